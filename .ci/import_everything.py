@@ -1,0 +1,32 @@
+"""Import every module of the installed package, and look at what the light ones drag in.
+
+Run by `./dev package` in an environment that holds the wheel and its dependencies, nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import raftsched
+
+# A worker's image carries the SDK; it must start without the engine and the consensus library.
+LIGHT = {"raftsched.client": ("rocksdict", "pysyncobj"), "raftsched.client.cli": ("grpc",)}
+
+
+def main() -> None:
+    names = [module.name for module in pkgutil.walk_packages(raftsched.__path__, "raftsched.")]
+    assert len(names) > len(LIGHT), f"the wheel is empty: {names}"
+    for name in names:
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
+    for name, heavy in LIGHT.items():
+        probe = f"import sys, {name}; sys.exit(', '.join(set({heavy!r}) & set(sys.modules)))"
+        subprocess.run([sys.executable, "-c", probe], check=True)
+    print(f"{len(names)} modules import; {' and '.join(LIGHT)} stay light")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Proof under fault: the seeded simulator and the harness on real processes."""

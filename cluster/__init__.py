@@ -1,0 +1,1 @@
+"""The server: one node of a raftsched cluster."""

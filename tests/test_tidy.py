@@ -1,0 +1,171 @@
+"""The house rules a machine can hold. A failure names file, line and rule."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Who may import whom. A package absent from a set is a package it must not know.
+MAY_IMPORT: dict[str, set[str]] = {
+    "proto": set(),
+    "statemachine": {"proto"},
+    "client": {"proto"},
+    "cluster": {"proto", "statemachine"},
+    "chaos": {"proto", "statemachine", "client", "cluster"},
+}
+# One door per dependency: the only files that may open it.
+DOORS: dict[str, tuple[str, ...]] = {
+    "pysyncobj": ("cluster/consensus/", "chaos/sim/"),
+    "rocksdict": ("statemachine/rocks_store.py",),
+    "croniter": ("statemachine/cron.py",),
+    "zoneinfo": ("statemachine/zones.py",),
+    "click": ("client/cli/", "cluster/main.py", "chaos/main.py"),
+    "grpc": ("cluster/", "client/", "chaos/real/"),
+}
+# The rules get time, chance and the world as arguments, or do without.
+SHUT_TO_RULES = {
+    "asyncio", "logging", "multiprocessing", "os", "pickle", "random", "secrets", "socket",
+    "subprocess", "threading", "time", "uuid",
+}  # fmt: skip
+# The exceptions: the store talks to a disk, and the benchmark is a program around the rules.
+RULES_RIM = ("statemachine/rocks_store.py", "statemachine/bench.py")
+# Names that read the clock, wherever they come from.
+CLOCK_CALLS = {"now", "utcnow", "today"}
+LINES_PER_FUNCTION_MAX = 70
+
+Source = tuple[str, str, ast.Module]
+
+
+def sources() -> Iterator[Source]:
+    for package in MAY_IMPORT:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if "_pb2" not in name and name != "proto/generate.py":
+                yield package, name, ast.parse(path.read_text(), filename=name)
+
+
+def imports(name: str, tree: ast.Module) -> Iterator[tuple[int, list[str]]]:
+    """Yield line and dotted name, split; relative imports are spelled out from `raftsched`."""
+    here = ["raftsched", *Path(name).parent.parts]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else []
+            for alias in node.names:
+                module = node.module.split(".") if node.module else []
+                yield node.lineno, [*base, *module, alias.name]
+
+
+def wrong_directions(files: Iterator[Source]) -> list[str]:
+    return [
+        f"{name}:{line}: {package} may not import {target[1]}"
+        for package, name, tree in files
+        for line, target in imports(name, tree)
+        if target[0] == "raftsched" and target[1] not in MAY_IMPORT[package] | {package}
+    ]
+
+
+def absolute_imports(files: Iterator[Source]) -> list[str]:
+    """A file has two addresses in a checkout (see DESIGN.md); dots make each a closed world."""
+    return [
+        f"{name}:{node.lineno}: import our own package with dots"
+        for _, name, tree in files
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.ImportFrom) and not node.level and ours(node.module or ""))
+        or (isinstance(node, ast.Import) and any(ours(alias.name) for alias in node.names))
+    ]
+
+
+def ours(dotted: str) -> bool:
+    return dotted.split(".")[0] in {"raftsched", *MAY_IMPORT}
+
+
+def wrong_doors(files: Iterator[Source]) -> list[str]:
+    return [
+        f"{name}:{line}: {target[0]} belongs in {' or '.join(DOORS[target[0]])}"
+        for _, name, tree in files
+        for line, target in imports(name, tree)
+        if target[0] in DOORS and not name.startswith(DOORS[target[0]])
+    ]
+
+
+def worldly_rules(files: Iterator[Source]) -> list[str]:
+    return [
+        f"{name}:{line}: the rules may not touch {what}"
+        for package, name, tree in files
+        if package == "statemachine" and name not in RULES_RIM
+        for line, what in [
+            *((line, target[0]) for line, target in imports(name, tree)),
+            *((node.lineno, f"the clock ({node.func.attr})") for node in clock_calls(tree)),
+            *((node.lineno, "hash(), which differs between processes") for node in hashes(tree)),
+        ]
+        if what in SHUT_TO_RULES or " " in what
+    ]
+
+
+def clock_calls(tree: ast.Module) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            base = node.func.value
+            named = isinstance(base, ast.Name | ast.Attribute)
+            word = base.id if isinstance(base, ast.Name) else getattr(base, "attr", "")
+            if named and word in {"datetime", "date"} and node.func.attr in CLOCK_CALLS:
+                yield node
+
+
+def hashes(tree: ast.Module) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "hash"
+        ):
+            yield node
+
+
+def long_functions(files: Iterator[Source]) -> list[str]:
+    return [
+        f"{name}:{node.lineno}: {node.name} is longer than {LINES_PER_FUNCTION_MAX} lines"
+        for _, name, tree in files
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > LINES_PER_FUNCTION_MAX
+    ]
+
+
+RULES = [wrong_directions, absolute_imports, wrong_doors, worldly_rules, long_functions]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_house_keeps(rule: object) -> None:
+    assert callable(rule)
+    assert rule(sources()) == []
+
+
+# Each rule, shown to bite: (rule, file, text that breaks it).
+PLANTED = [
+    (wrong_directions, "client/x.py", "from ..cluster import node"),
+    (wrong_directions, "statemachine/x.py", "from raftsched.client import errors"),
+    (absolute_imports, "cluster/x.py", "from raftsched.proto.v1 import job_pb2"),
+    (absolute_imports, "cluster/x.py", "import statemachine"),
+    (wrong_doors, "cluster/x.py", "from rocksdict import Rdict"),
+    (wrong_doors, "statemachine/x.py", "import croniter"),
+    (worldly_rules, "statemachine/x.py", "import time"),
+    (worldly_rules, "statemachine/x.py", "from random import choice"),
+    (worldly_rules, "statemachine/x.py", "import datetime\ndatetime.datetime.now()"),
+    (worldly_rules, "statemachine/x.py", "order = hash('a')"),
+    (long_functions, "chaos/x.py", "def f():\n" + "    pass\n" * LINES_PER_FUNCTION_MAX),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), PLANTED)
+def test_a_planted_violation_is_found(rule: object, name: str, text: str) -> None:
+    assert callable(rule)
+    [found] = rule(iter([(name.split("/")[0], name, ast.parse(text))]))
+    assert found.startswith(f"{name}:")
