@@ -34,14 +34,11 @@ def main(arguments: list[str]) -> int:
         return 2
     wanted = generate()
     present = {path.name: path.read_text() for path in V1.glob("*_pb2*")}
-    stale = sorted(
-        name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name)
-    )
+    names = sorted(wanted.keys() | present.keys())
+    stale = [name for name in names if wanted.get(name) != present.get(name)]
     if arguments:
         for name in stale:
-            print(
-                f"proto/v1/{name} is not what ./dev proto writes; run ./dev proto", file=sys.stderr
-            )
+            print(f"proto/v1/{name} is out of date; run ./dev proto", file=sys.stderr)
         return 1 if stale else 0
     for name in stale:
         if name in wanted:
@@ -60,9 +57,7 @@ def generate() -> dict[str, str]:
     # google/api/*.proto come with googleapis-common-protos.
     includes = [str(metadata.distribution("googleapis-common-protos").locate_file("."))]
     with tempfile.TemporaryDirectory() as out:
-        flags = [f"--{kind}_out={out}" for kind in ("python", "grpc_python")]
-        flags += [f"--{kind}_out=relax_strict_optional_primitives:{out}" for kind in ("mypy",)]
-        flags += [f"--mypy_grpc_out={out}"]
+        flags = [f"--{kind}_out={out}" for kind in ("python", "grpc_python", "mypy", "mypy_grpc")]
         command = [sys.executable, "-m", "grpc_tools.protoc", "-Iraftsched/v1=proto/v1"]
         command += [f"-I{include}" for include in includes]
         names = [f"raftsched/v1/{path.name}" for path in protos]
