@@ -102,7 +102,7 @@ def worldly_rules(files: Iterator[Source]) -> list[str]:
         if package == "statemachine" and name not in RULES_RIM
         for line, what in [
             *((line, target[0]) for line, target in imports(name, tree)),
-            *((node.lineno, f"the clock ({node.func.attr})") for node in clock_calls(tree)),
+            *((node.lineno, "the wall clock") for node in clock_calls(tree)),
             *((node.lineno, "hash(), which differs between processes") for node in hashes(tree)),
         ]
         if what in SHUT_TO_RULES or " " in what
@@ -110,23 +110,25 @@ def worldly_rules(files: Iterator[Source]) -> list[str]:
 
 
 def clock_calls(tree: ast.Module) -> Iterator[ast.Call]:
+    for call, owner, name in method_calls(tree):
+        if owner in {"datetime", "date"} and name in CLOCK_CALLS:
+            yield call
+
+
+def method_calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            base = node.func.value
-            named = isinstance(base, ast.Name | ast.Attribute)
-            word = base.id if isinstance(base, ast.Name) else getattr(base, "attr", "")
-            if named and word in {"datetime", "date"} and node.func.attr in CLOCK_CALLS:
-                yield node
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)):
+                yield node, owner, name
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=owner), attr=name)):
+                yield node, owner, name
 
 
 def hashes(tree: ast.Module) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "hash"
-        ):
-            yield node
+        match node:
+            case ast.Call(func=ast.Name(id="hash")):
+                yield node
 
 
 def long_functions(files: Iterator[Source]) -> list[str]:
