@@ -46,7 +46,7 @@ ALIASES: Final = {
 }
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 EVERY_MIN_MS: Final = 1000
-EVERY_MAX_MS: Final = 315_360_000_000  # 3,650 days.
+EVERY_MAX_MS: Final = 3660 * 86_400_000  # Ten years of 366 days.
 
 
 class Field(NamedTuple):
@@ -70,6 +70,7 @@ LAYOUTS: Final = {5: FIVE, 6: (SECOND, *FIVE), 7: (SECOND, *FIVE, YEAR)}
 SPREAD_DAY_MAX: Final = 28
 
 SPREAD: Final = re.compile(r"h(?:\((\d{1,4})-(\d{1,4})\))?(?:/(\d{1,4}))?")
+SPREAD_RATE: Final = re.compile(r"h/\d+")
 CHANCE: Final = re.compile(r"r(?:\(.*)?(?:/.*)?")
 RANGE: Final = re.compile(r"(\w+)-(\w+)(?:/\d+)?(?:#\d)?")
 STEP: Final = re.compile(r"[\w*-]+/(\d+)")
@@ -110,22 +111,26 @@ def wrong(why: str, instead: str = "") -> Refusal:
 def read_cron(expression: str, seed: str) -> Cron | Refusal:
     """Read an expression of fields or an alias. The seed, "namespace/job", places each `H`."""
     plain = simplify(expression)
-    if isinstance(plain, Refusal):
-        return plain
-    if "h" not in plain:
-        return _read(plain, HourKind.FIXED)
+    return plain if isinstance(plain, Refusal) else read_plain(plain, seed)
+
+
+def read_plain(plain: str, seed: str) -> Cron | Refusal:
+    """Read what `simplify` made of an expression."""
     items = plain.split()
-    layout = LAYOUTS.get(len(items), ())
-    placed: list[str] = []
-    for field, text in zip(layout, items, strict=False):
-        with_numbers = place(text, field, seed)
-        if isinstance(with_numbers, Refusal):
-            return with_numbers
-        placed.append(with_numbers)
-    if not layout:
+    layout = LAYOUTS.get(len(items))
+    if "h" not in plain or layout is None:
         return _read(plain, HourKind.FIXED)
-    rate = re.fullmatch(r"h/\d+", items[layout.index(HOUR)])
-    return _read(" ".join(placed), HourKind.STEP if rate else HourKind.FIXED)
+    hour_kind = HourKind.FIXED
+    for at, (field, text) in enumerate(zip(layout, items, strict=True)):
+        if "h" not in text:
+            continue
+        if field is HOUR and SPREAD_RATE.fullmatch(text):
+            hour_kind = HourKind.STEP
+        placed = place(text, field, seed)
+        if isinstance(placed, Refusal):
+            return placed
+        items[at] = placed
+    return _read(" ".join(items), hour_kind)
 
 
 def is_spread(expression: str) -> bool:
@@ -146,7 +151,7 @@ def read_every(expression: str) -> int | Refusal | None:
         return wrong("@every wants a length of time", "@every 5m (units ms, s, m, h, d; or 1h30m)")
     period = sum(int(number) * UNITS_MS[unit] for number, unit in parts)
     if not EVERY_MIN_MS <= period <= EVERY_MAX_MS:
-        return wrong("the period must be between 1 s and 10 years", "@every 1s to @every 3650d")
+        return wrong("the period must be between 1 s and 10 years", "@every 1s to @every 3660d")
     return period
 
 

@@ -44,9 +44,12 @@ class HourKind(Enum):
     FIXED = "fixed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CronFields:
-    """What a cron expression names. Every tuple is sorted and not empty."""
+    """What a cron expression names. Every tuple is sorted and not empty.
+
+    Compared by identity, which is quick: cron.py keeps one object for one expression.
+    """
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]

@@ -21,3 +21,9 @@ class FieldFault:
     why: str
     # What to write instead; empty if there is nothing better to say than `why`.
     instead: str = ""
+
+    @property
+    def message(self) -> str:
+        """All of it in one line."""
+        said = f"{self.value!r}: {self.why}" if self.value else self.why
+        return f"{said}; write {self.instead}" if self.instead else said

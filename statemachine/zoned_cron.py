@@ -135,6 +135,9 @@ class ZonedCron:
         segment = self.zone.segment_at(instant_ms // 1000)
         if instant_ms != segment.begin * 1000 or not self._gap_runs(segment):
             return None
+        named = self._fields.at_or_after(segment.begin + segment.offset)
+        if named == segment.begin + segment.offset:
+            return None
         return self._fields.at_or_after(segment.begin + segment.offset_before)
 
     def _gap_runs(self, segment: Segment) -> bool:
