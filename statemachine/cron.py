@@ -133,11 +133,9 @@ def read_plain(plain: str, seed: str) -> Cron | Refusal:
     return _read(" ".join(items), hour_kind)
 
 
-def is_spread(expression: str) -> bool:
+def is_spread(plain: str) -> bool:
     """Tell whether the seed matters: whether any `H` stands for a place in a field."""
-    return not expression.strip().startswith("@") and any(
-        item.startswith("h") for item in re.split(r"[\s,]+", expression.strip().lower())
-    )
+    return any(part.startswith("h") for part in plain.replace(",", " ").split())
 
 
 def read_every(expression: str) -> int | Refusal | None:

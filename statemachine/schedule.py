@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -27,8 +28,8 @@ from .cron import (
     EXPRESSION_MAX,
     Refusal,
     is_spread,
-    read_plain,
     read_every,
+    read_plain,
     simplify,
     spread,
 )
@@ -221,7 +222,7 @@ def _read_rules(timing: schedule_pb2.Timing, faults: list[FieldFault]) -> Rules:
         end_ms = _instant(timing.end_time, "timing.end_time", faults)
         if end_ms <= start_ms:
             why = "the end must lie after the start, since it is not included"
-            text = timing.end_time.ToJsonString()
+            text = _shown(timing.end_time)
             faults.append(FieldFault("timing.end_time", INVALID, text, why, "a later instant"))
     if timing.max_runs < 0:
         why, found = "a number of runs cannot be negative", str(timing.max_runs)
@@ -367,7 +368,7 @@ def _never(
     where = {"once": f"{path}.once.time", "cron": f"{path}.cron.expression"}
     value = schedule.cron.expression
     if kind == "once":
-        value = schedule.once.time.ToJsonString()
+        value = _shown(schedule.once.time)
     if at_all is not None:
         why = "between start_time and end_time it has no time"
         instead = "a later end_time or an earlier start_time"
@@ -393,10 +394,17 @@ def _instant(stamp: Timestamp, path: str, faults: list[FieldFault]) -> int:
     at = stamp.seconds * 1000 + stamp.nanos // 1_000_000
     if not (0 <= at < LATEST_MS and 0 <= stamp.nanos < 1_000_000_000):
         why = f"instants lie between the years {YEAR_MIN} and {YEAR_MAX}"
-        text = f"{stamp.seconds} s since 1970"
-        faults.append(FieldFault(path, INVALID, text, why, "an instant such as 2026-12-24T09:00Z"))
+        instead = "an instant such as 2026-12-24T09:00:00Z"
+        faults.append(FieldFault(path, INVALID, _shown(stamp), why, instead))
         return 0
     return at
+
+
+def _shown(stamp: Timestamp) -> str:
+    """Return an instant for people; unlike the library's own way it takes any number."""
+    if 0 <= stamp.seconds * 1000 < LATEST_MS:
+        return datetime.fromtimestamp(stamp.seconds, UTC).isoformat().replace("+00:00", "Z")
+    return f"{stamp.seconds} s since 1970"
 
 
 def _length(

@@ -33,6 +33,10 @@ from .zones import DAY_S, EARLIEST_S, LATEST_S, Segment, Zone
 # More than 230 years can have, at five or six segments a year (Morocco).
 SEGMENTS_SEARCHED: Final = 2000
 CRONS_KEPT: Final = 8192
+# When no wall time is named for long, whole segments are jumped over. Not those that begin or end
+# within two days of where the search stands, or of what it found: a fold shows wall times again
+# that the search has passed already, and local time is up to 26 hours from itself elsewhere.
+FAR_S: Final = 2 * DAY_S
 
 Span = tuple[int, int, int | None]
 EMPTY_SPAN: Final[Span] = (0, 0, None)
@@ -90,8 +94,7 @@ class ZonedCron:
                 return None
             if wall < high:
                 return (wall - segment.offset) * 1000
-            # No edge before the day of that wall time can matter: none is that far from UTC.
-            at = max(segment.end, wall - DAY_S)
+            at = segment.end if segment.end - at < FAR_S else max(segment.end, wall - FAR_S)
         return None
 
     def last_before(self, before_ms: int) -> int | None:
@@ -109,7 +112,8 @@ class ZonedCron:
                 return segment.begin * 1000
             if wall is None:
                 return None
-            at = min(segment.begin - 1, wall + DAY_S)
+            near = at - segment.begin < FAR_S
+            at = segment.begin - 1 if near else min(segment.begin - 1, wall + FAR_S)
         return None
 
     def count(self, from_ms: int, to_ms: int) -> int:
