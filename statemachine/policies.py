@@ -21,8 +21,17 @@ def max_attempts(retry: job_pb2.RetryPolicy) -> int:
     return retry.max_attempts or limits.RETRY_ATTEMPTS
 
 
-def grace_ms(misfire: job_pb2.MisfirePolicy) -> int:
-    return ms_or(misfire, "grace", limits.GRACE_MS)
+def grace_ms(spec: job_pb2.JobSpec) -> int:
+    if not spec.HasField("misfire"):
+        return limits.GRACE_MS
+    return ms_or(spec.misfire, "grace", limits.GRACE_MS)
+
+
+def start_deadline_ms(spec: job_pb2.JobSpec) -> int:
+    """How late a run may start; for ever when nothing is said."""
+    if not spec.HasField("misfire"):
+        return limits.INSTANT_MAX_MS
+    return ms_or(spec.misfire, "start_deadline", limits.INSTANT_MAX_MS)
 
 
 def back_off_ms(retry: job_pb2.RetryPolicy, attempt: int, seed: bytes) -> int:
