@@ -11,7 +11,6 @@ from itertools import islice
 
 from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
 from . import clockwork, flows, keys, ledger, limits, namespaces, overlap, policies, runs, timers
-from .instants import to_ms
 from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
 from .reports import attempt_failed
 from .request import Ring, Rung
@@ -303,17 +302,13 @@ def _attempt_over(
 
 def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
-    misfire = job.spec.misfire
+    late_ms = policies.start_deadline_ms(job.spec)
     queue_ms = policies.ms_or(job.spec.timeouts, "queue", 0)
     started = run.started_at_ms
     if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
-    elif (
-        not started
-        and misfire.HasField("start_deadline")
-        and policies.start_deadline(run, misfire) <= now_ms
-    ):
-        message = f"it had not started {to_ms(misfire.start_deadline)} ms after its due time"
+    elif not started and run.due_at_ms + late_ms <= now_ms:
+        message = f"it had not started {late_ms} ms after its due time"
         overlap.drop(
             view, jid, occasion, run, run_pb2.OUTCOME_SKIPPED_DEADLINE, "start_deadline", message
         )

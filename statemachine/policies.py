@@ -58,10 +58,6 @@ def spread(seed: bytes, number: int, width: int) -> int:
     return int.from_bytes(digest, "big") * (width + 1) >> 64
 
 
-def start_deadline(run: record_pb2.RunRecord, misfire: job_pb2.MisfirePolicy) -> int:
-    return run.due_at_ms + to_ms(misfire.start_deadline)
-
-
 def next_timeout(run: record_pb2.RunRecord, timeouts: job_pb2.Timeouts) -> int:
     """The first instant at which a timeout may end a run or an attempt; 0 for none."""
     at_ms = 0
