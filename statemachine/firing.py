@@ -42,6 +42,9 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
         if view.writes > WRITES_MAX:
             view.meta.timers_from = min(view.meta.timers_from, key)
             return Rung(done, more=True)
+        if view.deleted(key):
+            # What rang before has moved it, or ended what it was for.
+            continue
         view.delete(key)
         kind = key[9:10]
         if kind == keys.WAKE_JOB:

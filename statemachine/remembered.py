@@ -39,7 +39,7 @@ def find(view: View, request_id: str, request: Message) -> Message | None:
             "each request",
             request_id=request_id,
         )  # fmt: skip
-    pool = descriptor_pool.Default()  # type: ignore[no-untyped-call]
+    pool = descriptor_pool.Default()
     kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(record.type))
     return kind.FromString(record.answer)
 

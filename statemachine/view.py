@@ -186,7 +186,7 @@ class View:
         For work in small steps, which finds the rest in the next step.
         """
         for key, _ in self._store.scan(first, end, backwards=backwards):
-            if key not in self._written or self._alive(key):
+            if not self.deleted(key):
                 yield key
 
     def scan(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
@@ -216,6 +216,10 @@ class View:
             if self._alive(written):
                 yield written
             written = next(mine, None)
+
+    def deleted(self, key: bytes) -> bool:
+        """Whether this decision has deleted a key."""
+        return key in self._written and not self._alive(key)
 
     def _alive(self, key: bytes) -> bool:
         return self._written[key] is not None or self.records.get(key) is not None
