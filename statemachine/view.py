@@ -155,6 +155,11 @@ class View:
         return self._written[key] is not None or self._records.get(key) is not None
 
     @property
+    def stored(self) -> Reading:
+        """The state without what this decision has written."""
+        return self._store
+
+    @property
     def writes(self) -> int:
         """How much was written so far: a refusal must leave it as it was."""
         return len(self._written)
