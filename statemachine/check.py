@@ -64,16 +64,17 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
         yield Breach(key, f"the job {job.name} is ACTIVE, but nothing lies ahead of it")
     if state.state == clockwork.FINISHED and ahead:
         yield Breach(key, f"the job {job.name} is FINISHED, but something lies ahead of it")
-    if state.backlog and not state.backlog[0].release_at_ms and not state.live:
+    backlog = state.agenda.backlog
+    if backlog and not backlog[0].release_at_ms and not state.live:
         yield Breach(key, f"the backlog of the job {job.name} waits for a run, and there is none")
     if state.state != clockwork.ACTIVE or state.next_nominal_at_ms or state.live:
         return
-    present, view = state.timer_at_ms, View(store, 0)
+    view = View(store, 0)
     again = StateRecord()
     again.CopyFrom(state)
     clockwork.advance(view, jid_in(key), job, again, max(state.last_nominal_at_ms, view.now_ms))
     if again.next_nominal_at_ms:
-        yield Breach(key, f"the job {job.name} has times ahead, but no next one ({present=})")
+        yield Breach(key, f"the job {job.name} has times ahead, but no next one")
 
 
 def _live_runs(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Breach]:

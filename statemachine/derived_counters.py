@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from google.protobuf.message import Message
 
@@ -34,7 +33,17 @@ CalendarRecord = record_pb2.CalendarRecord
 FlowRecord = record_pb2.FlowRecord
 Step = flow_pb2.FlowStep
 RUNNING = run_pb2.RUN_STATE_RUNNING
-Record = TypeVar("Record", bound=Message)
+# The records that hold something derived.
+COUNTED: dict[bytes, type[Message]] = {
+    keys.STATE: StateRecord,
+    keys.LANE: LaneRecord,
+    keys.USAGE: UsageRecord,
+    keys.QUEUE: QueueRecord,
+    keys.SESSION: SessionRecord,
+    keys.LIMIT_KEY: KeyRecord,
+    keys.CALENDAR: CalendarRecord,
+    keys.FLOW: FlowRecord,
+}
 
 
 @dataclass(slots=True)
@@ -174,6 +183,7 @@ def _of_state(
     spec = job.spec
     rests = any(schedule.HasField("after_end") for schedule in spec.schedules)
     wanted["after_end"] = rests
+    wanted["once"] = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")
     wanted["may_finish"] = bool(spec.schedules) and not rests and not spec.upstream.jobs
     wanted["timer_at_ms"] = next_wake(View(store, 0), state)
     return wanted

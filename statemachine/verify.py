@@ -10,10 +10,11 @@ from __future__ import annotations
 from itertools import chain, islice
 
 from . import derived_counters, derived_entries, keys, limits, remembered_line, timers
+from .derived_counters import COUNTED
 from .difference import Difference
 from .request import Repair, Repaired
 from .store import Reading
-from .view import View
+from .view import View, parse
 
 __all__ = ["Difference", "repair", "verify"]
 
@@ -37,6 +38,10 @@ def repair(view: View, request: Repair, actor: str = "") -> Repaired:
             view.delete(difference.key)
         elif difference.key[:1] == keys.TIMER:
             timers.put(view, difference.key)
+        elif difference.key[:1] in COUNTED:
+            # As a record, since the leader may hold the wrong one in memory.
+            kind = COUNTED[difference.key[:1]]
+            view.put(difference.key, parse(difference.key, difference.wanted, kind))
         else:
             view.put_raw(difference.key, difference.wanted)
     return Repaired(tuple(found[: request.most]), more=len(found) > request.most)

@@ -6,7 +6,8 @@
     [lease] = machine.grant("w1")
     machine.succeed(lease)
 
-Every decision is made twice, to see that it depends on nothing but state, requests and clock.
+Every decision is made twice, once with records kept in memory, as a leader does, and once from the
+store alone, to see that it depends on nothing but state, requests and clock.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from raftsched.statemachine.machine import Decision, Request, apply, decide, rea
 from raftsched.statemachine.rejection import Rejection
 from raftsched.statemachine.request import Grant, Lapse, Note, Offer, Report, Ring, Rung
 from raftsched.statemachine.store import Store
-from raftsched.statemachine.view import View
+from raftsched.statemachine.view import Recall, View
 
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00 UTC
 SECOND_MS = 1_000
@@ -58,6 +59,7 @@ class Machine:
         # Somebody lowered a limit, so that more may be under way than it says now.
         self.limits_may_be_exceeded = False
         self._workers: dict[int, str] = {}
+        self._recall = Recall()
 
     # Time.
 
@@ -72,15 +74,14 @@ class Machine:
 
     def decide(self, *bodies: object, actor: str = "") -> Decision:
         """Decide without applying."""
-        requests = [Request(body, actor) for body in bodies]
-        decision = decide(View(self.store, self.now_ms), requests)
-        again = decide(View(self.store, self.now_ms), requests)
-        assert again.change == decision.change, "the same decision came out twice as two changes"
-        return decision
+        return decide(self.view(), [Request(body, actor) for body in bodies])
 
     def do_all(self, *bodies: object, actor: str = "") -> list[object]:
         """Decide some requests as one change and apply it; the replies, refusals among them."""
-        decision = self.decide(*bodies, actor=actor)
+        view = View(self.store, self.now_ms, self._recall)
+        decision = decide(view, [Request(body, actor) for body in bodies])
+        again = self.decide(*bodies, actor=actor)
+        assert again.change == decision.change, "the same decision came out as two changes"
         if decision.change:
             before = read_meta(self.store)
             self.index += 1
@@ -90,6 +91,7 @@ class Machine:
             assert after.fingerprint != before.fingerprint
             assert after.token >= before.token
             assert read_meta(self.store) == after
+        self._recall.keep(view)
         return decision.replies
 
     def do(self, body: object, actor: str = "") -> object:
