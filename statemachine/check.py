@@ -19,6 +19,8 @@ JobRecord = record_pb2.JobRecord
 StateRecord = record_pb2.JobStateRecord
 RunRecord = record_pb2.RunRecord
 LedgerRecord = record_pb2.LedgerRecord
+JOBS = RunRecord.PARKING_JOB
+KEYS = RunRecord.PARKING_KEY
 UNDER_WAY = frozenset({runs.PENDING, runs.RUNNING, runs.RETRYING})
 
 
@@ -189,33 +191,29 @@ def _ledgers(store: Reading) -> Iterator[Breach]:
 
 
 def _parked(store: Reading) -> Iterator[Breach]:
-    """Runs wait for a slot only while another run has one, or is on its way to take one."""
+    """Runs wait for a slot only while another run has one, or is on its way to take one.
+
+    One that was let in may wait for its other limit by now; its end lets the next ones in.
+    """
     for key, _, state in records(store, keys.STATE, StateRecord):
-        if state.parked and not state.running and not _any_ready(store, jid_in(key)):
+        jid = jid_in(key)
+        if state.parked and not state.running and not _moving(store, jid, jid + 1, JOBS):
             yield Breach(key, f"{state.parked} runs wait for a slot that nobody has or wants")
     for key, _, shared in records(store, keys.LIMIT_KEY, record_pb2.KeyRecord):
-        if shared.parked and not shared.running and not _any_ready_with(store, key):
-            yield Breach(key, f"{shared.parked} runs wait for a slot that nobody has or wants")
+        if shared.parked and not shared.running:
+            number, name = namespace_in(key), key[5:].decode()
+            first, end = keys.jid_of(number, 0), keys.jid_of(number + 1, 0)
+            if not _moving(store, first, end, KEYS, name):
+                yield Breach(key, f"{shared.parked} runs wait for a slot that nobody has or wants")
 
 
-def _any_ready(store: Reading, jid: int) -> bool:
-    prefix = keys.of_job(keys.RUN, jid)
-    return any(
-        run.turn_ms and not run.parking
-        for run in (
-            RunRecord.FromString(value) for _, value in store.scan(prefix, keys.after(prefix))
-        )
-    )
-
-
-def _any_ready_with(store: Reading, key: bytes) -> bool:
-    """Rare, so a walk over the runs under way of the namespace will do."""
-    first = keys.run(keys.jid_of(namespace_in(key), 0), 0)
-    end = keys.run(keys.jid_of(namespace_in(key) + 1, 0), 0)
-    for run_key, value in store.scan(first, end):
+def _moving(
+    store: Reading, first: int, end: int, waiting: RunRecord.Parking.ValueType, name: str = ""
+) -> bool:
+    """Whether a run of these jobs, with this key if one is given, is in line for something else."""
+    for _, value in store.scan(keys.run(first, 0), keys.run(end, 0)):
         run = RunRecord.FromString(value)
-        owner = keys.limit_key(keys.namespace_of(jid_in(run_key)), run.limit_key)
-        if run.turn_ms and not run.parking and run.limit_key and owner == key:
+        if run.turn_ms and run.parking != waiting and (not name or run.limit_key == name):
             return True
     return False
 

@@ -135,6 +135,9 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
     if run.flow_jid:
         totals.live_by_flow[keys.flow(run.flow_jid, run.flow_occasion)] += 1
     key = keys.limit_key(namespace, run.limit_key)
+    if run.limit_key:
+        # Named is enough: a run that was let in takes its slot a little later.
+        totals.running_by_key[key] += run.state == RUNNING
     if run.parking == RunRecord.PARKING_KEY:
         totals.parked_by_key[key] += 1
     elif run.turn_ms and not run.parking:
@@ -148,8 +151,6 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
         session = keys.session(run.worker)
         totals.leased_by_session[session] += 1
         totals.first_token[session] = min(run.token, totals.first_token.get(session, run.token))
-        if run.limit_key:
-            totals.running_by_key[key] += 1
 
 
 def _add_job(totals: Totals, jid: int, job: JobRecord) -> None:

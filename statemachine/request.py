@@ -80,6 +80,5 @@ class Repair:
 class Repaired:
     """What came of a Repair."""
 
+    # Empty when there was nothing to mend.
     mended: tuple[Difference, ...]
-    # More differs than was mended.
-    more: bool

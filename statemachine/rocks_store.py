@@ -98,7 +98,10 @@ def _scan(
     start = end if backwards else first
     # The engine keeps pointers into `bounds` and no hold on it. It must live as long as the
     # iteration, hence a generator: returning the iterator ends scans at random places.
-    found = source.items(backwards=backwards, from_key=start, read_opt=bounds)
+    found = cast(
+        "Iterator[tuple[bytes, bytes]]",
+        source.items(backwards=backwards, from_key=start, read_opt=bounds),
+    )
     if not backwards:
         yield from found
         return

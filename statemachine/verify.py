@@ -30,18 +30,23 @@ def verify(store: Reading, most: int = limits.LOOKED_AT) -> list[Difference]:
 
 
 def repair(view: View, request: Repair, actor: str = "") -> Repaired:
-    """Mend what differs, a bounded number of entries; ask again while there is more."""
+    """Mend what differs, a bounded number of entries. Repeat until nothing is mended: some entries
+    are derived from others, and are right only after those are."""
     assert not view.writes, "repair compares what is stored, so it must come first in its change"
-    found = verify(view.stored, request.most + 1)
-    for difference in found[: request.most]:
-        if difference.wanted is None:
-            view.delete(difference.key)
-        elif difference.key[:1] == keys.TIMER:
-            timers.put(view, difference.key)
-        elif difference.key[:1] in COUNTED:
-            # As a record, since the leader may hold the wrong one in memory.
-            kind = COUNTED[difference.key[:1]]
-            view.put(difference.key, parse(difference.key, difference.wanted, kind))
-        else:
-            view.put_raw(difference.key, difference.wanted)
-    return Repaired(tuple(found[: request.most]), more=len(found) > request.most)
+    found = verify(view.stored, request.most)
+    for difference in found:
+        _mend(view, difference)
+    return Repaired(tuple(found))
+
+
+def _mend(view: View, difference: Difference) -> None:
+    key, wanted = difference.key, difference.wanted
+    if wanted is None:
+        view.delete(key)
+    elif key[:1] == keys.TIMER:
+        timers.put(view, key)
+    elif key[:1] in COUNTED:
+        # As a record, since the leader may hold the wrong one in memory.
+        view.put(key, parse(key, wanted, COUNTED[key[:1]]))
+    else:
+        view.put_raw(key, wanted)
