@@ -28,7 +28,9 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hatchling("sdist", ROOT, out)
     [archive] = out.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
-        tar.extractall(out, filter="data")
+        # Python 3.11.2, which some still ship, knows no filter; later ones warn without it.
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        tar.extractall(out)
     [unpacked] = [path for path in out.iterdir() if path.is_dir()]
     return unpacked
 
