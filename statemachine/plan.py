@@ -1,0 +1,231 @@
+"""When a job happens: its compiled schedules, and the questions the rules ask of them.
+
+A plan is the union of a job's schedules under one timing. Questions about the time ahead begin
+after `since_ms`, the instant at which the schedules took force, save for a single time in the past,
+which is meant to run at once. Questions about a range look at any range, so that a backfill may
+reach back before the job was made.
+
+Nothing here knows whether a nominal time was fired, how often, or what was paused: that is the
+business of the rules that call. Calendars are asked apart as well, since a nominal time they leave
+out still gets its outcome in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from .calendar_days import CalendarDays
+from .zones import LATEST_MS, Zone
+
+# Unions are counted by walking; more than so many are "at least".
+COUNT_MAX: Final = 10_000
+# The rest after a nominal time that did not run, where the delay itself is shorter: without it a
+# job with the delay 0 would have a thousand nominal times a second on a day off.
+REST_MIN_MS: Final = 1000
+# Before every instant: `next_nominal(plan, BEFORE_ALL)` is the first of all.
+BEFORE_ALL: Final = -1
+
+
+class Repeat(Protocol):
+    """A set of instants that can be walked both ways and counted."""
+
+    def next_after(self, after_ms: int) -> int | None: ...
+
+    def last_before(self, before_ms: int) -> int | None: ...
+
+    def count(self, from_ms: int, to_ms: int) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A fixed rate: the anchor plus any whole number of periods, in both directions."""
+
+    every_ms: int
+    anchor_ms: int
+
+    def next_after(self, after_ms: int) -> int | None:
+        steps = (max(after_ms, BEFORE_ALL) - self.anchor_ms) // self.every_ms + 1
+        at = self.anchor_ms + steps * self.every_ms
+        return at if at < LATEST_MS else None
+
+    def last_before(self, before_ms: int) -> int | None:
+        steps = (min(before_ms, LATEST_MS) - 1 - self.anchor_ms) // self.every_ms
+        at = self.anchor_ms + steps * self.every_ms
+        return at if at >= 0 else None
+
+    def count(self, from_ms: int, to_ms: int) -> int:
+        low, high = max(from_ms, 0), min(to_ms, LATEST_MS)
+        if low >= high:
+            return 0
+        below_high = (high - 1 - self.anchor_ms) // self.every_ms
+        return below_high - (low - 1 - self.anchor_ms) // self.every_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """One instant."""
+
+    at_ms: int
+
+    def next_after(self, after_ms: int) -> int | None:
+        return self.at_ms if self.at_ms > after_ms else None
+
+    def last_before(self, before_ms: int) -> int | None:
+        return self.at_ms if self.at_ms < before_ms else None
+
+    def count(self, from_ms: int, to_ms: int) -> int:
+        return int(from_ms <= self.at_ms < to_ms)
+
+
+@dataclass(slots=True)
+class Plan:
+    """The compiled schedules of one job. Nothing changes it once it is made."""
+
+    onces: Sequence[Once]
+    repeats: Sequence[Repeat]
+    # Delays after the end of a run, in milliseconds.
+    rests: Sequence[int]
+    zone: Zone
+    start_ms: int
+    end_ms: int
+    since_ms: int
+    # How much later than its nominal time this job is due.
+    jitter_ms: int
+    calendars: Sequence[tuple[str, CalendarDays]]
+    warnings: Sequence[str]
+
+
+class Nominals(NamedTuple):
+    """Nominal times in order."""
+
+    times: list[int]
+    # There are more in the range than the limit let through.
+    cut: bool
+
+
+class Count(NamedTuple):
+    """How many nominal times there are."""
+
+    number: int
+    # False: there are at least so many.
+    exact: bool
+
+
+def next_nominal(plan: Plan, after_ms: int, *, last_end_ms: int | None = None) -> int | None:
+    """Return the first nominal time after an instant, or None when nothing is left.
+
+    `last_end_ms` matters to schedules that count from the end of a run. It is when the last run
+    ended, or the last nominal time itself if nothing ran at it; None before the first run, and
+    while one is under way. None is then the answer unless another schedule has one.
+    """
+    after_ms = max(after_ms, plan.start_ms - 1)
+    from_ms = max(after_ms, plan.since_ms)
+    best: int | None = None
+    for repeat in plan.repeats:
+        at = repeat.next_after(from_ms)
+        if at is not None and (best is None or at < best):
+            best = at
+    for once in plan.onces:
+        at = once.at_ms
+        if at > after_ms and (best is None or at < best):
+            best = at
+    for delay_ms in plan.rests:
+        at = _after_rest(plan, delay_ms, after_ms, last_end_ms)
+        if at is not None and (best is None or at < best):
+            best = at
+    return best if best is not None and best < plan.end_ms else None
+
+
+def _after_rest(plan: Plan, delay_ms: int, after_ms: int, last_end_ms: int | None) -> int | None:
+    if last_end_ms is None:
+        first = max(plan.since_ms, plan.start_ms) + delay_ms
+        return first if first > after_ms else None
+    # A nominal time with no run, or a run that was moved to before its nominal time.
+    if last_end_ms <= after_ms:
+        return after_ms + max(delay_ms, REST_MIN_MS)
+    return last_end_ms + delay_ms
+
+
+def due(plan: Plan, nominal_ms: int) -> int:
+    """Return when a nominal time is due.
+
+    The jitter is of the job alone, not of the nominal time: so due times keep the order and the
+    distance of their nominal times, and two of them never meet.
+    """
+    return nominal_ms + plan.jitter_ms
+
+
+def excluded(plan: Plan, nominal_ms: int) -> str | None:
+    """Return the name of the first calendar that leaves a nominal time out."""
+    for name, calendar in plan.calendars:
+        if calendar.leaves_out(nominal_ms, plan.zone):
+            return name
+    return None
+
+
+def nominal_times(plan: Plan, from_ms: int, to_ms: int, limit: int) -> Nominals:
+    """Return the nominal times from one instant on and before another, at most `limit` of them.
+
+    Times that follow from the end of a run are in no such list: nobody can compute them anew.
+    """
+    from_ms, to_ms = _within(plan, from_ms, to_ms)
+    times: list[int] = []
+    at = _union_after(plan, from_ms - 1)
+    while at is not None and at < to_ms:
+        if len(times) >= limit:
+            return Nominals(times, True)
+        times.append(at)
+        at = _union_after(plan, at)
+    return Nominals(times, False)
+
+
+def latest_nominals(plan: Plan, from_ms: int, to_ms: int, limit: int) -> Nominals:
+    """Return the latest nominal times of a range, in order of time; the search goes backwards."""
+    from_ms, to_ms = _within(plan, from_ms, to_ms)
+    times: list[int] = []
+    at = _union_before(plan, to_ms)
+    while at is not None and at >= from_ms:
+        if len(times) >= limit:
+            return Nominals(times[::-1], True)
+        times.append(at)
+        at = _union_before(plan, at)
+    return Nominals(times[::-1], False)
+
+
+def latest_nominal_before(plan: Plan, before_ms: int) -> int | None:
+    """Return the last nominal time before an instant."""
+    latest = latest_nominals(plan, 0, before_ms, 1).times
+    return latest[0] if latest else None
+
+
+def count_nominals(plan: Plan, from_ms: int, to_ms: int) -> Count:
+    """Count the nominal times of a range. One schedule is counted without a walk, and exactly."""
+    from_ms, to_ms = _within(plan, from_ms, to_ms)
+    counts = [part.count(from_ms, to_ms) for part in _parts(plan)]
+    if sum(1 for count in counts if count) <= 1:
+        return Count(sum(counts), True)
+    # Instants that two schedules name are one, so the sum may be too much.
+    if max(counts) > COUNT_MAX:
+        return Count(max(counts), False)
+    walked = nominal_times(plan, from_ms, to_ms, COUNT_MAX)
+    return Count(max(len(walked.times), *counts), not walked.cut)
+
+
+def _within(plan: Plan, from_ms: int, to_ms: int) -> tuple[int, int]:
+    return max(from_ms, plan.start_ms), min(to_ms, plan.end_ms)
+
+
+def _parts(plan: Plan) -> list[Repeat]:
+    return [*plan.repeats, *plan.onces]
+
+
+def _union_after(plan: Plan, after_ms: int) -> int | None:
+    found = [part.next_after(after_ms) for part in _parts(plan)]
+    return min((at for at in found if at is not None), default=None)
+
+
+def _union_before(plan: Plan, before_ms: int) -> int | None:
+    found = [part.last_before(before_ms) for part in _parts(plan)]
+    return max((at for at in found if at is not None), default=None)
