@@ -44,7 +44,9 @@ class Change(_message.Message):
     """The MetaRecord after this change, without what apply adds: index, revision and fingerprint."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Keys to put, in ascending order."""
+        """Keys to put, in the order in which they were first written; each key occurs once, here or in
+        `deletes`.
+        """
 
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
@@ -52,7 +54,7 @@ class Change(_message.Message):
 
     @_builtins.property
     def deletes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Keys to delete, in ascending order."""
+        """Keys to delete."""
 
     def __init__(
         self,

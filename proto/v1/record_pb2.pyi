@@ -53,7 +53,7 @@ class MetaRecord(_message.Message):
     LANE_SERIAL_FIELD_NUMBER: _builtins.int
     SESSION_SERIAL_FIELD_NUMBER: _builtins.int
     NAMESPACE_SERIAL_FIELD_NUMBER: _builtins.int
-    TIMERS_FROM_MS_FIELD_NUMBER: _builtins.int
+    TIMERS_FROM_FIELD_NUMBER: _builtins.int
     REMEMBERED_FROM_FIELD_NUMBER: _builtins.int
     REMEMBERED_NEXT_FIELD_NUMBER: _builtins.int
     AUDIT_FROM_FIELD_NUMBER: _builtins.int
@@ -78,8 +78,8 @@ class MetaRecord(_message.Message):
     """See job_serial."""
     namespace_serial: _builtins.int
     """See job_serial."""
-    timers_from_ms: _builtins.int
-    """No timer lies before this instant: where the scan for due timers starts."""
+    timers_from: _builtins.bytes
+    """No timer has a smaller key: where the scan for due timers starts."""
     remembered_from: _builtins.int
     """The oldest and the next place in the line of remembered requests."""
     remembered_next: _builtins.int
@@ -101,7 +101,7 @@ class MetaRecord(_message.Message):
         lane_serial: _builtins.int = ...,
         session_serial: _builtins.int = ...,
         namespace_serial: _builtins.int = ...,
-        timers_from_ms: _builtins.int = ...,
+        timers_from: _builtins.bytes = ...,
         remembered_from: _builtins.int = ...,
         remembered_next: _builtins.int = ...,
         audit_from: _builtins.int = ...,
@@ -109,7 +109,7 @@ class MetaRecord(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "audit_from", b"audit_from", "audit_next", b"audit_next", "fingerprint", b"fingerprint", "format", b"format", "job_serial", b"job_serial", "lane_serial", b"lane_serial", "namespace_serial", b"namespace_serial", "now_ms", b"now_ms", "remembered_from", b"remembered_from", "remembered_next", b"remembered_next", "revision", b"revision", "session_serial", b"session_serial", "timers_from_ms", b"timers_from_ms", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "audit_from", b"audit_from", "audit_next", b"audit_next", "fingerprint", b"fingerprint", "format", b"format", "job_serial", b"job_serial", "lane_serial", b"lane_serial", "namespace_serial", b"namespace_serial", "now_ms", b"now_ms", "remembered_from", b"remembered_from", "remembered_next", b"remembered_next", "revision", b"revision", "session_serial", b"session_serial", "timers_from", b"timers_from", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -294,6 +294,10 @@ class JobStateRecord(_message.Message):
     DELETE_AT_MS_FIELD_NUMBER: _builtins.int
     HAS_DOWNSTREAM_FIELD_NUMBER: _builtins.int
     AFTER_END_FIELD_NUMBER: _builtins.int
+    KEEP_MS_FIELD_NUMBER: _builtins.int
+    KEEP_FAILED_MS_FIELD_NUMBER: _builtins.int
+    MAY_FINISH_FIELD_NUMBER: _builtins.int
+    DELETE_AFTER_MS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     state: _job_pb2.JobStatus.State.ValueType
@@ -344,6 +348,14 @@ class JobStateRecord(_message.Message):
     """Other jobs depend on it, so an end of a run must look for them."""
     after_end: _builtins.bool
     """A schedule starts from the end of a run."""
+    keep_ms: _builtins.int
+    """How long runs that ended well, and failed ones, stay in the history."""
+    keep_failed_ms: _builtins.int
+    """See keep_ms."""
+    may_finish: _builtins.bool
+    """Only its schedules make it happen, so without a next nominal time it is FINISHED."""
+    delete_after_ms: _builtins.int
+    """How long after its finish the job is deleted; unset: never."""
     @_builtins.property
     def edits(self) -> _containers.RepeatedCompositeFieldContainer[Global___EditRecord]:
         """Occurrences changed by hand, by nominal time."""
@@ -382,12 +394,18 @@ class JobStateRecord(_message.Message):
         delete_at_ms: _builtins.int = ...,
         has_downstream: _builtins.bool = ...,
         after_end: _builtins.bool = ...,
+        keep_ms: _builtins.int = ...,
+        keep_failed_ms: _builtins.int = ...,
+        may_finish: _builtins.bool = ...,
+        delete_after_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "delete_after_ms", b"delete_after_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_end", b"after_end", "backlog", b"backlog", "delete_at_ms", b"delete_at_ms", "edits", b"edits", "failed", b"failed", "fired", b"fired", "format", b"format", "has_downstream", b"has_downstream", "held", b"held", "last_end_at_ms", b"last_end_at_ms", "last_nominal_at_ms", b"last_nominal_at_ms", "last_occasion", b"last_occasion", "last_state", b"last_state", "ledger_from_ms", b"ledger_from_ms", "live", b"live", "live_from", b"live_from", "next_due_at_ms", b"next_due_at_ms", "next_nominal_at_ms", b"next_nominal_at_ms", "parked", b"parked", "pause_reason", b"pause_reason", "pause_until_ms", b"pause_until_ms", "running", b"running", "serial", b"serial", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "timer_at_ms", b"timer_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "after_end", b"after_end", "backlog", b"backlog", "delete_after_ms", b"delete_after_ms", "delete_at_ms", b"delete_at_ms", "edits", b"edits", "failed", b"failed", "fired", b"fired", "format", b"format", "has_downstream", b"has_downstream", "held", b"held", "keep_failed_ms", b"keep_failed_ms", "keep_ms", b"keep_ms", "last_end_at_ms", b"last_end_at_ms", "last_nominal_at_ms", b"last_nominal_at_ms", "last_occasion", b"last_occasion", "last_state", b"last_state", "ledger_from_ms", b"ledger_from_ms", "live", b"live", "live_from", b"live_from", "may_finish", b"may_finish", "next_due_at_ms", b"next_due_at_ms", "next_nominal_at_ms", b"next_nominal_at_ms", "parked", b"parked", "pause_reason", b"pause_reason", "pause_until_ms", b"pause_until_ms", "running", b"running", "serial", b"serial", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "timer_at_ms", b"timer_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__delete_after_ms: _TypeAlias = _typing.Literal["delete_after_ms"]  # noqa: Y015
+    _WhichOneofArgType__delete_after_ms: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delete_after_ms) -> _WhichOneofReturnType__delete_after_ms | None: ...
 
 Global___JobStateRecord: _TypeAlias = JobStateRecord  # noqa: Y015
 
@@ -442,7 +460,7 @@ class BacklogRecord(_message.Message):
     pace_ms: _builtins.int
     """One run per so many milliseconds."""
     release_at_ms: _builtins.int
-    """When the next one is released."""
+    """When the next one is released. 0: when a run of the job has ended."""
     cause: _run_pb2.Cause.ValueType
     """SCHEDULE or BACKFILL, as the runs will say."""
     def __init__(
@@ -822,7 +840,9 @@ Global___LedgerRecord: _TypeAlias = LedgerRecord  # noqa: Y015
 
 @_typing.final
 class LaneRecord(_message.Message):
-    """The part of a queue whose runs ask the same of a worker."""
+    """The part of a queue whose runs have one priority and ask the same of a worker, so that any
+    worker may take all of it or nothing, in order of turns.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -831,9 +851,10 @@ class LaneRecord(_message.Message):
     HANDLER_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     READY_FIELD_NUMBER: _builtins.int
-    READY_FROM_MS_FIELD_NUMBER: _builtins.int
+    READY_FROM_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     number: _builtins.int
@@ -842,12 +863,14 @@ class LaneRecord(_message.Message):
     """The handler or executor it asks for."""
     ready: _builtins.int
     """Runs that could be leased, those that wait for a slot of a job or key left out."""
-    ready_from_ms: _builtins.int
-    """No ready run has an earlier turn: where the scan for them starts."""
+    ready_from: _builtins.bytes
+    """No ready run of it has a smaller key: where the scan for them starts."""
     namespace: _builtins.int
     """The namespace's number."""
     queue: _builtins.str
     """The queue's name."""
+    priority: _common_pb2.Priority.ValueType
+    """The priority of its runs."""
     @_builtins.property
     def labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___LabelRecord]:
         """The labels it asks for, by name."""
@@ -860,13 +883,14 @@ class LaneRecord(_message.Message):
         handler: _builtins.str = ...,
         labels: _abc.Iterable[Global___LabelRecord] | None = ...,
         ready: _builtins.int = ...,
-        ready_from_ms: _builtins.int = ...,
+        ready_from: _builtins.bytes = ...,
         namespace: _builtins.int = ...,
         queue: _builtins.str = ...,
+        priority: _common_pb2.Priority.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "handler", b"handler", "labels", b"labels", "namespace", b"namespace", "number", b"number", "queue", b"queue", "ready", b"ready", "ready_from_ms", b"ready_from_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "handler", b"handler", "labels", b"labels", "namespace", b"namespace", "number", b"number", "priority", b"priority", "queue", b"queue", "ready", b"ready", "ready_from", b"ready_from"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

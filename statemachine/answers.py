@@ -1,0 +1,176 @@
+"""From records to the messages of the API."""
+
+from __future__ import annotations
+
+from ..proto.v1 import common_pb2, job_pb2, record_pb2, run_pb2, worker_pb2
+from . import keys, policies
+from .instants import set_ms, timestamp
+from .view import View
+
+RunRecord = record_pb2.RunRecord
+JobRecord = record_pb2.JobRecord
+
+
+def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
+    spec = job.spec
+    nominal_ms = occasion >> 16
+    name = job.name
+    answer = worker_pb2.Lease(
+        namespace=job.namespace, run=keys.run_id(name, jid, occasion), job=name, token=run.token,
+        attempt=run.attempt, max_attempts=policies.max_attempts(spec.retry), action=spec.action,
+    )  # fmt: skip
+    set_ms(answer.nominal_time, nominal_ms)
+    set_ms(answer.due_time, run.due_at_ms)
+    if run.HasField("payload"):
+        answer.payload.CopyFrom(run.payload)
+    elif spec.HasField("payload"):
+        answer.payload.CopyFrom(spec.payload)
+    if run.deadline_at_ms:
+        set_ms(answer.deadline, run.deadline_at_ms)
+    if run.checkpoint:
+        answer.checkpoint = run.checkpoint
+    if run.heard_at_ms and spec.timeouts.HasField("heartbeat"):
+        answer.heartbeat_timeout.CopyFrom(spec.timeouts.heartbeat)
+    if run.flow_jid:
+        answer.flow = flow_id(view, run)
+        answer.upstream.extend(upstream(view, run))
+    return answer
+
+
+def flow_id(view: View, run: RunRecord) -> str:
+    job = view.get(keys.job(run.flow_jid), JobRecord)
+    return keys.run_id(job.name if job else "deleted", run.flow_jid, run.flow_occasion)
+
+
+def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
+    results = []
+    for item in run.upstream:
+        job = view.get(keys.job(item.jid), JobRecord)
+        name = job.name if job else "deleted"
+        result = run_pb2.UpstreamResult(
+            job=name, run=keys.run_id(name, item.jid, item.occasion), state=item.state
+        )
+        ended = view.get(keys.ended(item.jid, item.occasion), RunRecord)
+        if ended is not None and ended.HasField("result"):
+            result.result.CopyFrom(ended.result)
+        results.append(result)
+    return results
+
+
+def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) -> run_pb2.Run:
+    answer = run_pb2.Run(
+        namespace=job.namespace, id=keys.run_id(job.name, jid, occasion), job=job.name,
+        state=record.state, cause=record.cause, outcome=record.outcome, attempt=record.attempt,
+        priority=record.priority or common_pb2.PRIORITY_MEDIUM, token=record.token,
+        unique_key=record.unique_key, cancel_requested=bool(record.cancel_at_ms),
+        held=record.held, log_tail=record.log_tail, checkpoint=record.checkpoint,
+    )  # fmt: skip
+    lane = view.need(keys.lane(record.lane), record_pb2.LaneRecord)
+    answer.queue = lane.queue
+    set_ms(answer.nominal_time, occasion >> 16)
+    set_ms(answer.due_time, record.due_at_ms)
+    for name, ms in (
+        ("ready_time", record.ready_at_ms),
+        ("start_time", record.started_at_ms),
+        ("end_time", record.ended_at_ms),
+        ("retry_time", record.retry_at_ms),
+        ("lease_deadline", record.deadline_at_ms),
+    ):
+        if ms:
+            set_ms(getattr(answer, name), ms)
+    if record.state == run_pb2.RUN_STATE_RUNNING:
+        answer.worker = record.worker
+    for name in ("payload", "result", "error"):
+        if record.HasField(name):  # type: ignore[arg-type]
+            getattr(answer, name).CopyFrom(getattr(record, name))
+    if record.HasField("progress"):
+        done = record.progress
+        answer.progress.CopyFrom(
+            run_pb2.Progress(
+                done=done.done, total=done.total, message=done.message, time=timestamp(done.at_ms)
+            )
+        )
+    answer.attempts.extend(attempts(record))
+    if record.flow_jid:
+        answer.flow = flow_id(view, record)
+        answer.upstream.extend(upstream(view, record))
+    return answer
+
+
+def attempts(record: RunRecord) -> list[run_pb2.Attempt]:
+    """Those that ended without success, and the present or last one."""
+    found = [_attempt(item) for item in record.attempts]
+    if record.leased_at_ms and (not found or found[-1].token != record.token):
+        last = run_pb2.Attempt(
+            number=record.attempt,
+            worker=record.worker,
+            token=record.token,
+            start_time=timestamp(record.leased_at_ms),
+        )
+        if record.ended_at_ms:
+            last.end_time.CopyFrom(timestamp(record.ended_at_ms))
+            last.end = ENDS[record.state]
+        found.append(last)
+    return found
+
+
+def _attempt(item: record_pb2.AttemptRecord) -> run_pb2.Attempt:
+    return run_pb2.Attempt(
+        number=item.number,
+        worker=item.worker,
+        token=item.token,
+        end=item.end,
+        start_time=timestamp(item.started_at_ms),
+        end_time=timestamp(item.ended_at_ms),
+        error=item.error if item.HasField("error") else None,
+    )
+
+
+ENDS = {
+    run_pb2.RUN_STATE_SUCCEEDED: run_pb2.Attempt.END_SUCCEEDED,
+    run_pb2.RUN_STATE_FAILED: run_pb2.Attempt.END_FAILED,
+    run_pb2.RUN_STATE_CANCELLED: run_pb2.Attempt.END_CANCELLED,
+    run_pb2.RUN_STATE_SKIPPED: run_pb2.Attempt.END_CANCELLED,
+}
+
+
+def job(
+    namespace: str, jid: int, record: JobRecord, state: record_pb2.JobStateRecord
+) -> job_pb2.Job:
+    answer = job_pb2.Job(
+        namespace=namespace, name=record.name, spec=record.spec, uid=jid,
+        etag=etag(record.version), version=record.version, creator=record.creator,
+        create_time=timestamp(record.created_at_ms), update_time=timestamp(record.updated_at_ms),
+    )  # fmt: skip
+    status(record, jid, state, answer.status)
+    return answer
+
+
+def status(
+    record: JobRecord, jid: int, state: record_pb2.JobStateRecord, answer: job_pb2.JobStatus
+) -> None:
+    answer.state = state.state
+    answer.pause_reason = state.pause_reason
+    for name in ("fired", "succeeded", "failed", "skipped", "running", "held"):
+        setattr(answer, name, getattr(state, name))
+    answer.live = state.live
+    answer.backlog = sum(part.left for part in state.backlog)
+    for name, ms in (
+        ("pause_until", state.pause_until_ms),
+        ("next_nominal_time", state.next_nominal_at_ms),
+        ("next_due_time", state.next_due_at_ms),
+        ("last_nominal_time", state.last_nominal_at_ms),
+    ):
+        if ms:
+            set_ms(getattr(answer, name), ms)
+    if state.last_state:
+        answer.last_run = keys.run_id(record.name, jid, state.last_occasion)
+        answer.last_state = state.last_state
+    for edit in state.edits:
+        shown = answer.edits.add(nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind)
+        if edit.moved_to_ms:
+            set_ms(shown.moved_to, edit.moved_to_ms)
+
+
+def etag(version: int) -> str:
+    return f"v{version}"

@@ -1,0 +1,64 @@
+"""The audit log: who changed what, newest first, bounded in number."""
+
+from __future__ import annotations
+
+from google.protobuf.message import Message
+from google.protobuf.text_format import MessageToString
+
+from ..proto.v1 import record_pb2
+from . import keys, limits
+from .view import FORMAT, View
+
+CHANGE_CHARS = 1_024
+VALUE_CHARS = 80
+
+
+def add(
+    view: View, actor: str, method: str, namespace: str, subject: str, request: Message,
+    change: str = "",
+) -> None:  # fmt: skip
+    """Note a change that somebody made. The oldest note goes when there are too many."""
+    meta = view.meta
+    entry = record_pb2.AuditEntryRecord(
+        format=FORMAT, at_ms=view.now_ms, actor=actor, method=method, namespace=namespace,
+        subject=subject, change=change[:CHANGE_CHARS], revision=view.base + 1,
+        request_id=getattr(request, "request_id", ""),
+    )  # fmt: skip
+    view.put(keys.audit(meta.audit_next), entry)
+    meta.audit_next += 1
+    if meta.audit_next - meta.audit_from > limits.AUDIT_ENTRIES:
+        view.delete(keys.audit(meta.audit_from))
+        meta.audit_from += 1
+
+
+def difference(before: Message, after: Message, path: str = "") -> str:
+    """What an update changed, for people: `spec.priority: LOW to HIGH; …`."""
+    parts: list[str] = []
+    for field in before.DESCRIPTOR.fields:
+        name = f"{path}{field.name}"
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if old == new:
+            continue
+        kind = field.message_type
+        if (
+            kind is not None
+            and not field.is_repeated
+            and not kind.full_name.startswith("google.protobuf.")
+        ):
+            parts.append(difference(old, new, f"{name}."))
+        else:
+            parts.append(f"{name}: {_shown(field, old)} to {_shown(field, new)}")
+    return "; ".join(part for part in parts if part)
+
+
+def _shown(field: object, value: object) -> str:
+    kind = getattr(field, "enum_type", None)
+    if kind is not None and not getattr(field, "is_repeated", False):
+        return str(kind.values_by_number[value].name)
+    if isinstance(value, Message):
+        text = MessageToString(value, as_one_line=True)
+    elif isinstance(value, bytes):
+        text = f"{len(value)} bytes"
+    else:
+        text = str(value)
+    return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}…"

@@ -1,0 +1,126 @@
+"""A job's own clock: its next nominal time, and the one timer that wakes it."""
+
+from __future__ import annotations
+
+from ..proto.v1 import job_pb2, record_pb2, schedule_pb2
+from . import keys, limits, timers
+from .calendar_days import CalendarDays, compile_calendar
+from .instants import to_ms
+from .plan import Plan, due, next_nominal
+from .schedule import restore_plan
+from .view import View
+
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+Status = job_pb2.JobStatus
+Edit = schedule_pb2.OccurrenceEdit
+ACTIVE = Status.STATE_ACTIVE
+PAUSED = Status.STATE_PAUSED
+FINISHED = Status.STATE_FINISHED
+DELETING = Status.STATE_DELETING
+
+
+def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
+    spec = job.spec
+    plan = restore_plan(
+        spec.schedules,
+        spec.timing,
+        seed=f"{job.namespace}/{job.name}",
+        created_at_ms=job.created_at_ms,
+        since_ms=job.schedules_since_ms,
+        calendars=calendars_of(view, keys.namespace_of(jid), spec.timing.exclude_calendars),
+    )
+    assert isinstance(plan, Plan), f"job {job.name} was accepted with a wrong schedule: {plan}"
+    return plan
+
+
+def calendars_of(view: View, namespace: int, names: object) -> dict[str, CalendarDays]:
+    """The calendars that a job names and that exist."""
+    found = {}
+    for name in names:  # type: ignore[attr-defined]
+        record = view.get(keys.calendar(namespace, name), record_pb2.CalendarRecord)
+        if record is not None:
+            days = compile_calendar(record.settings)
+            assert isinstance(days, CalendarDays), f"calendar {name} was accepted wrong: {days}"
+            found[name] = days
+    return found
+
+
+def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
+    """Set the next nominal time behind an instant. The caller sets the timer and puts the state."""
+    spec = job.spec
+    state.next_nominal_at_ms = state.next_due_at_ms = 0
+    most = spec.timing.max_runs
+    if not spec.schedules or (most and state.fired >= most):
+        return
+    if len(spec.schedules) == 1 and 0 < to_ms(spec.schedules[0].once.time) <= after_ms:
+        # The plan would say the same, at ten times the price; herds are made of these.
+        return
+    plan = plan_of(view, jid, job)
+    ended_ms = None if state.live else state.last_end_at_ms or None
+    nominal_ms = next_nominal(plan, after_ms, last_end_ms=ended_ms)
+    if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
+        state.next_nominal_at_ms = nominal_ms
+        state.next_due_at_ms = due(plan, nominal_ms)
+
+
+def start(view: View, job: JobRecord, state: StateRecord, plan: Plan) -> None:
+    """Set a new job's first nominal time. An instant that has passed already is due at once."""
+    nominal_ms = next_nominal(plan, -1)
+    if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
+        state.next_nominal_at_ms = nominal_ms
+        state.next_due_at_ms = max(due(plan, nominal_ms), view.now_ms)
+
+
+def settle(view: View, jid: int, state: StateRecord) -> None:
+    """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
+    if state.state == ACTIVE and state.may_finish and not ahead(state):
+        state.state = FINISHED
+    elif state.state == FINISHED and ahead(state):
+        state.state = ACTIVE
+    if state.state == FINISHED and not state.live and state.HasField("delete_after_ms"):
+        if not state.delete_at_ms:
+            state.delete_at_ms = view.now_ms + state.delete_after_ms
+    else:
+        state.delete_at_ms = 0
+    timers.set_job(view, jid, state, next_wake(view, state))
+
+
+def ahead(state: StateRecord) -> bool:
+    return bool(state.next_nominal_at_ms or state.edits or state.backlog)
+
+
+def next_wake(view: View, state: StateRecord) -> int:
+    """When something is to be done about a job; 0 for never."""
+    if state.state == DELETING:
+        return view.now_ms
+    if state.state == PAUSED:
+        return state.pause_until_ms
+    if not state.edits and not state.backlog:
+        return timers.earliest(state.next_due_at_ms, state.delete_at_ms)
+    return timers.earliest(
+        state.next_due_at_ms,
+        state.delete_at_ms,
+        *(edit_due(edit) for edit in state.edits),
+        *(part.release_at_ms for part in state.backlog[:1]),
+    )
+
+
+def edit_due(edit: record_pb2.EditRecord) -> int:
+    """When an edited occurrence is due by itself; 0 for a skipped one, which is only left out."""
+    if edit.kind == Edit.KIND_MOVE:
+        return edit.moved_to_ms
+    return edit.nominal_at_ms if edit.kind == Edit.KIND_ADD else 0
+
+
+def run_ended(view: View, jid: int, state: StateRecord) -> None:
+    """A run has ended, which some schedules and backlogs wait for. The caller puts the state."""
+    waits = state.backlog and not state.backlog[0].release_at_ms
+    if waits:
+        state.backlog[0].release_at_ms = view.now_ms
+    if state.after_end and not state.live and state.state in (ACTIVE, PAUSED):
+        job = view.need(keys.job(jid), JobRecord)
+        advance(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
+    elif not waits and (state.live or not state.HasField("delete_after_ms")):
+        return
+    settle(view, jid, state)

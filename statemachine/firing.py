@@ -1,0 +1,404 @@
+"""Timers ring: nominal times become runs, and whatever else has an end comes to it.
+
+A nominal time gets its outcome in the same change in which the job moves on to the next one, and
+the run's id is made of job and nominal time, so none can be lost between two steps or become two
+runs. The ledger holds the outcome of each: what ran, and why the others did not.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
+from . import clockwork, flows, keys, ledger, limits, namespaces, overlap, policies, runs, timers
+from .instants import to_ms
+from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
+from .reports import attempt_failed
+from .request import Ring, Rung
+from .view import View
+
+JobRecord = record_pb2.JobRecord
+RunRecord = record_pb2.RunRecord
+StateRecord = record_pb2.JobStateRecord
+Misfire = job_pb2.MisfirePolicy
+Edit = schedule_pb2.OccurrenceEdit
+Attempt = run_pb2.Attempt
+RAN = run_pb2.OUTCOME_RAN
+LATE = run_pb2.OUTCOME_LATE
+# A job's one ring may make many runs; after so many writes the rest waits for the next change.
+WRITES_MAX = 8 * limits.CHANGE_ITEMS
+
+
+def ring(view: View, request: Ring, actor: str) -> Rung:
+    """Do what is due, oldest first."""
+    end = keys.timers_from(view.now_ms + 1)
+    first = view.meta.timers_from or keys.TIMER
+    due = list(islice(view.scan(first, end), request.most + 1)) if first < end else []
+    more = len(due) > request.most
+    del due[request.most :]
+    view.meta.timers_from = due[-1] + b"\0" if more else max(end, first)
+    for done, key in enumerate(due):
+        if view.writes > WRITES_MAX:
+            view.meta.timers_from = min(view.meta.timers_from, key)
+            return Rung(done, more=True)
+        view.delete(key)
+        kind = key[9:10]
+        if kind == keys.WAKE_JOB:
+            _ring_job(view, int.from_bytes(key[10:18], "big"))
+        elif kind == keys.WAKE_RUN:
+            _ring_run(view, *keys.run_of(key))
+        elif kind == keys.WAKE_PURGE:
+            _purge(view, *keys.run_of(key))
+        elif kind == keys.WAKE_UNIQUE:
+            _free_unique(view, key)
+        else:
+            assert kind == keys.WAKE_FLOW, f"unknown timer {key!r}"
+            flows.ring(view, *keys.run_of(key))
+    return Rung(len(due), more)
+
+
+def _ring_job(view: View, jid: int) -> None:
+    key = keys.state(jid)
+    state = view.need(key, StateRecord)
+    state.timer_at_ms = 0
+    job = view.need(keys.job(jid), JobRecord)
+    if state.state == clockwork.FINISHED and 0 < state.delete_at_ms <= view.now_ms:
+        begin_delete(view, jid, job, state)
+    if state.state == clockwork.DELETING:
+        delete_step(view, jid, job, state)
+        return
+    if state.state == clockwork.PAUSED and 0 < state.pause_until_ms <= view.now_ms:
+        state.state = clockwork.ACTIVE
+        state.pause_reason = ""
+        state.pause_until_ms = 0
+    if state.state != clockwork.PAUSED:
+        fire_due(view, jid, job, state)
+    clockwork.settle(view, jid, state)
+    view.put(key, state)
+
+
+def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Give every nominal time that is due its outcome. The caller settles and puts the state."""
+    now_ms = view.now_ms
+    grace_ms = policies.grace_ms(job.spec.misfire)
+    for _ in range(limits.STEP):
+        nominal_ms, due_ms = state.next_nominal_at_ms, state.next_due_at_ms
+        if not nominal_ms or due_ms > now_ms:
+            break
+        if due_ms + grace_ms < now_ms:
+            _catch_up(view, jid, job, state)
+            break
+        _fire_scheduled(view, jid, job, state, nominal_ms, due_ms)
+        clockwork.advance(view, jid, job, state, nominal_ms)
+    if state.edits:
+        _fire_edits(view, jid, job, state)
+    if state.backlog:
+        _release_backlog(view, jid, job, state)
+
+
+def _fire_scheduled(
+    view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int, due_ms: int
+) -> None:
+    """Fire a nominal time that a schedule names, unless somebody or a calendar says otherwise."""
+    for edit in state.edits:
+        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_SKIP:
+            state.edits.remove(edit)
+            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+            return
+        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_MOVE:
+            # It has an instant of its own, and gets its outcome there.
+            return
+    if job.spec.timing.exclude_calendars:
+        plan = clockwork.plan_of(view, jid, job)
+        if excluded(plan, nominal_ms) is not None:
+            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
+            return
+    fire(view, jid, job, state, nominal_ms, due_ms, run_pb2.CAUSE_SCHEDULE)
+
+
+def fire(
+    view: View, jid: int, job: JobRecord, state: StateRecord,
+    nominal_ms: int, due_ms: int, cause: run_pb2.Cause.ValueType, *, patient: bool = False,
+) -> bool:  # fmt: skip
+    """Turn a nominal time into a run, or record why not.
+
+    A patient one does not take no from the overlap policy: False says that it must wait.
+    """
+    late_ms = view.now_ms - due_ms
+    misfire = job.spec.misfire
+    deadline_ms = policies.ms_or(misfire, "start_deadline", limits.INSTANT_MAX_MS)
+    if late_ms > deadline_ms and cause != run_pb2.CAUSE_BACKFILL:
+        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
+        return True
+    quota = namespaces.quota(view, job.namespace).live_runs
+    if quota and runs.usage_of(view, keys.namespace_of(jid)).live >= quota:
+        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+        return True
+    verdict = overlap.judge(state, job.spec.overlap)
+    if verdict is overlap.SKIP:
+        if patient:
+            return False
+        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
+        return True
+    occasion = keys.occasion_of(nominal_ms)
+    if cause == run_pb2.CAUSE_BACKFILL:
+        _make_way(view, jid, occasion)
+    late = late_ms > policies.grace_ms(misfire)
+    run = runs.new(job, cause, LATE if late else RAN, due_ms)
+    run.held = overlap.make_room(view, jid, state, verdict)
+    ledger.settle(view, jid, state, nominal_ms, run.outcome)
+    if state.has_downstream:
+        flows.start(view, jid, occasion, run)
+    runs.begin(view, jid, occasion, run, job, state)
+    return True
+
+
+def _make_way(view: View, jid: int, occasion: int) -> None:
+    """A backfill takes the place of what was recorded without a run having begun."""
+    ledger.take_out(view, jid, keys.nominal_of(occasion))
+    skipped = view.get(keys.ended(jid, occasion), RunRecord)
+    if skipped is not None:
+        runs.forget(view, jid, occasion, skipped)
+
+
+def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Nominal times were missed: the misfire policy says which of them still run."""
+    plan = clockwork.plan_of(view, jid, job)
+    misfire = job.spec.misfire
+    first = state.next_nominal_at_ms
+    shift_ms = due(plan, 0)
+    last = latest_nominal_before(plan, view.now_ms - shift_ms + 1)
+    last = first if last is None or last < first else last
+    rule = misfire.rule or Misfire.RULE_LATEST
+    if rule == Misfire.RULE_SKIP:
+        overdue = view.now_ms - policies.grace_ms(misfire) - shift_ms
+        last = max(first, latest_nominal_before(plan, overdue) or first)
+        ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
+    elif rule == Misfire.RULE_ALL:
+        _plan_all(view, jid, job, state, plan, first, last)
+    else:
+        chosen = first if rule == Misfire.RULE_EARLIEST else last
+        if rule == Misfire.RULE_EARLIEST:
+            _fire_scheduled(view, jid, job, state, chosen, chosen + shift_ms)
+            following = next_nominal(plan, first, last_end_ms=None)
+            if following is not None and following <= last:
+                ledger.stretch(view, jid, state, plan, following, last, run_pb2.OUTCOME_COALESCED)
+        else:
+            before = latest_nominal_before(plan, last)
+            if first < last and before is not None:
+                ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_COALESCED)
+            _fire_scheduled(view, jid, job, state, chosen, chosen + shift_ms)
+    clockwork.advance(view, jid, job, state, last)
+
+
+def _plan_all(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
+) -> None:
+    """Keep the newest so many missed nominal times as a backlog, which is released at a rate."""
+    most = job.spec.misfire.maximum or limits.MISFIRE_DEFAULT
+    start, left = last, 1
+    while left < most and start > first:
+        before = latest_nominal_before(plan, start)
+        if before is None or before < first:
+            break
+        start, left = before, left + 1
+    if start > first:
+        before = latest_nominal_before(plan, start)
+        assert before is not None
+        ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
+    state.backlog.add(
+        next_at_ms=start, to_ms=last + 1, left=left, pace_ms=limits.OUTAGE_PACE_MS,
+        release_at_ms=view.now_ms, cause=run_pb2.CAUSE_SCHEDULE,
+    )  # fmt: skip
+
+
+def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Fire the occurrences that somebody moved or added, as far as they are due."""
+    for edit in list(state.edits):
+        due_ms = clockwork.edit_due(edit)
+        if due_ms:
+            if due_ms <= view.now_ms:
+                state.edits.remove(edit)
+                fire(view, jid, job, state, edit.nominal_at_ms, due_ms, run_pb2.CAUSE_SCHEDULE)
+        elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
+            state.edits.remove(edit)
+
+
+def _release_backlog(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Fire past nominal times at their pace, oldest first."""
+    plan = clockwork.plan_of(view, jid, job)
+    for _ in range(limits.STEP):
+        part = state.backlog[0]
+        if not part.release_at_ms or part.release_at_ms > view.now_ms:
+            return
+        nominal_ms = part.next_at_ms
+        backfill = part.cause == run_pb2.CAUSE_BACKFILL
+        if not backfill or ledger.may_backfill(view, jid, nominal_ms):
+            due_ms = due(plan, nominal_ms)
+            if not fire(view, jid, job, state, nominal_ms, due_ms, part.cause, patient=True):
+                # Its overlap policy lets it run only when the last has ended.
+                part.release_at_ms = 0
+                return
+            part.left -= 1
+            part.release_at_ms = max(part.release_at_ms, view.now_ms - limits.SECOND_MS)
+            part.release_at_ms += part.pace_ms
+        following = next_nominal(plan, nominal_ms, last_end_ms=None)
+        if following is None or following >= part.to_ms or part.left <= 0:
+            del state.backlog[0]
+            if not state.backlog:
+                return
+        else:
+            part.next_at_ms = following
+
+
+def _ring_run(view: View, jid: int, occasion: int) -> None:
+    key = keys.run(jid, occasion)
+    run = view.need(key, RunRecord)
+    run.timer_at_ms = 0
+    job = view.need(keys.job(jid), JobRecord)
+    now_ms = view.now_ms
+    timeouts = job.spec.timeouts
+    run_ms = policies.ms_or(timeouts, "run", 0)
+    if run_ms and run.ready_at_ms and run.ready_at_ms + run_ms <= now_ms:
+        _fail(view, jid, occasion, run, "timeout.run", f"it had not ended after {run_ms} ms")
+    elif run.state == runs.RUNNING:
+        _ring_running(view, jid, occasion, run, job)
+    elif run.held:
+        _ring_held(view, jid, occasion, run, job)
+    else:
+        _ring_waiting(view, jid, occasion, run, job)
+
+
+def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+    now_ms = view.now_ms
+    heartbeat_ms = policies.ms_or(job.spec.timeouts, "heartbeat", 0)
+    if 0 < run.cancel_at_ms <= now_ms:
+        runs.end(view, jid, occasion, run, runs.CANCELLED)
+    elif 0 < run.deadline_at_ms <= now_ms:
+        taken_ms = run.deadline_at_ms - run.leased_at_ms
+        _attempt_over(view, jid, occasion, run, "timeout.attempt", f"it took over {taken_ms} ms")
+    elif heartbeat_ms and run.heard_at_ms + heartbeat_ms <= now_ms:
+        said = f"it reported no progress for {heartbeat_ms} ms"
+        _attempt_over(view, jid, occasion, run, "timeout.heartbeat", said)
+    else:
+        runs.arm(view, jid, occasion, run, job)
+        view.put(keys.run(jid, occasion), run)
+
+
+def _attempt_over(
+    view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str
+) -> None:
+    error = run_pb2.RunError(kind=kind, message=message)
+    attempt_failed(view, jid, occasion, run, Attempt.END_TIMED_OUT, error)
+
+
+def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+    now_ms = view.now_ms
+    misfire = job.spec.misfire
+    queue_ms = policies.ms_or(job.spec.timeouts, "queue", 0)
+    started = run.started_at_ms
+    if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
+        _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
+    elif (
+        not started
+        and misfire.HasField("start_deadline")
+        and policies.start_deadline(run, misfire) <= now_ms
+    ):
+        message = f"it had not started {to_ms(misfire.start_deadline)} ms after its due time"
+        overlap.drop(
+            view, jid, occasion, run, run_pb2.OUTCOME_SKIPPED_DEADLINE, "start_deadline", message
+        )
+    elif 0 < run.retry_at_ms <= now_ms:
+        runs.make_ready(view, jid, occasion, run, job)
+        view.put(keys.run(jid, occasion), run)
+    else:
+        runs.arm(view, jid, occasion, run, job)
+        view.put(keys.run(jid, occasion), run)
+
+
+def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+    """A run that was triggered for later is due now: the overlap policy judges it now."""
+    state_key = keys.state(jid)
+    state = view.need(state_key, StateRecord)
+    # It does not stand in its own way.
+    state.held -= 1
+    state.live -= 1
+    verdict = overlap.judge(state, job.spec.overlap)
+    state.live += 1
+    state.held += 1
+    if verdict is overlap.SKIP:
+        message = "the job's overlap policy allows no more runs at once"
+        overlap.drop(view, jid, occasion, run, run_pb2.OUTCOME_SKIPPED_OVERLAP, "overlap", message)
+        return
+    if not overlap.make_room(view, jid, state, verdict, but=occasion):
+        run.held = False
+        state.held -= 1
+        runs.make_ready(view, jid, occasion, run, job)
+    view.put(state_key, state)
+    view.put(keys.run(jid, occasion), run)
+
+
+def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str) -> None:
+    run.error.CopyFrom(run_pb2.RunError(kind=kind, message=message))
+    runs.end(view, jid, occasion, run, runs.FAILED)
+
+
+def _purge(view: View, jid: int, occasion: int) -> None:
+    run = view.get(keys.ended(jid, occasion), RunRecord)
+    if run is not None:
+        runs.forget(view, jid, occasion, run)
+
+
+def _free_unique(view: View, key: bytes) -> None:
+    jid = int.from_bytes(key[10:18], "big")
+    unique_key = keys.unique(jid, key[18:].decode())
+    taken = view.get(unique_key, record_pb2.UniqueRecord)
+    if taken is not None and 0 < taken.until_ms <= view.now_ms:
+        view.delete(unique_key)
+
+
+def begin_delete(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Take a job's name away; what it leaves behind goes in steps. The caller puts the state."""
+    namespace = keys.namespace_of(jid)
+    view.delete(keys.job_name(namespace, job.name))
+    usage = runs.usage_of(view, namespace)
+    usage.jobs -= 1
+    usage.payload_bytes -= len(job.spec.payload.data)
+    flows.unlink(view, jid, job)
+    namespaces.use_calendars(view, namespace, job.spec.timing.exclude_calendars, -1)
+    state.state = clockwork.DELETING
+    del state.edits[:]
+    del state.backlog[:]
+    state.next_nominal_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
+    state.has_downstream = state.after_end = False
+
+
+def delete_step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Cancel some runs, then purge some history, then some of the ledger; at last the job."""
+    for occasion, run in runs.live_of(view, jid, state, limits.STEP):
+        runs.cancel(view, jid, occasion, run, f"the job {job.name} was deleted", 0)
+        if run.state == runs.RUNNING:
+            runs.end(view, jid, occasion, run, runs.CANCELLED)
+    if not state.live:
+        prefix = keys.of_job(keys.ENDED, jid)
+        past = list(islice(view.scan(prefix, keys.after(prefix)), limits.STEP))
+        for key in past:
+            runs.forget(view, jid, keys.ended_of(key)[1], view.need(key, RunRecord))
+        lines = ledger.oldest(view, jid, state, limits.STEP)
+        for key in lines:
+            view.delete(key)
+        if not past and not lines and not _free_all_unique(view, jid):
+            timers.set_job(view, jid, state, 0)
+            view.delete(keys.job(jid))
+            view.delete(keys.state(jid))
+            return
+    timers.set_job(view, jid, state, view.now_ms)
+    view.put(keys.state(jid), state)
+
+
+def _free_all_unique(view: View, jid: int) -> int:
+    prefix = keys.of_job(keys.UNIQUE, jid)
+    found = list(islice(view.scan(prefix, keys.after(prefix)), limits.STEP))
+    for key in found:
+        view.delete(key)
+    return len(found)

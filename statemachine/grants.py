@@ -1,0 +1,294 @@
+"""Leases are granted: many runs to many workers in one change.
+
+Workers that can take the same runs are one group. Each group looks at the first run of each lane
+that it fits, and takes the one with the earliest turn. Namespaces that share workers take turns in
+proportion to their weights: each lease moves a namespace back by a stride, and the one that is
+furthest in front goes next. A namespace that was idle does not save its turns up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from ..proto.v1 import job_pb2, record_pb2, worker_pb2
+from . import answers, keys, lanes, limits, namespaces, policies, runs, slots
+from .request import Grant, Offer
+from .view import FORMAT, View
+
+RunRecord = record_pb2.RunRecord
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+STRIDE = 1_000_000  # A namespace's turn moves by this, divided by its weight, for each lease.
+LATEST = b"\xff" * 24
+
+
+@dataclass(slots=True)
+class Line:
+    """A lane while leases are granted: its record, and the first run in it."""
+
+    key: bytes
+    lane: record_pb2.LaneRecord
+    queue: record_pb2.QueueRecord
+    queue_key: bytes
+    entries: Iterator[bytes]
+    # The first entry, without table and lane; LATEST when there is none.
+    head: bytes = LATEST
+    entry: bytes = b""
+    granted: int = 0
+
+    def advance(self) -> None:
+        self.entry = next(self.entries, b"")
+        self.head = self.entry[lanes.MARK :] if self.entry else LATEST
+
+
+@dataclass(slots=True)
+class Tenant:
+    """A namespace while leases are granted."""
+
+    number: int
+    usage: record_pb2.UsageRecord
+    # Leases it may have at once by its quota; 0 for any number.
+    quota: int
+    stride: int
+    lines: list[Line] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Taker:
+    """A worker while leases are granted."""
+
+    offer: Offer
+    left: int
+    session: record_pb2.SessionRecord
+    leases: list[worker_pb2.Lease] = field(default_factory=list)
+
+
+def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]]:
+    """Give ready runs to the workers that offer to take some."""
+    lines: dict[int, Line] = {}
+    tenants: dict[str, Tenant | None] = {}
+    takers = [Taker(offer, offer.credits, _session(view, offer.worker)) for offer in request.offers]
+    groups: dict[object, list[Taker]] = {}
+    for taker in takers:
+        offer = taker.offer
+        fit = (offer.namespaces, offer.queues, offer.handlers, tuple(sorted(offer.labels.items())))
+        groups.setdefault(fit, []).append(taker)
+    left = request.most
+    # Groups take turns by a share of what is left, so that no group starves another for long.
+    busy = [(_tenants(view, group[0].offer, tenants, lines), group) for group in groups.values()]
+    while busy and left > 0:
+        share = max(1, left // len(busy))
+        still = []
+        for found, group in busy:
+            given = _serve(view, found, group, min(share, left))
+            left -= given
+            if given == share and left > 0:
+                still.append((found, group))
+        busy = still
+    for line in lines.values():
+        _settle(view, line)
+    return [taker.leases for taker in takers]
+
+
+def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int) -> int:
+    """Lease up to `most` runs to the workers of a group; return how many."""
+    given = 0
+    takers = [taker for taker in group if taker.left > 0]
+    place = 0
+    while given < most and takers:
+        found = _next(tenants)
+        if found is None:
+            break
+        tenant, line = found
+        taker = takers[place % len(takers)]
+        lease = _lease(view, tenant, line, taker)
+        line.advance()
+        if lease is None:
+            continue
+        taker.leases.append(lease)
+        taker.left -= 1
+        given += 1
+        if taker.left:
+            place += 1
+        else:
+            takers.remove(taker)
+    return given
+
+
+def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
+    """The namespace whose turn it is, and its lane with the earliest turn."""
+    best: tuple[Tenant, Line] | None = None
+    best_turn = 0
+    for tenant in tenants:
+        usage = tenant.usage
+        if best is not None and usage.turn >= best_turn:
+            continue
+        if tenant.quota and usage.leased >= tenant.quota:
+            continue
+        first: Line | None = None
+        head = LATEST
+        for line in tenant.lines:
+            if line.head < head and _open(line.queue):
+                first, head = line, line.head
+        if first is not None:
+            best, best_turn = (tenant, first), usage.turn
+    return best
+
+
+def _open(queue: record_pb2.QueueRecord) -> bool:
+    if queue.paused or (queue.concurrency and queue.leased >= queue.concurrency):
+        return False
+    return not queue.rate or queue.allowance >= 1000
+
+
+def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.Lease | None:
+    """Lease the first run of a lane, or park it when its job or key has no free slot."""
+    jid, occasion = keys.run_of(line.entry)
+    run_key = keys.run(jid, occasion)
+    run = view.need(run_key, RunRecord)
+    job = view.need(keys.job(jid), JobRecord)
+    state_key = keys.state(jid)
+    state = view.need(state_key, StateRecord)
+    spec = job.spec
+    if spec.HasField("concurrency"):
+        why = slots.full(view, jid, run, spec.concurrency, state)
+        if why:
+            lanes.park(view, jid, occasion, run, why)
+            line.granted += 1
+            return None
+    view.delete(line.entry)
+    _count(tenant, line, state)
+    view.put(state_key, state)
+    view.meta.token += 1
+    session = taker.session
+    _start(view, run, spec, view.meta.token, taker.offer.worker, session.number)
+    slots.take(view, jid, occasion, run, session)
+    if run.timer_at_ms or run.deadline_at_ms or spec.HasField("timeouts"):
+        runs.arm(view, jid, occasion, run, job)
+    view.put(run_key, run)
+    view.put(keys.session(taker.offer.worker), session)
+    return answers.lease(view, jid, occasion, run, job)
+
+
+def _start(
+    view: View, run: RunRecord, spec: job_pb2.JobSpec, token: int, worker: str, session: int
+) -> None:
+    now_ms = view.now_ms
+    run.state = runs.RUNNING
+    run.attempt += 1
+    run.token = token
+    run.worker = worker
+    run.session = session
+    run.leased_at_ms = now_ms
+    run.turn_ms = 0
+    if not run.started_at_ms:
+        run.started_at_ms = now_ms
+    if spec.HasField("timeouts"):
+        run.heard_at_ms = now_ms
+        attempt_ms = policies.ms_or(spec.timeouts, "attempt", 0)
+        if attempt_ms:
+            run.deadline_at_ms = now_ms + attempt_ms
+
+
+def _count(tenant: Tenant, line: Line, state: StateRecord) -> None:
+    state.running += 1
+    tenant.usage.leased += 1
+    tenant.usage.turn += tenant.stride
+    line.granted += 1
+    line.queue.leased += 1
+    if line.queue.rate:
+        line.queue.allowance -= 1000
+
+
+def _tenants(
+    view: View, offer: Offer, known: dict[str, Tenant | None], lines: dict[int, Line]
+) -> list[Tenant]:
+    """The namespaces of an offer with the lanes that it fits."""
+    found = []
+    for name in offer.namespaces:
+        if name not in known:
+            known[name] = _tenant(view, name)
+        whole = known[name]
+        if whole is None:
+            continue
+        fitting = [
+            line
+            for queue in offer.queues
+            for line in _lines(view, whole.number, queue, lines)
+            if lanes.fits(line.lane, offer.handlers, dict(offer.labels))
+        ]
+        if fitting:
+            found.append(replace(whole, lines=fitting))
+    if len(found) > 1:
+        # Who was idle starts a little in front of the others, not with all the turns it missed.
+        floor = max(tenant.usage.turn for tenant in found) - STRIDE
+        for tenant in found:
+            tenant.usage.turn = max(tenant.usage.turn, floor)
+    return found
+
+
+def _tenant(view: View, name: str) -> Tenant | None:
+    record = namespaces.find(view, name)
+    if record is None:
+        return None
+    usage = runs.usage_of(view, record.number)
+    stride = STRIDE // (record.settings.weight or limits.NAMESPACE_WEIGHT)
+    return Tenant(record.number, usage, record.settings.quota.leases, stride)
+
+
+def _lines(view: View, namespace: int, queue: str, lines: dict[int, Line]) -> list[Line]:
+    """The lanes of a queue that have ready runs."""
+    prefix = keys.lanes_of(namespace, queue)
+    found = []
+    for index in list(view.scan(prefix, keys.after(prefix))):
+        value = view.get_raw(index)
+        assert value is not None
+        number = int.from_bytes(value, "big")
+        if number not in lines:
+            lane = view.need(keys.lane(number), record_pb2.LaneRecord)
+            if not lane.ready:
+                continue
+            lines[number] = _line(view, number, lane)
+        found.append(lines[number])
+    return found
+
+
+def _line(view: View, number: int, lane: record_pb2.LaneRecord) -> Line:
+    queue_key = keys.queue(lane.namespace, lane.queue)
+    queue = view.need(queue_key, record_pb2.QueueRecord)
+    if queue.rate:
+        _refill(view, queue)
+    prefix = keys.ready_in(number)
+    entries = view.scan(prefix + lane.ready_from, keys.after(prefix))
+    line = Line(keys.lane(number), lane, queue, queue_key, entries)
+    line.advance()
+    return line
+
+
+def _refill(view: View, queue: record_pb2.QueueRecord) -> None:
+    """A token bucket in whole thousandths, filled by the clock of the change."""
+    burst = (queue.burst or queue.rate) * 1000
+    gained = (view.now_ms - queue.allowance_at_ms) * queue.rate
+    queue.allowance = min(burst, queue.allowance + gained)
+    queue.allowance_at_ms = view.now_ms
+
+
+def _settle(view: View, line: Line) -> None:
+    """Write down what was taken from a lane, and where its next scan starts."""
+    if not line.granted:
+        return
+    line.lane.ready -= line.granted
+    line.lane.ready_from = line.head if line.head != LATEST else b""
+    view.put(line.key, line.lane)
+    view.put(line.queue_key, line.queue)
+
+
+def _session(view: View, worker: str) -> record_pb2.SessionRecord:
+    """A worker's session; it is written with its first lease."""
+    key = keys.session(worker)
+    session = view.get(key, record_pb2.SessionRecord)
+    if session is None:
+        view.meta.session_serial += 1
+        session = record_pb2.SessionRecord(format=FORMAT, number=view.meta.session_serial)
+    return session

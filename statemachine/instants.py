@@ -1,0 +1,24 @@
+"""Instants and durations: milliseconds inside, Timestamp and Duration on the wire."""
+
+from __future__ import annotations
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+
+def to_ms(value: Timestamp | Duration) -> int:
+    """Whole milliseconds; what is finer is cut off."""
+    return value.seconds * 1000 + value.nanos // 1_000_000
+
+
+def set_ms(value: Timestamp | Duration, ms: int) -> None:
+    value.seconds, rest = divmod(ms, 1000)
+    value.nanos = rest * 1_000_000
+
+
+def timestamp(ms: int) -> Timestamp:
+    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+
+
+def duration(ms: int) -> Duration:
+    return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)

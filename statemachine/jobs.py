@@ -1,0 +1,326 @@
+"""Jobs: the standing orders, and what a person does to them as a whole.
+
+Each rule asks everything that may be refused first, and writes only then.
+"""
+
+from __future__ import annotations
+
+from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from . import (
+    answers,
+    audit_log,
+    clockwork,
+    firing,
+    flows,
+    keys,
+    lanes,
+    ledger,
+    limits,
+    masks,
+    namespaces,
+    policies,
+    runs,
+    validate,
+)
+from .plan import Plan, latest_nominal_before
+from .rejection import Fault, Reason, Refused
+from .schedule import compile_plan
+from .view import FORMAT, View
+
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+NamespaceRecord = record_pb2.NamespaceRecord
+Import = job_pb2.ImportJobsRequest
+Result = job_pb2.ImportResult
+CHANGEABLE = frozenset({"spec"})
+
+
+def find(view: View, namespace: str, name: str) -> tuple[int, JobRecord, StateRecord]:
+    """A job with its state. One that is being deleted is not there any more."""
+    number = namespaces.need(view, namespace).number
+    jid = flows.jid_named(view, number, name)
+    if jid is None:
+        namespace = namespace or namespaces.DEFAULT
+        raise Refused.because(
+            Reason.ERROR_REASON_JOB_NOT_FOUND,
+            f"there is no job '{name}' in the namespace '{namespace}'; list what there is",
+            namespace=namespace, job=name,
+        )  # fmt: skip
+    return jid, view.need(keys.job(jid), JobRecord), view.need(keys.state(jid), StateRecord)
+
+
+def create(view: View, request: job_pb2.CreateJobRequest, actor: str) -> job_pb2.Job:
+    jid, job, state = add(view, request.job, actor)
+    audit_log.add(view, actor, "CreateJob", job.namespace, f"job/{job.name}", request)
+    return answers.job(job.namespace, jid, job, state)
+
+
+def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, StateRecord]:
+    namespace = namespaces.need(view, wanted.namespace)
+    number, name = namespace.number, wanted.name
+    plan = check(view, namespace, wanted, view.now_ms)
+    name_key = keys.job_name(number, name)
+    if view.get_raw(name_key) is not None:
+        raise Refused.because(
+            Reason.ERROR_REASON_JOB_EXISTS,
+            f"there is a job '{name}' already; update it, or take another name",
+            namespace=namespace.settings.name, job=name,
+        )  # fmt: skip
+    size = len(wanted.spec.payload.data)
+    _check_quota(view, namespace, 1, size)
+    view.meta.job_serial += 1
+    jid = keys.jid_of(number, view.meta.job_serial)
+    job = JobRecord(
+        format=FORMAT, name=name, namespace=namespace.settings.name, spec=wanted.spec,
+        version=1, created_at_ms=view.now_ms, updated_at_ms=view.now_ms, creator=actor,
+        schedules_since_ms=view.now_ms,
+    )  # fmt: skip
+    state = StateRecord(format=FORMAT, state=clockwork.ACTIVE)
+    view.put_raw(name_key, jid.to_bytes(8, "big"))
+    view.put(keys.job(jid), job)
+    view.put(keys.state(jid), state)
+    usage = runs.usage_of(view, number)
+    usage.jobs += 1
+    usage.payload_bytes += size
+    _wire(view, jid, namespace, job, state, plan)
+    clockwork.start(view, job, state, plan)
+    clockwork.settle(view, jid, state)
+    return jid, job, state
+
+
+def _wire(
+    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, state: StateRecord,
+    plan: Plan,
+) -> None:  # fmt: skip
+    """Derive from a job's spec what firing and ending look at. The caller puts both records."""
+    spec = job.spec
+    queue = spec.queue or "default"
+    job.lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
+    state.keep_ms, state.keep_failed_ms = runs.keep_times(spec, namespace)
+    state.after_end = bool(plan.rests)
+    has_upstream = spec.HasField("upstream") and bool(spec.upstream.jobs)
+    state.may_finish = bool(spec.schedules) and not state.after_end and not has_upstream
+    state.ClearField("delete_after_ms")
+    if spec.HasField("delete_after"):
+        state.delete_after_ms = policies.ms_or(spec, "delete_after", 0)
+    if has_upstream:
+        flows.link(view, jid, job)
+    if spec.timing.exclude_calendars:
+        namespaces.use_calendars(view, namespace.number, spec.timing.exclude_calendars, 1)
+
+
+def check(view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, since_ms: int) -> Plan:
+    """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
+    faults = validate.name("name", wanted.name) + validate.spec(wanted.spec)
+    timing = wanted.spec.timing
+    calendars = (
+        clockwork.calendars_of(view, namespace.number, timing.exclude_calendars)
+        if timing.exclude_calendars
+        else {}
+    )
+    plan = compile_plan(
+        wanted.spec.schedules, timing, seed=f"{namespace.settings.name}/{wanted.name}",
+        created_at_ms=view.now_ms, since_ms=since_ms, calendars=calendars,
+    )  # fmt: skip
+    if not isinstance(plan, Plan):
+        faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]
+    faults += validate.between("spec.timing.max_runs", timing.max_runs, 0, (1 << 53) - 1)
+    if faults:
+        raise Refused.of(faults)
+    assert isinstance(plan, Plan)
+    if wanted.spec.HasField("upstream"):
+        flows.check_upstream(view, namespace.number, wanted.name, wanted.spec)
+    return plan
+
+
+def _check_quota(view: View, namespace: NamespaceRecord, jobs: int, size: int) -> None:
+    quota = namespace.settings.quota
+    if not quota.jobs and not quota.payload_bytes:
+        return
+    usage = view.get(keys.usage(namespace.number), record_pb2.UsageRecord)
+    for name, used, more, most in (
+        ("jobs", usage.jobs if usage else 0, jobs, quota.jobs),
+        ("payload_bytes", usage.payload_bytes if usage else 0, size, quota.payload_bytes),
+    ):
+        if most and more > 0 and used + more > most:
+            raise Refused.because(
+                Reason.ERROR_REASON_QUOTA_EXCEEDED,
+                f"the namespace '{namespace.settings.name}' has used {used} of its quota of {most} "
+                f"{name}, and this needs {more} more; delete some, or raise the quota",
+                quota=name, maximum=most, used=used,
+            )  # fmt: skip
+
+
+def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2.Job:
+    sent = request.job
+    jid, job, state = find(view, sent.namespace, sent.name)
+    namespaces.check_etag(sent.etag, job.version)
+    merged = job_pb2.Job(name=job.name, spec=job.spec)
+    if request.update_mask.paths:
+        masks.merge(sent, merged, request.update_mask, CHANGEABLE)
+    else:
+        for field, _ in sent.spec.ListFields():
+            merged.spec.ClearField(field.name)  # type: ignore[arg-type]
+        merged.spec.MergeFrom(sent.spec)
+    changed = audit_log.difference(job.spec, merged.spec, "spec.")
+    replace_spec(view, jid, job, state, merged)
+    audit_log.add(view, actor, "UpdateJob", job.namespace, f"job/{job.name}", request, changed)
+    return answers.job(job.namespace, jid, job, state)
+
+
+def replace_spec(
+    view: View, jid: int, job: JobRecord, state: StateRecord, merged: job_pb2.Job
+) -> None:
+    """Give a job another spec, after asking whether it is right."""
+    namespace = namespaces.need(view, job.namespace)
+    old, new = job.spec, merged.spec
+    rescheduled = list(old.schedules) != list(new.schedules) or old.timing != new.timing
+    since_ms = view.now_ms if rescheduled else job.schedules_since_ms
+    plan = check(view, namespace, merged, since_ms)
+    grown = len(new.payload.data) - len(old.payload.data)
+    _check_quota(view, namespace, 0, grown)
+    if rescheduled:
+        _close_books(view, jid, job, state)
+    flows.unlink(view, jid, job)
+    namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
+    runs.usage_of(view, namespace.number).payload_bytes += grown
+    job.spec.CopyFrom(new)
+    job.version += 1
+    job.updated_at_ms = view.now_ms
+    job.schedules_since_ms = since_ms
+    _wire(view, jid, namespace, job, state, plan)
+    if rescheduled:
+        clockwork.advance(view, jid, job, state, max(view.now_ms, state.last_nominal_at_ms))
+    clockwork.settle(view, jid, state)
+    view.put(keys.job(jid), job)
+    view.put(keys.state(jid), state)
+    if state.parked:
+        # The limit may be higher now; who does not fit parks again.
+        lanes.unpark(view, keys.parked_by_job(jid), limits.STEP)
+
+
+def _close_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Give what was due under the old schedules its outcome, before they are gone."""
+    if state.state == clockwork.PAUSED:
+        _miss(view, jid, job, state)
+    elif state.state == clockwork.ACTIVE:
+        for _ in range(limits.STEP):
+            if not state.next_nominal_at_ms or state.next_due_at_ms > view.now_ms:
+                return
+            firing.fire_due(view, jid, job, state)
+        _miss(view, jid, job, state)
+
+
+def _miss(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    first = state.next_nominal_at_ms
+    if not first or state.next_due_at_ms > view.now_ms:
+        return
+    plan = clockwork.plan_of(view, jid, job)
+    last = latest_nominal_before(plan, view.now_ms + 1) or first
+    ledger.stretch(view, jid, state, plan, first, max(first, last), run_pb2.OUTCOME_MISSED)
+
+
+def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2.DeleteJobResponse:
+    jid, job, state = find(view, request.namespace, request.job)
+    namespaces.check_etag(request.etag, job.version)
+    names = [view.need(keys.job(other), JobRecord).name for other in flows.downstream_of(view, jid)]
+    if names:
+        shown = ", ".join(sorted(names)[:10])
+        raise Refused.because(
+            Reason.ERROR_REASON_HAS_DEPENDENTS,
+            f"'{job.name}' cannot be deleted, since {len(names)} jobs wait for it: {shown}; take "
+            "it out of their upstream first",
+            job=job.name, dependents=shown,
+        )  # fmt: skip
+    live = state.live
+    firing.begin_delete(view, jid, job, state)
+    clockwork.settle(view, jid, state)
+    view.put(keys.state(jid), state)
+    audit_log.add(view, actor, "DeleteJob", job.namespace, f"job/{job.name}", request)
+    return job_pb2.DeleteJobResponse(cancelled_runs=live)
+
+
+def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.Job:
+    jid, job, state = find(view, request.namespace, request.job)
+    namespaces.check_etag(request.etag, job.version)
+    faults = validate.text("reason", request.reason, limits.REASON_CHARS)
+    faults += validate.instant("until", request, "until")
+    until_ms = policies.ms_or(request, "until", 0)
+    if until_ms and until_ms <= view.now_ms:
+        message = "it has passed already; give an instant to come, or none"
+        faults.append(Fault("until", Reason.ERROR_REASON_FIELD_INVALID, message))
+    if faults:
+        raise Refused.of(faults)
+    state.state = clockwork.PAUSED
+    state.pause_reason = request.reason
+    state.pause_until_ms = until_ms
+    _changed(view, jid, job, state)
+    audit_log.add(
+        view, actor, "PauseJob", job.namespace, f"job/{job.name}", request, request.reason
+    )
+    return answers.job(job.namespace, jid, job, state)
+
+
+def resume(view: View, request: job_pb2.ResumeJobRequest, actor: str) -> job_pb2.Job:
+    jid, job, state = find(view, request.namespace, request.job)
+    namespaces.check_etag(request.etag, job.version)
+    if state.state == clockwork.PAUSED:
+        state.state = clockwork.ACTIVE
+        state.pause_reason = ""
+        state.pause_until_ms = 0
+        _changed(view, jid, job, state)
+        audit_log.add(view, actor, "ResumeJob", job.namespace, f"job/{job.name}", request)
+    return answers.job(job.namespace, jid, job, state)
+
+
+def _changed(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    job.version += 1
+    job.updated_at_ms = view.now_ms
+    clockwork.settle(view, jid, state)
+    view.put(keys.job(jid), job)
+    view.put(keys.state(jid), state)
+
+
+def import_jobs(view: View, request: Import, actor: str) -> job_pb2.ImportJobsResponse:
+    """Many small promises in one change: each job is taken or refused alone."""
+    faults = validate.count("jobs", len(request.jobs), limits.IMPORT_JOBS)
+    faults += validate.enum("mode", request, "mode")
+    size = request.ByteSize()
+    if size > limits.IMPORT_BYTES:
+        message = (
+            f"the request has {size} bytes; the most is {limits.IMPORT_BYTES}. Send it in parts"
+        )
+        faults.append(Fault("jobs", Reason.ERROR_REASON_LIMIT_EXCEEDED, message))
+    if faults:
+        raise Refused.of(faults)
+    upsert = request.mode == Import.MODE_UPSERT
+    results = [_import_one(view, wanted, upsert, actor) for wanted in request.jobs]
+    done = sum(
+        result.verdict in (Result.VERDICT_CREATED, Result.VERDICT_UPDATED) for result in results
+    )
+    if done:
+        said = f"{done} of {len(results)} jobs created or updated"
+        namespace = request.jobs[0].namespace or namespaces.DEFAULT
+        audit_log.add(view, actor, "ImportJobs", namespace, "job", request, said)
+    return job_pb2.ImportJobsResponse(results=results)
+
+
+def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str) -> Result:
+    try:
+        if upsert:
+            number = namespaces.need(view, wanted.namespace).number
+            jid = flows.jid_named(view, number, wanted.name)
+            if jid is not None:
+                job = view.need(keys.job(jid), JobRecord)
+                if job.spec == wanted.spec:
+                    return Result(job=wanted.name, verdict=Result.VERDICT_UNCHANGED)
+                replace_spec(view, jid, job, view.need(keys.state(jid), StateRecord), wanted)
+                return Result(job=wanted.name, verdict=Result.VERDICT_UPDATED)
+        add(view, wanted, actor)
+        return Result(job=wanted.name, verdict=Result.VERDICT_CREATED)
+    except Refused as refused:
+        no = refused.rejection
+        return Result(
+            job=wanted.name, verdict=Result.VERDICT_REFUSED, reason=no.word,
+            field=no.values.get("field", ""), message=no.message,
+        )  # fmt: skip

@@ -1,0 +1,293 @@
+"""Where things are stored: one byte for the table, then big-endian numbers, so that bytes sort as
+numbers do. DESIGN.md has the list with what each table is for.
+
+A `jid` is the number of a job: 24 bits of its namespace's number, 40 bits of its own. An
+`occasion` is a run's place in its job: 48 bits of nominal time, 16 bits of serial number.
+"""
+
+from __future__ import annotations
+
+import struct
+
+# Records: the truth.
+META = b"M"
+NAMESPACE = b"N"  # name
+JOB = b"J"  # jid
+STATE = b"S"  # jid
+RUN = b"R"  # jid, occasion: runs under way
+ENDED = b"H"  # jid, inverted occasion: runs that have ended, newest first
+LEDGER = b"L"  # jid, nominal time
+QUEUE = b"Q"  # namespace, queue
+LANE = b"Z"  # lane
+SESSION = b"s"  # worker
+UNIQUE = b"U"  # jid, key
+REMEMBERED = b"I"  # hash of the request id
+AUDIT = b"A"  # inverted place
+CALENDAR = b"B"  # namespace, name
+FLOW = b"F"  # jid, occasion
+STEP = b"f"  # jid and occasion of the flow, jid of the step
+
+# Derived from the records; `verify` computes them anew.
+USAGE = b"u"  # namespace
+NAME = b"n"  # namespace, job -> jid
+TIMER = b"T"  # instant, kind, what
+READY = b"Y"  # lane, turn, jid, occasion
+PARKED = b"W"  # whose slot, turn, jid, occasion
+LIMIT_KEY = b"C"  # namespace, key
+LEASE = b"E"  # session, token -> jid, occasion
+LANE_OF = b"z"  # namespace, queue, priority, handler, labels -> lane
+DEAD = b"D"  # namespace, inverted end, jid, occasion
+REMEMBERED_LINE = b"i"  # place -> hash of the request id
+EDGE = b"e"  # jid upstream, jid downstream -> condition
+FLOW_LINE = b"g"  # namespace, inverted beginning, jid, occasion
+
+# What a timer wakes.
+WAKE_JOB = b"J"
+WAKE_RUN = b"R"
+WAKE_PURGE = b"P"
+WAKE_UNIQUE = b"U"
+WAKE_FLOW = b"F"
+
+OCCASION_MAX = (1 << 64) - 1
+_ONE = struct.Struct(">cQ")
+_TWO = struct.Struct(">cQQ")
+_LANE = struct.Struct(">cI")
+_READY = struct.Struct(">cIQQQ")
+_TIMER_ONE = struct.Struct(">cQcQ")
+_TIMER_TWO = struct.Struct(">cQcQQ")
+_NS = struct.Struct(">cI")
+_DEAD = struct.Struct(">cIQQQ")
+_PAIR = struct.Struct(">QQ")
+_THREE = struct.Struct(">cQQQ")
+_PARKED_JOB = struct.Struct(">ccQQQQ")
+_PARKED_PREFIX = struct.Struct(">ccQ")
+
+
+def jid_of(namespace: int, serial: int) -> int:
+    return namespace << 40 | serial
+
+
+def namespace_of(jid: int) -> int:
+    return jid >> 40
+
+
+def occasion_of(nominal_ms: int, serial: int = 0) -> int:
+    return nominal_ms << 16 | serial
+
+
+def nominal_of(occasion: int) -> int:
+    return occasion >> 16
+
+
+def job(jid: int) -> bytes:
+    return _ONE.pack(JOB, jid)
+
+
+def state(jid: int) -> bytes:
+    return _ONE.pack(STATE, jid)
+
+
+def run(jid: int, occasion: int) -> bytes:
+    return _TWO.pack(RUN, jid, occasion)
+
+
+def ended(jid: int, occasion: int) -> bytes:
+    return _TWO.pack(ENDED, jid, OCCASION_MAX - occasion)
+
+
+def run_of(key: bytes) -> tuple[int, int]:
+    """The jid and occasion at the end of a key."""
+    return _PAIR.unpack(key[-16:])
+
+
+def ended_of(key: bytes) -> tuple[int, int]:
+    jid, inverted = _PAIR.unpack(key[-16:])
+    return jid, OCCASION_MAX - inverted
+
+
+def ledger(jid: int, nominal_ms: int) -> bytes:
+    return _TWO.pack(LEDGER, jid, nominal_ms)
+
+
+def nominal_at(key: bytes) -> int:
+    """The nominal time at the end of a ledger key."""
+    return int.from_bytes(key[-8:], "big")
+
+
+def job_timer(at_ms: int, jid: int) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_JOB, jid)
+
+
+def run_timer(at_ms: int, jid: int, occasion: int) -> bytes:
+    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_RUN, jid, occasion)
+
+
+def purge_timer(at_ms: int, jid: int, occasion: int) -> bytes:
+    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_PURGE, jid, occasion)
+
+
+def flow_timer(at_ms: int, jid: int, occasion: int) -> bytes:
+    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_FLOW, jid, occasion)
+
+
+def unique_timer(at_ms: int, jid: int, key: str) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_UNIQUE, jid) + key.encode()
+
+
+def timers_from(at_ms: int) -> bytes:
+    return TIMER + at_ms.to_bytes(8, "big")
+
+
+def timer_at(key: bytes) -> int:
+    return int.from_bytes(key[1:9], "big")
+
+
+def ready(lane: int, turn_ms: int, jid: int, occasion: int) -> bytes:
+    return _READY.pack(READY, lane, turn_ms, jid, occasion)
+
+
+def ready_in(lane: int) -> bytes:
+    return _LANE.pack(READY, lane)
+
+
+def ready_turn(key: bytes) -> int:
+    return int.from_bytes(key[5:13], "big")
+
+
+def lane(number: int) -> bytes:
+    return _LANE.pack(LANE, number)
+
+
+def lanes_of(namespace: int, queue: str) -> bytes:
+    return _NS.pack(LANE_OF, namespace) + queue.encode() + b"\0"
+
+
+def lane_of(
+    namespace: int, queue: str, priority: int, handler: str, labels: list[tuple[str, str]]
+) -> bytes:
+    wanted = "\0".join([handler, *(f"{name}={value}" for name, value in labels)])
+    return lanes_of(namespace, queue) + bytes([priority]) + wanted.encode()
+
+
+def parked_by_job(jid: int) -> bytes:
+    return _PARKED_PREFIX.pack(PARKED, b"j", jid)
+
+
+def parked_by_key(namespace: int, key: str) -> bytes:
+    return PARKED + b"k" + namespace.to_bytes(4, "big") + key.encode() + b"\0"
+
+
+def parked(owner: bytes, turn_ms: int, jid: int, occasion: int) -> bytes:
+    return owner + turn_ms.to_bytes(8, "big") + _PAIR.pack(jid, occasion)
+
+
+def limit_key(namespace: int, key: str) -> bytes:
+    return _NS.pack(LIMIT_KEY, namespace) + key.encode()
+
+
+def lease(session: int, token: int) -> bytes:
+    return _TWO.pack(LEASE, session, token)
+
+
+def lease_value(jid: int, occasion: int) -> bytes:
+    return _PAIR.pack(jid, occasion)
+
+
+def session(worker: str) -> bytes:
+    return SESSION + worker.encode()
+
+
+def unique(jid: int, key: str) -> bytes:
+    return _ONE.pack(UNIQUE, jid) + key.encode()
+
+
+def namespace(name: str) -> bytes:
+    return NAMESPACE + name.encode()
+
+
+def usage(number: int) -> bytes:
+    return _NS.pack(USAGE, number)
+
+
+def queue(number: int, name: str) -> bytes:
+    return _NS.pack(QUEUE, number) + name.encode()
+
+
+def calendar(number: int, name: str) -> bytes:
+    return _NS.pack(CALENDAR, number) + name.encode()
+
+
+def job_name(number: int, name: str) -> bytes:
+    return _NS.pack(NAME, number) + name.encode()
+
+
+def in_namespace(table: bytes, number: int) -> bytes:
+    return _NS.pack(table, number)
+
+
+def of_job(table: bytes, jid: int) -> bytes:
+    return _ONE.pack(table, jid)
+
+
+def dead(number: int, ended_at_ms: int, jid: int, occasion: int) -> bytes:
+    return _DEAD.pack(DEAD, number, OCCASION_MAX - ended_at_ms, jid, occasion)
+
+
+def flow(jid: int, occasion: int) -> bytes:
+    return _TWO.pack(FLOW, jid, occasion)
+
+
+def flow_line(number: int, created_at_ms: int, jid: int, occasion: int) -> bytes:
+    return _DEAD.pack(FLOW_LINE, number, OCCASION_MAX - created_at_ms, jid, occasion)
+
+
+def steps_of(jid: int, occasion: int) -> bytes:
+    return _TWO.pack(STEP, jid, occasion)
+
+
+def step(flow_jid: int, flow_occasion: int, jid: int) -> bytes:
+    return _THREE.pack(STEP, flow_jid, flow_occasion, jid)
+
+
+def edge(upstream: int, downstream: int) -> bytes:
+    return _TWO.pack(EDGE, upstream, downstream)
+
+
+def remembered(digest: bytes) -> bytes:
+    return REMEMBERED + digest
+
+
+def remembered_line(place: int) -> bytes:
+    return _ONE.pack(REMEMBERED_LINE, place)
+
+
+def audit(place: int) -> bytes:
+    return _ONE.pack(AUDIT, OCCASION_MAX - place)
+
+
+def after(prefix: bytes) -> bytes:
+    """The first key behind all keys that begin with the prefix."""
+    number = int.from_bytes(prefix, "big") + 1
+    return number.to_bytes(len(prefix), "big")
+
+
+def run_id(name: str, jid: int, occasion: int) -> str:
+    """What users see of a run's key."""
+    serial = occasion & 0xFFFF
+    if serial:
+        return f"{name}.{jid}.{occasion >> 16}.{serial}"
+    return f"{name}.{jid}.{occasion >> 16}"
+
+
+def run_key(run_id: str) -> tuple[int, int] | None:
+    """The jid and occasion of a run id, or None if it is none."""
+    _, *numbers = run_id.split(".")
+    if not 2 <= len(numbers) <= 3:
+        return None
+    for number in numbers:
+        if not (number.isascii() and number.isdecimal() and len(number) <= 19):
+            return None
+    jid, nominal_ms, serial = (*map(int, numbers), 0)[:3]
+    if jid >> 64 or nominal_ms >> 48 or serial >> 16:
+        return None
+    return jid, nominal_ms << 16 | serial

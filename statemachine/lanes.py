@@ -1,0 +1,151 @@
+"""Ready runs, in the order in which they are leased.
+
+A lane is the part of a queue whose runs have one priority and ask the same of a worker (handler,
+labels). Within a lane the order is by turn: the instant at which a run became ready, moved back or
+forth by its priority. A worker is given the earliest turn over all lanes that it fits, so HIGH goes
+before MEDIUM before LOW, and waiting makes up for priority: nothing starves.
+
+A run whose job or key has no free slot is parked: it leaves its lane for a line of its own, so that
+no scan walks over it again, and comes back with its old turn when a slot is free. It is parked when
+its turn comes, not before; until then it keeps its place.
+"""
+
+from __future__ import annotations
+
+from ..proto.v1 import common_pb2, job_pb2, record_pb2
+from . import keys, limits
+from .view import FORMAT, View
+
+LaneRecord = record_pb2.LaneRecord
+RunRecord = record_pb2.RunRecord
+# A turn is never negative: every lane's turns are shifted by one boost.
+BOOSTS = {
+    common_pb2.PRIORITY_HIGH: 0,
+    common_pb2.PRIORITY_UNSPECIFIED: limits.BOOST_MS,
+    common_pb2.PRIORITY_MEDIUM: limits.BOOST_MS,
+    common_pb2.PRIORITY_LOW: 2 * limits.BOOST_MS,
+}
+MARK = 5  # A lane's low-water mark is a ready key without table and lane.
+
+
+def lane_for(view: View, namespace: int, spec: job_pb2.JobSpec, queue: str, priority: int) -> int:
+    """The number of the lane for a job's runs; it is made when there is none."""
+    labels = sorted(spec.worker_labels.items())
+    handler = handler_of(spec.action)
+    index = keys.lane_of(namespace, queue, priority, handler, labels)
+    value = view.get_raw(index)
+    if value is not None:
+        return int.from_bytes(value, "big")
+    view.meta.lane_serial += 1
+    number = view.meta.lane_serial
+    view.put_raw(index, number.to_bytes(4, "big"))
+    record = LaneRecord(
+        format=FORMAT, number=number, handler=handler, namespace=namespace, queue=queue,
+        priority=common_pb2.Priority.ValueType(priority),
+        labels=[record_pb2.LabelRecord(name=n, value=v) for n, v in labels],
+    )  # fmt: skip
+    view.put(keys.lane(number), record)
+    queue_key = keys.queue(namespace, queue)
+    if view.get(queue_key, record_pb2.QueueRecord) is None:
+        view.put(queue_key, record_pb2.QueueRecord(format=FORMAT))
+    return number
+
+
+def handler_of(action: job_pb2.Action) -> str:
+    """What a worker must have to carry an action out."""
+    kind = action.WhichOneof("kind")
+    return action.handler if kind == "handler" else str(kind)
+
+
+# Names of executors; no handler may be called so.
+EXECUTORS = frozenset({"http", "grpc", "shell"})
+
+
+def fits(lane: LaneRecord, handlers: frozenset[str], labels: dict[str, str]) -> bool:
+    """Whether a worker may take runs of a lane. No handlers named: all of them, no executors."""
+    if handlers:
+        if lane.handler not in handlers:
+            return False
+    elif lane.handler in EXECUTORS:
+        return False
+    return all(labels.get(label.name) == label.value for label in lane.labels)
+
+
+def enter(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+    """Put a run among the ready ones of its lane. The caller puts the run."""
+    key = keys.lane(run.lane)
+    lane = view.need(key, LaneRecord)
+    if not run.ready_at_ms:
+        run.ready_at_ms = view.now_ms
+    if not run.turn_ms:
+        run.turn_ms = view.now_ms + BOOSTS[lane.priority]
+    entry = keys.ready(run.lane, run.turn_ms, jid, occasion)
+    view.put_raw(entry)
+    mark = entry[MARK:]
+    if not lane.ready or mark < lane.ready_from:
+        lane.ready_from = mark
+    lane.ready += 1
+    view.put(key, lane)
+
+
+def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+    """Take a run out of its lane, or out of where it is parked. The caller puts the run."""
+    if run.parking:
+        owner = _owner(jid, run)
+        view.delete(keys.parked(owner, run.turn_ms, jid, occasion))
+        _count_parked(view, jid, run, -1)
+        run.parking = RunRecord.PARKING_UNSPECIFIED
+    elif run.turn_ms:
+        key = keys.lane(run.lane)
+        lane = view.need(key, LaneRecord)
+        view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
+        lane.ready -= 1
+        view.put(key, lane)
+    run.turn_ms = 0
+
+
+def park(
+    view: View, jid: int, occasion: int, run: RunRecord, why: RunRecord.Parking.ValueType
+) -> None:
+    """Move a run whose entry was just taken from its lane to the line for a slot."""
+    view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
+    run.parking = why
+    view.put_raw(keys.parked(_owner(jid, run), run.turn_ms, jid, occasion))
+    _count_parked(view, jid, run, 1)
+    view.put(keys.run(jid, occasion), run)
+
+
+def unpark(view: View, owner: bytes, slots: int) -> None:
+    """Let the runs that wait first for this owner's slots take part again."""
+    found = []
+    for key in view.scan(owner, keys.after(owner)):
+        found.append(key)
+        if len(found) == slots:
+            break
+    for key in found:
+        jid, occasion = keys.run_of(key)
+        run = view.need(keys.run(jid, occasion), RunRecord)
+        turn_ms = run.turn_ms
+        leave(view, jid, occasion, run)
+        run.turn_ms = turn_ms
+        enter(view, jid, occasion, run)
+        view.put(keys.run(jid, occasion), run)
+
+
+def _owner(jid: int, run: RunRecord) -> bytes:
+    if run.parking == RunRecord.PARKING_JOB:
+        return keys.parked_by_job(jid)
+    return keys.parked_by_key(keys.namespace_of(jid), run.limit_key)
+
+
+def _count_parked(view: View, jid: int, run: RunRecord, by: int) -> None:
+    if run.parking == RunRecord.PARKING_JOB:
+        state_key = keys.state(jid)
+        state = view.need(state_key, record_pb2.JobStateRecord)
+        state.parked += by
+        view.put(state_key, state)
+    else:
+        key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
+        record = view.get(key, record_pb2.KeyRecord) or record_pb2.KeyRecord(format=FORMAT)
+        record.parked += by
+        view.put(key, record)

@@ -1,0 +1,111 @@
+"""The firing ledger: exactly one outcome for each nominal time of a job.
+
+What was missed during a long outage is one entry for the whole stretch, so that a job that fires
+every second costs no more after a week than one that fires every hour. An entry for one nominal
+time inside a stretch, made by a backfill, takes that one out of the stretch.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from ..proto.v1 import record_pb2, run_pb2
+from . import keys, namespaces
+from .plan import Plan, count_nominals
+from .view import FORMAT, View
+
+LedgerRecord = record_pb2.LedgerRecord
+StateRecord = record_pb2.JobStateRecord
+# Outcomes that stand for a run.
+WITH_RUN = frozenset({run_pb2.OUTCOME_RAN, run_pb2.OUTCOME_LATE, run_pb2.OUTCOME_REPLACED})
+# Outcomes after which a backfill may run the nominal time.
+BACKFILLABLE = frozenset(
+    {
+        run_pb2.OUTCOME_SKIPPED_OVERLAP,
+        run_pb2.OUTCOME_SKIPPED_CALENDAR,
+        run_pb2.OUTCOME_SKIPPED_BY_HAND,
+        run_pb2.OUTCOME_COALESCED,
+        run_pb2.OUTCOME_MISSED,
+        run_pb2.OUTCOME_SKIPPED_DEADLINE,
+        run_pb2.OUTCOME_SKIPPED_QUOTA,
+    }
+)
+PURGE = 4  # Old entries that go when a new one comes: more than come in, so it ends.
+
+
+def settle(
+    view: View, jid: int, state: StateRecord, nominal_ms: int, outcome: run_pb2.Outcome.ValueType
+) -> None:
+    """Record what became of a nominal time. The caller puts the state."""
+    view.put(keys.ledger(jid, nominal_ms), LedgerRecord(format=FORMAT, outcome=outcome))
+    if nominal_ms > state.last_nominal_at_ms:
+        state.fired += 1
+        state.last_nominal_at_ms = nominal_ms
+        if outcome not in WITH_RUN:
+            state.skipped += 1
+    if not state.ledger_from_ms or nominal_ms < state.ledger_from_ms:
+        state.ledger_from_ms = nominal_ms
+
+
+def stretch(
+    view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
+    outcome: run_pb2.Outcome.ValueType,
+) -> None:  # fmt: skip
+    """Record what became of all nominal times from one to another. The caller puts the state."""
+    settle(view, jid, state, first, outcome)
+    count = count_nominals(plan, first, last + 1).number
+    if count > 1:
+        entry = LedgerRecord(format=FORMAT, outcome=outcome, last_at_ms=last, count=count)
+        view.put(keys.ledger(jid, first), entry)
+        state.fired += count - 1
+        state.skipped += count - 1
+        state.last_nominal_at_ms = max(last, state.last_nominal_at_ms)
+
+
+def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
+    """The entry that speaks of a nominal time: its own, or a stretch around it."""
+    first = keys.of_job(keys.LEDGER, jid)
+    end = keys.ledger(jid, nominal_ms + 1)
+    # Entries made inside a stretch lie between it and the nominal time; a backfill is bounded.
+    for key in view.scan(first, end, backwards=True):
+        entry = view.need(key, LedgerRecord)
+        at_ms = keys.nominal_at(key)
+        if at_ms == nominal_ms or entry.last_at_ms >= nominal_ms:
+            return at_ms, entry
+        if entry.last_at_ms:
+            return None
+    return None
+
+
+def may_backfill(view: View, jid: int, nominal_ms: int) -> bool:
+    """Whether a past nominal time may still run: it has no run, now or ever."""
+    found = covering(view, jid, nominal_ms)
+    return found is None or found[1].outcome in BACKFILLABLE
+
+
+def take_out(view: View, jid: int, nominal_ms: int) -> None:
+    """A nominal time inside a stretch gets an entry of its own."""
+    found = covering(view, jid, nominal_ms)
+    if found is not None and found[1].last_at_ms and found[0] != nominal_ms:
+        found[1].count -= 1
+        view.put(keys.ledger(jid, found[0]), found[1])
+
+
+def oldest(view: View, jid: int, state: StateRecord, most: int) -> list[bytes]:
+    first = keys.ledger(jid, state.ledger_from_ms)
+    return list(islice(view.scan(first, keys.after(keys.of_job(keys.LEDGER, jid))), most))
+
+
+def purge(view: View, jid: int, state: StateRecord, namespace: str) -> None:
+    """Drop a few entries that are older than the namespace keeps. The caller puts the state."""
+    edge_ms = view.now_ms - namespaces.keep_ledger_ms(view, namespace)
+    if not 0 < state.ledger_from_ms < edge_ms:
+        return
+    for key in oldest(view, jid, state, PURGE):
+        entry = view.need(key, LedgerRecord)
+        at_ms = keys.nominal_at(key)
+        state.ledger_from_ms = at_ms
+        if max(at_ms, entry.last_at_ms) >= edge_ms:
+            return
+        view.delete(key)
+        state.ledger_from_ms = at_ms + 1

@@ -1,0 +1,86 @@
+"""Every limit of the rules, with its unit and its reason. A refusal names the limit it met."""
+
+from __future__ import annotations
+
+NAME_CHARS = 128  # A DNS-like name with room for a prefix.
+PAYLOAD_BYTES = 65_536  # Bigger things belong in an object store, their address in the payload.
+CONTENT_TYPE_CHARS = 128
+DESCRIPTION_CHARS = 1_024
+OWNER_CHARS = 256
+REASON_CHARS = 256
+LABELS = 32
+LABEL_CHARS = 256
+WORKER_LABELS = 8
+SCHEDULES = 16
+CALENDARS_PER_JOB = 8
+UPSTREAM_JOBS = 64
+EDITS = 100  # Occurrences of one job changed by hand and still ahead.
+FATAL_KINDS = 32
+KIND_CHARS = 128
+MESSAGE_CHARS = 4_096
+TRACE_CHARS = 16_384
+LOG_TAIL_BYTES = 16_384
+CHECKPOINT_BYTES = 16_384
+PROGRESS_CHARS = 256
+ATTEMPTS = 1_000
+ATTEMPTS_KEPT = 20  # Of a run's attempts the record keeps the first and the last 19.
+OVERLAP = 10_000
+URL_CHARS = 2_048
+HEADERS = 32
+ARGV = 256
+ENVIRONMENT = 64
+UNIQUE_KEY_CHARS = 256
+LIMIT_KEY_CHARS = 128
+CONCURRENCY = 1_000_000
+NAMESPACES = 10_000
+CALENDARS = 1_000
+CALENDAR_RULES = 1_000
+IMPORT_JOBS = 1_000
+IMPORT_BYTES = 3 * 1024 * 1024  # A gRPC message is at most 4 MiB.
+BACKFILL_RUNS = 10_000
+AUDIT_TIMES = 10_000
+MISFIRE_RUNS = 10_000
+WORKER_QUEUES = 32
+WORKER_HANDLERS = 1_000
+WORKER_SLOTS = 10_000
+GRAPH_JOBS = 10_000  # Jobs that a search for a cycle looks at.
+PAGE = 1_000
+PAGE_DEFAULT = 50
+PAGE_BYTES = 1024 * 1024
+
+# One change. Its size decides how long the loop is busy without a break (about 20 ms).
+CHANGE_ITEMS = 1_000
+CHANGE_BYTES = 4 * 1024 * 1024
+# One step of work that may be long: a purge, a release of a backlog, an unparking.
+STEP = 100
+LOOKED_AT = 20_000  # Records that one filtered call looks at.
+
+REMEMBERED = 1_000_000  # Answers to request ids.
+REMEMBERED_MS = 10 * 60 * 1000
+AUDIT_ENTRIES = 1_000_000
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+YEAR_MS = 366 * DAY_MS
+# An occasion has 48 bits for its nominal time: the year 10889.
+INSTANT_MAX_MS = (1 << 48) - 1
+LONG_MS = 10 * YEAR_MS  # The longest duration anywhere.
+
+BOOST_MS = 60 * SECOND_MS  # What a step of priority is worth in waiting time.
+GRACE_MS = 60 * SECOND_MS
+JITTER_MAX_MS = DAY_MS
+RETRY_ATTEMPTS = 4
+RETRY_FIRST_MS = 5 * SECOND_MS
+RETRY_FACTOR_PERCENT = 200
+RETRY_CAP_MS = 10 * MINUTE_MS
+RETRY_JITTER_PERCENT = 10
+MISFIRE_DEFAULT = 100
+CANCEL_GRACE_MS = 30 * SECOND_MS
+STUCK_AFTER_MS = DAY_MS
+KEEP_SUCCEEDED_MS = 7 * DAY_MS
+KEEP_FAILED_MS = 30 * DAY_MS
+KEEP_LEDGER_MS = 90 * DAY_MS
+OUTAGE_PACE_MS = 10  # A job's backlog after an outage is released at 100 runs a second.
+NAMESPACE_WEIGHT = 100

@@ -1,0 +1,102 @@
+"""Decide and apply: the two halves of the state machine.
+
+    requests + now --> decide (on the leader, pure) --> change --> log --> apply (on every node)
+
+`decide` asks the rule of each request, in order, and seals what they wrote into one change.
+`apply` writes a change, together with where history stands, in one batch. It refuses a change that
+was decided on another state, so no decision can ever land on a state it was not made for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from ..proto.v1 import change_pb2, record_pb2
+from . import keys
+from .rejection import Refused, Rejection
+from .rules import RULES
+from .store import Store
+from .view import FORMAT, UnknownFormat, View, parse
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks of the rules: a message of the API, or one of request.py."""
+
+    body: object
+    # Who asks, as authentication knows them.
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A change for the log, and what to answer once it is applied."""
+
+    # b"" when nothing changed: then there is nothing to agree on, and the replies hold already.
+    change: bytes
+    # In the order of the requests: a message, or a Rejection.
+    replies: list[object]
+
+
+class WrongBase(Exception):
+    """A change was decided on another state than the present one. It does nothing."""
+
+
+def decide(view: View, requests: Sequence[Request]) -> Decision:
+    replies = [_decide_one(view, request) for request in requests]
+    return Decision(view.seal(), replies)
+
+
+def _decide_one(view: View, request: Request) -> object:
+    rule: Callable[[View, object, str], object] = RULES[type(request.body)]
+    before = view.writes
+    try:
+        return rule(view, request.body, request.actor)
+    except Refused as refused:
+        assert view.writes == before, f"{rule.__name__} refused after it had written"
+        return refused.rejection
+
+
+def apply(store: Store, index: int, data: bytes) -> record_pb2.MetaRecord:
+    """Write a committed change. `index` is its place in the log; an old one does nothing."""
+    meta = read_meta(store)
+    if index <= meta.applied_index:
+        return meta
+    change = change_pb2.Change.FromString(data)
+    if change.format != FORMAT:
+        raise UnknownFormat(
+            f"the change at index {index} has format {change.format}; this version knows {FORMAT}. "
+            "Upgrade this node to the version that wrote it."
+        )
+    if change.base != meta.revision:
+        raise WrongBase(f"index {index} was decided on {change.base}, state is at {meta.revision}")
+    after = record_pb2.MetaRecord.FromString(change.meta)
+    assert after.now_ms >= meta.now_ms, "the replicated clock ran backwards"
+    after.applied_index = index
+    after.revision = meta.revision + 1
+    after.fingerprint = blake2b(data, key=meta.fingerprint, digest_size=16).digest()
+    puts = list(zip(change.keys, change.values, strict=True))
+    puts.append((keys.META, after.SerializeToString()))
+    store.write(puts, change.deletes)
+    return after
+
+
+def skip(store: Store, index: int) -> record_pb2.MetaRecord:
+    """Remember that an entry of the log was passed that holds no change for this state."""
+    meta = read_meta(store)
+    if index > meta.applied_index:
+        meta.applied_index = index
+        store.write([(keys.META, meta.SerializeToString())], [])
+    return meta
+
+
+def read_meta(store: Store) -> record_pb2.MetaRecord:
+    value = store.get(keys.META)
+    if value is None:
+        return record_pb2.MetaRecord(format=FORMAT)
+    return parse(keys.META, value, record_pb2.MetaRecord)
+
+
+__all__ = ["Decision", "Rejection", "Request", "WrongBase", "apply", "decide", "read_meta", "skip"]

@@ -1,0 +1,177 @@
+"""Namespaces: the tenants, with their settings. "default" is there without being made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..proto.v1 import namespace_pb2, record_pb2
+from . import audit_log, instants, keys, limits, masks, policies, validate
+from .rejection import Fault, Reason, Refused
+from .view import FORMAT, View
+
+NamespaceRecord = record_pb2.NamespaceRecord
+Namespace = namespace_pb2.Namespace
+DEFAULT = "default"
+
+
+def find(view: View, name: str) -> NamespaceRecord | None:
+    name = name or DEFAULT
+    record = view.get(keys.namespace(name), NamespaceRecord)
+    if record is None and name == DEFAULT:
+        return NamespaceRecord(format=FORMAT, number=0, settings=Namespace(name=DEFAULT))
+    return record
+
+
+def need(view: View, name: str) -> NamespaceRecord:
+    record = find(view, name)
+    if record is None:
+        raise Refused.because(
+            Reason.ERROR_REASON_NAMESPACE_NOT_FOUND,
+            f"there is no namespace '{name}'; create it first, or leave the field empty for "
+            f"'{DEFAULT}'",
+            namespace=name,
+        )
+    return record
+
+
+def quota(view: View, name: str) -> namespace_pb2.Quota:
+    record = find(view, name)
+    assert record is not None, f"a job lives in the namespace {name}, which is not there"
+    return record.settings.quota
+
+
+def keep_ledger_ms(view: View, name: str) -> int:
+    record = find(view, name)
+    assert record is not None, f"a job lives in the namespace {name}, which is not there"
+    return policies.ms_or(record.settings, "keep_ledger", limits.KEEP_LEDGER_MS)
+
+
+def create(view: View, request: namespace_pb2.CreateNamespaceRequest, actor: str) -> Namespace:
+    wanted = request.namespace
+    faults = validate.name("namespace.name", wanted.name) + _faults(wanted)
+    if faults:
+        raise Refused.of(faults)
+    if find(view, wanted.name) is not None:
+        raise Refused.because(
+            Reason.ERROR_REASON_NAME_EXISTS,
+            f"there is a namespace '{wanted.name}' already; update it, or take another name",
+            kind="namespace", name=wanted.name,
+        )  # fmt: skip
+    if view.meta.namespace_serial >= (1 << 24) - 1 or _count(view) >= limits.NAMESPACES:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"there are {limits.NAMESPACES} namespaces, which is the most; delete one first",
+            limit="namespaces", maximum=limits.NAMESPACES, actual=limits.NAMESPACES + 1,
+        )  # fmt: skip
+    view.meta.namespace_serial += 1
+    record = NamespaceRecord(
+        format=FORMAT, number=view.meta.namespace_serial, version=1, created_at_ms=view.now_ms,
+        settings=_settings(wanted),
+    )  # fmt: skip
+    view.put(keys.namespace(wanted.name), record)
+    audit_log.add(view, actor, "CreateNamespace", wanted.name, f"namespace/{wanted.name}", request)
+    return answer(view, record)
+
+
+def update(view: View, request: namespace_pb2.UpdateNamespaceRequest, actor: str) -> Namespace:
+    wanted = request.namespace
+    record = need(view, wanted.name)
+    check_etag(wanted.etag, record.version)
+    merged = _settings(record.settings)
+    masks.merge(wanted, merged, request.update_mask, CHANGEABLE)
+    faults = _faults(merged)
+    if faults:
+        raise Refused.of(faults)
+    name = record.settings.name
+    changed = audit_log.difference(record.settings, merged)
+    record.settings.CopyFrom(merged)
+    record.version += 1
+    view.put(keys.namespace(name), record)
+    audit_log.add(view, actor, "UpdateNamespace", name, f"namespace/{name}", request, changed)
+    return answer(view, record)
+
+
+CHANGEABLE = frozenset(
+    {"description", "quota", "keep_succeeded", "keep_failed", "keep_ledger", "weight"}
+)
+
+
+def delete(
+    view: View, request: namespace_pb2.DeleteNamespaceRequest, actor: str
+) -> namespace_pb2.DeleteNamespaceResponse:
+    record = need(view, request.namespace)
+    name = record.settings.name
+    check_etag(request.etag, record.version)
+    prefix = keys.job(keys.jid_of(record.number, 0))[:4]
+    used = "jobs" if any(True for _ in view.scan(prefix, keys.after(prefix))) else ""
+    if name == DEFAULT or used:
+        raise Refused.because(
+            Reason.ERROR_REASON_IN_USE,
+            f"the namespace '{name}' cannot be deleted: "
+            + ("it is always there" if name == DEFAULT else "it has jobs; delete them first"),
+            kind="namespace", name=name, used_by=used or "everybody",
+        )  # fmt: skip
+    view.delete(keys.namespace(name))
+    view.delete(keys.usage(record.number))
+    audit_log.add(view, actor, "DeleteNamespace", name, f"namespace/{name}", request)
+    return namespace_pb2.DeleteNamespaceResponse()
+
+
+def answer(view: View, record: NamespaceRecord) -> Namespace:
+    shown = Namespace()
+    shown.CopyFrom(record.settings)
+    shown.etag = f"v{record.version}"
+    if record.created_at_ms:
+        instants.set_ms(shown.create_time, record.created_at_ms)
+    usage = view.get(keys.usage(record.number), record_pb2.UsageRecord)
+    if usage is not None:
+        shown.usage.jobs = usage.jobs
+        shown.usage.live_runs = usage.live
+        shown.usage.leases = usage.leased
+        shown.usage.dead_letters = usage.dead
+        shown.usage.payload_bytes = usage.payload_bytes
+    return shown
+
+
+def check_etag(sent: str, version: int) -> None:
+    current = f"v{version}"
+    if sent and sent != current:
+        raise Refused.because(
+            Reason.ERROR_REASON_ETAG_MISMATCH,
+            f"the etag is '{sent}', but the present one is '{current}': somebody changed it in "
+            "between. Read it again, then decide",
+            etag=sent, current=current,
+        )  # fmt: skip
+
+
+def use_calendars(view: View, namespace: int, names: Iterable[str], by: int) -> None:
+    """Count which calendars jobs name, so that none of those is deleted."""
+    for name in names:
+        key = keys.calendar(namespace, name)
+        record = view.need(key, record_pb2.CalendarRecord)
+        record.jobs += by
+        view.put(key, record)
+
+
+def _settings(wanted: Namespace) -> Namespace:
+    kept = Namespace()
+    kept.CopyFrom(wanted)
+    for name in ("usage", "etag", "create_time"):
+        kept.ClearField(name)
+    return kept
+
+
+def _count(view: View) -> int:
+    return sum(1 for _ in view.scan(keys.NAMESPACE, keys.after(keys.NAMESPACE)))
+
+
+def _faults(wanted: Namespace) -> list[Fault]:
+    faults = validate.text("namespace.description", wanted.description, limits.DESCRIPTION_CHARS)
+    for name in ("keep_succeeded", "keep_failed", "keep_ledger"):
+        faults += validate.span(f"namespace.{name}", wanted, name, limits.SECOND_MS)
+    faults += validate.between("namespace.weight", wanted.weight, 0, 1000)
+    for name in ("jobs", "live_runs", "leases", "calls_per_second", "payload_bytes"):
+        faults += validate.between(
+            f"namespace.quota.{name}", getattr(wanted.quota, name), 0, (1 << 53) - 1
+        )
+    return faults

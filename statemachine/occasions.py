@@ -1,0 +1,255 @@
+"""What a person does to single occasions of a job: trigger, backfill, skip, move, add."""
+
+from __future__ import annotations
+
+from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
+from . import (
+    answers,
+    audit_log,
+    clockwork,
+    flows,
+    keys,
+    lanes,
+    ledger,
+    limits,
+    namespaces,
+    overlap,
+    policies,
+    runs,
+    validate,
+)
+from .instants import to_ms
+from .jobs import find
+from .plan import next_nominal, nominal_times
+from .rejection import Fault, Reason, Refused
+from .view import FORMAT, View
+
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+RunRecord = record_pb2.RunRecord
+UniqueRecord = record_pb2.UniqueRecord
+Edit = schedule_pb2.OccurrenceEdit
+Unique = run_pb2.UniqueKey
+INVALID = Reason.ERROR_REASON_FIELD_INVALID
+
+
+def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_pb2.Run:
+    """Start a run by hand. It obeys pause and overlap policy, unless it is forced."""
+    jid, job, state = find(view, request.namespace, request.job)
+    _check_trigger(view, request, job, state)
+    taken = _holder(view, jid, request)
+    if taken is not None and request.unique.policy != Unique.POLICY_REPLACE:
+        return _show(view, jid, taken, job)
+    due_ms = max(view.now_ms, policies.ms_or(request, "due_time", 0))
+    later = due_ms > view.now_ms
+    verdict = overlap.GO if request.force else overlap.judge(state, job.spec.overlap)
+    if verdict is overlap.SKIP and not later and taken is None:
+        limit = job.spec.overlap.limit or 1
+        raise Refused.because(
+            Reason.ERROR_REASON_OVERLAP_REFUSED,
+            f"'{job.name}' has {state.live} runs under way, and its overlap policy allows {limit}; "
+            "wait for them, cancel them, or trigger with force",
+            job=job.name, live=state.live, limit=limit,
+        )  # fmt: skip
+    if taken is not None:
+        held = view.get(keys.run(jid, taken), RunRecord)
+        if held is not None:
+            runs.cancel(view, jid, taken, held, "a newer run took its unique key", 0)
+            verdict = overlap.judge(state, job.spec.overlap)
+            verdict = overlap.HOLD if verdict is overlap.SKIP else verdict
+    occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
+    run = _triggered(view, request, job, due_ms)
+    run.held = later or overlap.make_room(view, jid, state, verdict)
+    if run.unique_key:
+        view.put(keys.unique(jid, run.unique_key), UniqueRecord(format=FORMAT, occasion=occasion))
+    if state.has_downstream:
+        flows.start(view, jid, occasion, run)
+    runs.begin(view, jid, occasion, run, job, state)
+    view.put(keys.state(jid), state)
+    audit_log.add(view, actor, "TriggerJob", job.namespace, f"job/{job.name}", request)
+    return answers.run(view, jid, occasion, run, job)
+
+
+def _check_trigger(
+    view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, state: StateRecord
+) -> None:
+    faults = validate.enum("priority", request, "priority")
+    faults += validate.instant("due_time", request, "due_time")
+    faults += validate.text("unique.key", request.unique.key, limits.UNIQUE_KEY_CHARS)
+    faults += validate.enum("unique.policy", request.unique, "policy")
+    faults += validate.span("unique.hold", request.unique, "hold", 0)
+    if request.HasField("payload"):
+        faults += validate.payload("payload", request.payload)
+    if request.queue:
+        faults += validate.name("queue", request.queue)
+    if faults:
+        raise Refused.of(faults)
+    if state.state == clockwork.PAUSED and not request.force:
+        raise Refused.because(
+            Reason.ERROR_REASON_JOB_PAUSED,
+            f"'{job.name}' is paused ({state.pause_reason or 'no reason given'}); resume it, or "
+            "trigger with force",
+            job=job.name, pause_reason=state.pause_reason,
+        )  # fmt: skip
+    most = namespaces.quota(view, job.namespace).live_runs
+    namespace = namespaces.need(view, job.namespace)
+    usage = view.get(keys.usage(namespace.number), record_pb2.UsageRecord)
+    if most and usage is not None and usage.live >= most:
+        raise Refused.because(
+            Reason.ERROR_REASON_QUOTA_EXCEEDED,
+            f"the namespace '{job.namespace}' has {usage.live} runs under way, and its quota is "
+            f"{most}; wait, or raise the quota",
+            quota="live_runs", maximum=most,
+        )  # fmt: skip
+
+
+def _holder(view: View, jid: int, request: job_pb2.TriggerJobRequest) -> int | None:
+    """The run that holds the wanted business key, if any."""
+    unique = request.unique
+    if not unique.key:
+        return None
+    taken = view.get(keys.unique(jid, unique.key), UniqueRecord)
+    if taken is None or 0 < taken.until_ms <= view.now_ms:
+        return None
+    if unique.policy == Unique.POLICY_REJECT:
+        run = keys.run_id(request.job, jid, taken.occasion)
+        raise Refused.because(
+            Reason.ERROR_REASON_UNIQUE_KEY_TAKEN,
+            f"the run {run} holds the key '{unique.key}'; wait for its end, or take another key",
+            unique_key=unique.key, run=run,
+        )  # fmt: skip
+    return taken.occasion
+
+
+def _show(view: View, jid: int, occasion: int, job: JobRecord) -> run_pb2.Run:
+    run = view.get(keys.run(jid, occasion), RunRecord)
+    run = run or view.get(keys.ended(jid, occasion), RunRecord)
+    if run is None:
+        # The key is held longer than the history is kept.
+        return run_pb2.Run(
+            namespace=job.namespace, job=job.name, id=keys.run_id(job.name, jid, occasion)
+        )
+    return answers.run(view, jid, occasion, run, job)
+
+
+def _triggered(
+    view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, due_ms: int
+) -> RunRecord:
+    run = runs.new(job, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
+    if request.HasField("payload"):
+        run.payload.CopyFrom(request.payload)
+    if request.priority or request.queue:
+        run.priority = request.priority or job.spec.priority
+        queue = request.queue or job.spec.queue or "default"
+        number = namespaces.need(view, job.namespace).number
+        run.lane = lanes.lane_for(view, number, job.spec, queue, run.priority)
+    if request.unique.key:
+        run.unique_key = request.unique.key
+        run.unique_hold_ms = policies.ms_or(request.unique, "hold", 0)
+    return run
+
+
+def backfill(
+    view: View, request: job_pb2.BackfillJobRequest, actor: str
+) -> job_pb2.BackfillJobResponse:
+    """Plan past nominal times to run, at a pace; those that ran are left alone."""
+    jid, job, state = find(view, request.namespace, request.job)
+    first, end = policies.ms_or(request, "from_time", -1), policies.ms_or(request, "to_time", -1)
+    faults = validate.between("runs_per_minute", request.runs_per_minute, 0, 60_000)
+    if not 0 <= first < end <= view.now_ms:
+        message = "give from_time before to_time, and to_time not in the future"
+        faults.append(Fault("to_time", INVALID, message))
+    if faults:
+        raise Refused.of(faults)
+    plan = clockwork.plan_of(view, jid, job)
+    # A range before the present schedules is computed by them all the same: that is what is asked.
+    found = nominal_times(plan, first, end, limits.BACKFILL_RUNS)
+    if found.cut or len(state.backlog) >= limits.SCHEDULES:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"the range has over {limits.BACKFILL_RUNS} nominal times, or {limits.SCHEDULES} "
+            "backfills are under way; take a shorter range, or wait",
+            limit="backfill_runs", maximum=limits.BACKFILL_RUNS, actual=len(found.times),
+        )  # fmt: skip
+    planned = [ms for ms in found.times if ledger.may_backfill(view, jid, ms)]
+    if planned:
+        pace_ms = max(1, limits.MINUTE_MS // (request.runs_per_minute or 60))
+        state.backlog.add(
+            next_at_ms=planned[0], to_ms=planned[-1] + 1, left=len(planned), pace_ms=pace_ms,
+            release_at_ms=view.now_ms, cause=run_pb2.CAUSE_BACKFILL,
+        )  # fmt: skip
+        clockwork.settle(view, jid, state)
+        view.put(keys.state(jid), state)
+        said = f"{len(planned)} nominal times"
+        audit_log.add(view, actor, "BackfillJob", job.namespace, f"job/{job.name}", request, said)
+    left_alone = len(found.times) - len(planned)
+    return job_pb2.BackfillJobResponse(planned=len(planned), left_alone=left_alone)
+
+
+def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_pb2.Job:
+    """Skip, move or add one occurrence that lies ahead."""
+    jid, job, state = find(view, request.namespace, request.job)
+    wanted = request.edit
+    nominal_ms = to_ms(wanted.nominal_time)
+    _check_edit(view, wanted, nominal_ms)
+    plan = clockwork.plan_of(view, jid, job)
+    named = next_nominal(plan, nominal_ms - 1) == nominal_ms
+    if named == (wanted.kind == Edit.KIND_ADD):
+        raise Refused.because(
+            Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
+            f"'{job.name}' has an occurrence at that instant already; choose another to add"
+            if named
+            else f"'{job.name}' has no occurrence at that instant; look at its next ones",
+            job=job.name, nominal_time=nominal_ms,
+        )  # fmt: skip
+    kept = [item for item in state.edits if item.nominal_at_ms != nominal_ms]
+    if len(kept) >= limits.EDITS:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"'{job.name}' has {len(kept)} changed occurrences ahead, the most; revert one",
+            limit="edits", maximum=limits.EDITS, actual=len(kept) + 1,
+        )  # fmt: skip
+    del state.edits[:]
+    state.edits.extend(kept)
+    state.edits.add(nominal_at_ms=nominal_ms, kind=wanted.kind, moved_to_ms=to_ms(wanted.moved_to))
+    state.edits.sort(key=lambda item: item.nominal_at_ms)
+    return _edited(view, jid, job, state, request, actor, "EditOccurrence")
+
+
+def _check_edit(view: View, wanted: Edit, nominal_ms: int) -> None:
+    faults = validate.enum("edit.kind", wanted, "kind")
+    faults += validate.instant("edit.nominal_time", wanted, "nominal_time")
+    faults += validate.instant("edit.moved_to", wanted, "moved_to")
+    if not wanted.kind:
+        faults.append(Fault("edit.kind", Reason.ERROR_REASON_FIELD_REQUIRED, "say what to do"))
+    if nominal_ms <= view.now_ms:
+        faults.append(Fault("edit.nominal_time", INVALID, "it has passed; take one ahead"))
+    if wanted.kind == Edit.KIND_MOVE and to_ms(wanted.moved_to) <= view.now_ms:
+        faults.append(Fault("edit.moved_to", INVALID, "it has passed, or is not set"))
+    if faults:
+        raise Refused.of(faults)
+
+
+def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> job_pb2.Job:
+    jid, job, state = find(view, request.namespace, request.job)
+    nominal_ms = to_ms(request.nominal_time)
+    found = [item for item in state.edits if item.nominal_at_ms == nominal_ms]
+    if not found:
+        raise Refused.because(
+            Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
+            f"no occurrence of '{job.name}' at that instant was changed; get the job to see which",
+            job=job.name, nominal_time=nominal_ms,
+        )  # fmt: skip
+    state.edits.remove(found[0])
+    return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
+
+
+def _edited(
+    view: View, jid: int, job: JobRecord, state: StateRecord,
+    request: job_pb2.EditOccurrenceRequest | job_pb2.RevertOccurrenceRequest,
+    actor: str, method: str,
+) -> job_pb2.Job:  # fmt: skip
+    clockwork.settle(view, jid, state)
+    view.put(keys.state(jid), state)
+    audit_log.add(view, actor, method, job.namespace, f"job/{job.name}", request)
+    return answers.job(job.namespace, jid, job, state)

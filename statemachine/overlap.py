@@ -1,0 +1,73 @@
+"""What happens when a job's turn comes while runs of it are under way."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from . import keys, limits, runs
+from .ledger import LedgerRecord
+from .view import FORMAT, View
+
+RunRecord = record_pb2.RunRecord
+StateRecord = record_pb2.JobStateRecord
+Policy = job_pb2.OverlapPolicy
+
+
+class Verdict(Enum):
+    """What the overlap policy says to one more run."""
+
+    GO = "go"
+    HOLD = "hold"
+    HOLD_NEWEST = "hold the newest"
+    REPLACE = "replace"
+    SKIP = "skip"
+
+
+GO, HOLD, HOLD_NEWEST, REPLACE, SKIP = Verdict
+
+
+def judge(state: StateRecord, policy: Policy) -> Verdict:
+    """Runs that are held back do not stand in the way of others."""
+    under_way = state.live - state.held
+    rule = policy.rule
+    if rule == Policy.RULE_ALLOW:
+        return GO if not policy.limit or under_way < policy.limit else SKIP
+    if rule in (Policy.RULE_UNSPECIFIED, Policy.RULE_SKIP):
+        return GO if under_way < (policy.limit or 1) else SKIP
+    if under_way == 0 and state.held == 0:
+        return GO
+    if rule == Policy.RULE_QUEUE_ONE:
+        return HOLD_NEWEST
+    if rule == Policy.RULE_QUEUE:
+        return HOLD if state.held < (policy.limit or 1) else SKIP
+    assert rule == Policy.RULE_REPLACE, f"unknown overlap rule {rule}"
+    return REPLACE
+
+
+def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, but: int = -1) -> bool:
+    """Carry a verdict out on the other runs; True if the new run must be held back."""
+    if verdict is GO:
+        return False
+    if verdict is HOLD_NEWEST or verdict is REPLACE:
+        for occasion, run in runs.live_of(view, jid, state, limits.OVERLAP):
+            if run.held and run.due_at_ms <= view.now_ms and occasion != but:
+                message = "a newer run took its place while it was held back"
+                drop(view, jid, occasion, run, run_pb2.OUTCOME_REPLACED, "replaced", message)
+            elif verdict is REPLACE and not run.held:
+                message = "a newer run replaces it"
+                runs.cancel(view, jid, occasion, run, message, limits.CANCEL_GRACE_MS)
+    return state.live > state.held
+
+
+def drop(
+    view: View, jid: int, occasion: int, run: RunRecord,
+    outcome: run_pb2.Outcome.ValueType, kind: str, message: str,
+) -> None:  # fmt: skip
+    """A policy ends a run before it began; the ledger says so in place of what it said."""
+    run.outcome = outcome
+    run.error.CopyFrom(run_pb2.RunError(kind=kind, message=message))
+    if not occasion & 0xFFFF:
+        nominal_ms = keys.nominal_of(occasion)
+        view.put(keys.ledger(jid, nominal_ms), LedgerRecord(format=FORMAT, outcome=outcome))
+    runs.end(view, jid, occasion, run, runs.SKIPPED)

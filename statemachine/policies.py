@@ -1,0 +1,66 @@
+"""What a job's policies say, with their defaults: numbers in, numbers out."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from google.protobuf.message import Message
+
+from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from . import limits
+from .instants import to_ms
+from .timers import earliest
+
+
+def ms_or(message: Message, name: str, default_ms: int) -> int:
+    """A duration or instant of a message, or what it means when it is unset."""
+    return to_ms(getattr(message, name)) if message.HasField(name) else default_ms
+
+
+def max_attempts(retry: job_pb2.RetryPolicy) -> int:
+    return retry.max_attempts or limits.RETRY_ATTEMPTS
+
+
+def grace_ms(misfire: job_pb2.MisfirePolicy) -> int:
+    return ms_or(misfire, "grace", limits.GRACE_MS)
+
+
+def back_off_ms(retry: job_pb2.RetryPolicy, attempt: int, seed: bytes) -> int:
+    """How long to wait after the attempt with this number, from 1. Integers only, so that every
+    machine computes the same, and bounded: the power stops where the cap is reached."""
+    cap_ms = ms_or(retry, "cap", limits.RETRY_CAP_MS)
+    wait_ms = min(ms_or(retry, "first", limits.RETRY_FIRST_MS), cap_ms)
+    factor = retry.factor_percent or limits.RETRY_FACTOR_PERCENT
+    for _ in range(attempt - 1):
+        if wait_ms >= cap_ms or factor == 100:
+            break
+        wait_ms = min(wait_ms * factor // 100, cap_ms)
+    percent = limits.RETRY_JITTER_PERCENT
+    if retry.HasField("jitter_percent"):
+        percent = retry.jitter_percent
+    return wait_ms + spread(seed, attempt, wait_ms * percent // 100)
+
+
+def spread(seed: bytes, number: int, width: int) -> int:
+    """A stable number from 0 to width, evenly spread over seeds and numbers."""
+    if width <= 0:
+        return 0
+    digest = blake2b(seed, digest_size=8, key=number.to_bytes(8, "big")).digest()
+    return int.from_bytes(digest, "big") * (width + 1) >> 64
+
+
+def start_deadline(run: record_pb2.RunRecord, misfire: job_pb2.MisfirePolicy) -> int:
+    return run.due_at_ms + to_ms(misfire.start_deadline)
+
+
+def next_timeout(run: record_pb2.RunRecord, timeouts: job_pb2.Timeouts) -> int:
+    """The first instant at which a timeout may end a run or an attempt; 0 for none."""
+    at_ms = 0
+    if run.ready_at_ms:
+        if timeouts.HasField("run"):
+            at_ms = run.ready_at_ms + to_ms(timeouts.run)
+        if timeouts.HasField("queue") and not run.started_at_ms:
+            at_ms = earliest(at_ms, run.ready_at_ms + to_ms(timeouts.queue))
+    if run.state == run_pb2.RUN_STATE_RUNNING and timeouts.HasField("heartbeat"):
+        at_ms = earliest(at_ms, run.heard_at_ms + to_ms(timeouts.heartbeat))
+    return at_ms

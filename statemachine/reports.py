@@ -1,0 +1,338 @@
+"""What workers say about their leases, and what happens when they say nothing.
+
+A word counts only with the token of the run's present lease. A report that was recorded already is
+acknowledged again, since the worker may not have heard; any other word with an old token is
+answered LEASE_LOST and changes nothing.
+"""
+
+from __future__ import annotations
+
+from ..proto.v1 import job_pb2, record_pb2, run_pb2, worker_pb2
+from . import instants, keys, lanes, limits, policies, rejection, runs, slots
+from .request import Lapse, Note, Report, Rung
+from .view import View
+
+RunRecord = record_pb2.RunRecord
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+Attempt = run_pb2.Attempt
+Reason = rejection.Reason
+Ack = worker_pb2.ResultAck
+
+
+def report(view: View, request: Report, actor: str) -> list[Ack]:
+    """Take how attempts ended; each result is judged alone."""
+    acks = []
+    for result in request.results:
+        refusal = take(view, request.worker, result)
+        if refusal is None:
+            acks.append(Ack(token=result.token))
+        else:
+            acks.append(Ack(token=result.token, reason=refusal.word, message=refusal.message))
+    return acks
+
+
+def take(view: View, worker: str, result: worker_pb2.Result) -> rejection.Rejection | None:
+    place = keys.run_key(result.run)
+    if place is None:
+        return _no_run(result.run)
+    jid, occasion = place
+    run = view.get(keys.run(jid, occasion), RunRecord)
+    if run is None or run.token != result.token or run.state != runs.RUNNING:
+        return _stale(view, jid, occasion, run, result)
+    kind = result.WhichOneof("end")
+    if kind == "success":
+        if len(result.success.result.data) > limits.PAYLOAD_BYTES:
+            return _too_large(len(result.success.result.data))
+        _succeed(view, jid, occasion, run, result)
+    elif kind == "failure":
+        _note_log(run, result.log_tail)
+        _fail(view, jid, occasion, run, result.failure)
+    elif kind == "given_back":
+        _note_log(run, result.log_tail)
+        _give_back(view, jid, occasion, run, result.given_back)
+    else:
+        return rejection.Rejection(
+            Reason.ERROR_REASON_FIELD_REQUIRED,
+            f"the result of run {result.run} says no end; set success, failure or given_back",
+            {"field": "end"},
+        )
+    return None
+
+
+def _succeed(
+    view: View, jid: int, occasion: int, run: RunRecord, result: worker_pb2.Result
+) -> None:
+    if result.success.HasField("result"):
+        run.result.CopyFrom(result.success.result)
+    if result.log_tail:
+        _note_log(run, result.log_tail)
+    if run.cancel_at_ms:
+        # It was to be cancelled, but was done first; then the wish is void.
+        run.ClearField("error")
+    runs.end(view, jid, occasion, run, runs.SUCCEEDED)
+
+
+def _note_log(run: RunRecord, log_tail: bytes) -> None:
+    if log_tail:
+        run.log_tail = log_tail[-limits.LOG_TAIL_BYTES :]
+
+
+def _fail(view: View, jid: int, occasion: int, run: RunRecord, failure: worker_pb2.Failure) -> None:
+    if run.cancel_at_ms:
+        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        return
+    error = clip(failure.error)
+    wait_ms = instants.to_ms(failure.retry_after) if failure.HasField("retry_after") else None
+    attempt_failed(
+        view, jid, occasion, run, Attempt.END_FAILED, error, fatal=failure.fatal, wait_ms=wait_ms
+    )
+
+
+def clip(error: run_pb2.RunError) -> run_pb2.RunError:
+    """An error within its limits; of a trace the middle goes, since both ends tell most."""
+    trace = error.trace
+    if len(trace) > limits.TRACE_CHARS:
+        half = limits.TRACE_CHARS // 2 - 8
+        trace = f"{trace[:half]}\n…\n{trace[-half:]}"
+    return run_pb2.RunError(
+        kind=error.kind[: limits.KIND_CHARS],
+        message=error.message[: limits.MESSAGE_CHARS],
+        trace=trace,
+    )
+
+
+def attempt_failed(
+    view: View,
+    jid: int,
+    occasion: int,
+    run: RunRecord,
+    how: Attempt.End.ValueType,
+    error: run_pb2.RunError,
+    *,
+    fatal: bool = False,
+    wait_ms: int | None = None,
+) -> None:
+    """An attempt ended without success: try again as the policy says, or end the run."""
+    job = view.need(keys.job(jid), JobRecord)
+    run.error.CopyFrom(error)
+    at_ms = 0 if fatal else _retry_at(view, jid, occasion, run, job, error.kind, wait_ms)
+    if how == Attempt.END_LAPSED and at_ms:
+        # It was the worker that went away, not the work that failed.
+        at_ms = view.now_ms
+    _log_attempt(view, run, how, error)
+    if not at_ms:
+        runs.end(view, jid, occasion, run, runs.FAILED)
+        return
+    _drop_lease(view, jid, run)
+    if at_ms > view.now_ms:
+        run.state = runs.RETRYING
+        run.retry_at_ms = at_ms
+        runs.arm(view, jid, occasion, run, job)
+    else:
+        runs.make_ready(view, jid, occasion, run, job)
+    view.put(keys.run(jid, occasion), run)
+
+
+def _retry_at(
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, kind: str,
+    wait_ms: int | None,
+) -> int:  # fmt: skip
+    """When the next attempt may begin; 0 when there is none."""
+    spec = job.spec
+    retry = spec.retry
+    used = run.attempt - run.attempts_forgiven
+    if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE or kind in retry.fatal_kinds:
+        return 0
+    if used >= policies.max_attempts(retry):
+        return 0
+    if wait_ms is None:
+        seed = jid.to_bytes(8, "big") + occasion.to_bytes(8, "big")
+        wait_ms = policies.back_off_ms(retry, used, seed)
+    at_ms = view.now_ms + wait_ms
+    total_ms = policies.ms_or(retry, "total", 0)
+    if total_ms and at_ms > run.ready_at_ms + total_ms:
+        return 0
+    return at_ms
+
+
+def _log_attempt(
+    view: View, run: RunRecord, how: Attempt.End.ValueType, error: run_pb2.RunError | None
+) -> None:
+    if len(run.attempts) == limits.ATTEMPTS_KEPT:
+        del run.attempts[1]
+        run.attempts_dropped += 1
+    run.attempts.add(
+        number=run.attempt, worker=run.worker, token=run.token, started_at_ms=run.leased_at_ms,
+        ended_at_ms=view.now_ms, end=how, error=error,
+    )  # fmt: skip
+
+
+def _drop_lease(view: View, jid: int, run: RunRecord) -> None:
+    state_key = keys.state(jid)
+    state = view.need(state_key, StateRecord)
+    slots.release(view, jid, run, state, runs.usage_of(view, keys.namespace_of(jid)))
+    view.put(state_key, state)
+    run.state = runs.PENDING
+    run.deadline_at_ms = run.heard_at_ms = 0
+
+
+def _give_back(
+    view: View, jid: int, occasion: int, run: RunRecord, back: worker_pb2.GivenBack
+) -> None:
+    """The attempt does not count, and the run keeps the turn it had when it became ready."""
+    job = view.need(keys.job(jid), JobRecord)
+    if back.checkpoint:
+        run.checkpoint = back.checkpoint[: limits.CHECKPOINT_BYTES]
+    if run.cancel_at_ms:
+        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        return
+    _log_attempt(view, run, Attempt.END_RELEASED, None)
+    _drop_lease(view, jid, run)
+    run.attempt -= 1
+    delay_ms = policies.ms_or(back, "delay", 0)
+    if delay_ms > 0:
+        run.retry_at_ms = view.now_ms + min(delay_ms, limits.LONG_MS)
+        runs.arm(view, jid, occasion, run, job)
+    else:
+        priority = view.need(keys.lane(run.lane), record_pb2.LaneRecord).priority
+        run.turn_ms = run.ready_at_ms + lanes.BOOSTS[priority]
+        runs.make_ready(view, jid, occasion, run, job)
+    view.put(keys.run(jid, occasion), run)
+
+
+def lapse(view: View, request: Lapse, actor: str) -> Rung:
+    """End the leases of a worker that was silent for too long."""
+    session = view.get(keys.session(request.worker), record_pb2.SessionRecord)
+    if session is None:
+        return Rung(0, more=False)
+    first = keys.lease(session.number, session.token_from)
+    found: list[bytes] = []
+    for key in view.scan(first, keys.lease(session.number, keys.OCCASION_MAX)):
+        if len(found) == request.most:
+            break
+        found.append(key)
+    error = run_pb2.RunError(
+        kind="lapsed", message=f"the worker {request.worker} was silent for too long"
+    )
+    for key in found:
+        value = view.get_raw(key)
+        assert value is not None
+        jid, occasion = keys.run_of(value)
+        run = view.need(keys.run(jid, occasion), RunRecord)
+        if run.cancel_at_ms:
+            runs.end(view, jid, occasion, run, runs.CANCELLED)
+        else:
+            attempt_failed(view, jid, occasion, run, Attempt.END_LAPSED, error)
+    if not session.leased:
+        view.delete(keys.session(request.worker))
+        return Rung(len(found), more=False)
+    session.token_from = int.from_bytes(found[-1][-8:], "big") + 1
+    view.put(keys.session(request.worker), session)
+    return Rung(len(found), more=True)
+
+
+def note(view: View, request: Note, actor: str) -> list[Ack]:
+    """Take how far attempts are."""
+    return [_note_one(view, report) for report in request.reports]
+
+
+def _note_one(view: View, said: worker_pb2.ProgressReport) -> Ack:
+    place = keys.run_key(said.run)
+    run = view.get(keys.run(*place), RunRecord) if place else None
+    if place is None or run is None or run.token != said.token or run.state != runs.RUNNING:
+        refusal = _lost(said.run, said.token, run)
+        return Ack(token=said.token, reason=refusal.word, message=refusal.message)
+    if len(said.checkpoint) > limits.CHECKPOINT_BYTES:
+        refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(said.checkpoint))
+        return Ack(token=said.token, reason=refusal.word, message=refusal.message)
+    if said.HasField("progress"):
+        run.progress.CopyFrom(
+            record_pb2.ProgressRecord(
+                done=said.progress.done,
+                total=said.progress.total,
+                message=said.progress.message[: limits.PROGRESS_CHARS],
+                at_ms=view.now_ms,
+            )
+        )
+    if said.checkpoint:
+        run.checkpoint = said.checkpoint
+    if run.heard_at_ms:
+        # The timer is not moved for each word: when it rings, it looks when the last one came.
+        run.heard_at_ms = view.now_ms
+    view.put(keys.run(*place), run)
+    return Ack(token=said.token)
+
+
+def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_pb2.ExtendResponse:
+    """More time for an attempt."""
+    place = keys.run_key(request.run)
+    if place is None:
+        raise rejection.Refused(_no_run(request.run))
+    jid, occasion = place
+    run = view.get(keys.run(jid, occasion), RunRecord)
+    if run is None or run.token != request.token or run.state != runs.RUNNING:
+        raise rejection.Refused(_lost(request.run, request.token, run))
+    by_ms = policies.ms_or(request, "by", 0)
+    if not limits.SECOND_MS <= by_ms <= limits.DAY_MS:
+        raise rejection.Refused.because(
+            Reason.ERROR_REASON_FIELD_INVALID,
+            f"by is {by_ms} ms; it must be from 1 s to 24 h",
+            field="by",
+        )
+    run.deadline_at_ms = view.now_ms + by_ms
+    runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord))
+    view.put(keys.run(jid, occasion), run)
+    return worker_pb2.ExtendResponse(deadline=instants.timestamp(run.deadline_at_ms))
+
+
+def _stale(
+    view: View, jid: int, occasion: int, run: RunRecord | None, result: worker_pb2.Result
+) -> rejection.Rejection | None:
+    """A result without a live lease: fine if it is the one that was recorded."""
+    record = run or view.get(keys.ended(jid, occasion), RunRecord)
+    if record is None:
+        return _no_run(result.run)
+    kind = result.WhichOneof("end")
+    if kind == "success" and record.state == runs.SUCCEEDED and record.token == result.token:
+        return None
+    wanted = {"failure": Attempt.END_FAILED, "given_back": Attempt.END_RELEASED}.get(str(kind))
+    if any(past.token == result.token and past.end == wanted for past in record.attempts):
+        return None
+    return _lost(result.run, result.token, record)
+
+
+def _lost(run_id: str, token: int, run: RunRecord | None) -> rejection.Rejection:
+    current = run.token if run is not None else 0
+    state = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_") if run else "unknown"
+    return rejection.Rejection(
+        Reason.ERROR_REASON_LEASE_LOST,
+        f"the lease {token} of run {run_id} has ended (the run is {state}, its last token "
+        f"{current}); stop the work, nothing was recorded",
+        {"run": run_id, "token": str(token), "current_token": str(current), "state": state},
+    )
+
+
+def _no_run(run_id: str) -> rejection.Rejection:
+    return rejection.Rejection(
+        Reason.ERROR_REASON_RUN_NOT_FOUND,
+        f"there is no run '{run_id}', or its history was purged; send the id of the lease",
+        {"run": run_id},
+    )
+
+
+def _too_large(size: int) -> rejection.Rejection:
+    return rejection.Rejection(
+        Reason.ERROR_REASON_PAYLOAD_TOO_LARGE,
+        f"the result has {size} bytes; the most is {limits.PAYLOAD_BYTES}. Store it elsewhere "
+        "and return its address",
+        {"maximum": str(limits.PAYLOAD_BYTES), "actual": str(size)},
+    )
+
+
+def _over(name: str, maximum: int, actual: int) -> rejection.Rejection:
+    return rejection.Rejection(
+        Reason.ERROR_REASON_LIMIT_EXCEEDED,
+        f"the {name} has {actual} bytes; the most is {maximum}",
+        {"limit": name, "maximum": str(maximum), "actual": str(actual)},
+    )

@@ -1,0 +1,68 @@
+"""What the leader's loop asks of the rules beside the messages of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..proto.v1 import worker_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Do what is due, at most so many timers. The reply is a Rung."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What came of a Ring."""
+
+    timers: int
+    # More is due than was done.
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A worker that would take some leases."""
+
+    worker: str
+    credits: int
+    namespaces: tuple[str, ...] = ("default",)
+    queues: tuple[str, ...] = ("default",)
+    handlers: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Give ready runs to workers, at most so many. The reply is a list of Leases by worker."""
+
+    offers: tuple[Offer, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How attempts ended, as one worker says. The reply is a list of ResultAcks."""
+
+    worker: str
+    results: tuple[worker_pb2.Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """How far attempts are, as one worker says. The reply is a list of ResultAcks."""
+
+    worker: str
+    reports: tuple[worker_pb2.ProgressReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """A worker was silent for too long: its leases end, at most so many. The reply is a Rung."""
+
+    worker: str
+    most: int

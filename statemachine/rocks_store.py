@@ -1,0 +1,121 @@
+"""The store on disk: the only door to RocksDB.
+
+One column family, raw bytes, no log of its own: the Raft journal is the log, and the applied index
+is written in the same batch as the data, so that after a crash the store holds a prefix of history
+and says which one. Flushing several column families without RocksDB's log loses data silently;
+a synced write would stop the whole interpreter. Neither happens here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import cast
+
+import rocksdict
+
+CACHE_BYTES = 256 * 1024 * 1024
+MEMTABLE_BYTES = 64 * 1024 * 1024
+OPEN_FILES = 512
+
+
+class StoreLocked(Exception):
+    """Another process, or an unclosed store of this one, has the folder open."""
+
+
+class RocksStore:
+    """State in a folder."""
+
+    def __init__(self, path: Path, *, cache_bytes: int = CACHE_BYTES) -> None:
+        self.path = path
+        try:
+            self._db = rocksdict.Rdict(str(path), _options(cache_bytes))
+        except Exception as error:
+            # The library has one exception type and tells by words only.
+            if "lock" in str(error).lower():
+                raise StoreLocked(f"{path} is in use by another process: {error}") from error
+            raise
+        self._get = self._db.get
+        self._no_log = rocksdict.WriteOptions()
+        # The shipped stub calls this a method; it is a property.
+        self._no_log.disable_wal = True  # type: ignore[method-assign,assignment]
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._get(key)
+
+    def scan(
+        self, first: bytes, end: bytes, *, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return _scan(self._db, first, end, backwards)
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        for key, value in puts:
+            put(key, value)
+        for key in deletes:
+            delete(key)
+        self._db.write(batch, self._no_log)
+
+    def snapshot(self) -> RocksReading:
+        return RocksReading(self._db.snapshot())
+
+    def flush(self) -> None:
+        self._db.flush(True)
+
+    def checkpoint(self, path: Path) -> None:
+        """Write a copy of the state into a new folder; files are shared by hard links."""
+        rocksdict.Checkpoint(self._db).create_checkpoint(str(path))
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class RocksReading:
+    """State as it was at one instant. It keeps old data from being dropped, so let it go soon."""
+
+    def __init__(self, snapshot: rocksdict.Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            return cast("bytes", self._snapshot[key])
+        except Exception as error:
+            # The library's snapshot has no `get`, and says a miss with a bare exception.
+            if str(error) == "key not found":
+                return None
+            raise
+
+    def scan(
+        self, first: bytes, end: bytes, *, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return _scan(self._snapshot, first, end, backwards)
+
+
+def _scan(
+    source: rocksdict.Rdict | rocksdict.Snapshot, first: bytes, end: bytes, backwards: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    bounds = rocksdict.ReadOptions()
+    bounds.set_iterate_lower_bound(first)
+    bounds.set_iterate_upper_bound(end)
+    start = end if backwards else first
+    return source.items(  # type: ignore[return-value]  # The stub lacks __next__'s pair.
+        backwards=backwards, from_key=start, read_opt=bounds
+    )
+
+
+def _options(cache_bytes: int) -> rocksdict.Options:
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(MEMTABLE_BYTES)
+    options.set_max_write_buffer_number(3)
+    options.set_max_open_files(OPEN_FILES)
+    options.set_keep_log_file_num(4)
+    table = rocksdict.BlockBasedOptions()
+    table.set_block_cache(rocksdict.Cache(cache_bytes))
+    table.set_block_size(16 * 1024)
+    table.set_bloom_filter(10, False)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options.set_block_based_table_factory(table)
+    return options

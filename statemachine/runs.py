@@ -1,0 +1,236 @@
+"""The life of a run outside its lease: it begins, becomes ready or is held back, and ends.
+
+Every run under way is counted in its job's state and in its namespace's usage. Whatever ends a run
+goes through `end`, which gives back all that the run held: its lease, its slots, its place in a
+lane, its business key; and starts what waited for it.
+"""
+
+from __future__ import annotations
+
+from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from . import clockwork, flows, keys, lanes, limits, policies, slots, timers
+from .view import FORMAT, View
+
+RunRecord = record_pb2.RunRecord
+StateRecord = record_pb2.JobStateRecord
+JobRecord = record_pb2.JobRecord
+PENDING = run_pb2.RUN_STATE_PENDING
+RUNNING = run_pb2.RUN_STATE_RUNNING
+RETRYING = run_pb2.RUN_STATE_RETRYING
+SUCCEEDED = run_pb2.RUN_STATE_SUCCEEDED
+FAILED = run_pb2.RUN_STATE_FAILED
+CANCELLED = run_pb2.RUN_STATE_CANCELLED
+SKIPPED = run_pb2.RUN_STATE_SKIPPED
+Rule = job_pb2.OverlapPolicy.Rule
+
+
+def new(job: JobRecord, cause: int, outcome: int, due_ms: int) -> RunRecord:
+    return RunRecord(
+        format=FORMAT, state=PENDING, cause=run_pb2.Cause.ValueType(cause),
+        outcome=run_pb2.Outcome.ValueType(outcome), due_at_ms=due_ms,
+        lane=job.lane, priority=job.spec.priority,
+    )  # fmt: skip
+
+
+def begin(
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, state: StateRecord
+) -> None:
+    """Add a run that the overlap policy let through, ready or held. The caller puts the state."""
+    state.live += 1
+    if state.live == 1 or occasion < state.live_from:
+        state.live_from = occasion
+    usage = usage_of(view, keys.namespace_of(jid))
+    usage.live += 1
+    if run.held:
+        state.held += 1
+        if run.due_at_ms > view.now_ms:
+            timers.set_run(view, jid, occasion, run, run.due_at_ms)
+    else:
+        make_ready(view, jid, occasion, run, job)
+    view.put(keys.run(jid, occasion), run)
+
+
+def make_ready(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+    """Let workers have a run from now on. The caller puts the run."""
+    run.state = PENDING
+    run.retry_at_ms = 0
+    lanes.enter(view, jid, occasion, run)
+    arm(view, jid, occasion, run, job)
+
+
+def arm(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+    """Set a run's timer to the first thing that may happen to it. The caller puts the run."""
+    at_ms = 0
+    if run.state == RETRYING or run.retry_at_ms:
+        at_ms = run.retry_at_ms
+    spec = job.spec
+    if spec.HasField("timeouts"):
+        at_ms = timers.earliest(at_ms, policies.next_timeout(run, spec.timeouts))
+    if run.state == RUNNING:
+        at_ms = timers.earliest(at_ms, run.deadline_at_ms, run.cancel_at_ms)
+    elif not run.started_at_ms and spec.misfire.HasField("start_deadline"):
+        at_ms = timers.earliest(at_ms, policies.start_deadline(run, spec.misfire))
+    timers.set_run(view, jid, occasion, run, at_ms)
+
+
+def end(
+    view: View,
+    jid: int,
+    occasion: int,
+    run: RunRecord,
+    run_state: run_pb2.RunState.ValueType,
+) -> None:
+    """End a run: give back what it held, remember it, start what waited for it."""
+    now_ms = view.now_ms
+    state_key = keys.state(jid)
+    state = view.need(state_key, StateRecord)
+    namespace = keys.namespace_of(jid)
+    usage = usage_of(view, namespace)
+    if run.state == RUNNING:
+        slots.release(view, jid, run, state, usage)
+    elif run.turn_ms:
+        lanes.leave(view, jid, occasion, run)
+    if run.held:
+        run.held = False
+        state.held -= 1
+    run.state = run_state
+    run.ended_at_ms = now_ms
+    run.retry_at_ms = run.cancel_at_ms = run.deadline_at_ms = run.heard_at_ms = 0
+    timers.set_run(view, jid, occasion, run, 0)
+    view.delete(keys.run(jid, occasion))
+    usage.live -= 1
+    state.live -= 1
+    _count(state, run_state)
+    state.last_occasion = occasion
+    state.last_state = run_state
+    state.last_end_at_ms = now_ms
+    if run.unique_key:
+        _release_unique(view, jid, run)
+    remember(view, jid, occasion, run, state)
+    if run.flow_jid or state.has_downstream:
+        flows.run_ended(view, jid, occasion, run, state)
+    if state.live:
+        if occasion == state.live_from:
+            # What lies between is gone, and scans need not walk over it.
+            state.live_from = _first_live(view, jid, occasion)
+        if state.held and state.live == state.held:
+            release_held(view, jid, state)
+    clockwork.run_ended(view, jid, state)
+    view.put(state_key, state)
+
+
+def _first_live(view: View, jid: int, occasion: int) -> int:
+    key = next(view.scan(keys.run(jid, occasion + 1), keys.run(jid, keys.OCCASION_MAX)), None)
+    return keys.run_of(key)[1] if key else occasion
+
+
+def _count(state: StateRecord, run_state: int) -> None:
+    if run_state == SUCCEEDED:
+        state.succeeded += 1
+    elif run_state == FAILED:
+        state.failed += 1
+    elif run_state == SKIPPED:
+        state.skipped += 1
+
+
+def remember(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
+    """Put a run that has ended into the history, until it is purged."""
+    namespace = keys.namespace_of(jid)
+    if run.state == FAILED:
+        view.put_raw(keys.dead(namespace, run.ended_at_ms, jid, occasion))
+        usage_of(view, namespace).dead += 1
+        keep_ms = state.keep_failed_ms
+    else:
+        keep_ms = state.keep_ms
+    run.purge_at_ms = run.ended_at_ms + keep_ms
+    timers.put(view, keys.purge_timer(run.purge_at_ms, jid, occasion))
+    view.put(keys.ended(jid, occasion), run)
+
+
+def forget(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+    """Take a run that has ended out of the history."""
+    view.delete(keys.ended(jid, occasion))
+    view.delete(keys.purge_timer(run.purge_at_ms, jid, occasion))
+    if run.state == FAILED:
+        namespace = keys.namespace_of(jid)
+        view.delete(keys.dead(namespace, run.ended_at_ms, jid, occasion))
+        usage_of(view, namespace).dead -= 1
+
+
+def release_held(view: View, jid: int, state: StateRecord) -> None:
+    """The last run has ended: the first one that was held back for it is ready."""
+    job = view.need(keys.job(jid), JobRecord)
+    for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, keys.OCCASION_MAX)):
+        occasion = keys.run_of(key)[1]
+        run = view.need(key, RunRecord)
+        if run.held and run.due_at_ms <= view.now_ms:
+            run.held = False
+            state.held -= 1
+            make_ready(view, jid, occasion, run, job)
+            view.put(key, run)
+            return
+
+
+def cancel(
+    view: View, jid: int, occasion: int, run: RunRecord, message: str, grace_ms: int
+) -> None:
+    """End a run that waits; ask the worker of a running one, and end it after the grace."""
+    if run.state != RUNNING:
+        run.error.CopyFrom(run_pb2.RunError(kind="cancelled", message=message))
+        end(view, jid, occasion, run, CANCELLED)
+        return
+    if not run.cancel_at_ms:
+        run.error.CopyFrom(run_pb2.RunError(kind="cancelled", message=message))
+    run.cancel_at_ms = timers.earliest(run.cancel_at_ms, view.now_ms + grace_ms)
+    timers.set_run(view, jid, occasion, run, timers.earliest(run.timer_at_ms, run.cancel_at_ms))
+    view.put(keys.run(jid, occasion), run)
+
+
+def live_of(view: View, jid: int, state: StateRecord, most: int) -> list[tuple[int, RunRecord]]:
+    """Runs of a job that are under way, oldest first."""
+    found: list[tuple[int, RunRecord]] = []
+    if state.live:
+        for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, keys.OCCASION_MAX)):
+            found.append((keys.run_of(key)[1], view.need(key, RunRecord)))
+            if len(found) == min(most, state.live):
+                break
+    return found
+
+
+def usage_of(view: View, namespace: int) -> record_pb2.UsageRecord:
+    """A namespace's usage, to be changed: it is put already."""
+    key = keys.usage(namespace)
+    usage = view.get(key, record_pb2.UsageRecord) or record_pb2.UsageRecord(format=FORMAT)
+    view.put(key, usage)
+    return usage
+
+
+def free_occasion(view: View, jid: int, state: StateRecord, nominal_ms: int) -> int:
+    """A place for a run that no schedule fires. The caller puts the state."""
+    for _ in range(0xFFFF):
+        state.serial = state.serial % 0xFFFF + 1
+        occasion = keys.occasion_of(nominal_ms, state.serial)
+        live = view.get(keys.run(jid, occasion), RunRecord)
+        if live is None and view.get(keys.ended(jid, occasion), RunRecord) is None:
+            return occasion
+    raise AssertionError(f"job {jid} has 65,535 runs in the millisecond {nominal_ms}")
+
+
+def _release_unique(view: View, jid: int, run: RunRecord) -> None:
+    key = keys.unique(jid, run.unique_key)
+    if not run.unique_hold_ms:
+        view.delete(key)
+        return
+    held = view.need(key, record_pb2.UniqueRecord)
+    held.until_ms = view.now_ms + run.unique_hold_ms
+    timers.put(view, keys.unique_timer(held.until_ms, jid, run.unique_key))
+    view.put(key, held)
+
+
+def keep_times(spec: job_pb2.JobSpec, settings: record_pb2.NamespaceRecord) -> tuple[int, int]:
+    """How long runs that ended well, and failed ones, stay in a job's history."""
+    namespace = settings.settings
+    keep_ms = policies.ms_or(spec, "keep_history", 0) or policies.ms_or(
+        namespace, "keep_succeeded", limits.KEEP_SUCCEEDED_MS
+    )
+    return keep_ms, policies.ms_or(namespace, "keep_failed", limits.KEEP_FAILED_MS)

@@ -1,0 +1,76 @@
+"""What a lease takes and gives back: slots of its job, key, queue and namespace, and its place in
+the worker's session. Taking and giving are written next to each other, so that they match."""
+
+from __future__ import annotations
+
+from ..proto.v1 import job_pb2, record_pb2
+from . import keys, lanes
+from .view import FORMAT, View
+
+RunRecord = record_pb2.RunRecord
+# How many of those that wait for slots take part again when one is free. Two, so that a limit
+# that was raised is used up soon.
+UNPARK = 2
+
+
+def full(
+    view: View, jid: int, run: RunRecord, limit: job_pb2.ConcurrencyLimit,
+    state: record_pb2.JobStateRecord,
+) -> RunRecord.Parking.ValueType:  # fmt: skip
+    """Whose limit keeps a run from being leased, if any."""
+    if limit.job and state.running >= limit.job:
+        return RunRecord.PARKING_JOB
+    run.limit_key = limit.key
+    if limit.key:
+        key = keys.limit_key(keys.namespace_of(jid), limit.key)
+        record = view.get(key, record_pb2.KeyRecord)
+        if record is not None and record.running >= limit.key_limit:
+            return RunRecord.PARKING_KEY
+    return RunRecord.PARKING_UNSPECIFIED
+
+
+def take(
+    view: View, jid: int, occasion: int, run: RunRecord, session: record_pb2.SessionRecord
+) -> None:
+    """What a lease takes of its key and session; lane, queue, job and namespace are counted by
+    the grant, which has them at hand."""
+    if run.limit_key:
+        key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
+        record = view.get(key, record_pb2.KeyRecord) or record_pb2.KeyRecord(format=FORMAT)
+        record.running += 1
+        view.put(key, record)
+    if not session.leased:
+        session.token_from = run.token
+    session.leased += 1
+    view.put_raw(keys.lease(session.number, run.token), keys.lease_value(jid, occasion))
+
+
+def release(
+    view: View, jid: int, run: RunRecord,
+    state: record_pb2.JobStateRecord, usage: record_pb2.UsageRecord,
+) -> None:  # fmt: skip
+    """Give everything back. The caller puts state and run; usage is put already."""
+    view.delete(keys.lease(run.session, run.token))
+    session_key = keys.session(run.worker)
+    session = view.need(session_key, record_pb2.SessionRecord)
+    session.leased -= 1
+    view.put(session_key, session)
+    lane = view.need(keys.lane(run.lane), record_pb2.LaneRecord)
+    queue_key = keys.queue(lane.namespace, lane.queue)
+    queue = view.need(queue_key, record_pb2.QueueRecord)
+    queue.leased -= 1
+    view.put(queue_key, queue)
+    usage.leased -= 1
+    state.running -= 1
+    if state.parked:
+        lanes.unpark(view, keys.parked_by_job(jid), UNPARK)
+    if run.limit_key:
+        namespace = keys.namespace_of(jid)
+        key = keys.limit_key(namespace, run.limit_key)
+        record = view.need(key, record_pb2.KeyRecord)
+        record.running -= 1
+        view.put(key, record)
+        if record.parked:
+            lanes.unpark(view, keys.parked_by_key(namespace, run.limit_key), UNPARK)
+        elif not record.running:
+            view.delete(key)

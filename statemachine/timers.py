@@ -1,0 +1,43 @@
+"""Anything that has an end has a timer in the state, so a new leader finds it.
+
+A job has one timer and a run has one timer: for the next thing that may happen to it. The record
+says where its timer stands, so that it can be moved. No timer lies before `meta.timers_from`:
+rung timers leave tombstones behind, and the scan for due ones must not walk over them.
+"""
+
+from __future__ import annotations
+
+from ..proto.v1 import record_pb2
+from . import keys
+from .view import View
+
+
+def put(view: View, key: bytes) -> None:
+    view.put_raw(key)
+    if key < view.meta.timers_from:
+        view.meta.timers_from = key
+
+
+def set_job(view: View, jid: int, state: record_pb2.JobStateRecord, at_ms: int) -> None:
+    """Move a job's timer; 0 takes it away. The caller puts the record."""
+    if state.timer_at_ms != at_ms:
+        if state.timer_at_ms:
+            view.delete(keys.job_timer(state.timer_at_ms, jid))
+        if at_ms:
+            put(view, keys.job_timer(at_ms, jid))
+        state.timer_at_ms = at_ms
+
+
+def set_run(view: View, jid: int, occasion: int, run: record_pb2.RunRecord, at_ms: int) -> None:
+    """Move a run's timer; 0 takes it away. The caller puts the record."""
+    if run.timer_at_ms != at_ms:
+        if run.timer_at_ms:
+            view.delete(keys.run_timer(run.timer_at_ms, jid, occasion))
+        if at_ms:
+            put(view, keys.run_timer(at_ms, jid, occasion))
+        run.timer_at_ms = at_ms
+
+
+def earliest(*instants_ms: int) -> int:
+    """The first of some instants, of which 0 are unset; 0 when all are."""
+    return min((ms for ms in instants_ms if ms), default=0)

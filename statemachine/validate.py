@@ -1,0 +1,273 @@
+"""What a user may write. Each function returns all faults it finds; none raises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+
+from ..proto.v1 import common_pb2, error_pb2, job_pb2
+from . import limits
+from .instants import to_ms
+from .lanes import EXECUTORS
+from .rejection import Fault
+
+INVALID = error_pb2.ERROR_REASON_FIELD_INVALID
+REQUIRED = error_pb2.ERROR_REASON_FIELD_REQUIRED
+LIMIT = error_pb2.ERROR_REASON_LIMIT_EXCEEDED
+TOO_LARGE = error_pb2.ERROR_REASON_PAYLOAD_TOO_LARGE
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
+METHODS = frozenset({"", "GET", "POST", "PUT", "PATCH", "DELETE"})
+RPC_METHOD = re.compile(r"[A-Za-z_][\w.]*/[A-Za-z_]\w*", re.ASCII)
+
+
+def name(field: str, value: str) -> list[Fault]:
+    if not value:
+        return [Fault(field, REQUIRED, "it is empty; give a name such as 'daily-report'")]
+    if len(value) > limits.NAME_CHARS:
+        return [_long(field, len(value), limits.NAME_CHARS)]
+    if NAME.fullmatch(value) is None:
+        near = re.sub(r"[^a-z0-9_-]+", "-", value.lower()).strip("-_")
+        hint = f"; '{near}' would do" if near else ""
+        message = f"'{value}' is no name: use a-z, 0-9, '-' and '_', first a letter or digit{hint}"
+        return [Fault(field, INVALID, message)]
+    return []
+
+
+def text(field: str, value: str, most: int) -> list[Fault]:
+    return [_long(field, len(value), most)] if len(value) > most else []
+
+
+def _long(field: str, actual: int, most: int) -> Fault:
+    return Fault(field, LIMIT, f"it has {actual} characters; the most is {most}")
+
+
+def between(field: str, value: int, least: int, most: int) -> list[Fault]:
+    if least <= value <= most:
+        return []
+    return [Fault(field, INVALID, f"it is {value}; it must be from {least} to {most}")]
+
+
+def count(field: str, actual: int, most: int) -> list[Fault]:
+    if actual <= most:
+        return []
+    return [Fault(field, LIMIT, f"there are {actual}; the most is {most}")]
+
+
+def span(
+    field: str, message: Message, name: str, least_ms: int, most_ms: int = limits.LONG_MS
+) -> list[Fault]:
+    """A duration, if it is set."""
+    if not message.HasField(name):
+        return []
+    ms = to_ms(getattr(message, name))
+    if least_ms <= ms <= most_ms:
+        return []
+    return [Fault(field, INVALID, f"it is {ms} ms; it must be from {least_ms} to {most_ms} ms")]
+
+
+def instant(field: str, message: Message, name: str) -> list[Fault]:
+    if not message.HasField(name):
+        return []
+    ms = to_ms(getattr(message, name))
+    if 0 <= ms <= limits.INSTANT_MAX_MS:
+        return []
+    return [Fault(field, INVALID, f"it is {ms} ms after 1970; it must be in 1970 to 10889")]
+
+
+def enum(field: str, message: Message, name: str) -> list[Fault]:
+    number = getattr(message, name)
+    kind = message.DESCRIPTOR.fields_by_name[name].enum_type
+    assert kind is not None, f"{name} is no enum"
+    if number in kind.values_by_number:
+        return []
+    known = ", ".join(value.name for value in kind.values[1:])
+    return [Fault(field, INVALID, f"{number} is not known; use one of {known}")]
+
+
+def labels(field: str, values: Mapping[str, str], most: int) -> list[Fault]:
+    faults = count(field, len(values), most)
+    for key, value in sorted(values.items()):
+        faults += name(f"{field}[{key}]", key) + text(f"{field}[{key}]", value, limits.LABEL_CHARS)
+    return faults
+
+
+def payload(field: str, value: common_pb2.Payload) -> list[Fault]:
+    faults = text(f"{field}.content_type", value.content_type, limits.CONTENT_TYPE_CHARS)
+    size = len(value.data)
+    if size > limits.PAYLOAD_BYTES:
+        message = (
+            f"it has {size} bytes; the most is {limits.PAYLOAD_BYTES}. Store it elsewhere and "
+            "send its address"
+        )
+        faults.append(Fault(f"{field}.data", TOO_LARGE, message))
+    return faults
+
+
+def spec(spec: job_pb2.JobSpec) -> list[Fault]:
+    """All that is wrong with a job's spec, schedules apart."""
+    faults: list[Fault] = []
+    if spec.labels:
+        faults += labels("spec.labels", spec.labels, limits.LABELS)
+    if spec.worker_labels:
+        faults += labels("spec.worker_labels", spec.worker_labels, limits.WORKER_LABELS)
+    if spec.owner:
+        faults += text("spec.owner", spec.owner, limits.OWNER_CHARS)
+    if spec.description:
+        faults += text("spec.description", spec.description, limits.DESCRIPTION_CHARS)
+    faults += action(spec.action)
+    if spec.HasField("payload"):
+        faults += payload("spec.payload", spec.payload)
+    if spec.queue:
+        faults += name("spec.queue", spec.queue)
+    if spec.priority:
+        faults += enum("spec.priority", spec, "priority")
+    if spec.delivery:
+        faults += enum("spec.delivery", spec, "delivery")
+    for part, check in PARTS.items():
+        if spec.HasField(part):  # type: ignore[arg-type]
+            faults += check(getattr(spec, part))
+    faults += span("spec.keep_history", spec, "keep_history", limits.SECOND_MS)
+    faults += span("spec.delete_after", spec, "delete_after", 0)
+    return faults
+
+
+def action(action: job_pb2.Action) -> list[Fault]:
+    field = "spec.action"
+    match action.WhichOneof("kind"):
+        case "handler":
+            if action.handler in EXECUTORS:
+                message = (
+                    f"'{action.handler}' is an executor; set spec.action.{action.handler} instead, "
+                    "or take another name for the handler"
+                )
+                return [Fault(f"{field}.handler", INVALID, message)]
+            return name(f"{field}.handler", action.handler)
+        case "http":
+            return _http(action.http)
+        case "grpc":
+            return _grpc(action.grpc)
+        case "shell":
+            return _shell(action.shell)
+    return [Fault(field, REQUIRED, "nothing to carry out; set handler, http, grpc or shell")]
+
+
+def _http(http: job_pb2.HttpAction) -> list[Fault]:
+    field = "spec.action.http"
+    faults = text(f"{field}.url", http.url, limits.URL_CHARS)
+    if not http.url.startswith(("http://", "https://")):
+        message = f"'{http.url[:80]}' is no address; it begins with http:// or https://"
+        faults.append(Fault(f"{field}.url", INVALID, message))
+    if http.method not in METHODS:
+        message = f"'{http.method[:20]}' is not one of GET, POST, PUT, PATCH, DELETE"
+        faults.append(Fault(f"{field}.method", INVALID, message))
+    faults += count(f"{field}.headers", len(http.headers), limits.HEADERS)
+    for status in http.expected_statuses:
+        faults += between(f"{field}.expected_statuses", status, 100, 599)
+    return faults + count(f"{field}.expected_statuses", len(http.expected_statuses), 64)
+
+
+def _grpc(grpc: job_pb2.GrpcAction) -> list[Fault]:
+    field = "spec.action.grpc"
+    faults = text(f"{field}.target", grpc.target, limits.URL_CHARS)
+    if not grpc.target:
+        faults.append(Fault(f"{field}.target", REQUIRED, "it is empty; give host:port"))
+    if RPC_METHOD.fullmatch(grpc.method) is None:
+        message = f"'{grpc.method[:80]}' is no method; write package.Service/Method"
+        faults.append(Fault(f"{field}.method", INVALID, message))
+    return faults
+
+
+def _shell(shell: job_pb2.ShellAction) -> list[Fault]:
+    field = "spec.action.shell"
+    faults = count(f"{field}.argv", len(shell.argv), limits.ARGV)
+    faults += count(f"{field}.environment", len(shell.environment), limits.ENVIRONMENT)
+    if not shell.argv or not shell.argv[0]:
+        faults.append(Fault(f"{field}.argv", REQUIRED, "it is empty; give a program"))
+    if shell.use_shell and len(shell.argv) != 1:
+        message = f"it has {len(shell.argv)} elements; with use_shell it is one line for the shell"
+        faults.append(Fault(f"{field}.argv", INVALID, message))
+    size = sum(map(len, shell.argv)) + sum(
+        len(key) + len(value) for key, value in shell.environment.items()
+    )
+    if size > limits.PAYLOAD_BYTES:
+        faults.append(_long(field, size, limits.PAYLOAD_BYTES))
+    return faults
+
+
+def _misfire(misfire: job_pb2.MisfirePolicy) -> list[Fault]:
+    field = "spec.misfire"
+    faults = enum(f"{field}.rule", misfire, "rule")
+    faults += span(f"{field}.grace", misfire, "grace", 0)
+    faults += between(f"{field}.maximum", misfire.maximum, 0, limits.MISFIRE_RUNS)
+    return faults + span(f"{field}.start_deadline", misfire, "start_deadline", 1)
+
+
+def _overlap(overlap: job_pb2.OverlapPolicy) -> list[Fault]:
+    field = "spec.overlap"
+    faults = enum(f"{field}.rule", overlap, "rule")
+    return faults + between(f"{field}.limit", overlap.limit, 0, limits.OVERLAP)
+
+
+def _retry(retry: job_pb2.RetryPolicy) -> list[Fault]:
+    field = "spec.retry"
+    faults = between(f"{field}.max_attempts", retry.max_attempts, 0, limits.ATTEMPTS)
+    for part in ("first", "cap", "total"):
+        faults += span(f"{field}.{part}", retry, part, 0)
+    if retry.factor_percent:
+        faults += between(f"{field}.factor_percent", retry.factor_percent, 100, 1000)
+    if retry.HasField("jitter_percent"):
+        faults += between(f"{field}.jitter_percent", retry.jitter_percent, 0, 100)
+    faults += count(f"{field}.fatal_kinds", len(retry.fatal_kinds), limits.FATAL_KINDS)
+    for kind in retry.fatal_kinds:
+        faults += text(f"{field}.fatal_kinds", kind, limits.KIND_CHARS)
+    return faults
+
+
+def _timeouts(timeouts: job_pb2.Timeouts) -> list[Fault]:
+    faults: list[Fault] = []
+    for part in ("queue", "attempt", "run", "heartbeat"):
+        faults += span(f"spec.timeouts.{part}", timeouts, part, 1)
+    return faults
+
+
+def _concurrency(limit: job_pb2.ConcurrencyLimit) -> list[Fault]:
+    field = "spec.concurrency"
+    faults = between(f"{field}.job", limit.job, 0, limits.CONCURRENCY)
+    faults += text(f"{field}.key", limit.key, limits.LIMIT_KEY_CHARS)
+    if limit.key and not 1 <= limit.key_limit <= limits.CONCURRENCY:
+        message = f"it is {limit.key_limit}; with a key it must be from 1 to {limits.CONCURRENCY}"
+        faults.append(Fault(f"{field}.key_limit", INVALID, message))
+    if limit.key_limit and not limit.key:
+        faults.append(Fault(f"{field}.key", REQUIRED, "key_limit is set; name the key it is for"))
+    if "\0" in limit.key:
+        faults.append(Fault(f"{field}.key", INVALID, "it has a zero character"))
+    return faults
+
+
+def _upstream(upstream: job_pb2.Upstream) -> list[Fault]:
+    field = "spec.upstream"
+    faults = count(f"{field}.jobs", len(upstream.jobs), limits.UPSTREAM_JOBS)
+    faults += enum(f"{field}.join", upstream, "join")
+    faults += span(f"{field}.stuck_after", upstream, "stuck_after", limits.SECOND_MS)
+    seen = set()
+    for at, dependency in enumerate(upstream.jobs):
+        faults += name(f"{field}.jobs[{at}].job", dependency.job)
+        faults += enum(f"{field}.jobs[{at}].condition", dependency, "condition")
+        if dependency.job in seen:
+            message = f"'{dependency.job}' is named twice; name it once"
+            faults.append(Fault(f"{field}.jobs[{at}].job", INVALID, message))
+        seen.add(dependency.job)
+    return faults
+
+
+PARTS: dict[str, Callable[[Any], list[Fault]]] = {
+    "misfire": _misfire,
+    "overlap": _overlap,
+    "retry": _retry,
+    "timeouts": _timeouts,
+    "concurrency": _concurrency,
+    "upstream": _upstream,
+}
