@@ -256,7 +256,7 @@ def test_without_a_network_it_ends_soon_and_says_so(machine: Machine, tmp_path: 
 def test_arguments_go_to_pytest(fit: Machine) -> None:
     fit.dev("test", "-k", "two words")
 
-    assert fit.calls()[-1] == "python -m pytest -k two words"
+    assert fit.calls()[-1] == "python -m pytest -n auto -k two words"
 
 
 def test_up_starts_the_cluster_as_soon_as_there_is_one(fit: Machine) -> None:

@@ -54,9 +54,9 @@ class WorkerServiceStub(object):
     LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
     same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-    Reporting the same result twice is acknowledged twice and recorded once; after the run was
-    leased anew, or its history purged, the second report is refused with LEASE_LOST or
-    RUN_NOT_FOUND. Either way there is nothing left to do.
+    Reporting the same result twice is acknowledged twice and recorded once. Should the second
+    report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
+    its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id, list the leases it still holds, and give credits anew: those of the old stream are
@@ -157,9 +157,9 @@ class WorkerServiceServicer(object):
     LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
     same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-    Reporting the same result twice is acknowledged twice and recorded once; after the run was
-    leased anew, or its history purged, the second report is refused with LEASE_LOST or
-    RUN_NOT_FOUND. Either way there is nothing left to do.
+    Reporting the same result twice is acknowledged twice and recorded once. Should the second
+    report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
+    its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id, list the leases it still holds, and give credits anew: those of the old stream are
@@ -345,9 +345,9 @@ class WorkerService(object):
     LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
     same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-    Reporting the same result twice is acknowledged twice and recorded once; after the run was
-    leased anew, or its history purged, the second report is refused with LEASE_LOST or
-    RUN_NOT_FOUND. Either way there is nothing left to do.
+    Reporting the same result twice is acknowledged twice and recorded once. Should the second
+    report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
+    its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id, list the leases it still holds, and give credits anew: those of the old stream are
