@@ -25,6 +25,7 @@ case "$*" in
     for name in python uv raftsched; do cp "$0" "$3/bin/$name"; done ;;
   "-m pip install uv=="*) exit "${UV_FAILS:-0}" ;;
   *"--require-hashes"*) echo "no such host"; exit "${LOCK_FAILS:-0}" ;;
+  "-m pytest "*) env >"$CALLS.env" ;;
   "dev --help") exit "${NO_DEV:-0}" ;;
 esac
 """
@@ -104,7 +105,7 @@ def test_an_unknown_command_is_named(machine: Machine) -> None:
 
 
 def test_a_machine_without_python_is_told_what_to_install(machine: Machine) -> None:
-    said = machine.dev("setup")
+    said = machine.dev("test")
 
     assert "no usable Python found" in said.stderr
     assert "python3 is not there" in said.stderr
@@ -216,12 +217,14 @@ def test_another_lock_sets_up_again(fit: Machine) -> None:
 
 def test_a_setup_that_failed_says_why_and_is_tried_again(fit: Machine) -> None:
     failed = fit.dev("test", LOCK_FAILS="1")
+    calls = fit.calls()
     again = fit.dev("setup")
 
     assert "no such host" in failed.stderr
     assert "No network?" in failed.stderr
     assert failed.returncode == 1
-    assert not any("-m pytest" in call for call in fit.calls())
+    assert not any("-m pytest" in call for call in calls)
+    assert fit.calls()[-1] == "uv pip install --no-deps --no-build-isolation -e ."
     assert again.returncode == 0
 
 
@@ -257,6 +260,16 @@ def test_arguments_go_to_pytest(fit: Machine) -> None:
     fit.dev("test", "-k", "two words")
 
     assert fit.calls()[-1] == "python -m pytest -n auto -k two words"
+
+
+def test_every_cache_is_inside_the_checkout(fit: Machine) -> None:
+    caches = {"BUF_CACHE_DIR", "PIP_CACHE_DIR", "PYTEST_DEBUG_TEMPROOT", "UV_CACHE_DIR"}
+    caches |= {"npm_config_cache"}
+
+    fit.dev("test")
+
+    seen = dict(line.split("=", 1) for line in Path(f"{fit.log}.env").read_text().splitlines())
+    assert {name for name in caches if seen[name].startswith(f"{fit.checkout}/.venv/")} == caches
 
 
 def test_up_starts_the_cluster_as_soon_as_there_is_one(fit: Machine) -> None:
