@@ -22,7 +22,7 @@ case "$*" in
   -) cat >/dev/null; echo "$WORD" ;;
   "-m venv "*)
     mkdir -p "$3/bin" && touch "$3/pyvenv.cfg"
-    for name in python uv raftsched; do cp "$0" "$3/bin/$name"; done ;;
+    for name in python uv raftsched ruff mypy; do cp "$0" "$3/bin/$name"; done ;;
   "-m pip install uv=="*) exit "${UV_FAILS:-0}" ;;
   *"--require-hashes"*) echo "no such host"; exit "${LOCK_FAILS:-0}" ;;
   "-m pytest "*) env >"$CALLS.env" ;;
@@ -59,6 +59,11 @@ class Machine:
 
     def calls(self) -> list[str]:
         return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def environment(self) -> dict[str, str]:
+        """What pytest was started with."""
+        lines = Path(f"{self.log}.env").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines)
 
 
 @pytest.fixture
@@ -262,13 +267,35 @@ def test_arguments_go_to_pytest(fit: Machine) -> None:
     assert fit.calls()[-1] == "python -m pytest -n auto -k two words"
 
 
+def test_check_holds_style_types_and_generated_code(fit: Machine) -> None:
+    said = fit.dev("check")
+
+    assert fit.calls()[-4:] == [
+        "ruff check .",
+        "ruff format --check .",
+        "mypy",
+        "python proto/generate.py --check",
+    ]
+    assert said.stderr.endswith("no npm here, so buf lint is left out\n")
+    assert said.returncode == 0
+
+
+def test_other_projects_do_not_leak_in(fit: Machine) -> None:
+    leaks = {"PYTHONPATH": "/elsewhere", "PYTHONHOME": "/elsewhere", "PIP_USER": "1"}
+
+    fit.dev("test", **leaks)
+
+    assert not leaks.items() & fit.environment().items()
+    assert fit.environment()["PYTHONNOUSERSITE"] == "1"
+
+
 def test_every_cache_is_inside_the_checkout(fit: Machine) -> None:
     caches = {"BUF_CACHE_DIR", "PIP_CACHE_DIR", "PYTEST_DEBUG_TEMPROOT", "UV_CACHE_DIR"}
     caches |= {"npm_config_cache"}
 
     fit.dev("test")
 
-    seen = dict(line.split("=", 1) for line in Path(f"{fit.log}.env").read_text().splitlines())
+    seen = fit.environment()
     assert {name for name in caches if seen[name].startswith(f"{fit.checkout}/.venv/")} == caches
 
 
