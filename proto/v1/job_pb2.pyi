@@ -2256,10 +2256,13 @@ class ForecastFiringsResponse(_message.Message):
     MINUTES_FIELD_NUMBER: _builtins.int
     PARTIAL_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
     partial: _builtins.bool
     """More jobs exist than were looked at."""
     slots: _builtins.int
     """Slots of all workers that are there now."""
+    capacity: _builtins.int
+    """Runs a minute that these slots can carry, by how long runs took in the last hour. 0: not known."""
     @_builtins.property
     def minutes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForecastMinute]:
         """One for each minute, in order."""
@@ -2270,10 +2273,11 @@ class ForecastFiringsResponse(_message.Message):
         minutes: _abc.Iterable[Global___ForecastMinute] | None = ...,
         partial: _builtins.bool = ...,
         slots: _builtins.int = ...,
+        capacity: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["minutes", b"minutes", "partial", b"partial", "slots", b"slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "minutes", b"minutes", "partial", b"partial", "slots", b"slots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -88,9 +88,10 @@ class WorkerHello(_message.Message):
 
     @_builtins.property
     def held(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldLease]:
-        """For Work: all leases it still holds. Those it may not keep come back in `stops`; leases of the
-        session that are not listed never reached it, so they end, and their runs go back to the queue,
-        not counted. At most 10,000. For Lease: ignored.
+        """For Work: all leases whose end was not acknowledged yet, those that it still works on and
+        those whose report was sent or waits to be sent. Those it may not keep come back in `stops`.
+        Leases of the session that are not listed never reached it, so they end, and their runs go back
+        to the queue, not counted. At most 10,000. For Lease: ignored.
         """
 
     def __init__(
@@ -224,7 +225,7 @@ class WorkResponse(_message.Message):
     """See WorkRequest.beat. 0: none was read yet."""
     @_builtins.property
     def welcome(self) -> Global___Welcome:
-        """In the first frame, and only there."""
+        """In the first frame, unless that is a redirect, and only there."""
 
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lease]:
@@ -674,7 +675,8 @@ Global___ResultAck: _TypeAlias = ResultAck  # noqa: Y015
 @_typing.final
 class Stop(_message.Message):
     """Stop an attempt. A CANCEL is said again on each new stream, and in each answer to Lease and
-    Heartbeat, until the attempt has ended.
+    Heartbeat, until the attempt has ended. One for a lease that the worker does not know has
+    crossed its report on the way; pass over it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -60,9 +60,9 @@ class WorkerServiceStub:
        its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
        any node, after a short wait that grows and differs between workers), say hello with the same
-       worker id, list the leases it still holds, and give credits anew: those of the old stream are
-       void. A new leader gives every session a full `lapse` before it declares anybody dead. Work
-       goes on meanwhile, and reports wait.
+       worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
+       reports again, and give credits anew: those of the old stream are void. A new leader gives
+       every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
        monotonic clock since it sent the last word that the server is known to have read (the `beat`
        that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
@@ -151,9 +151,9 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
        its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
        any node, after a short wait that grows and differs between workers), say hello with the same
-       worker id, list the leases it still holds, and give credits anew: those of the old stream are
-       void. A new leader gives every session a full `lapse` before it declares anybody dead. Work
-       goes on meanwhile, and reports wait.
+       worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
+       reports again, and give credits anew: those of the old stream are void. A new leader gives
+       every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
        monotonic clock since it sent the last word that the server is known to have read (the `beat`
        that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
@@ -238,9 +238,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
        its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
        any node, after a short wait that grows and differs between workers), say hello with the same
-       worker id, list the leases it still holds, and give credits anew: those of the old stream are
-       void. A new leader gives every session a full `lapse` before it declares anybody dead. Work
-       goes on meanwhile, and reports wait.
+       worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
+       reports again, and give credits anew: those of the old stream are void. A new leader gives
+       every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
        monotonic clock since it sent the last word that the server is known to have read (the `beat`
        that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
