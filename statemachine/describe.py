@@ -31,19 +31,26 @@ def describe(schedule: schedule_pb2.Schedule, zone: str = "", *, seed: str = "")
         case "interval":
             return f"every {length(_ms(schedule.interval.every))}"
         case "after_end":
-            return f"{length(_ms(schedule.after_end.delay))} after the end of the last run"
+            delay = _ms(schedule.after_end.delay)
+            when = length(delay, counted=True) if delay else "at once"
+            return f"{when} after the end of the last run"
         case "cron":
             return _describe_cron(schedule.cron.expression, zone or "UTC", seed)
         case _:
             return "never"
 
 
-def length(ms: int) -> str:
-    """Return a length of time in the largest unit that keeps it whole: "90 minutes"."""
+def length(ms: int, *, counted: bool = False) -> str:
+    """Return a length of time in the largest unit that keeps it whole: "90 minutes".
+
+    A single unit is "hour", as in "every hour", or "1 hour" if counted.
+    """
     for unit, size in UNITS:
         if ms and ms % size == 0:
             number = ms // size
-            return unit if number == 1 else f"{number} {unit}s"
+            if number == 1:
+                return f"1 {unit}" if counted else unit
+            return f"{number} {unit}s"
     return f"{ms} ms"
 
 
