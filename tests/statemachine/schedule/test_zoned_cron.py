@@ -188,7 +188,9 @@ def test_the_place_of_a_rate_that_is_spread_is_a_rate_as_well() -> None:
     )
 
 
-@pytest.mark.parametrize("expression", ["30 2 * * *", "*/20 * * * *", "0 */3 * * *", "7 1,2 * * *"])
+@pytest.mark.parametrize(
+    "expression", ["30 2 * * *", "*/20 * * * *", "0 */3 * * *", "7 1,2 * * *", "0 2,3 * * *"]
+)
 @pytest.mark.parametrize("rules", ALL_RULES)
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca"])
 def test_back_and_by_count_is_the_same_as_forward(
