@@ -154,7 +154,7 @@ def status(
     for name in ("fired", "succeeded", "failed", "skipped", "running", "held"):
         setattr(answer, name, getattr(state, name))
     answer.live = state.live
-    answer.backlog = sum(part.left for part in state.backlog)
+    answer.backlog = sum(part.left for part in state.agenda.backlog)
     for name, ms in (
         ("pause_until", state.pause_until_ms),
         ("next_nominal_time", state.next_nominal_at_ms),
@@ -166,7 +166,7 @@ def status(
     if state.last_state:
         answer.last_run = keys.run_id(record.name, jid, state.last_occasion)
         answer.last_state = state.last_state
-    for edit in state.edits:
+    for edit in state.agenda.edits:
         shown = answer.edits.add(nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind)
         if edit.moved_to_ms:
             set_ms(shown.moved_to, edit.moved_to_ms)

@@ -82,7 +82,7 @@ def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.R
             f"the run {request.run} is {word} and does not wait for a retry",
             field="run", run=request.run, state=word,
         )  # fmt: skip
-    runs.make_ready(view, jid, occasion, run, job)
+    runs.make_ready(view, jid, occasion, run, job.spec)
     view.put(keys.run(jid, occasion), run)
     audit_log.add(view, actor, "RetryRun", job.namespace, f"run/{request.run}", request)
     return answers.run(view, jid, occasion, run, job)
@@ -145,7 +145,7 @@ def _requeue(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord
     run.flow_jid = run.flow_occasion = 0
     run.unique_key = ""
     state.failed -= 1
-    runs.begin(view, jid, occasion, run, job, state)
+    runs.begin(view, jid, occasion, run, job.spec, state)
     view.put(state_key, state)
 
 
@@ -181,7 +181,7 @@ def _matching(view: View, namespace: str, text: str) -> tuple[list[Found], bool]
     wanted = filters.parse(text, {"job", "queue", "kind"})
     prefix = keys.in_namespace(keys.DEAD, number)
     found: list[Found] = []
-    for looked, key in enumerate(view.scan(prefix, keys.after(prefix))):
+    for looked, key in enumerate(view.scan_stored(prefix, keys.after(prefix))):
         if len(found) == limits.CHANGE_ITEMS:
             return found, True
         if looked == limits.LOOKED_AT:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..proto.v1 import job_pb2, record_pb2, schedule_pb2
 from . import keys, limits, timers
 from .calendar_days import CalendarDays, compile_calendar
-from .instants import to_ms
 from .plan import Plan, due, next_nominal
 from .schedule import restore_plan
 from .view import View
@@ -48,13 +47,13 @@ def calendars_of(view: View, namespace: int, names: object) -> dict[str, Calenda
 
 def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
     """Set the next nominal time behind an instant. The caller sets the timer and puts the state."""
-    spec = job.spec
     state.next_nominal_at_ms = state.next_due_at_ms = 0
+    if state.once and state.last_nominal_at_ms:
+        # The plan would say the same, at ten times the price; herds are made of these.
+        return
+    spec = job.spec
     most = spec.timing.max_runs
     if not spec.schedules or (most and state.fired >= most):
-        return
-    if len(spec.schedules) == 1 and 0 < to_ms(spec.schedules[0].once.time) <= after_ms:
-        # The plan would say the same, at ten times the price; herds are made of these.
         return
     plan = plan_of(view, jid, job)
     ended_ms = None if state.live else state.last_end_at_ms or None
@@ -87,7 +86,13 @@ def settle(view: View, jid: int, state: StateRecord) -> None:
 
 
 def ahead(state: StateRecord) -> bool:
-    return bool(state.next_nominal_at_ms or state.edits or state.backlog)
+    return bool(state.next_nominal_at_ms) or state.HasField("agenda")
+
+
+def clear_agenda(state: StateRecord) -> None:
+    """Drop an empty agenda, so that its absence says that there is nothing in it."""
+    if state.HasField("agenda") and not state.agenda.edits and not state.agenda.backlog:
+        state.ClearField("agenda")
 
 
 def next_wake(view: View, state: StateRecord) -> int:
@@ -96,13 +101,13 @@ def next_wake(view: View, state: StateRecord) -> int:
         return view.now_ms
     if state.state == PAUSED:
         return state.pause_until_ms
-    if not state.edits and not state.backlog:
+    if not state.HasField("agenda"):
         return timers.earliest(state.next_due_at_ms, state.delete_at_ms)
     return timers.earliest(
         state.next_due_at_ms,
         state.delete_at_ms,
-        *(edit_due(edit) for edit in state.edits),
-        *(part.release_at_ms for part in state.backlog[:1]),
+        *(edit_due(edit) for edit in state.agenda.edits),
+        *(part.release_at_ms for part in state.agenda.backlog[:1]),
     )
 
 
@@ -115,9 +120,12 @@ def edit_due(edit: record_pb2.EditRecord) -> int:
 
 def run_ended(view: View, jid: int, state: StateRecord) -> None:
     """A run has ended, which some schedules and backlogs wait for. The caller puts the state."""
-    waits = state.backlog and not state.backlog[0].release_at_ms
-    if waits:
-        state.backlog[0].release_at_ms = view.now_ms
+    waits = False
+    if state.HasField("agenda") and state.agenda.backlog:
+        first = state.agenda.backlog[0]
+        waits = not first.release_at_ms
+        if waits:
+            first.release_at_ms = view.now_ms
     if state.after_end and not state.live and state.state in (ACTIVE, PAUSED):
         job = view.need(keys.job(jid), JobRecord)
         advance(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))

@@ -11,7 +11,6 @@ from itertools import islice
 
 from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
 from . import clockwork, flows, keys, ledger, limits, namespaces, overlap, policies, runs, timers
-from .instants import to_ms
 from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
 from .reports import attempt_failed
 from .request import Ring, Rung
@@ -23,6 +22,8 @@ StateRecord = record_pb2.JobStateRecord
 Misfire = job_pb2.MisfirePolicy
 Edit = schedule_pb2.OccurrenceEdit
 Attempt = run_pb2.Attempt
+SCHEDULED = run_pb2.CAUSE_SCHEDULE
+BACKFILL = run_pb2.CAUSE_BACKFILL
 RAN = run_pb2.OUTCOME_RAN
 LATE = run_pb2.OUTCOME_LATE
 # A job's one ring may make many runs; after so many writes the rest waits for the next change.
@@ -33,7 +34,7 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
     """Do what is due, oldest first."""
     end = keys.timers_from(view.now_ms + 1)
     first = view.meta.timers_from or keys.TIMER
-    due = list(islice(view.scan(first, end), request.most + 1)) if first < end else []
+    due = list(islice(view.scan_stored(first, end), request.most + 1)) if first < end else []
     more = len(due) > request.most
     del due[request.most :]
     view.meta.timers_from = due[-1] + b"\0" if more else max(end, first)
@@ -41,6 +42,9 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
         if view.writes > WRITES_MAX:
             view.meta.timers_from = min(view.meta.timers_from, key)
             return Rung(done, more=True)
+        if view.deleted(key):
+            # What rang before has moved it, or ended what it was for.
+            continue
         view.delete(key)
         kind = key[9:10]
         if kind == keys.WAKE_JOB:
@@ -73,6 +77,7 @@ def _ring_job(view: View, jid: int) -> None:
         state.pause_until_ms = 0
     if state.state != clockwork.PAUSED:
         fire_due(view, jid, job, state)
+    clockwork.clear_agenda(state)
     clockwork.settle(view, jid, state)
     view.put(key, state)
 
@@ -80,7 +85,8 @@ def _ring_job(view: View, jid: int) -> None:
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Give every nominal time that is due its outcome. The caller settles and puts the state."""
     now_ms = view.now_ms
-    grace_ms = policies.grace_ms(job.spec.misfire)
+    spec = job.spec
+    grace_ms = policies.grace_ms(spec)
     for _ in range(limits.STEP):
         nominal_ms, due_ms = state.next_nominal_at_ms, state.next_due_at_ms
         if not nominal_ms or due_ms > now_ms:
@@ -90,30 +96,33 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
             break
         _fire_scheduled(view, jid, job, state, nominal_ms, due_ms)
         clockwork.advance(view, jid, job, state, nominal_ms)
-    if state.edits:
+    if state.HasField("agenda"):
         _fire_edits(view, jid, job, state)
-    if state.backlog:
-        _release_backlog(view, jid, job, state)
+        if state.agenda.backlog:
+            _release_backlog(view, jid, job, state)
 
 
 def _fire_scheduled(
     view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int, due_ms: int
 ) -> None:
     """Fire a nominal time that a schedule names, unless somebody or a calendar says otherwise."""
-    for edit in state.edits:
-        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_SKIP:
-            state.edits.remove(edit)
-            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
-            return
-        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_MOVE:
-            # It has an instant of its own, and gets its outcome there.
-            return
-    if job.spec.timing.exclude_calendars:
+    if state.HasField("agenda"):
+        edits = state.agenda.edits
+        for edit in edits:
+            if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_SKIP:
+                edits.remove(edit)
+                ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+                return
+            if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_MOVE:
+                # It has an instant of its own, and gets its outcome there.
+                return
+    spec = job.spec
+    if spec.HasField("timing") and spec.timing.exclude_calendars:
         plan = clockwork.plan_of(view, jid, job)
         if excluded(plan, nominal_ms) is not None:
             ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
             return
-    fire(view, jid, job, state, nominal_ms, due_ms, run_pb2.CAUSE_SCHEDULE)
+    fire(view, jid, job, state, nominal_ms, due_ms, SCHEDULED)
 
 
 def fire(
@@ -125,31 +134,31 @@ def fire(
     A patient one does not take no from the overlap policy: False says that it must wait.
     """
     late_ms = view.now_ms - due_ms
-    misfire = job.spec.misfire
-    deadline_ms = policies.ms_or(misfire, "start_deadline", limits.INSTANT_MAX_MS)
-    if late_ms > deadline_ms and cause != run_pb2.CAUSE_BACKFILL:
+    spec = job.spec
+    if late_ms > policies.start_deadline_ms(spec) and cause != BACKFILL:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
         return True
-    quota = namespaces.quota(view, job.namespace).live_runs
-    if quota and runs.usage_of(view, keys.namespace_of(jid)).live >= quota:
+    most = namespaces.quota(view, job.namespace).live_runs
+    if most and runs.usage_of(view, keys.namespace_of(jid)).live >= most:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
-    verdict = overlap.judge(state, job.spec.overlap)
+    verdict = overlap.judge(state, spec)
     if verdict is overlap.SKIP:
         if patient:
             return False
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
         return True
     occasion = keys.occasion_of(nominal_ms)
-    if cause == run_pb2.CAUSE_BACKFILL:
+    if cause == BACKFILL:
         _make_way(view, jid, occasion)
-    late = late_ms > policies.grace_ms(misfire)
-    run = runs.new(job, cause, LATE if late else RAN, due_ms)
-    run.held = overlap.make_room(view, jid, state, verdict)
-    ledger.settle(view, jid, state, nominal_ms, run.outcome)
+    outcome = LATE if late_ms > policies.grace_ms(spec) else RAN
+    run = runs.new(job, spec, cause, outcome, due_ms)
+    if verdict is not overlap.GO:
+        run.held = overlap.make_room(view, jid, state, verdict)
+    ledger.settle(view, jid, state, nominal_ms, outcome)
     if state.has_downstream:
         flows.start(view, jid, occasion, run)
-    runs.begin(view, jid, occasion, run, job, state)
+    runs.begin(view, jid, occasion, run, spec, state)
     return True
 
 
@@ -171,7 +180,7 @@ def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     last = first if last is None or last < first else last
     rule = misfire.rule or Misfire.RULE_LATEST
     if rule == Misfire.RULE_SKIP:
-        overdue = view.now_ms - policies.grace_ms(misfire) - shift_ms
+        overdue = view.now_ms - policies.grace_ms(job.spec) - shift_ms
         last = max(first, latest_nominal_before(plan, overdue) or first)
         ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
     elif rule == Misfire.RULE_ALL:
@@ -206,33 +215,35 @@ def _plan_all(
         before = latest_nominal_before(plan, start)
         assert before is not None
         ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
-    state.backlog.add(
+    state.agenda.backlog.add(
         next_at_ms=start, to_ms=last + 1, left=left, pace_ms=limits.OUTAGE_PACE_MS,
-        release_at_ms=view.now_ms, cause=run_pb2.CAUSE_SCHEDULE,
+        release_at_ms=view.now_ms, cause=SCHEDULED,
     )  # fmt: skip
 
 
 def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Fire the occurrences that somebody moved or added, as far as they are due."""
-    for edit in list(state.edits):
+    edits = state.agenda.edits
+    for edit in list(edits):
         due_ms = clockwork.edit_due(edit)
         if due_ms:
             if due_ms <= view.now_ms:
-                state.edits.remove(edit)
-                fire(view, jid, job, state, edit.nominal_at_ms, due_ms, run_pb2.CAUSE_SCHEDULE)
+                edits.remove(edit)
+                fire(view, jid, job, state, edit.nominal_at_ms, due_ms, SCHEDULED)
         elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
-            state.edits.remove(edit)
+            edits.remove(edit)
 
 
 def _release_backlog(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Fire past nominal times at their pace, oldest first."""
     plan = clockwork.plan_of(view, jid, job)
+    backlog = state.agenda.backlog
     for _ in range(limits.STEP):
-        part = state.backlog[0]
+        part = backlog[0]
         if not part.release_at_ms or part.release_at_ms > view.now_ms:
             return
         nominal_ms = part.next_at_ms
-        backfill = part.cause == run_pb2.CAUSE_BACKFILL
+        backfill = part.cause == BACKFILL
         if not backfill or ledger.may_backfill(view, jid, nominal_ms):
             due_ms = due(plan, nominal_ms)
             if not fire(view, jid, job, state, nominal_ms, due_ms, part.cause, patient=True):
@@ -244,8 +255,8 @@ def _release_backlog(view: View, jid: int, job: JobRecord, state: StateRecord) -
             part.release_at_ms += part.pace_ms
         following = next_nominal(plan, nominal_ms, last_end_ms=None)
         if following is None or following >= part.to_ms or part.left <= 0:
-            del state.backlog[0]
-            if not state.backlog:
+            del backlog[0]
+            if not backlog:
                 return
         else:
             part.next_at_ms = following
@@ -281,7 +292,7 @@ def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
         said = f"it reported no progress for {heartbeat_ms} ms"
         _attempt_over(view, jid, occasion, run, "timeout.heartbeat", said)
     else:
-        runs.arm(view, jid, occasion, run, job)
+        runs.arm(view, jid, occasion, run, job.spec)
         view.put(keys.run(jid, occasion), run)
 
 
@@ -294,25 +305,21 @@ def _attempt_over(
 
 def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
-    misfire = job.spec.misfire
+    late_ms = policies.start_deadline_ms(job.spec)
     queue_ms = policies.ms_or(job.spec.timeouts, "queue", 0)
     started = run.started_at_ms
     if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
-    elif (
-        not started
-        and misfire.HasField("start_deadline")
-        and policies.start_deadline(run, misfire) <= now_ms
-    ):
-        message = f"it had not started {to_ms(misfire.start_deadline)} ms after its due time"
+    elif not started and run.due_at_ms + late_ms <= now_ms:
+        message = f"it had not started {late_ms} ms after its due time"
         overlap.drop(
             view, jid, occasion, run, run_pb2.OUTCOME_SKIPPED_DEADLINE, "start_deadline", message
         )
     elif 0 < run.retry_at_ms <= now_ms:
-        runs.make_ready(view, jid, occasion, run, job)
+        runs.make_ready(view, jid, occasion, run, job.spec)
         view.put(keys.run(jid, occasion), run)
     else:
-        runs.arm(view, jid, occasion, run, job)
+        runs.arm(view, jid, occasion, run, job.spec)
         view.put(keys.run(jid, occasion), run)
 
 
@@ -323,7 +330,7 @@ def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
     # It does not stand in its own way.
     state.held -= 1
     state.live -= 1
-    verdict = overlap.judge(state, job.spec.overlap)
+    verdict = overlap.judge(state, job.spec)
     state.live += 1
     state.held += 1
     if verdict is overlap.SKIP:
@@ -333,7 +340,7 @@ def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
     if not overlap.make_room(view, jid, state, verdict, but=occasion):
         run.held = False
         state.held -= 1
-        runs.make_ready(view, jid, occasion, run, job)
+        runs.make_ready(view, jid, occasion, run, job.spec)
     view.put(state_key, state)
     view.put(keys.run(jid, occasion), run)
 
@@ -367,21 +374,21 @@ def begin_delete(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
     flows.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace, job.spec.timing.exclude_calendars, -1)
     state.state = clockwork.DELETING
-    del state.edits[:]
-    del state.backlog[:]
+    state.ClearField("agenda")
     state.next_nominal_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
     state.has_downstream = state.after_end = False
 
 
 def delete_step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Cancel some runs, then purge some history, then some of the ledger; at last the job."""
-    for occasion, run in runs.live_of(view, jid, state, limits.STEP):
-        runs.cancel(view, jid, occasion, run, f"the job {job.name} was deleted", 0)
-        if run.state == runs.RUNNING:
-            runs.end(view, jid, occasion, run, runs.CANCELLED)
-    if not state.live:
+    live = runs.live_of(view, jid, state, limits.STEP)
+    for occasion, run in live:
+        message = f"the job {job.name} was deleted"
+        run.error.CopyFrom(run_pb2.RunError(kind="cancelled", message=message))
+        runs.end(view, jid, occasion, run, runs.CANCELLED)
+    if not live:
         prefix = keys.of_job(keys.ENDED, jid)
-        past = list(islice(view.scan(prefix, keys.after(prefix)), limits.STEP))
+        past = list(islice(view.scan_stored(prefix, keys.after(prefix)), limits.STEP))
         for key in past:
             runs.forget(view, jid, keys.ended_of(key)[1], view.need(key, RunRecord))
         lines = ledger.oldest(view, jid, state, limits.STEP)

@@ -133,15 +133,15 @@ def _fire(
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
     occasion = runs.free_occasion(view, jid, state, keys.nominal_of(flow_occasion))
-    run = runs.new(job, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
+    run = runs.new(job, job.spec, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
     run.flow_jid, run.flow_occasion = flow_jid, flow_occasion
     run.upstream.extend(step.ended)
-    verdict = overlap.judge(state, job.spec.overlap)
+    verdict = overlap.judge(state, job.spec)
     if verdict is overlap.SKIP:
         # Each wave has its own run of the job; one that comes while another is under way waits.
         verdict = overlap.HOLD
     run.held = overlap.make_room(view, jid, state, verdict)
-    runs.begin(view, jid, occasion, run, job, state)
+    runs.begin(view, jid, occasion, run, job.spec, state)
     view.put(state_key, state)
     return occasion
 

@@ -165,7 +165,7 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
     _start(view, run, spec, view.meta.token, taker.offer.worker, session.number)
     slots.take(view, jid, occasion, run, session)
     if run.timer_at_ms or run.deadline_at_ms or spec.HasField("timeouts"):
-        runs.arm(view, jid, occasion, run, job)
+        runs.arm(view, jid, occasion, run, job.spec)
     view.put(run_key, run)
     view.put(keys.session(taker.offer.worker), session)
     return answers.lease(view, jid, occasion, run, job)

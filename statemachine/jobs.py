@@ -99,14 +99,16 @@ def _wire(
     state.keep_ms, state.keep_failed_ms = runs.keep_times(spec, namespace)
     state.after_end = bool(plan.rests)
     has_upstream = spec.HasField("upstream") and bool(spec.upstream.jobs)
+    timing = spec.timing
+    state.once = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")
     state.may_finish = bool(spec.schedules) and not state.after_end and not has_upstream
     state.ClearField("delete_after_ms")
     if spec.HasField("delete_after"):
         state.delete_after_ms = policies.ms_or(spec, "delete_after", 0)
     if has_upstream:
         flows.link(view, jid, job)
-    if spec.timing.exclude_calendars:
-        namespaces.use_calendars(view, namespace.number, spec.timing.exclude_calendars, 1)
+    if timing.exclude_calendars:
+        namespaces.use_calendars(view, namespace.number, timing.exclude_calendars, 1)
 
 
 def check(view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, since_ms: int) -> Plan:

@@ -73,8 +73,7 @@ def fits(lane: LaneRecord, handlers: frozenset[str], labels: dict[str, str]) -> 
 
 def enter(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     """Put a run among the ready ones of its lane. The caller puts the run."""
-    key = keys.lane(run.lane)
-    lane = view.need(key, LaneRecord)
+    lane = view.edit(keys.lane(run.lane), LaneRecord)
     if not run.ready_at_ms:
         run.ready_at_ms = view.now_ms
     if not run.turn_ms:
@@ -85,7 +84,6 @@ def enter(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     if not lane.ready or mark < lane.ready_from:
         lane.ready_from = mark
     lane.ready += 1
-    view.put(key, lane)
 
 
 def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
@@ -96,11 +94,8 @@ def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
         _count_parked(view, jid, run, -1)
         run.parking = RunRecord.PARKING_UNSPECIFIED
     elif run.turn_ms:
-        key = keys.lane(run.lane)
-        lane = view.need(key, LaneRecord)
         view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
-        lane.ready -= 1
-        view.put(key, lane)
+        view.edit(keys.lane(run.lane), LaneRecord).ready -= 1
     run.turn_ms = 0
 
 
@@ -140,10 +135,7 @@ def _owner(jid: int, run: RunRecord) -> bytes:
 
 def _count_parked(view: View, jid: int, run: RunRecord, by: int) -> None:
     if run.parking == RunRecord.PARKING_JOB:
-        state_key = keys.state(jid)
-        state = view.need(state_key, record_pb2.JobStateRecord)
-        state.parked += by
-        view.put(state_key, state)
+        view.edit(keys.state(jid), record_pb2.JobStateRecord).parked += by
     else:
         key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
         record = view.get(key, record_pb2.KeyRecord) or record_pb2.KeyRecord(format=FORMAT)

@@ -30,6 +30,11 @@ BACKFILLABLE = frozenset(
         run_pb2.OUTCOME_SKIPPED_QUOTA,
     }
 )
+# The entry for one nominal time alone, by outcome; every run makes one.
+ALONE = {
+    number: LedgerRecord(format=FORMAT, outcome=number).SerializeToString()
+    for number in run_pb2.Outcome.values()
+}
 PURGE = 4  # Old entries that go when a new one comes: more than come in, so it ends.
 
 
@@ -37,7 +42,7 @@ def settle(
     view: View, jid: int, state: StateRecord, nominal_ms: int, outcome: run_pb2.Outcome.ValueType
 ) -> None:
     """Record what became of a nominal time. The caller puts the state."""
-    view.put(keys.ledger(jid, nominal_ms), LedgerRecord(format=FORMAT, outcome=outcome))
+    view.put_raw(keys.ledger(jid, nominal_ms), ALONE[outcome])
     if nominal_ms > state.last_nominal_at_ms:
         state.fired += 1
         state.last_nominal_at_ms = nominal_ms
@@ -64,13 +69,16 @@ def stretch(
 
 def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
     """The entry that speaks of a nominal time: its own, or a stretch around it."""
+    own = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
+    if own is not None:
+        return nominal_ms, own
     first = keys.of_job(keys.LEDGER, jid)
-    end = keys.ledger(jid, nominal_ms + 1)
+    end = keys.ledger(jid, nominal_ms)
     # Entries made inside a stretch lie between it and the nominal time; a backfill is bounded.
-    for key in view.scan(first, end, backwards=True):
+    for key in view.scan_stored(first, end, backwards=True):
         entry = view.need(key, LedgerRecord)
         at_ms = keys.nominal_at(key)
-        if at_ms == nominal_ms or entry.last_at_ms >= nominal_ms:
+        if entry.last_at_ms >= nominal_ms:
             return at_ms, entry
         if entry.last_at_ms:
             return None
@@ -93,7 +101,7 @@ def take_out(view: View, jid: int, nominal_ms: int) -> None:
 
 def oldest(view: View, jid: int, state: StateRecord, most: int) -> list[bytes]:
     first = keys.ledger(jid, state.ledger_from_ms)
-    return list(islice(view.scan(first, keys.after(keys.of_job(keys.LEDGER, jid))), most))
+    return list(islice(view.scan_stored(first, keys.after(keys.of_job(keys.LEDGER, jid))), most))
 
 
 def purge(view: View, jid: int, state: StateRecord, namespace: str) -> None:

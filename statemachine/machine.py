@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import cast
+
+from google.protobuf.message import Message
 
 from ..proto.v1 import change_pb2, record_pb2
-from . import keys
+from . import keys, remembered
 from .rejection import Refused, Rejection
 from .rules import RULES
 from .store import Store
@@ -50,13 +53,35 @@ def decide(view: View, requests: Sequence[Request]) -> Decision:
 
 
 def _decide_one(view: View, request: Request) -> object:
-    rule: Callable[[View, object, str], object] = RULES[type(request.body)]
+    body = request.body
+    rule: Callable[[View, object, str], object] = RULES[type(body)]
+    if getattr(body, "validate_only", False):
+        # Everything is asked and answered on a view that is thrown away.
+        view = view.fresh()
     before = view.writes
     try:
-        return rule(view, request.body, request.actor)
+        request_id = getattr(body, "request_id", "")
+        if not request_id:
+            return rule(view, body, request.actor)
+        return _decide_once(view, rule, cast(Message, body), request_id, request.actor)
     except Refused as refused:
         assert view.writes == before, f"{rule.__name__} refused after it had written"
         return refused.rejection
+
+
+def _decide_once(
+    view: View,
+    rule: Callable[[View, object, str], object],
+    body: Message,
+    request_id: str,
+    actor: str,
+) -> object:
+    """A request with an id is decided once; after that its answer is remembered."""
+    answer = remembered.find(view, request_id, body)
+    if answer is None:
+        answer = cast(Message, rule(view, body, actor))
+        remembered.add(view, request_id, body, answer)
+    return answer
 
 
 def apply(store: Store, index: int, data: bytes) -> record_pb2.MetaRecord:

@@ -16,9 +16,12 @@ DEFAULT = "default"
 
 def find(view: View, name: str) -> NamespaceRecord | None:
     name = name or DEFAULT
+    if name in view.namespaces:
+        return view.namespaces[name]
     record = view.get(keys.namespace(name), NamespaceRecord)
     if record is None and name == DEFAULT:
-        return NamespaceRecord(format=FORMAT, number=0, settings=Namespace(name=DEFAULT))
+        record = NamespaceRecord(format=FORMAT, number=0, settings=Namespace(name=DEFAULT))
+    view.namespaces[name] = record
     return record
 
 
@@ -35,9 +38,12 @@ def need(view: View, name: str) -> NamespaceRecord:
 
 
 def quota(view: View, name: str) -> namespace_pb2.Quota:
-    record = find(view, name)
-    assert record is not None, f"a job lives in the namespace {name}, which is not there"
-    return record.settings.quota
+    found = view.quotas.get(name)
+    if found is None:
+        record = find(view, name)
+        assert record is not None, f"a job lives in the namespace {name}, which is not there"
+        found = view.quotas[name] = record.settings.quota
+    return found
 
 
 def keep_ledger_ms(view: View, name: str) -> int:
@@ -69,6 +75,7 @@ def create(view: View, request: namespace_pb2.CreateNamespaceRequest, actor: str
         settings=_settings(wanted),
     )  # fmt: skip
     view.put(keys.namespace(wanted.name), record)
+    view.namespaces[wanted.name] = record
     audit_log.add(view, actor, "CreateNamespace", wanted.name, f"namespace/{wanted.name}", request)
     return answer(view, record)
 
@@ -85,6 +92,7 @@ def update(view: View, request: namespace_pb2.UpdateNamespaceRequest, actor: str
     name = record.settings.name
     changed = audit_log.difference(record.settings, merged)
     record.settings.CopyFrom(merged)
+    view.quotas.pop(name, None)
     record.version += 1
     view.put(keys.namespace(name), record)
     audit_log.add(view, actor, "UpdateNamespace", name, f"namespace/{name}", request, changed)
@@ -112,6 +120,7 @@ def delete(
             kind="namespace", name=name, used_by=used or "everybody",
         )  # fmt: skip
     view.delete(keys.namespace(name))
+    view.namespaces[name] = None
     view.delete(keys.usage(record.number))
     audit_log.add(view, actor, "DeleteNamespace", name, f"namespace/{name}", request)
     return namespace_pb2.DeleteNamespaceResponse()
@@ -148,9 +157,7 @@ def use_calendars(view: View, namespace: int, names: Iterable[str], by: int) -> 
     """Count which calendars jobs name, so that none of those is deleted."""
     for name in names:
         key = keys.calendar(namespace, name)
-        record = view.need(key, record_pb2.CalendarRecord)
-        record.jobs += by
-        view.put(key, record)
+        view.edit(key, record_pb2.CalendarRecord).jobs += by
 
 
 def _settings(wanted: Namespace) -> Namespace:

@@ -42,7 +42,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
         return _show(view, jid, taken, job)
     due_ms = max(view.now_ms, policies.ms_or(request, "due_time", 0))
     later = due_ms > view.now_ms
-    verdict = overlap.GO if request.force else overlap.judge(state, job.spec.overlap)
+    verdict = overlap.GO if request.force else overlap.judge(state, job.spec)
     if verdict is overlap.SKIP and not later and taken is None:
         limit = job.spec.overlap.limit or 1
         raise Refused.because(
@@ -55,7 +55,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
         held = view.get(keys.run(jid, taken), RunRecord)
         if held is not None:
             runs.cancel(view, jid, taken, held, "a newer run took its unique key", 0)
-            verdict = overlap.judge(state, job.spec.overlap)
+            verdict = overlap.judge(state, job.spec)
             verdict = overlap.HOLD if verdict is overlap.SKIP else verdict
     occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
     run = _triggered(view, request, job, due_ms)
@@ -64,7 +64,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
         view.put(keys.unique(jid, run.unique_key), UniqueRecord(format=FORMAT, occasion=occasion))
     if state.has_downstream:
         flows.start(view, jid, occasion, run)
-    runs.begin(view, jid, occasion, run, job, state)
+    runs.begin(view, jid, occasion, run, job.spec, state)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, "TriggerJob", job.namespace, f"job/{job.name}", request)
     return answers.run(view, jid, occasion, run, job)
@@ -135,7 +135,7 @@ def _show(view: View, jid: int, occasion: int, job: JobRecord) -> run_pb2.Run:
 def _triggered(
     view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, due_ms: int
 ) -> RunRecord:
-    run = runs.new(job, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
+    run = runs.new(job, job.spec, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
     if request.HasField("payload"):
         run.payload.CopyFrom(request.payload)
     if request.priority or request.queue:
@@ -164,7 +164,7 @@ def backfill(
     plan = clockwork.plan_of(view, jid, job)
     # A range before the present schedules is computed by them all the same: that is what is asked.
     found = nominal_times(plan, first, end, limits.BACKFILL_RUNS)
-    if found.cut or len(state.backlog) >= limits.SCHEDULES:
+    if found.cut or len(state.agenda.backlog) >= limits.SCHEDULES:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
             f"the range has over {limits.BACKFILL_RUNS} nominal times, or {limits.SCHEDULES} "
@@ -174,7 +174,7 @@ def backfill(
     planned = [ms for ms in found.times if ledger.may_backfill(view, jid, ms)]
     if planned:
         pace_ms = max(1, limits.MINUTE_MS // (request.runs_per_minute or 60))
-        state.backlog.add(
+        state.agenda.backlog.add(
             next_at_ms=planned[0], to_ms=planned[-1] + 1, left=len(planned), pace_ms=pace_ms,
             release_at_ms=view.now_ms, cause=run_pb2.CAUSE_BACKFILL,
         )  # fmt: skip
@@ -202,17 +202,19 @@ def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_
             else f"'{job.name}' has no occurrence at that instant; look at its next ones",
             job=job.name, nominal_time=nominal_ms,
         )  # fmt: skip
-    kept = [item for item in state.edits if item.nominal_at_ms != nominal_ms]
+    kept = [item for item in state.agenda.edits if item.nominal_at_ms != nominal_ms]
     if len(kept) >= limits.EDITS:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
             f"'{job.name}' has {len(kept)} changed occurrences ahead, the most; revert one",
             limit="edits", maximum=limits.EDITS, actual=len(kept) + 1,
         )  # fmt: skip
-    del state.edits[:]
-    state.edits.extend(kept)
-    state.edits.add(nominal_at_ms=nominal_ms, kind=wanted.kind, moved_to_ms=to_ms(wanted.moved_to))
-    state.edits.sort(key=lambda item: item.nominal_at_ms)
+    del state.agenda.edits[:]
+    state.agenda.edits.extend(kept)
+    state.agenda.edits.add(
+        nominal_at_ms=nominal_ms, kind=wanted.kind, moved_to_ms=to_ms(wanted.moved_to)
+    )
+    state.agenda.edits.sort(key=lambda item: item.nominal_at_ms)
     return _edited(view, jid, job, state, request, actor, "EditOccurrence")
 
 
@@ -233,14 +235,14 @@ def _check_edit(view: View, wanted: Edit, nominal_ms: int) -> None:
 def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> job_pb2.Job:
     jid, job, state = find(view, request.namespace, request.job)
     nominal_ms = to_ms(request.nominal_time)
-    found = [item for item in state.edits if item.nominal_at_ms == nominal_ms]
+    found = [item for item in state.agenda.edits if item.nominal_at_ms == nominal_ms]
     if not found:
         raise Refused.because(
             Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
             f"no occurrence of '{job.name}' at that instant was changed; get the job to see which",
             job=job.name, nominal_time=nominal_ms,
         )  # fmt: skip
-    state.edits.remove(found[0])
+    state.agenda.edits.remove(found[0])
     return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
 
 
@@ -249,6 +251,7 @@ def _edited(
     request: job_pb2.EditOccurrenceRequest | job_pb2.RevertOccurrenceRequest,
     actor: str, method: str,
 ) -> job_pb2.Job:  # fmt: skip
+    clockwork.clear_agenda(state)
     clockwork.settle(view, jid, state)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, method, job.namespace, f"job/{job.name}", request)

@@ -6,8 +6,8 @@ from enum import Enum
 
 from ..proto.v1 import job_pb2, record_pb2, run_pb2
 from . import keys, limits, runs
-from .ledger import LedgerRecord
-from .view import FORMAT, View
+from .ledger import ALONE
+from .view import View
 
 RunRecord = record_pb2.RunRecord
 StateRecord = record_pb2.JobStateRecord
@@ -27,9 +27,12 @@ class Verdict(Enum):
 GO, HOLD, HOLD_NEWEST, REPLACE, SKIP = Verdict
 
 
-def judge(state: StateRecord, policy: Policy) -> Verdict:
+def judge(state: StateRecord, spec: job_pb2.JobSpec) -> Verdict:
     """Runs that are held back do not stand in the way of others."""
+    if not state.live:
+        return GO
     under_way = state.live - state.held
+    policy = spec.overlap
     rule = policy.rule
     if rule == Policy.RULE_ALLOW:
         return GO if not policy.limit or under_way < policy.limit else SKIP
@@ -69,5 +72,5 @@ def drop(
     run.error.CopyFrom(run_pb2.RunError(kind=kind, message=message))
     if not occasion & 0xFFFF:
         nominal_ms = keys.nominal_of(occasion)
-        view.put(keys.ledger(jid, nominal_ms), LedgerRecord(format=FORMAT, outcome=outcome))
+        view.put_raw(keys.ledger(jid, nominal_ms), ALONE[outcome])
     runs.end(view, jid, occasion, run, runs.SKIPPED)

@@ -21,8 +21,17 @@ def max_attempts(retry: job_pb2.RetryPolicy) -> int:
     return retry.max_attempts or limits.RETRY_ATTEMPTS
 
 
-def grace_ms(misfire: job_pb2.MisfirePolicy) -> int:
-    return ms_or(misfire, "grace", limits.GRACE_MS)
+def grace_ms(spec: job_pb2.JobSpec) -> int:
+    if not spec.HasField("misfire"):
+        return limits.GRACE_MS
+    return ms_or(spec.misfire, "grace", limits.GRACE_MS)
+
+
+def start_deadline_ms(spec: job_pb2.JobSpec) -> int:
+    """How late a run may start; for ever when nothing is said."""
+    if not spec.HasField("misfire"):
+        return limits.INSTANT_MAX_MS
+    return ms_or(spec.misfire, "start_deadline", limits.INSTANT_MAX_MS)
 
 
 def back_off_ms(retry: job_pb2.RetryPolicy, attempt: int, seed: bytes) -> int:
@@ -47,10 +56,6 @@ def spread(seed: bytes, number: int, width: int) -> int:
         return 0
     digest = blake2b(seed, digest_size=8, key=number.to_bytes(8, "big")).digest()
     return int.from_bytes(digest, "big") * (width + 1) >> 64
-
-
-def start_deadline(run: record_pb2.RunRecord, misfire: job_pb2.MisfirePolicy) -> int:
-    return run.due_at_ms + to_ms(misfire.start_deadline)
 
 
 def next_timeout(run: record_pb2.RunRecord, timeouts: job_pb2.Timeouts) -> int:

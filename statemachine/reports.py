@@ -128,9 +128,9 @@ def attempt_failed(
     if at_ms > view.now_ms:
         run.state = runs.RETRYING
         run.retry_at_ms = at_ms
-        runs.arm(view, jid, occasion, run, job)
+        runs.arm(view, jid, occasion, run, job.spec)
     else:
-        runs.make_ready(view, jid, occasion, run, job)
+        runs.make_ready(view, jid, occasion, run, job.spec)
     view.put(keys.run(jid, occasion), run)
 
 
@@ -172,6 +172,7 @@ def _drop_lease(view: View, jid: int, run: RunRecord) -> None:
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
     slots.release(view, jid, run, state, runs.usage_of(view, keys.namespace_of(jid)))
+    slots.let_in(view, jid, run, state)
     view.put(state_key, state)
     run.state = runs.PENDING
     run.deadline_at_ms = run.heard_at_ms = 0
@@ -193,11 +194,11 @@ def _give_back(
     delay_ms = policies.ms_or(back, "delay", 0)
     if delay_ms > 0:
         run.retry_at_ms = view.now_ms + min(delay_ms, limits.LONG_MS)
-        runs.arm(view, jid, occasion, run, job)
+        runs.arm(view, jid, occasion, run, job.spec)
     else:
         priority = view.need(keys.lane(run.lane), record_pb2.LaneRecord).priority
         run.turn_ms = run.ready_at_ms + lanes.BOOSTS[priority]
-        runs.make_ready(view, jid, occasion, run, job)
+        runs.make_ready(view, jid, occasion, run, job.spec)
     view.put(keys.run(jid, occasion), run)
 
 
@@ -208,7 +209,7 @@ def lapse(view: View, request: Lapse, actor: str) -> Rung:
         return Rung(0, more=False)
     first = keys.lease(session.number, session.token_from)
     found: list[bytes] = []
-    for key in view.scan(first, keys.lease(session.number, keys.OCCASION_MAX)):
+    for key in view.scan_stored(first, keys.lease(session.number, keys.OCCASION_MAX)):
         if len(found) == request.most:
             break
         found.append(key)
@@ -281,7 +282,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
             field="by",
         )
     run.deadline_at_ms = view.now_ms + by_ms
-    runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord))
+    runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).spec)
     view.put(keys.run(jid, occasion), run)
     return worker_pb2.ExtendResponse(deadline=instants.timestamp(run.deadline_at_ms))
 

@@ -8,7 +8,7 @@ a synced write would stop the whole interpreter. Neither happens here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -35,13 +35,11 @@ class RocksStore:
             if "lock" in str(error).lower():
                 raise StoreLocked(f"{path} is in use by another process: {error}") from error
             raise
-        self._get = self._db.get
+        # Reads are hot: the engine's own method, without a frame of ours around it.
+        self.get: Callable[[bytes], bytes | None] = self._db.get
         self._no_log = rocksdict.WriteOptions()
         # The shipped stub calls this a method; it is a property.
         self._no_log.disable_wal = True  # type: ignore[method-assign,assignment]
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._get(key)
 
     def scan(
         self, first: bytes, end: bytes, *, backwards: bool = False
@@ -96,12 +94,22 @@ def _scan(
     source: rocksdict.Rdict | rocksdict.Snapshot, first: bytes, end: bytes, backwards: bool
 ) -> Iterator[tuple[bytes, bytes]]:
     bounds = rocksdict.ReadOptions()
-    bounds.set_iterate_lower_bound(first)
     bounds.set_iterate_upper_bound(end)
     start = end if backwards else first
-    return source.items(  # type: ignore[return-value]  # The stub lacks __next__'s pair.
-        backwards=backwards, from_key=start, read_opt=bounds
+    # The engine keeps pointers into `bounds` and no hold on it. It must live as long as the
+    # iteration, hence a generator: returning the iterator ends scans at random places.
+    found = cast(
+        "Iterator[tuple[bytes, bytes]]",
+        source.items(backwards=backwards, from_key=start, read_opt=bounds),
     )
+    if not backwards:
+        yield from found
+        return
+    # The library's lower bound sets the upper one, so the way back is stopped here.
+    for key, value in found:
+        if key < first:
+            return
+        yield key, value
 
 
 def _options(cache_bytes: int) -> rocksdict.Options:

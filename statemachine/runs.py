@@ -24,16 +24,26 @@ SKIPPED = run_pb2.RUN_STATE_SKIPPED
 Rule = job_pb2.OverlapPolicy.Rule
 
 
-def new(job: JobRecord, cause: int, outcome: int, due_ms: int) -> RunRecord:
+def new(
+    job: JobRecord,
+    spec: job_pb2.JobSpec,
+    cause: run_pb2.Cause.ValueType,
+    outcome: run_pb2.Outcome.ValueType,
+    due_ms: int,
+) -> RunRecord:
     return RunRecord(
-        format=FORMAT, state=PENDING, cause=run_pb2.Cause.ValueType(cause),
-        outcome=run_pb2.Outcome.ValueType(outcome), due_at_ms=due_ms,
-        lane=job.lane, priority=job.spec.priority,
+        format=FORMAT, state=PENDING, cause=cause, outcome=outcome, due_at_ms=due_ms,
+        lane=job.lane, priority=spec.priority,
     )  # fmt: skip
 
 
 def begin(
-    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, state: StateRecord
+    view: View,
+    jid: int,
+    occasion: int,
+    run: RunRecord,
+    spec: job_pb2.JobSpec,
+    state: StateRecord,
 ) -> None:
     """Add a run that the overlap policy let through, ready or held. The caller puts the state."""
     state.live += 1
@@ -46,30 +56,31 @@ def begin(
         if run.due_at_ms > view.now_ms:
             timers.set_run(view, jid, occasion, run, run.due_at_ms)
     else:
-        make_ready(view, jid, occasion, run, job)
+        make_ready(view, jid, occasion, run, spec)
     view.put(keys.run(jid, occasion), run)
 
 
-def make_ready(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+def make_ready(view: View, jid: int, occasion: int, run: RunRecord, spec: job_pb2.JobSpec) -> None:
     """Let workers have a run from now on. The caller puts the run."""
     run.state = PENDING
     run.retry_at_ms = 0
     lanes.enter(view, jid, occasion, run)
-    arm(view, jid, occasion, run, job)
+    arm(view, jid, occasion, run, spec)
 
 
-def arm(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+def arm(view: View, jid: int, occasion: int, run: RunRecord, spec: job_pb2.JobSpec) -> None:
     """Set a run's timer to the first thing that may happen to it. The caller puts the run."""
     at_ms = 0
     if run.state == RETRYING or run.retry_at_ms:
         at_ms = run.retry_at_ms
-    spec = job.spec
     if spec.HasField("timeouts"):
         at_ms = timers.earliest(at_ms, policies.next_timeout(run, spec.timeouts))
     if run.state == RUNNING:
         at_ms = timers.earliest(at_ms, run.deadline_at_ms, run.cancel_at_ms)
-    elif not run.started_at_ms and spec.misfire.HasField("start_deadline"):
-        at_ms = timers.earliest(at_ms, policies.start_deadline(run, spec.misfire))
+    elif not run.started_at_ms:
+        late_ms = policies.start_deadline_ms(spec)
+        if late_ms < limits.INSTANT_MAX_MS:
+            at_ms = timers.earliest(at_ms, run.due_at_ms + late_ms)
     timers.set_run(view, jid, occasion, run, at_ms)
 
 
@@ -90,6 +101,7 @@ def end(
         slots.release(view, jid, run, state, usage)
     elif run.turn_ms:
         lanes.leave(view, jid, occasion, run)
+    slots.let_in(view, jid, run, state)
     if run.held:
         run.held = False
         state.held -= 1
@@ -166,7 +178,7 @@ def release_held(view: View, jid: int, state: StateRecord) -> None:
         if run.held and run.due_at_ms <= view.now_ms:
             run.held = False
             state.held -= 1
-            make_ready(view, jid, occasion, run, job)
+            make_ready(view, jid, occasion, run, job.spec)
             view.put(key, run)
             return
 
@@ -199,9 +211,12 @@ def live_of(view: View, jid: int, state: StateRecord, most: int) -> list[tuple[i
 
 def usage_of(view: View, namespace: int) -> record_pb2.UsageRecord:
     """A namespace's usage, to be changed: it is put already."""
-    key = keys.usage(namespace)
-    usage = view.get(key, record_pb2.UsageRecord) or record_pb2.UsageRecord(format=FORMAT)
-    view.put(key, usage)
+    usage = view.usages.get(namespace)
+    if usage is None:
+        key = keys.usage(namespace)
+        usage = view.get(key, record_pb2.UsageRecord) or record_pb2.UsageRecord(format=FORMAT)
+        view.put(key, usage)
+        view.usages[namespace] = usage
     return usage
 
 

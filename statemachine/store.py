@@ -7,14 +7,17 @@ written whole or not at all; after a crash the store holds a prefix of the batch
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 
 class Reading(Protocol):
     """State at one instant."""
 
-    def get(self, key: bytes) -> bytes | None: ...
+    @property
+    def get(self) -> Callable[[bytes], bytes | None]:
+        """The value at a key, or None."""
+        ...
 
     def scan(
         self, first: bytes, end: bytes, *, backwards: bool = False

@@ -8,93 +8,148 @@ done, `seal` turns the writes into a change. The store is never written here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar, cast
+from itertools import islice
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from ..proto.v1 import change_pb2, record_pb2
+from ..proto.v1 import change_pb2, namespace_pb2, record_pb2
 from . import keys
 from .store import Reading
 
 FORMAT = 1
 Record = TypeVar("Record", bound=Message)
 
-# Tables that rules scan within a decision, with the length of the prefix that every scan gives:
-# what a decision has written there is found by that prefix.
-SCANNED = {
-    keys.RUN[0]: 9,
-    keys.READY[0]: 5,
-    keys.LEASE[0]: 9,
-    keys.LEDGER[0]: 9,
-    keys.EDGE[0]: 9,
-    keys.STEP[0]: 17,
-    keys.TIMER[0]: 1,
-    keys.PARKED[0]: 2,
-    keys.LANE_OF[0]: 5,
-    keys.NAME[0]: 5,
-    keys.DEAD[0]: 5,
-    keys.REMEMBERED_LINE[0]: 1,
-    keys.AUDIT[0]: 1,
-    keys.ENDED[0]: 9,
-    keys.NAMESPACE[0]: 1,
-    keys.JOB[0]: 4,
-    keys.UNIQUE[0]: 9,
-    keys.CALENDAR[0]: 5,
+# Tables in which a rule must find what its own decision has written, with the length of the prefix
+# that each scan gives. `scan` sees those; `scan_stored` is for all others.
+_SCANNED = {
+    keys.RUN: 9,
+    keys.READY: 5,
+    keys.PARKED: 2,
+    keys.LANE_OF: 5,
+    keys.EDGE: 9,
+    keys.STEP: 17,
+    keys.UNIQUE: 9,
+    keys.NAMESPACE: 1,
+    keys.JOB: 4,
+    keys.CALENDAR: 5,
 }
-_PREFIX = [SCANNED.get(table, 0) for table in range(256)]
+_PREFIX = {table[0]: length for table, length in _SCANNED.items()}
 
 
 class UnknownFormat(Exception):
     """A record or change was written by a newer version. The node must stop."""
 
 
-class _Absent:
-    """Says that a record was not looked for yet."""
+# Tables whose records the leader meets again soon: a run is fired, leased and completed in three
+# changes, each time with its job.
+_RECALLED = frozenset(
+    table[0]
+    for table in (
+        keys.RUN, keys.STATE, keys.JOB, keys.LANE, keys.QUEUE, keys.SESSION, keys.USAGE,
+        keys.NAMESPACE,
+    )
+)  # fmt: skip
+RECALL_MAX = 65_536
 
 
-_ABSENT = _Absent()
+class Recall:
+    """Parsed records that outlive a decision, so that the next one need not read them again.
+
+    A view takes a record out when it looks at it, and may change it. Only when that view's change
+    was applied are the records put back (`keep`); whatever became of a view that was dropped, the
+    store is asked anew. Any other change applied in between forgets everything (`forget`).
+    """
+
+    def __init__(self, most: int = RECALL_MAX) -> None:
+        self._most = most
+        self.records: dict[bytes, Message] = {}
+        self._revision = -1
+
+    def take(self, revision: int) -> dict[bytes, Message]:
+        """The records, for a view on the state with this revision."""
+        if revision != self._revision:
+            self.records.clear()
+        return self.records
+
+    def keep(self, view: View) -> None:
+        """The view's change, if it had one, is the change that was applied last."""
+        records = self.records
+        for key, record in view.records.items():
+            if key[0] in _RECALLED:
+                if record is None:
+                    records.pop(key, None)
+                else:
+                    records[key] = record
+        # Those that were used last stand last.
+        for key in list(islice(records, max(0, len(records) - self._most))):
+            del records[key]
+        self._revision = view.base + (1 if view.writes else 0)
 
 
 class View:
     """State as one decision sees and changes it."""
 
-    def __init__(self, store: Reading, now_ms: int) -> None:
+    def __init__(self, store: Reading, now_ms: int, recall: Recall | None = None) -> None:
         self._store = store
         self._read = store.get
         # Parsed records by key; None is known to be absent.
-        self._records: dict[bytes, Message | _Absent | None] = {}
+        self.records: dict[bytes, Message | None] = {}
+        self._recalled: dict[bytes, Message] = {}
         # What was written: None for a record means that its value is made when sealing.
         self._written: dict[bytes, bytes | None] = {}
+        self._edited: dict[bytes, Message] = {}
         self._scanned: dict[bytes, dict[bytes, None]] = {}
         self.meta = self.get(keys.META, record_pb2.MetaRecord) or record_pb2.MetaRecord(
             format=FORMAT
         )
         self.base = self.meta.revision
+        if recall is not None:
+            self._recalled = recall.take(self.base)
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
         self.meta.now_ms = self.now_ms
+        # Usage by namespace: every run counts there, so it is worth a place of its own.
+        self.usages: dict[int, record_pb2.UsageRecord] = {}
+        self.namespaces: dict[str, record_pb2.NamespaceRecord | None] = {}
+        self.quotas: dict[str, namespace_pb2.Quota] = {}
 
     def get(self, key: bytes, kind: type[Record]) -> Record | None:
         """The record at a key. Change it only together with a `put`."""
-        record = self._records.get(key, _ABSENT)
-        if record is not _ABSENT:
-            return cast("Record | None", record)
-        value = self._read(key)
-        parsed = None if value is None else parse(key, value, kind)
-        self._records[key] = parsed
-        return parsed
+        records = self.records
+        if key in records:
+            return records[key]  # type: ignore[return-value]  # A table has one kind of record.
+        record = self._recalled.pop(key, None)
+        if record is None:
+            value = self._written.get(key) or self._read(key)
+            if value is not None:
+                record = parse(key, value, kind)
+        records[key] = record
+        return record  # type: ignore[return-value]
 
     def need(self, key: bytes, kind: type[Record]) -> Record:
         """A record that must be there; its absence is a bug that stops the node."""
-        record = self.get(key, kind)
-        assert record is not None, f"no {kind.__name__} at {key!r}"
-        return record
+        record = self.records.get(key)
+        if record is None:
+            record = self.get(key, kind)
+            assert record is not None, f"no {kind.__name__} at {key!r}"
+        return record  # type: ignore[return-value]
+
+    def edit(self, key: bytes, kind: type[Record]) -> Record:
+        """A record that must be there and is changed now: `need` and `put` in one."""
+        record = self._edited.get(key)
+        if record is None:
+            record = self.need(key, kind)
+            self.put(key, record)
+            self._edited[key] = record
+        return record  # type: ignore[return-value]
 
     def put(self, key: bytes, record: Message) -> None:
-        self._records[key] = record
-        if key not in self._written:
+        self.records[key] = record
+        written = self._written
+        if key not in written and key[0] in _PREFIX:
             self._note(key)
-        self._written[key] = None
+        written[key] = None
 
     def get_raw(self, key: bytes) -> bytes | None:
         """The value of a derived entry, which is no record."""
@@ -103,28 +158,39 @@ class View:
         return self._read(key)
 
     def put_raw(self, key: bytes, value: bytes = b"") -> None:
-        if key not in self._written:
+        written = self._written
+        if key not in written and key[0] in _PREFIX:
             self._note(key)
-        self._written[key] = value
+        written[key] = value
+        self.records.pop(key, None)
 
     def delete(self, key: bytes) -> None:
-        if key not in self._written:
+        self.records[key] = None
+        self._edited.pop(key, None)
+        written = self._written
+        if key not in written and key[0] in _PREFIX:
             self._note(key)
-        self._records[key] = None
-        self._written[key] = None
+        written[key] = None
 
     def _note(self, key: bytes) -> None:
-        length = _PREFIX[key[0]]
-        if length:
-            prefix = key[:length]
-            found = self._scanned.get(prefix)
-            if found is None:
-                self._scanned[prefix] = {key: None}
-            else:
-                found[key] = None
+        prefix = key[: _PREFIX[key[0]]]
+        found = self._scanned.get(prefix)
+        if found is None:
+            self._scanned[prefix] = {key: None}
+        else:
+            found[key] = None
+
+    def scan_stored(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
+        """Yield the keys that were there before this decision, less those it has deleted.
+
+        For work in small steps, which finds the rest in the next step.
+        """
+        for key, _ in self._store.scan(first, end, backwards=backwards):
+            if not self.deleted(key):
+                yield key
 
     def scan(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
-        """Yield the keys in a range as this decision left them. Do not write while it runs."""
+        """Yield the keys in a range as this decision left them. Do not write ahead of it."""
         stored = self._store.scan(first, end, backwards=backwards)
         mine = self._scanned.get(first[: _PREFIX[first[0]]])
         if not mine:
@@ -151,8 +217,21 @@ class View:
                 yield written
             written = next(mine, None)
 
+    def deleted(self, key: bytes) -> bool:
+        """Whether this decision has deleted a key."""
+        return key in self._written and not self._alive(key)
+
     def _alive(self, key: bytes) -> bool:
-        return self._written[key] is not None or self._records.get(key) is not None
+        return self._written[key] is not None or self.records.get(key) is not None
+
+    def fresh(self) -> View:
+        """Another view of what is stored, without what this decision has written."""
+        return View(self._store, self.now_ms)
+
+    @property
+    def stored(self) -> Reading:
+        """The state without what this decision has written."""
+        return self._store
 
     @property
     def writes(self) -> int:
@@ -163,25 +242,37 @@ class View:
         """The change that this decision is, as bytes for the log; b"" when nothing changed."""
         if not self._written:
             return b""
-        change = change_pb2.Change(format=FORMAT, base=self.base, now_ms=self.now_ms)
-        put_key, put_value = change.keys.append, change.values.append
-        put_delete = change.deletes.append
-        records = self._records
+        names: list[bytes] = []
+        values: list[bytes] = []
+        deletes: list[bytes] = []
+        records = self.records
         for key, value in self._written.items():
             if value is None:
-                record = records.get(key)
+                record = records[key]
                 if record is None:
-                    put_delete(key)
+                    deletes.append(key)
                     continue
-                # Maps are only in what users order; sorted, equal records are equal bytes.
-                value = cast(Message, record).SerializeToString(deterministic=key[0] in _MAPPED)
-            put_key(key)
-            put_value(value)
-        change.meta = self.meta.SerializeToString()
+                if key[0] == _MAPPED:
+                    # Sorted maps: equal records are equal bytes, whatever the process.
+                    value = record.SerializeToString(deterministic=True)
+                else:
+                    value = record.SerializeToString()
+            names.append(key)
+            values.append(value)
+        change = change_pb2.Change(
+            format=FORMAT,
+            base=self.base,
+            now_ms=self.now_ms,
+            keys=names,
+            values=values,
+            deletes=deletes,
+            meta=self.meta.SerializeToString(),
+        )
         return change.SerializeToString()
 
 
-_MAPPED = {keys.JOB[0], keys.NAMESPACE[0]}
+# The only records with maps are what users order.
+_MAPPED = keys.JOB[0]
 
 
 def parse(key: bytes, value: bytes, kind: type[Record]) -> Record:

@@ -285,8 +285,8 @@ class JobStateRecord(_message.Message):
     LAST_END_AT_MS_FIELD_NUMBER: _builtins.int
     PAUSE_REASON_FIELD_NUMBER: _builtins.int
     PAUSE_UNTIL_MS_FIELD_NUMBER: _builtins.int
-    EDITS_FIELD_NUMBER: _builtins.int
-    BACKLOG_FIELD_NUMBER: _builtins.int
+    AGENDA_FIELD_NUMBER: _builtins.int
+    ONCE_FIELD_NUMBER: _builtins.int
     LIVE_FROM_FIELD_NUMBER: _builtins.int
     LEDGER_FROM_MS_FIELD_NUMBER: _builtins.int
     SERIAL_FIELD_NUMBER: _builtins.int
@@ -334,6 +334,8 @@ class JobStateRecord(_message.Message):
     """Why and until when it is paused."""
     pause_until_ms: _builtins.int
     """See pause_reason."""
+    once: _builtins.bool
+    """It happens at one instant only, so there is nothing behind its first nominal time."""
     live_from: _builtins.int
     """No run under way has a smaller occasion: where scans for them start."""
     ledger_from_ms: _builtins.int
@@ -357,12 +359,8 @@ class JobStateRecord(_message.Message):
     delete_after_ms: _builtins.int
     """How long after its finish the job is deleted; unset: never."""
     @_builtins.property
-    def edits(self) -> _containers.RepeatedCompositeFieldContainer[Global___EditRecord]:
-        """Occurrences changed by hand, by nominal time."""
-
-    @_builtins.property
-    def backlog(self) -> _containers.RepeatedCompositeFieldContainer[Global___BacklogRecord]:
-        """Stretches of past nominal times that are still to run."""
+    def agenda(self) -> Global___AgendaRecord:
+        """What few jobs have beside their schedules. Unset when there is nothing in it."""
 
     def __init__(
         self,
@@ -385,8 +383,8 @@ class JobStateRecord(_message.Message):
         last_end_at_ms: _builtins.int = ...,
         pause_reason: _builtins.str = ...,
         pause_until_ms: _builtins.int = ...,
-        edits: _abc.Iterable[Global___EditRecord] | None = ...,
-        backlog: _abc.Iterable[Global___BacklogRecord] | None = ...,
+        agenda: Global___AgendaRecord | None = ...,
+        once: _builtins.bool = ...,
         live_from: _builtins.int = ...,
         ledger_from_ms: _builtins.int = ...,
         serial: _builtins.int = ...,
@@ -399,15 +397,45 @@ class JobStateRecord(_message.Message):
         may_finish: _builtins.bool = ...,
         delete_after_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "delete_after_ms", b"delete_after_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "agenda", b"agenda", "delete_after_ms", b"delete_after_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "after_end", b"after_end", "backlog", b"backlog", "delete_after_ms", b"delete_after_ms", "delete_at_ms", b"delete_at_ms", "edits", b"edits", "failed", b"failed", "fired", b"fired", "format", b"format", "has_downstream", b"has_downstream", "held", b"held", "keep_failed_ms", b"keep_failed_ms", "keep_ms", b"keep_ms", "last_end_at_ms", b"last_end_at_ms", "last_nominal_at_ms", b"last_nominal_at_ms", "last_occasion", b"last_occasion", "last_state", b"last_state", "ledger_from_ms", b"ledger_from_ms", "live", b"live", "live_from", b"live_from", "may_finish", b"may_finish", "next_due_at_ms", b"next_due_at_ms", "next_nominal_at_ms", b"next_nominal_at_ms", "parked", b"parked", "pause_reason", b"pause_reason", "pause_until_ms", b"pause_until_ms", "running", b"running", "serial", b"serial", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "timer_at_ms", b"timer_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "after_end", b"after_end", "agenda", b"agenda", "delete_after_ms", b"delete_after_ms", "delete_at_ms", b"delete_at_ms", "failed", b"failed", "fired", b"fired", "format", b"format", "has_downstream", b"has_downstream", "held", b"held", "keep_failed_ms", b"keep_failed_ms", "keep_ms", b"keep_ms", "last_end_at_ms", b"last_end_at_ms", "last_nominal_at_ms", b"last_nominal_at_ms", "last_occasion", b"last_occasion", "last_state", b"last_state", "ledger_from_ms", b"ledger_from_ms", "live", b"live", "live_from", b"live_from", "may_finish", b"may_finish", "next_due_at_ms", b"next_due_at_ms", "next_nominal_at_ms", b"next_nominal_at_ms", "once", b"once", "parked", b"parked", "pause_reason", b"pause_reason", "pause_until_ms", b"pause_until_ms", "running", b"running", "serial", b"serial", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "timer_at_ms", b"timer_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delete_after_ms: _TypeAlias = _typing.Literal["delete_after_ms"]  # noqa: Y015
     _WhichOneofArgType__delete_after_ms: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__delete_after_ms) -> _WhichOneofReturnType__delete_after_ms | None: ...
 
 Global___JobStateRecord: _TypeAlias = JobStateRecord  # noqa: Y015
+
+@_typing.final
+class AgendaRecord(_message.Message):
+    """What lies ahead of a job beside its schedules."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EDITS_FIELD_NUMBER: _builtins.int
+    BACKLOG_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def edits(self) -> _containers.RepeatedCompositeFieldContainer[Global___EditRecord]:
+        """Occurrences changed by hand, by nominal time."""
+
+    @_builtins.property
+    def backlog(self) -> _containers.RepeatedCompositeFieldContainer[Global___BacklogRecord]:
+        """Stretches of past nominal times that are still to run."""
+
+    def __init__(
+        self,
+        *,
+        edits: _abc.Iterable[Global___EditRecord] | None = ...,
+        backlog: _abc.Iterable[Global___BacklogRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "edits", b"edits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AgendaRecord: _TypeAlias = AgendaRecord  # noqa: Y015
 
 @_typing.final
 class EditRecord(_message.Message):
@@ -1076,7 +1104,9 @@ Global___UniqueRecord: _TypeAlias = UniqueRecord  # noqa: Y015
 
 @_typing.final
 class RememberedRecord(_message.Message):
-    """The answer to a request id."""
+    """The answer to a request id. Refusals are not remembered: they changed nothing, and the same
+    request may be right later.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1088,9 +1118,9 @@ class RememberedRecord(_message.Message):
     format: _builtins.int
     """1."""
     request: _builtins.bytes
-    """Hash of the request without its id."""
+    """Hash of the request."""
     type: _builtins.str
-    """Full name of the answer's message, or empty for a refusal."""
+    """Full name of the answer's message."""
     answer: _builtins.bytes
     """The answer."""
     at_ms: _builtins.int

@@ -1,0 +1,176 @@
+"""What the rules cost: `python -m raftsched.statemachine.bench --json`.
+
+One process, the store on disk, changes of at most 1,000 items, as a leader makes them. A run is
+fired, leased and completed; each step is decided, sealed and applied. The figures are processor
+time of one thread per run or per job, so that a busy machine disturbs them little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..proto.v1 import job_pb2, worker_pb2
+from .instants import timestamp
+from .machine import Request, apply, decide, read_meta
+from .request import Grant, Offer, Report, Ring
+from .rocks_store import RocksStore
+from .view import Recall, View
+
+NOW_MS = 1_800_000_000_000
+DUE_MS = NOW_MS + 3_600_000
+BATCH = 1_000
+PAYLOAD = b'{"to": "somebody@example.com", "subject": "Hello"}'
+
+
+@dataclass(slots=True)
+class Cost:
+    """Seconds of processor time and bytes of log."""
+
+    decide: float = 0.0
+    apply: float = 0.0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Bench:
+    """A state machine with a meter on each half."""
+
+    store: RocksStore
+    index: int = 0
+    recall: Recall = field(default_factory=Recall)
+    costs: dict[str, Cost] = field(default_factory=dict)
+
+    def do(self, step: str, now_ms: int, body: object) -> object:
+        cost = self.costs.setdefault(step, Cost())
+        began = time.thread_time()
+        view = View(self.store, now_ms, self.recall)
+        decision = decide(view, [Request(body)])
+        decided = time.thread_time()
+        if decision.change:
+            self.index += 1
+            apply(self.store, self.index, decision.change)
+        self.recall.keep(view)
+        cost.decide += decided - began
+        cost.apply += time.thread_time() - decided
+        cost.bytes += len(decision.change)
+        return decision.replies[0]
+
+    def per(self, step: str, count: int) -> Cost:
+        cost = self.costs.get(step, Cost())
+        each = 1e6 / max(1, count)
+        return Cost(cost.decide * each, cost.apply * each, cost.bytes // max(1, count))
+
+
+def jobs(count: int, recurring: bool) -> Iterator[job_pb2.ImportJobsRequest]:
+    for start in range(0, count, BATCH):
+        request = job_pb2.ImportJobsRequest()
+        for number in range(start, min(start + BATCH, count)):
+            job = request.jobs.add(name=f"job-{number:08d}")
+            job.spec.action.handler = "send-email"
+            job.spec.payload.data = PAYLOAD
+            schedule = job.spec.schedules.add()
+            if recurring:
+                schedule.cron.expression = "0 * * * *"
+            else:
+                schedule.once.time.CopyFrom(timestamp(DUE_MS))
+        yield request
+
+
+def drain(bench: Bench, count: int) -> None:
+    """Fire, lease and complete, as a leader with two workers does."""
+    now_ms = DUE_MS + 5
+    fired = done = 0
+    offers = tuple(Offer(f"worker-{number}", BATCH // 2) for number in range(2))
+    while done < count:
+        now_ms += 1
+        if fired < count:
+            fired += bench.do("fire", now_ms, Ring(BATCH)).timers  # type: ignore[attr-defined]
+        granted = bench.do("lease", now_ms, Grant(offers, BATCH))
+        assert isinstance(granted, list)
+        for offer, leases in zip(offers, granted, strict=True):
+            results = tuple(
+                worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
+                for lease in leases
+            )
+            bench.do("complete", now_ms, Report(offer.worker, results))
+            done += len(results)
+
+
+def measure(path: Path, count: int, idle: int, recurring: bool) -> dict[str, float | int]:
+    bench = Bench(RocksStore(path))
+    for request in jobs(count, recurring):
+        bench.do("create", NOW_MS, request)
+    # What a long-lived process would not have: the creation's garbage in the collector's way.
+    gc.collect()
+    gc.freeze()
+    drain(bench, count)
+    steps = {step: bench.per(step, count) for step in ("create", "fire", "lease", "complete")}
+    run = [steps[step] for step in ("fire", "lease", "complete")]
+    figures: dict[str, float | int] = {
+        "run_decide_us": round(sum(cost.decide for cost in run), 2),
+        "run_apply_us": round(sum(cost.apply for cost in run), 2),
+        "create_decide_us": round(steps["create"].decide, 2),
+        "create_apply_us": round(steps["create"].apply, 2),
+        "log_bytes_per_run": sum(cost.bytes for cost in run),
+        "log_bytes_per_create": steps["create"].bytes,
+    }
+    for step in ("fire", "lease", "complete"):
+        figures[f"{step}_decide_us"] = round(steps[step].decide, 2)
+        figures[f"{step}_apply_us"] = round(steps[step].apply, 2)
+    bench.store.close()
+    if idle:
+        figures |= reopen(path)
+    return figures
+
+
+def reopen(path: Path) -> dict[str, float | int]:
+    """How long a node with this state needs until it can decide."""
+    began = time.perf_counter()
+    store = RocksStore(path)
+    meta = read_meta(store)
+    decide(View(store, meta.now_ms + 1), [Request(Ring(1))])
+    opened = time.perf_counter() - began
+    store.close()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"open_ms": round(opened * 1000, 1), "rss_mb": peak // 1024}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m raftsched.statemachine.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=(
+            "The last line of standard output is one JSON object; microseconds are per run "
+            "(fire + lease + complete) or per job created. rss_mb and open_ms come with --jobs: "
+            "the process's peak, and opening the store until the first decision."
+        ),
+    )
+    parser.add_argument("--json", action="store_true", help="print only the JSON object")
+    parser.add_argument("--jobs", type=int, default=0, help="jobs to create (default: 100000)")
+    parser.add_argument("--recurring", action="store_true", help="hourly cron jobs, not one-off")
+    parser.add_argument("--dir", type=Path, help="where the store is made (default: temporary)")
+    options = parser.parse_args(arguments)
+    count = options.jobs or 100_000
+    if count < BATCH:
+        parser.error(f"--jobs {count} is too few to measure; take {BATCH} or more")
+    with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+        figures = measure(Path(folder) / "state", count, options.jobs, options.recurring)
+    if not options.json:
+        for name, value in figures.items():
+            sys.stderr.write(f"{name:>22}  {value}\n")
+    sys.stdout.write(json.dumps(figures) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
