@@ -23,8 +23,9 @@ def main() -> None:
         if not name.endswith("__main__"):
             importlib.import_module(name)
     for name, heavy in LIGHT.items():
-        probe = f"import sys, {name}; sys.exit(', '.join(set({heavy!r}) & set(sys.modules)))"
-        subprocess.run([sys.executable, "-c", probe], check=True)
+        probe = f"import sys, {name}; print(*sorted({{*{heavy!r}}} & {{*sys.modules}}))"
+        loaded = subprocess.check_output([sys.executable, "-c", probe], text=True).strip()
+        assert not loaded, f"{name} loads {loaded}"
     print(f"{len(names)} modules import; {' and '.join(LIGHT)} stay light")
 
 

@@ -62,7 +62,8 @@ class AccessServiceServicer(object):
     """
 
     def CreateAccessToken(self, request, context):
-        """Create an access token; the secret is shown once. Refused with FIELD_INVALID, NAME_EXISTS.
+        """Create an access token; the secret is shown once. Refused with FIELD_INVALID, FIELD_REQUIRED,
+        NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

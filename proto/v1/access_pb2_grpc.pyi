@@ -34,7 +34,9 @@ class AccessServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AccessServiceAsyncStub: ...
     CreateAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.CreateAccessTokenRequest, _access_pb2.CreateAccessTokenResponse]
-    """Create an access token; the secret is shown once. Refused with FIELD_INVALID, NAME_EXISTS."""
+    """Create an access token; the secret is shown once. Refused with FIELD_INVALID, FIELD_REQUIRED,
+    NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them).
+    """
     ListAccessTokens: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
     RevokeAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]
@@ -50,7 +52,9 @@ class AccessServiceAsyncStub(AccessServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.CreateAccessTokenRequest, _access_pb2.CreateAccessTokenResponse]  # type: ignore[assignment]
-    """Create an access token; the secret is shown once. Refused with FIELD_INVALID, NAME_EXISTS."""
+    """Create an access token; the secret is shown once. Refused with FIELD_INVALID, FIELD_REQUIRED,
+    NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them).
+    """
     ListAccessTokens: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]  # type: ignore[assignment]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
     RevokeAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]  # type: ignore[assignment]
@@ -69,7 +73,9 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_pb2.CreateAccessTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.CreateAccessTokenResponse, _abc.Awaitable[_access_pb2.CreateAccessTokenResponse]]:
-        """Create an access token; the secret is shown once. Refused with FIELD_INVALID, NAME_EXISTS."""
+        """Create an access token; the secret is shown once. Refused with FIELD_INVALID, FIELD_REQUIRED,
+        NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them).
+        """
 
     @_abc_1.abstractmethod
     def ListAccessTokens(

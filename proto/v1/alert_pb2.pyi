@@ -33,6 +33,7 @@ class Alert(_message.Message):
     HOLD_FIELD_NUMBER: _builtins.int
     WEBHOOK_FIELD_NUMBER: _builtins.int
     RAISED_TIME_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Whose; empty: the cluster's."""
     name: _builtins.str
@@ -41,6 +42,8 @@ class Alert(_message.Message):
     """Called with POST and the Event as JSON when the alert is raised or cleared; tried again for
     up to an hour. Empty: none.
     """
+    etag: _builtins.str
+    """Output only. Changes with each change of its settings."""
     @_builtins.property
     def condition(self) -> Global___AlertCondition:
         """The condition."""
@@ -62,10 +65,11 @@ class Alert(_message.Message):
         hold: _duration_pb2.Duration | None = ...,
         webhook: _builtins.str = ...,
         raised_time: _timestamp_pb2.Timestamp | None = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "hold", b"hold", "raised_time", b"raised_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "hold", b"hold", "name", b"name", "namespace", b"namespace", "raised_time", b"raised_time", "webhook", b"webhook"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "etag", b"etag", "hold", b"hold", "name", b"name", "namespace", b"namespace", "raised_time", b"raised_time", "webhook", b"webhook"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -82,10 +86,15 @@ class AlertCondition(_message.Message):
     WORKERS_BELOW_FIELD_NUMBER: _builtins.int
     NO_MARGIN_FIELD_NUMBER: _builtins.int
     CLOCK_SKEW_ABOVE_FIELD_NUMBER: _builtins.int
+    NO_QUORUM_FIELD_NUMBER: _builtins.int
     dead_letters_above: _builtins.int
     """More dead letters than this."""
     no_margin: _builtins.bool
     """No node of the cluster can be lost any more; for the cluster only."""
+    no_quorum: _builtins.bool
+    """A node has heard from no leader; for the cluster only. There is no event then, as nothing can
+    be written: each node that notices calls the webhook and shows it in its metrics.
+    """
     @_builtins.property
     def lateness_above(self) -> _duration_pb2.Duration:
         """A run that is ready for longer than this."""
@@ -106,12 +115,13 @@ class AlertCondition(_message.Message):
         workers_below: Global___WorkersBelow | None = ...,
         no_margin: _builtins.bool = ...,
         clock_skew_above: _duration_pb2.Duration | None = ...,
+        no_quorum: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock_skew_above", b"clock_skew_above", "dead_letters_above", b"dead_letters_above", "kind", b"kind", "lateness_above", b"lateness_above", "no_margin", b"no_margin", "workers_below", b"workers_below"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock_skew_above", b"clock_skew_above", "dead_letters_above", b"dead_letters_above", "kind", b"kind", "lateness_above", b"lateness_above", "no_margin", b"no_margin", "no_quorum", b"no_quorum", "workers_below", b"workers_below"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_skew_above", b"clock_skew_above", "dead_letters_above", b"dead_letters_above", "kind", b"kind", "lateness_above", b"lateness_above", "no_margin", b"no_margin", "workers_below", b"workers_below"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_skew_above", b"clock_skew_above", "dead_letters_above", b"dead_letters_above", "kind", b"kind", "lateness_above", b"lateness_above", "no_margin", b"no_margin", "no_quorum", b"no_quorum", "workers_below", b"workers_below"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["dead_letters_above", "lateness_above", "workers_below", "no_margin", "clock_skew_above"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["dead_letters_above", "lateness_above", "workers_below", "no_margin", "clock_skew_above", "no_quorum"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -249,6 +259,7 @@ class DeleteAlertRequest(_message.Message):
     ALERT_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Whose; empty: the cluster's."""
     alert: _builtins.str
@@ -257,6 +268,8 @@ class DeleteAlertRequest(_message.Message):
     """See common.proto."""
     validate_only: _builtins.bool
     """See common.proto."""
+    etag: _builtins.str
+    """Only this version. Empty: any."""
     def __init__(
         self,
         *,
@@ -264,10 +277,11 @@ class DeleteAlertRequest(_message.Message):
         alert: _builtins.str = ...,
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "namespace", b"namespace", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "etag", b"etag", "namespace", b"namespace", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -57,8 +57,8 @@ class AlertServiceServicer(object):
     """
 
     def PutAlert(self, request, context):
-        """Create or replace one. Refused with FIELD_INVALID, FIELD_REQUIRED, LIMIT_EXCEEDED (100 for a
-        namespace).
+        """Create or replace one. With a non-empty etag, only that version is replaced. Refused with
+        FIELD_INVALID, FIELD_REQUIRED, ETAG_MISMATCH, LIMIT_EXCEEDED (100 for a namespace).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,7 +72,7 @@ class AlertServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteAlert(self, request, context):
-        """Delete one. Refused with ALERT_NOT_FOUND.
+        """Delete one. Refused with ALERT_NOT_FOUND, ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

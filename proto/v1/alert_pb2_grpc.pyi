@@ -34,13 +34,13 @@ class AlertServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AlertServiceAsyncStub: ...
     PutAlert: _grpc.UnaryUnaryMultiCallable[_alert_pb2.PutAlertRequest, _alert_pb2.Alert]
-    """Create or replace one. Refused with FIELD_INVALID, FIELD_REQUIRED, LIMIT_EXCEEDED (100 for a
-    namespace).
+    """Create or replace one. With a non-empty etag, only that version is replaced. Refused with
+    FIELD_INVALID, FIELD_REQUIRED, ETAG_MISMATCH, LIMIT_EXCEEDED (100 for a namespace).
     """
     ListAlerts: _grpc.UnaryUnaryMultiCallable[_alert_pb2.ListAlertsRequest, _alert_pb2.ListAlertsResponse]
     """List them by name. Refused with PAGE_TOKEN_INVALID."""
     DeleteAlert: _grpc.UnaryUnaryMultiCallable[_alert_pb2.DeleteAlertRequest, _alert_pb2.DeleteAlertResponse]
-    """Delete one. Refused with ALERT_NOT_FOUND."""
+    """Delete one. Refused with ALERT_NOT_FOUND, ETAG_MISMATCH."""
 
 @_typing.type_check_only
 class AlertServiceAsyncStub(AlertServiceStub):
@@ -48,13 +48,13 @@ class AlertServiceAsyncStub(AlertServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PutAlert: _aio.UnaryUnaryMultiCallable[_alert_pb2.PutAlertRequest, _alert_pb2.Alert]  # type: ignore[assignment]
-    """Create or replace one. Refused with FIELD_INVALID, FIELD_REQUIRED, LIMIT_EXCEEDED (100 for a
-    namespace).
+    """Create or replace one. With a non-empty etag, only that version is replaced. Refused with
+    FIELD_INVALID, FIELD_REQUIRED, ETAG_MISMATCH, LIMIT_EXCEEDED (100 for a namespace).
     """
     ListAlerts: _aio.UnaryUnaryMultiCallable[_alert_pb2.ListAlertsRequest, _alert_pb2.ListAlertsResponse]  # type: ignore[assignment]
     """List them by name. Refused with PAGE_TOKEN_INVALID."""
     DeleteAlert: _aio.UnaryUnaryMultiCallable[_alert_pb2.DeleteAlertRequest, _alert_pb2.DeleteAlertResponse]  # type: ignore[assignment]
-    """Delete one. Refused with ALERT_NOT_FOUND."""
+    """Delete one. Refused with ALERT_NOT_FOUND, ETAG_MISMATCH."""
 
 class AlertServiceServicer(metaclass=_abc_1.ABCMeta):
     """Alerts: conditions to be told about."""
@@ -65,8 +65,8 @@ class AlertServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _alert_pb2.PutAlertRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_alert_pb2.Alert, _abc.Awaitable[_alert_pb2.Alert]]:
-        """Create or replace one. Refused with FIELD_INVALID, FIELD_REQUIRED, LIMIT_EXCEEDED (100 for a
-        namespace).
+        """Create or replace one. With a non-empty etag, only that version is replaced. Refused with
+        FIELD_INVALID, FIELD_REQUIRED, ETAG_MISMATCH, LIMIT_EXCEEDED (100 for a namespace).
         """
 
     @_abc_1.abstractmethod
@@ -83,6 +83,6 @@ class AlertServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _alert_pb2.DeleteAlertRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_alert_pb2.DeleteAlertResponse, _abc.Awaitable[_alert_pb2.DeleteAlertResponse]]:
-        """Delete one. Refused with ALERT_NOT_FOUND."""
+        """Delete one. Refused with ALERT_NOT_FOUND, ETAG_MISMATCH."""
 
 def add_AlertServiceServicer_to_server(servicer: AlertServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

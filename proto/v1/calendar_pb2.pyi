@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -275,6 +276,7 @@ class UpdateCalendarRequest(_message.Message):
     CALENDAR_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """See common.proto."""
     validate_only: _builtins.bool
@@ -283,16 +285,21 @@ class UpdateCalendarRequest(_message.Message):
     def calendar(self) -> Global___Calendar:
         """Namespace and name say which. With a non-empty etag, only that version is changed."""
 
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """Of "description", "rules" (replaced as a whole) and "zone". Empty: those that are set."""
+
     def __init__(
         self,
         *,
         calendar: Global___Calendar | None = ...,
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["calendar", b"calendar"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["calendar", b"calendar", "update_mask", b"update_mask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calendar", b"calendar", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calendar", b"calendar", "request_id", b"request_id", "update_mask", b"update_mask", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -308,6 +315,7 @@ class DeleteCalendarRequest(_message.Message):
     CALENDAR_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Whose."""
     calendar: _builtins.str
@@ -316,6 +324,8 @@ class DeleteCalendarRequest(_message.Message):
     """See common.proto."""
     validate_only: _builtins.bool
     """See common.proto."""
+    etag: _builtins.str
+    """Only this version. Empty: any."""
     def __init__(
         self,
         *,
@@ -323,10 +333,11 @@ class DeleteCalendarRequest(_message.Message):
         calendar: _builtins.str = ...,
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calendar", b"calendar", "namespace", b"namespace", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calendar", b"calendar", "etag", b"etag", "namespace", b"namespace", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -89,8 +89,8 @@ class CalendarServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateCalendar(self, request, context):
-        """Replace description, rules and zone. Days that have passed stay as they were decided; what
-        lies ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID,
+        """Change description, rules or zone. Days that have passed stay as they were decided; what lies
+        ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
         ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -98,7 +98,7 @@ class CalendarServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteCalendar(self, request, context):
-        """Delete one. Refused with CALENDAR_NOT_FOUND, IN_USE.
+        """Delete one. Refused with CALENDAR_NOT_FOUND, ETAG_MISMATCH, IN_USE (jobs name it).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,12 +42,12 @@ class CalendarServiceStub:
     ListCalendars: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.ListCalendarsRequest, _calendar_pb2.ListCalendarsResponse]
     """List them by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateCalendar: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.UpdateCalendarRequest, _calendar_pb2.Calendar]
-    """Replace description, rules and zone. Days that have passed stay as they were decided; what
-    lies ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID,
+    """Change description, rules or zone. Days that have passed stay as they were decided; what lies
+    ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
     ETAG_MISMATCH.
     """
     DeleteCalendar: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.DeleteCalendarRequest, _calendar_pb2.DeleteCalendarResponse]
-    """Delete one. Refused with CALENDAR_NOT_FOUND, IN_USE."""
+    """Delete one. Refused with CALENDAR_NOT_FOUND, ETAG_MISMATCH, IN_USE (jobs name it)."""
 
 @_typing.type_check_only
 class CalendarServiceAsyncStub(CalendarServiceStub):
@@ -63,12 +63,12 @@ class CalendarServiceAsyncStub(CalendarServiceStub):
     ListCalendars: _aio.UnaryUnaryMultiCallable[_calendar_pb2.ListCalendarsRequest, _calendar_pb2.ListCalendarsResponse]  # type: ignore[assignment]
     """List them by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateCalendar: _aio.UnaryUnaryMultiCallable[_calendar_pb2.UpdateCalendarRequest, _calendar_pb2.Calendar]  # type: ignore[assignment]
-    """Replace description, rules and zone. Days that have passed stay as they were decided; what
-    lies ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID,
+    """Change description, rules or zone. Days that have passed stay as they were decided; what lies
+    ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
     ETAG_MISMATCH.
     """
     DeleteCalendar: _aio.UnaryUnaryMultiCallable[_calendar_pb2.DeleteCalendarRequest, _calendar_pb2.DeleteCalendarResponse]  # type: ignore[assignment]
-    """Delete one. Refused with CALENDAR_NOT_FOUND, IN_USE."""
+    """Delete one. Refused with CALENDAR_NOT_FOUND, ETAG_MISMATCH, IN_USE (jobs name it)."""
 
 class CalendarServiceServicer(metaclass=_abc_1.ABCMeta):
     """Calendars: shared lists of days to leave out."""
@@ -105,8 +105,8 @@ class CalendarServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _calendar_pb2.UpdateCalendarRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_calendar_pb2.Calendar, _abc.Awaitable[_calendar_pb2.Calendar]]:
-        """Replace description, rules and zone. Days that have passed stay as they were decided; what
-        lies ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID,
+        """Change description, rules or zone. Days that have passed stay as they were decided; what lies
+        ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
         ETAG_MISMATCH.
         """
 
@@ -116,6 +116,6 @@ class CalendarServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _calendar_pb2.DeleteCalendarRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_calendar_pb2.DeleteCalendarResponse, _abc.Awaitable[_calendar_pb2.DeleteCalendarResponse]]:
-        """Delete one. Refused with CALENDAR_NOT_FOUND, IN_USE."""
+        """Delete one. Refused with CALENDAR_NOT_FOUND, ETAG_MISMATCH, IN_USE (jobs name it)."""
 
 def add_CalendarServiceServicer_to_server(servicer: CalendarServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

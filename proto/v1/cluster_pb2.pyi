@@ -68,6 +68,8 @@ class Node(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     ZONE_EDITION_FIELD_NUMBER: _builtins.int
     CLOCK_SKEW_FIELD_NUMBER: _builtins.int
+    SERVING_FIELD_NUMBER: _builtins.int
+    FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, stable for ever."""
     peer_address: _builtins.str
@@ -86,6 +88,12 @@ class Node(_message.Message):
     """The version it runs, where known."""
     zone_edition: _builtins.str
     """The time zone data it carries, where known."""
+    serving: _builtins.bool
+    """It answers calls. False while it starts or drains, and once it has found that its state
+    differs; `problems` says which.
+    """
+    feature_level: _builtins.int
+    """The highest feature level its version can write."""
     @_builtins.property
     def clock_skew(self) -> _duration_pb2.Duration:
         """Its clock less the clock of the node that answers."""
@@ -103,10 +111,12 @@ class Node(_message.Message):
         version: _builtins.str = ...,
         zone_edition: _builtins.str = ...,
         clock_skew: _duration_pb2.Duration | None = ...,
+        serving: _builtins.bool = ...,
+        feature_level: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock_skew", b"clock_skew"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "client_address", b"client_address", "clock_skew", b"clock_skew", "match_index", b"match_index", "name", b"name", "peer_address", b"peer_address", "reachable", b"reachable", "role", b"role", "version", b"version", "zone_edition", b"zone_edition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "client_address", b"client_address", "clock_skew", b"clock_skew", "feature_level", b"feature_level", "match_index", b"match_index", "name", b"name", "peer_address", b"peer_address", "reachable", b"reachable", "role", b"role", "serving", b"serving", "version", b"version", "zone_edition", b"zone_edition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -136,6 +146,8 @@ class ClusterStatus(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     LIVE_RUNS_FIELD_NUMBER: _builtins.int
     BACKLOG_FIELD_NUMBER: _builtins.int
+    FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Made when the cluster was first started."""
     node: _builtins.str
@@ -163,7 +175,13 @@ class ClusterStatus(_message.Message):
     live_runs: _builtins.int
     """Runs under way."""
     backlog: _builtins.int
-    """The state as a whole, for the outage guard: nominal times that were missed and wait."""
+    """Missed nominal times that still wait for their run; see Namespace.backlog_rate."""
+    feature_level: _builtins.int
+    """What the cluster writes: the lowest feature level of all nodes, raised by itself once all have
+    reported a higher one, and never lowered. Until then an older version can be put back.
+    """
+    workers: _builtins.int
+    """Sessions of workers."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
         """All members."""
@@ -201,10 +219,12 @@ class ClusterStatus(_message.Message):
         jobs: _builtins.int = ...,
         live_runs: _builtins.int = ...,
         backlog: _builtins.int = ...,
+        feature_level: _builtins.int = ...,
+        workers: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["leader_since", b"leader_since", "snapshot_time", b"snapshot_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "backlog", b"backlog", "cluster_id", b"cluster_id", "commit_index", b"commit_index", "fingerprint", b"fingerprint", "jobs", b"jobs", "leader", b"leader", "leader_since", b"leader_since", "live_runs", b"live_runs", "margin", b"margin", "node", b"node", "nodes", b"nodes", "oldest_revision", b"oldest_revision", "problems", b"problems", "quorum", b"quorum", "revision", b"revision", "snapshot_time", b"snapshot_time", "term", b"term"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "backlog", b"backlog", "cluster_id", b"cluster_id", "commit_index", b"commit_index", "feature_level", b"feature_level", "fingerprint", b"fingerprint", "jobs", b"jobs", "leader", b"leader", "leader_since", b"leader_since", "live_runs", b"live_runs", "margin", b"margin", "node", b"node", "nodes", b"nodes", "oldest_revision", b"oldest_revision", "problems", b"problems", "quorum", b"quorum", "revision", b"revision", "snapshot_time", b"snapshot_time", "term", b"term", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -294,6 +314,78 @@ class RemoveNodeRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RemoveNodeRequest: _TypeAlias = RemoveNodeRequest  # noqa: Y015
+
+@_typing.final
+class MoveNodeRequest(_message.Message):
+    """To move a node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    PEER_ADDRESS_FIELD_NUMBER: _builtins.int
+    CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """Its name."""
+    peer_address: _builtins.str
+    """Where other nodes reach it from now on. Empty: as before."""
+    client_address: _builtins.str
+    """Where clients reach it from now on. Empty: as before."""
+    request_id: _builtins.str
+    """See common.proto."""
+    validate_only: _builtins.bool
+    """See common.proto."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        peer_address: _builtins.str = ...,
+        client_address: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_address", b"client_address", "node", b"node", "peer_address", b"peer_address", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveNodeRequest: _TypeAlias = MoveNodeRequest  # noqa: Y015
+
+@_typing.final
+class DrainNodeRequest(_message.Message):
+    """To drain a node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """Its name."""
+    resume: _builtins.bool
+    """Let it serve again."""
+    request_id: _builtins.str
+    """See common.proto."""
+    validate_only: _builtins.bool
+    """See common.proto."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        resume: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "request_id", b"request_id", "resume", b"resume", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainNodeRequest: _TypeAlias = DrainNodeRequest  # noqa: Y015
 
 @_typing.final
 class TransferLeadershipRequest(_message.Message):
@@ -519,3 +611,69 @@ class BackupResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BackupResponse: _TypeAlias = BackupResponse  # noqa: Y015
+
+@_typing.final
+class RestoreRequest(_message.Message):
+    """A piece of a backup that is put back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """In order; at most 1 MiB."""
+    cluster_id: _builtins.str
+    """In the first piece: the id of the cluster whose state is lost, so that nobody hits the wrong
+    one.
+    """
+    request_id: _builtins.str
+    """In the first piece. See common.proto."""
+    validate_only: _builtins.bool
+    """In the first piece. See common.proto."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+        cluster_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "data", b"data", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreRequest: _TypeAlias = RestoreRequest  # noqa: Y015
+
+@_typing.final
+class RestoreResponse(_message.Message):
+    """It is put back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    LIVE_RUNS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """The revision of the backup."""
+    jobs: _builtins.int
+    """Jobs in it."""
+    live_runs: _builtins.int
+    """Runs under way in it."""
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        jobs: _builtins.int = ...,
+        live_runs: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "live_runs", b"live_runs", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreResponse: _TypeAlias = RestoreResponse  # noqa: Y015

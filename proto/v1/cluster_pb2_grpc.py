@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class ClusterServiceStub(object):
-    """The cluster itself.
+    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
+    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
+    by `raftsched cluster recover` on a node that is stopped.
     """
 
     def __init__(self, channel):
@@ -50,6 +52,16 @@ class ClusterServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_cluster__pb2.RemoveNodeRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.FromString,
                 _registered_method=True)
+        self.MoveNode = channel.unary_unary(
+                '/raftsched.v1.ClusterService/MoveNode',
+                request_serializer=raftsched_dot_v1_dot_cluster__pb2.MoveNodeRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.FromString,
+                _registered_method=True)
+        self.DrainNode = channel.unary_unary(
+                '/raftsched.v1.ClusterService/DrainNode',
+                request_serializer=raftsched_dot_v1_dot_cluster__pb2.DrainNodeRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.FromString,
+                _registered_method=True)
         self.TransferLeadership = channel.unary_unary(
                 '/raftsched.v1.ClusterService/TransferLeadership',
                 request_serializer=raftsched_dot_v1_dot_cluster__pb2.TransferLeadershipRequest.SerializeToString,
@@ -70,14 +82,22 @@ class ClusterServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_cluster__pb2.BackupRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_cluster__pb2.BackupResponse.FromString,
                 _registered_method=True)
+        self.Restore = channel.stream_unary(
+                '/raftsched.v1.ClusterService/Restore',
+                request_serializer=raftsched_dot_v1_dot_cluster__pb2.RestoreRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_cluster__pb2.RestoreResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer(object):
-    """The cluster itself.
+    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
+    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
+    by `raftsched cluster recover` on a node that is stopped.
     """
 
     def GetClusterStatus(self, request, context):
-        """Show the cluster as the node that is asked sees it; never passed on.
+        """Show the cluster as the node that is asked sees it; never passed on. Refused with nothing of
+        its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -98,6 +118,23 @@ class ClusterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MoveNode(self, request, context):
+        """A node has other addresses; its name and its state stay. Refused with NODE_NOT_FOUND,
+        FIELD_INVALID, MEMBERSHIP_REFUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainNode(self, request, context):
+        """Free a node of its duties before it is stopped: it hands the leadership over, sends workers and
+        watchers elsewhere and refuses new calls with DRAINING, but still votes and keeps its copy.
+        `resume` takes that back. Refused with NODE_NOT_FOUND, TRANSFER_REFUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TransferLeadership(self, request, context):
         """Hand the leadership over. Refused with NODE_NOT_FOUND, TRANSFER_REFUSED.
         """
@@ -106,7 +143,7 @@ class ClusterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def TakeSnapshot(self, request, context):
-        """Make a snapshot on the node that is asked, now. Refused with DISK_FULL.
+        """Make a snapshot on the node that is asked, now; never passed on. Refused with DISK_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -114,14 +151,27 @@ class ClusterServiceServicer(object):
 
     def VerifyState(self, request, context):
         """Compute every derived table and counter anew on the node that is asked and compare; and
-        compare the fingerprints of all reachable nodes at one revision.
+        compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
+        NOT_LEADER (`repair` on another node).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Backup(self, request, context):
-        """Stream a backup of the node that is asked: an archive of files with their checksums.
+        """Stream a backup of the node that is asked while it runs: an archive of files with their
+        checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Restore(self, request_iterator, context):
+        """Put a backup in the place of the state of all nodes while they run. The state that is there is
+        lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
+        were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
+        read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
+        DISK_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -145,6 +195,16 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     request_deserializer=raftsched_dot_v1_dot_cluster__pb2.RemoveNodeRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.SerializeToString,
             ),
+            'MoveNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveNode,
+                    request_deserializer=raftsched_dot_v1_dot_cluster__pb2.MoveNodeRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.SerializeToString,
+            ),
+            'DrainNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainNode,
+                    request_deserializer=raftsched_dot_v1_dot_cluster__pb2.DrainNodeRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.SerializeToString,
+            ),
             'TransferLeadership': grpc.unary_unary_rpc_method_handler(
                     servicer.TransferLeadership,
                     request_deserializer=raftsched_dot_v1_dot_cluster__pb2.TransferLeadershipRequest.FromString,
@@ -165,6 +225,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     request_deserializer=raftsched_dot_v1_dot_cluster__pb2.BackupRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_cluster__pb2.BackupResponse.SerializeToString,
             ),
+            'Restore': grpc.stream_unary_rpc_method_handler(
+                    servicer.Restore,
+                    request_deserializer=raftsched_dot_v1_dot_cluster__pb2.RestoreRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_cluster__pb2.RestoreResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'raftsched.v1.ClusterService', rpc_method_handlers)
@@ -174,7 +239,9 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterService(object):
-    """The cluster itself.
+    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
+    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
+    by `raftsched cluster recover` on a node that is stopped.
     """
 
     @staticmethod
@@ -247,6 +314,60 @@ class ClusterService(object):
             target,
             '/raftsched.v1.ClusterService/RemoveNode',
             raftsched_dot_v1_dot_cluster__pb2.RemoveNodeRequest.SerializeToString,
+            raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.ClusterService/MoveNode',
+            raftsched_dot_v1_dot_cluster__pb2.MoveNodeRequest.SerializeToString,
+            raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.ClusterService/DrainNode',
+            raftsched_dot_v1_dot_cluster__pb2.DrainNodeRequest.SerializeToString,
             raftsched_dot_v1_dot_cluster__pb2.ClusterStatus.FromString,
             options,
             channel_credentials,
@@ -356,6 +477,33 @@ class ClusterService(object):
             '/raftsched.v1.ClusterService/Backup',
             raftsched_dot_v1_dot_cluster__pb2.BackupRequest.SerializeToString,
             raftsched_dot_v1_dot_cluster__pb2.BackupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Restore(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/raftsched.v1.ClusterService/Restore',
+            raftsched_dot_v1_dot_cluster__pb2.RestoreRequest.SerializeToString,
+            raftsched_dot_v1_dot_cluster__pb2.RestoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,57 +27,108 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClusterServiceStub:
-    """The cluster itself."""
+    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
+    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
+    by `raftsched cluster recover` on a node that is stopped.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ClusterServiceAsyncStub: ...
     GetClusterStatus: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.GetClusterStatusRequest, _cluster_pb2.ClusterStatus]
-    """Show the cluster as the node that is asked sees it; never passed on."""
+    """Show the cluster as the node that is asked sees it; never passed on. Refused with nothing of
+    its own.
+    """
     AddNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AddNodeRequest, _cluster_pb2.ClusterStatus]
     """Add a node. It learns first and votes once it has caught up. Refused with
     MEMBERSHIP_REFUSED, NAME_EXISTS, FIELD_INVALID.
     """
     RemoveNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.RemoveNodeRequest, _cluster_pb2.ClusterStatus]
     """Remove a node; it is told and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
+    MoveNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.MoveNodeRequest, _cluster_pb2.ClusterStatus]
+    """A node has other addresses; its name and its state stay. Refused with NODE_NOT_FOUND,
+    FIELD_INVALID, MEMBERSHIP_REFUSED.
+    """
+    DrainNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.DrainNodeRequest, _cluster_pb2.ClusterStatus]
+    """Free a node of its duties before it is stopped: it hands the leadership over, sends workers and
+    watchers elsewhere and refuses new calls with DRAINING, but still votes and keeps its copy.
+    `resume` takes that back. Refused with NODE_NOT_FOUND, TRANSFER_REFUSED.
+    """
     TransferLeadership: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.TransferLeadershipRequest, _cluster_pb2.ClusterStatus]
     """Hand the leadership over. Refused with NODE_NOT_FOUND, TRANSFER_REFUSED."""
     TakeSnapshot: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.TakeSnapshotRequest, _cluster_pb2.TakeSnapshotResponse]
-    """Make a snapshot on the node that is asked, now. Refused with DISK_FULL."""
+    """Make a snapshot on the node that is asked, now; never passed on. Refused with DISK_FULL."""
     VerifyState: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.VerifyStateRequest, _cluster_pb2.VerifyStateResponse]
     """Compute every derived table and counter anew on the node that is asked and compare; and
-    compare the fingerprints of all reachable nodes at one revision.
+    compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
+    NOT_LEADER (`repair` on another node).
     """
     Backup: _grpc.UnaryStreamMultiCallable[_cluster_pb2.BackupRequest, _cluster_pb2.BackupResponse]
-    """Stream a backup of the node that is asked: an archive of files with their checksums."""
+    """Stream a backup of the node that is asked while it runs: an archive of files with their
+    checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
+    """
+    Restore: _grpc.StreamUnaryMultiCallable[_cluster_pb2.RestoreRequest, _cluster_pb2.RestoreResponse]
+    """Put a backup in the place of the state of all nodes while they run. The state that is there is
+    lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
+    were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
+    read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
+    DISK_FULL.
+    """
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
-    """The cluster itself."""
+    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
+    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
+    by `raftsched cluster recover` on a node that is stopped.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetClusterStatus: _aio.UnaryUnaryMultiCallable[_cluster_pb2.GetClusterStatusRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
-    """Show the cluster as the node that is asked sees it; never passed on."""
+    """Show the cluster as the node that is asked sees it; never passed on. Refused with nothing of
+    its own.
+    """
     AddNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AddNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """Add a node. It learns first and votes once it has caught up. Refused with
     MEMBERSHIP_REFUSED, NAME_EXISTS, FIELD_INVALID.
     """
     RemoveNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.RemoveNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """Remove a node; it is told and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
+    MoveNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.MoveNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
+    """A node has other addresses; its name and its state stay. Refused with NODE_NOT_FOUND,
+    FIELD_INVALID, MEMBERSHIP_REFUSED.
+    """
+    DrainNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.DrainNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
+    """Free a node of its duties before it is stopped: it hands the leadership over, sends workers and
+    watchers elsewhere and refuses new calls with DRAINING, but still votes and keeps its copy.
+    `resume` takes that back. Refused with NODE_NOT_FOUND, TRANSFER_REFUSED.
+    """
     TransferLeadership: _aio.UnaryUnaryMultiCallable[_cluster_pb2.TransferLeadershipRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """Hand the leadership over. Refused with NODE_NOT_FOUND, TRANSFER_REFUSED."""
     TakeSnapshot: _aio.UnaryUnaryMultiCallable[_cluster_pb2.TakeSnapshotRequest, _cluster_pb2.TakeSnapshotResponse]  # type: ignore[assignment]
-    """Make a snapshot on the node that is asked, now. Refused with DISK_FULL."""
+    """Make a snapshot on the node that is asked, now; never passed on. Refused with DISK_FULL."""
     VerifyState: _aio.UnaryUnaryMultiCallable[_cluster_pb2.VerifyStateRequest, _cluster_pb2.VerifyStateResponse]  # type: ignore[assignment]
     """Compute every derived table and counter anew on the node that is asked and compare; and
-    compare the fingerprints of all reachable nodes at one revision.
+    compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
+    NOT_LEADER (`repair` on another node).
     """
     Backup: _aio.UnaryStreamMultiCallable[_cluster_pb2.BackupRequest, _cluster_pb2.BackupResponse]  # type: ignore[assignment]
-    """Stream a backup of the node that is asked: an archive of files with their checksums."""
+    """Stream a backup of the node that is asked while it runs: an archive of files with their
+    checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
+    """
+    Restore: _aio.StreamUnaryMultiCallable[_cluster_pb2.RestoreRequest, _cluster_pb2.RestoreResponse]  # type: ignore[assignment]
+    """Put a backup in the place of the state of all nodes while they run. The state that is there is
+    lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
+    were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
+    read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
+    DISK_FULL.
+    """
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The cluster itself."""
+    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
+    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
+    by `raftsched cluster recover` on a node that is stopped.
+    """
 
     @_abc_1.abstractmethod
     def GetClusterStatus(
@@ -85,7 +136,9 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.GetClusterStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.ClusterStatus, _abc.Awaitable[_cluster_pb2.ClusterStatus]]:
-        """Show the cluster as the node that is asked sees it; never passed on."""
+        """Show the cluster as the node that is asked sees it; never passed on. Refused with nothing of
+        its own.
+        """
 
     @_abc_1.abstractmethod
     def AddNode(
@@ -106,6 +159,27 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         """Remove a node; it is told and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
 
     @_abc_1.abstractmethod
+    def MoveNode(
+        self,
+        request: _cluster_pb2.MoveNodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.ClusterStatus, _abc.Awaitable[_cluster_pb2.ClusterStatus]]:
+        """A node has other addresses; its name and its state stay. Refused with NODE_NOT_FOUND,
+        FIELD_INVALID, MEMBERSHIP_REFUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def DrainNode(
+        self,
+        request: _cluster_pb2.DrainNodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.ClusterStatus, _abc.Awaitable[_cluster_pb2.ClusterStatus]]:
+        """Free a node of its duties before it is stopped: it hands the leadership over, sends workers and
+        watchers elsewhere and refuses new calls with DRAINING, but still votes and keeps its copy.
+        `resume` takes that back. Refused with NODE_NOT_FOUND, TRANSFER_REFUSED.
+        """
+
+    @_abc_1.abstractmethod
     def TransferLeadership(
         self,
         request: _cluster_pb2.TransferLeadershipRequest,
@@ -119,7 +193,7 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.TakeSnapshotRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.TakeSnapshotResponse, _abc.Awaitable[_cluster_pb2.TakeSnapshotResponse]]:
-        """Make a snapshot on the node that is asked, now. Refused with DISK_FULL."""
+        """Make a snapshot on the node that is asked, now; never passed on. Refused with DISK_FULL."""
 
     @_abc_1.abstractmethod
     def VerifyState(
@@ -128,7 +202,8 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.VerifyStateResponse, _abc.Awaitable[_cluster_pb2.VerifyStateResponse]]:
         """Compute every derived table and counter anew on the node that is asked and compare; and
-        compare the fingerprints of all reachable nodes at one revision.
+        compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
+        NOT_LEADER (`repair` on another node).
         """
 
     @_abc_1.abstractmethod
@@ -137,6 +212,21 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.BackupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_cluster_pb2.BackupResponse], _abc.AsyncIterator[_cluster_pb2.BackupResponse]]:
-        """Stream a backup of the node that is asked: an archive of files with their checksums."""
+        """Stream a backup of the node that is asked while it runs: an archive of files with their
+        checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
+        """
+
+    @_abc_1.abstractmethod
+    def Restore(
+        self,
+        request_iterator: _MaybeAsyncIterator[_cluster_pb2.RestoreRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.RestoreResponse, _abc.Awaitable[_cluster_pb2.RestoreResponse]]:
+        """Put a backup in the place of the state of all nodes while they run. The state that is there is
+        lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
+        were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
+        read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
+        DISK_FULL.
+        """
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

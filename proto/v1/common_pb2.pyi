@@ -8,18 +8,35 @@ Rules that hold in every service and are not repeated at each call:
 * Any node takes any call. A follower passes unary calls on to the leader (at most one hop) and
   answers a worker's stream with a Redirect. Trailing metadata of each answer carries
   `raftsched-leader` (the leader's address, when known), `raftsched-term` and
-  `raftsched-revision` (the revision the answer is true at, "change.position").
+  `raftsched-revision` (the revision the answer is true at, "change.position"). A caller that
+  sends the metadata `raftsched-no-forward: 1` is refused with NOT_LEADER instead of being passed
+  on. Calls that speak of the node that is asked are never passed on, and say so.
+* Callers show who they are by the metadata `authorization: Bearer SECRET` (an access token or a
+  JWT) or by a client certificate. A cluster without authentication takes everybody for an admin.
 * A refusal is a gRPC status whose details hold exactly one google.rpc.ErrorInfo with the domain
   "raftsched" and a reason from ErrorReason (error.proto), plus google.rpc.BadRequest with all
   wrong fields at once, and google.rpc.RetryInfo where trying again helps. A refused call has
-  changed nothing.
-* Writes carry `request_id`. The answer to a request id is remembered for at least ten minutes
-  (and for at most one million requests): the same id with the same request gets the first
-  answer again and does nothing twice; the same id with another request is refused with
-  REQUEST_ID_REUSED. An empty id turns this off for that call.
+  changed nothing, unless its reason says that the outcome is unknown.
+* Each call names the refusals of its own. Beside them, any call may meet UNAUTHENTICATED,
+  FORBIDDEN, NAMESPACE_NOT_FOUND, FIELD_REQUIRED (a name is empty), FIELD_INVALID, RATE_LIMITED,
+  BACKLOG_FULL, NO_QUORUM, NOT_LEADER, DRAINING and STATE_DIVERGED; a write also LIMIT_EXCEEDED,
+  REQUEST_ID_REUSED, DISK_FULL, LEADER_CHANGED and COMMIT_TIMEOUT; and a call that would start or
+  lease a run CLOCK_SKEW.
+* Writes carry `request_id`, at most 128 characters, best a UUID. The answer to a request id is
+  remembered for at least ten minutes (and for at most one million requests): the same id with
+  the same request gets the first answer again and does nothing twice; the same id with another
+  request is refused with REQUEST_ID_REUSED. An empty id turns this off for that call. What a
+  worker says about a lease needs none: the token does the same.
 * `validate_only` runs every check and answers as if the call had been made; nothing is stored.
-* Names are 1 to 128 characters of a-z, 0-9, `-` and `_`, beginning with a letter or a digit.
+* An update changes the fields that `update_mask` names; an empty mask names all fields that are
+  set. The `etag` inside what is sent, when it is not empty, must be the current one; else the
+  call is refused with ETAG_MISMATCH.
+* Names are 1 to 128 characters of a-z, 0-9, `-` and `_`, beginning with a letter or a digit. Ids
+  of workers, flows and runs may hold A-Z and `.` too. None holds `/` or `:`, so each fits into a
+  path.
 * An empty `namespace` means "default".
+* No message is larger than 4 MiB, in either direction: gRPC refuses it with RESOURCE_EXHAUSTED
+  before this product sees it.
 * Lists are pages. `page_size` 0 means 50; more than 1,000 is taken as 1,000. A page also ends
   when it reaches 1 MiB. `page_token` is the `next_page_token` of the page before, with the same
   filter; an empty `next_page_token` is the end. A page is read at one instant; what changes
@@ -30,6 +47,16 @@ Rules that hold in every service and are not repeated at each call:
 * An instant is a Timestamp in UTC, kept to the millisecond (what is finer is cut off). A length
   of time is a Duration, likewise.
 * Unknown enum values are refused with FIELD_INVALID; UNSPECIFIED means the documented default.
+* HTTP: the paths of google.api.http, with the JSON form of these messages (lowerCamelCase names,
+  64-bit integers as strings, bytes in base64). Fields that are neither in the path nor in the
+  body are query parameters (`?pageSize=10&read.consistency=CONSISTENCY_STALE`). The header
+  `Idempotency-Key` stands for `request_id`; the trailing metadata above are headers of the
+  answer. A refusal has the HTTP status that belongs to its gRPC code and the body
+  `{"error": {"code", "status", "message", "details"}}`; a stream is one JSON object per line. An
+  unknown field is refused with FIELD_INVALID.
+* The nodes share one log today. Should a cluster ever hold several logs, each with its own share
+  of the jobs, then revisions and tokens count per log; so give the run beside the token wherever
+  there is a field for it, and compare revisions only where they came from one call.
 """
 
 from google.protobuf import descriptor as _descriptor
@@ -144,7 +171,7 @@ Global___ReadOptions: _TypeAlias = ReadOptions  # noqa: Y015
 
 @_typing.final
 class Revision(_message.Message):
-    """A place in the history of the cluster: revisions only grow."""
+    """A place in the history of the cluster: revisions only grow. In text it is "change.position"."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -25,7 +25,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Never sent."""
     ERROR_REASON_FIELD_INVALID: _ErrorReason.ValueType  # 1
-    """A field has a wrong value. INVALID_ARGUMENT with BadRequest naming all wrong fields. Not done."""
+    """A field has a wrong value. INVALID_ARGUMENT with BadRequest naming all wrong fields, each with
+    the value, why it is wrong and what to write instead. Not done.
+    """
     ERROR_REASON_FIELD_REQUIRED: _ErrorReason.ValueType  # 2
     """A required field is empty. INVALID_ARGUMENT with BadRequest. Not done."""
     ERROR_REASON_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 3
@@ -122,6 +124,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """Leadership could not be handed over: no follower is caught up. FAILED_PRECONDITION; `target`.
     Not done.
     """
+    ERROR_REASON_NOT_RETRYING: _ErrorReason.ValueType  # 71
+    """The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
+    ERROR_REASON_BACKUP_REFUSED: _ErrorReason.ValueType  # 72
+    """The backup is damaged, or of a newer version. FAILED_PRECONDITION; `detail`. Not done."""
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 80
     """A quota of the namespace is used up. RESOURCE_EXHAUSTED with QuotaFailure; `quota`, `maximum`.
     Not done.
@@ -137,7 +143,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_NOT_LEADER: _ErrorReason.ValueType  # 101
     """This node does not lead and was told not to pass calls on. UNAVAILABLE; `leader`. Not done."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 102
-    """The node is stopping. UNAVAILABLE; `leader`. Not done; take another node."""
+    """The node is stopping, or was told to drain. UNAVAILABLE; `leader`. Not done; take another node."""
     ERROR_REASON_LEADER_CHANGED: _ErrorReason.ValueType  # 103
     """Leadership moved while the call was under way. ABORTED. Outcome unknown."""
     ERROR_REASON_COMMIT_TIMEOUT: _ErrorReason.ValueType  # 104
@@ -147,13 +153,17 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     `skew_ms`. Not done.
     """
     ERROR_REASON_REVISION_GONE: _ErrorReason.ValueType  # 120
-    """Events before that revision are gone. OUT_OF_RANGE; `oldest`. Begin with a fresh list."""
+    """Events before that revision are gone. OUT_OF_RANGE; `oldest`. Not done; begin with a fresh
+    list.
+    """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 121
     """Nobody said who calls, or the token is not valid. UNAUTHENTICATED. Not done."""
     ERROR_REASON_FORBIDDEN: _ErrorReason.ValueType  # 122
     """The caller may not do this. PERMISSION_DENIED; `role`, `needs`, `namespace`. Not done."""
     ERROR_REASON_STATE_DIVERGED: _ErrorReason.ValueType  # 123
-    """The node found a difference in its state and serves no longer. INTERNAL; `node`."""
+    """The node found that its state differs from the others' and serves no longer. INTERNAL; `node`.
+    Not done; take another node.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of google.rpc.ErrorInfo, written without the prefix
@@ -166,7 +176,9 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Never sent."""
 ERROR_REASON_FIELD_INVALID: ErrorReason.ValueType  # 1
-"""A field has a wrong value. INVALID_ARGUMENT with BadRequest naming all wrong fields. Not done."""
+"""A field has a wrong value. INVALID_ARGUMENT with BadRequest naming all wrong fields, each with
+the value, why it is wrong and what to write instead. Not done.
+"""
 ERROR_REASON_FIELD_REQUIRED: ErrorReason.ValueType  # 2
 """A required field is empty. INVALID_ARGUMENT with BadRequest. Not done."""
 ERROR_REASON_LIMIT_EXCEEDED: ErrorReason.ValueType  # 3
@@ -263,6 +275,10 @@ ERROR_REASON_TRANSFER_REFUSED: ErrorReason.ValueType  # 70
 """Leadership could not be handed over: no follower is caught up. FAILED_PRECONDITION; `target`.
 Not done.
 """
+ERROR_REASON_NOT_RETRYING: ErrorReason.ValueType  # 71
+"""The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
+ERROR_REASON_BACKUP_REFUSED: ErrorReason.ValueType  # 72
+"""The backup is damaged, or of a newer version. FAILED_PRECONDITION; `detail`. Not done."""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 80
 """A quota of the namespace is used up. RESOURCE_EXHAUSTED with QuotaFailure; `quota`, `maximum`.
 Not done.
@@ -278,7 +294,7 @@ ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 100
 ERROR_REASON_NOT_LEADER: ErrorReason.ValueType  # 101
 """This node does not lead and was told not to pass calls on. UNAVAILABLE; `leader`. Not done."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 102
-"""The node is stopping. UNAVAILABLE; `leader`. Not done; take another node."""
+"""The node is stopping, or was told to drain. UNAVAILABLE; `leader`. Not done; take another node."""
 ERROR_REASON_LEADER_CHANGED: ErrorReason.ValueType  # 103
 """Leadership moved while the call was under way. ABORTED. Outcome unknown."""
 ERROR_REASON_COMMIT_TIMEOUT: ErrorReason.ValueType  # 104
@@ -288,11 +304,15 @@ ERROR_REASON_CLOCK_SKEW: ErrorReason.ValueType  # 105
 `skew_ms`. Not done.
 """
 ERROR_REASON_REVISION_GONE: ErrorReason.ValueType  # 120
-"""Events before that revision are gone. OUT_OF_RANGE; `oldest`. Begin with a fresh list."""
+"""Events before that revision are gone. OUT_OF_RANGE; `oldest`. Not done; begin with a fresh
+list.
+"""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 121
 """Nobody said who calls, or the token is not valid. UNAUTHENTICATED. Not done."""
 ERROR_REASON_FORBIDDEN: ErrorReason.ValueType  # 122
 """The caller may not do this. PERMISSION_DENIED; `role`, `needs`, `namespace`. Not done."""
 ERROR_REASON_STATE_DIVERGED: ErrorReason.ValueType  # 123
-"""The node found a difference in its state and serves no longer. INTERNAL; `node`."""
+"""The node found that its state differs from the others' and serves no longer. INTERNAL; `node`.
+Not done; take another node.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -71,7 +71,13 @@ class _EventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventKind.V
     EVENT_KIND_ALERT_CLEARED: _EventKind.ValueType  # 41
     """An alert's condition is no longer true."""
     EVENT_KIND_MEMBERS_CHANGED: _EventKind.ValueType  # 50
-    """A node joined, was promoted or left."""
+    """A node joined, was promoted, moved or left."""
+    EVENT_KIND_FLOW_STUCK: _EventKind.ValueType  # 60
+    """A wave waits longer than one of its jobs allows."""
+    EVENT_KIND_FLOW_ENDED: _EventKind.ValueType  # 61
+    """A wave ended."""
+    EVENT_KIND_CALENDAR_CHANGED: _EventKind.ValueType  # 70
+    """A calendar was made, changed or deleted."""
 
 class EventKind(_EventKind, metaclass=_EventKindEnumTypeWrapper):
     """What may happen."""
@@ -117,7 +123,13 @@ EVENT_KIND_ALERT_RAISED: EventKind.ValueType  # 40
 EVENT_KIND_ALERT_CLEARED: EventKind.ValueType  # 41
 """An alert's condition is no longer true."""
 EVENT_KIND_MEMBERS_CHANGED: EventKind.ValueType  # 50
-"""A node joined, was promoted or left."""
+"""A node joined, was promoted, moved or left."""
+EVENT_KIND_FLOW_STUCK: EventKind.ValueType  # 60
+"""A wave waits longer than one of its jobs allows."""
+EVENT_KIND_FLOW_ENDED: EventKind.ValueType  # 61
+"""A wave ended."""
+EVENT_KIND_CALENDAR_CHANGED: EventKind.ValueType  # 70
+"""A calendar was made, changed or deleted."""
 Global___EventKind: _TypeAlias = EventKind  # noqa: Y015
 
 @_typing.final
@@ -137,6 +149,8 @@ class Event(_message.Message):
     ALERT_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     LEDGER_FIELD_NUMBER: _builtins.int
+    FLOW_FIELD_NUMBER: _builtins.int
+    CALENDAR_FIELD_NUMBER: _builtins.int
     kind: Global___EventKind.ValueType
     """What."""
     namespace: _builtins.str
@@ -147,6 +161,10 @@ class Event(_message.Message):
     """For ALERT_RAISED and ALERT_CLEARED: the alert's name."""
     message: _builtins.str
     """For people, where there is more to say."""
+    flow: _builtins.str
+    """For FLOW_STUCK and FLOW_ENDED: the wave's id."""
+    calendar: _builtins.str
+    """For CALENDAR_CHANGED: the calendar's name."""
     @_builtins.property
     def revision(self) -> _common_pb2.Revision:
         """Where in history."""
@@ -161,7 +179,7 @@ class Event(_message.Message):
 
     @_builtins.property
     def job_after(self) -> _job_pb2.Job:
-        """For JOB_CREATED and JOB_UPDATED: the job after the change."""
+        """For what happened to a job but JOB_DELETED: the job after the change."""
 
     @_builtins.property
     def queue(self) -> _queue_pb2.Queue:
@@ -185,10 +203,12 @@ class Event(_message.Message):
         alert: _builtins.str = ...,
         message: _builtins.str = ...,
         ledger: _run_pb2.LedgerEntry | None = ...,
+        flow: _builtins.str = ...,
+        calendar: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job_after", b"job_after", "ledger", b"ledger", "queue", b"queue", "revision", b"revision", "run", b"run", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "job", b"job", "job_after", b"job_after", "kind", b"kind", "ledger", b"ledger", "message", b"message", "namespace", b"namespace", "queue", b"queue", "revision", b"revision", "run", b"run", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alert", b"alert", "calendar", b"calendar", "flow", b"flow", "job", b"job", "job_after", b"job_after", "kind", b"kind", "ledger", b"ledger", "message", b"message", "namespace", b"namespace", "queue", b"queue", "revision", b"revision", "run", b"run", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

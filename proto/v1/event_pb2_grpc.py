@@ -53,16 +53,19 @@ class EventServiceServicer(object):
 
     def WatchEvents(self, request, context):
         """Follow events. On any node; every event up to the present is sent, then those that come. At
-        least every 10 s something is sent, so that a dead server is noticed. Ended with NO_QUORUM
-        when the node has heard from no leader for 10 s; resume on another one with the last revision.
-        Refused with REVISION_GONE, FILTER_INVALID.
+        least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
+        as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
+        missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
+        heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
+        `progress`. Refused with REVISION_GONE, FILTER_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEvents(self, request, context):
-        """A page of past events, oldest first. Refused with REVISION_GONE, FILTER_INVALID.
+        """A page of past events, oldest first. It has no page token: the revision is one that never goes
+        stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

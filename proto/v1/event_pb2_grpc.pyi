@@ -35,12 +35,16 @@ class EventServiceStub:
     def __new__(cls, channel: _aio.Channel) -> EventServiceAsyncStub: ...
     WatchEvents: _grpc.UnaryStreamMultiCallable[_event_pb2.WatchEventsRequest, _event_pb2.WatchEventsResponse]
     """Follow events. On any node; every event up to the present is sent, then those that come. At
-    least every 10 s something is sent, so that a dead server is noticed. Ended with NO_QUORUM
-    when the node has heard from no leader for 10 s; resume on another one with the last revision.
-    Refused with REVISION_GONE, FILTER_INVALID.
+    least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
+    as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
+    missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
+    heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
+    `progress`. Refused with REVISION_GONE, FILTER_INVALID.
     """
     ListEvents: _grpc.UnaryUnaryMultiCallable[_event_pb2.ListEventsRequest, _event_pb2.ListEventsResponse]
-    """A page of past events, oldest first. Refused with REVISION_GONE, FILTER_INVALID."""
+    """A page of past events, oldest first. It has no page token: the revision is one that never goes
+    stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID.
+    """
 
 @_typing.type_check_only
 class EventServiceAsyncStub(EventServiceStub):
@@ -49,12 +53,16 @@ class EventServiceAsyncStub(EventServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     WatchEvents: _aio.UnaryStreamMultiCallable[_event_pb2.WatchEventsRequest, _event_pb2.WatchEventsResponse]  # type: ignore[assignment]
     """Follow events. On any node; every event up to the present is sent, then those that come. At
-    least every 10 s something is sent, so that a dead server is noticed. Ended with NO_QUORUM
-    when the node has heard from no leader for 10 s; resume on another one with the last revision.
-    Refused with REVISION_GONE, FILTER_INVALID.
+    least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
+    as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
+    missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
+    heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
+    `progress`. Refused with REVISION_GONE, FILTER_INVALID.
     """
     ListEvents: _aio.UnaryUnaryMultiCallable[_event_pb2.ListEventsRequest, _event_pb2.ListEventsResponse]  # type: ignore[assignment]
-    """A page of past events, oldest first. Refused with REVISION_GONE, FILTER_INVALID."""
+    """A page of past events, oldest first. It has no page token: the revision is one that never goes
+    stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID.
+    """
 
 class EventServiceServicer(metaclass=_abc_1.ABCMeta):
     """Events: what happened, in order, without gaps."""
@@ -66,9 +74,11 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_event_pb2.WatchEventsResponse], _abc.AsyncIterator[_event_pb2.WatchEventsResponse]]:
         """Follow events. On any node; every event up to the present is sent, then those that come. At
-        least every 10 s something is sent, so that a dead server is noticed. Ended with NO_QUORUM
-        when the node has heard from no leader for 10 s; resume on another one with the last revision.
-        Refused with REVISION_GONE, FILTER_INVALID.
+        least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
+        as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
+        missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
+        heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
+        `progress`. Refused with REVISION_GONE, FILTER_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -77,6 +87,8 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _event_pb2.ListEventsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_event_pb2.ListEventsResponse, _abc.Awaitable[_event_pb2.ListEventsResponse]]:
-        """A page of past events, oldest first. Refused with REVISION_GONE, FILTER_INVALID."""
+        """A page of past events, oldest first. It has no page token: the revision is one that never goes
+        stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID.
+        """
 
 def add_EventServiceServicer_to_server(servicer: EventServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

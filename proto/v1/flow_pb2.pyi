@@ -10,6 +10,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from . import common_pb2 as _common_pb2
+from . import job_pb2 as _job_pb2
 from . import run_pb2 as _run_pb2
 import builtins as _builtins
 import sys
@@ -351,14 +352,14 @@ class GraphEdge(_message.Message):
     """The job that must end."""
     downstream: _builtins.str
     """The job that waits for it."""
-    condition: _builtins.str
-    """On which end, in words."""
+    condition: _job_pb2.Dependency.Condition.ValueType
+    """On which end."""
     def __init__(
         self,
         *,
         upstream: _builtins.str = ...,
         downstream: _builtins.str = ...,
-        condition: _builtins.str = ...,
+        condition: _job_pb2.Dependency.Condition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

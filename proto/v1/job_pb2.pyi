@@ -298,7 +298,9 @@ class Action(_message.Message):
     GRPC_FIELD_NUMBER: _builtins.int
     SHELL_FIELD_NUMBER: _builtins.int
     handler: _builtins.str
-    """A handler that a worker has registered under this name."""
+    """A handler that a worker has registered under this name: 1 to 128 characters without spaces,
+    and none of "http", "grpc" and "shell", which are the names of the executors.
+    """
     @_builtins.property
     def http(self) -> Global___HttpAction:
         """A call by HTTP."""
@@ -393,25 +395,53 @@ class GrpcAction(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TARGET_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     TLS_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     """host:port, or a URI that gRPC understands."""
     method: _builtins.str
     """package.Service/Method. The payload is sent as the serialized request."""
     tls: _builtins.bool
     """Encrypt the connection and check the target's certificate."""
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Sent along as metadata; at most 32. The same three as with HTTP are always sent, in small
+        letters.
+        """
+
     def __init__(
         self,
         *,
         target: _builtins.str = ...,
         method: _builtins.str = ...,
         tls: _builtins.bool = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["method", b"method", "target", b"target", "tls", b"tls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata", "method", b"method", "target", b"target", "tls", b"tls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -729,7 +759,9 @@ class ConcurrencyLimit(_message.Message):
     key: _builtins.str
     """Runs, of any job of the namespace, that share this key. At most 128 characters; empty: no key."""
     key_limit: _builtins.int
-    """The limit for that key, 1 to 1,000,000. Where jobs of one key disagree, the run's own job counts."""
+    """The limit for that key, 1 to 1,000,000. Where jobs of one key disagree, the run's own job
+    counts.
+    """
     def __init__(
         self,
         *,
@@ -876,7 +908,9 @@ class JobStatus(_message.Message):
         STATE_FINISHED: JobStatus._State.ValueType  # 3
         """Nothing is left to happen."""
         STATE_DELETING: JobStatus._State.ValueType  # 4
-        """It is being deleted: its history goes in small steps."""
+        """It is deleted, and its history goes in small steps. Calls that name it are refused with
+        JOB_NOT_FOUND; lists show it until it is gone, and then its name is free again.
+        """
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
         """Whether it fires."""
@@ -890,7 +924,9 @@ class JobStatus(_message.Message):
     STATE_FINISHED: JobStatus.State.ValueType  # 3
     """Nothing is left to happen."""
     STATE_DELETING: JobStatus.State.ValueType  # 4
-    """It is being deleted: its history goes in small steps."""
+    """It is deleted, and its history goes in small steps. Calls that name it are refused with
+    JOB_NOT_FOUND; lists show it until it is gone, and then its name is free again.
+    """
 
     STATE_FIELD_NUMBER: _builtins.int
     PAUSE_REASON_FIELD_NUMBER: _builtins.int
@@ -909,6 +945,7 @@ class JobStatus(_message.Message):
     LAST_STATE_FIELD_NUMBER: _builtins.int
     EDITS_FIELD_NUMBER: _builtins.int
     BACKLOG_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     state: Global___JobStatus.State.ValueType
     """Whether it fires."""
     pause_reason: _builtins.str
@@ -953,6 +990,13 @@ class JobStatus(_message.Message):
     def edits(self) -> _containers.RepeatedCompositeFieldContainer[_schedule_pb2.OccurrenceEdit]:
         """Changes of single occurrences that lie ahead."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What may not mean what it seems to, for people: "59/15 in the minutes means minute 59 only", or
+        "4,000 jobs are due in the same second at 09:00:00; give it a jitter". Sent by CreateJob,
+        UpdateJob and GetJobStatus.
+        """
+
     def __init__(
         self,
         *,
@@ -973,10 +1017,11 @@ class JobStatus(_message.Message):
         last_state: _run_pb2.RunState.ValueType = ...,
         edits: _abc.Iterable[_schedule_pb2.OccurrenceEdit] | None = ...,
         backlog: _builtins.int = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_nominal_time", b"last_nominal_time", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_until", b"pause_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_nominal_time", b"last_nominal_time", "last_run", b"last_run", "last_state", b"last_state", "live", b"live", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_nominal_time", b"last_nominal_time", "last_run", b"last_run", "last_state", b"last_state", "live", b"live", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1475,6 +1520,62 @@ class BackfillJobResponse(_message.Message):
 Global___BackfillJobResponse: _TypeAlias = BackfillJobResponse  # noqa: Y015
 
 @_typing.final
+class DropBacklogRequest(_message.Message):
+    """To give up a job's backlog."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The job's namespace."""
+    job: _builtins.str
+    """The job."""
+    request_id: _builtins.str
+    """See common.proto."""
+    validate_only: _builtins.bool
+    """See common.proto."""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        job: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "namespace", b"namespace", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropBacklogRequest: _TypeAlias = DropBacklogRequest  # noqa: Y015
+
+@_typing.final
+class DropBacklogResponse(_message.Message):
+    """The backlog is given up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DROPPED_FIELD_NUMBER: _builtins.int
+    dropped: _builtins.int
+    """Nominal times that will not run."""
+    def __init__(
+        self,
+        *,
+        dropped: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropBacklogResponse: _TypeAlias = DropBacklogResponse  # noqa: Y015
+
+@_typing.final
 class EditOccurrenceRequest(_message.Message):
     """To change one occurrence."""
 
@@ -1685,7 +1786,9 @@ class ImportJobsRequest(_message.Message):
     """See common.proto."""
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Job]:
-        """Up to 1,000. Output-only fields are ignored, so what was exported can be imported."""
+        """Up to 1,000. Output-only fields are ignored, so what was exported can be imported; but a job
+        with a non-empty etag is refused with ETAG_MISMATCH if that is not the current one.
+        """
 
     def __init__(
         self,
@@ -1769,6 +1872,7 @@ class ImportResult(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     FIELD_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    CHANGED_PATHS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Its name."""
     verdict: Global___ImportResult.Verdict.ValueType
@@ -1779,6 +1883,10 @@ class ImportResult(_message.Message):
     """For REFUSED: the wrong field, or empty."""
     message: _builtins.str
     """For REFUSED: what is wrong and what to write instead."""
+    @_builtins.property
+    def changed_paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """For UPDATED: the paths that differ from what was there, such as "spec.priority"; at most 32."""
+
     def __init__(
         self,
         *,
@@ -1787,10 +1895,11 @@ class ImportResult(_message.Message):
         reason: _builtins.str = ...,
         field: _builtins.str = ...,
         message: _builtins.str = ...,
+        changed_paths: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "job", b"job", "message", b"message", "reason", b"reason", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_paths", b"changed_paths", "field", b"field", "job", b"job", "message", b"message", "reason", b"reason", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1867,6 +1976,86 @@ class ListJobHistoryResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListJobHistoryResponse: _TypeAlias = ListJobHistoryResponse  # noqa: Y015
+
+@_typing.final
+class ListJobLedgerRequest(_message.Message):
+    """To list a job's ledger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    TO_TIME_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    READ_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """The job's namespace."""
+    job: _builtins.str
+    """The job."""
+    page_size: _builtins.int
+    """See common.proto."""
+    page_token: _builtins.str
+    """See common.proto."""
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """From here on. Unset: the oldest kept entry."""
+
+    @_builtins.property
+    def to_time(self) -> _timestamp_pb2.Timestamp:
+        """Up to, not including, here. Unset: no end."""
+
+    @_builtins.property
+    def read(self) -> _common_pb2.ReadOptions:
+        """How fresh."""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        job: _builtins.str = ...,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        to_time: _timestamp_pb2.Timestamp | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        read: _common_pb2.ReadOptions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "read", b"read", "to_time", b"to_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "job", b"job", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "read", b"read", "to_time", b"to_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobLedgerRequest: _TypeAlias = ListJobLedgerRequest  # noqa: Y015
+
+@_typing.final
+class ListJobLedgerResponse(_message.Message):
+    """A page of a ledger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.LedgerEntry]:
+        """Newest first."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[_run_pb2.LedgerEntry] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobLedgerResponse: _TypeAlias = ListJobLedgerResponse  # noqa: Y015
 
 @_typing.final
 class AuditJobRequest(_message.Message):
@@ -2067,10 +2256,13 @@ class ForecastFiringsResponse(_message.Message):
     MINUTES_FIELD_NUMBER: _builtins.int
     PARTIAL_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
     partial: _builtins.bool
     """More jobs exist than were looked at."""
     slots: _builtins.int
     """Slots of all workers that are there now."""
+    capacity: _builtins.int
+    """Runs a minute that these slots can carry, by how long runs took in the last hour. 0: not known."""
     @_builtins.property
     def minutes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForecastMinute]:
         """One for each minute, in order."""
@@ -2081,10 +2273,11 @@ class ForecastFiringsResponse(_message.Message):
         minutes: _abc.Iterable[Global___ForecastMinute] | None = ...,
         partial: _builtins.bool = ...,
         slots: _builtins.int = ...,
+        capacity: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["minutes", b"minutes", "partial", b"partial", "slots", b"slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "minutes", b"minutes", "partial", b"partial", "slots", b"slots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

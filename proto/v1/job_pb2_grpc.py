@@ -86,6 +86,11 @@ class JobServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_job__pb2.BackfillJobRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_job__pb2.BackfillJobResponse.FromString,
                 _registered_method=True)
+        self.DropBacklog = channel.unary_unary(
+                '/raftsched.v1.JobService/DropBacklog',
+                request_serializer=raftsched_dot_v1_dot_job__pb2.DropBacklogRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_job__pb2.DropBacklogResponse.FromString,
+                _registered_method=True)
         self.EditOccurrence = channel.unary_unary(
                 '/raftsched.v1.JobService/EditOccurrence',
                 request_serializer=raftsched_dot_v1_dot_job__pb2.EditOccurrenceRequest.SerializeToString,
@@ -110,6 +115,11 @@ class JobServiceStub(object):
                 '/raftsched.v1.JobService/ListJobHistory',
                 request_serializer=raftsched_dot_v1_dot_job__pb2.ListJobHistoryRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_job__pb2.ListJobHistoryResponse.FromString,
+                _registered_method=True)
+        self.ListJobLedger = channel.unary_unary(
+                '/raftsched.v1.JobService/ListJobLedger',
+                request_serializer=raftsched_dot_v1_dot_job__pb2.ListJobLedgerRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_job__pb2.ListJobLedgerResponse.FromString,
                 _registered_method=True)
         self.AuditJob = channel.unary_unary(
                 '/raftsched.v1.JobService/AuditJob',
@@ -157,7 +167,8 @@ class JobServiceServicer(object):
 
     def ListJobs(self, request, context):
         """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-        `state`, `queue`, `owner`, `zone`, `handler`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+        `state`, `queue`, `owner`, `zone`, `handler`. What is listed can be imported again, so this is
+        the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -165,8 +176,8 @@ class JobServiceServicer(object):
 
     def UpdateJob(self, request, context):
         """Change the fields of the spec that the mask names. Nominal times that have passed are not
-        fired again; runs under way keep what they were made with, apart from limits. Refused as
-        CreateJob, and with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID.
+        fired again; runs under way keep what they were made with, apart from limits. Refused with
+        JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -182,7 +193,8 @@ class JobServiceServicer(object):
 
     def PauseJob(self, request, context):
         """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, ETAG_MISMATCH.
+        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND,
+        ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,17 +210,26 @@ class JobServiceServicer(object):
 
     def TriggerJob(self, request, context):
         """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-        JOB_NOT_FOUND, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE,
-        QUOTA_EXCEEDED.
+        JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+        PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BackfillJob(self, request, context):
-        """Run a past range of nominal times, at a rate. Those that have an outcome other than SKIPPED,
-        MISSED or COALESCED are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a
-        future range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+        """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
+        REPLACED) are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a future
+        range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropBacklog(self, request, context):
+        """Give up the missed nominal times of a job that still wait for their run, after an outage or by
+        a backfill: their outcome is MISSED. Runs that are there already go on. Does nothing when none
+        wait. Refused with JOB_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -230,8 +251,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PreviewSchedule(self, request, context):
-        """The next nominal times of a job, or of schedules that are not stored yet. Refused with
-        JOB_NOT_FOUND and all that CreateJob says about schedules.
+        """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
+        Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -240,7 +261,8 @@ class JobServiceServicer(object):
     def ImportJobs(self, request, context):
         """Create, or replace the specs of, up to 1,000 jobs. Each is a promise of its own: the answer
         says for each whether it was created, changed, left as it was, or refused and why; a refused
-        one does not stop the others. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
+        one does not stop the others. With `validate_only` it is the difference between what is and
+        what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -250,6 +272,14 @@ class JobServiceServicer(object):
         """The runs of a job by nominal time, newest first, those under way included. Filter fields:
         `state`, `nominal_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
         PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobLedger(self, request, context):
+        """The firing ledger of a job, newest first: what became of each nominal time, those that became
+        no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -332,6 +362,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=raftsched_dot_v1_dot_job__pb2.BackfillJobRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_job__pb2.BackfillJobResponse.SerializeToString,
             ),
+            'DropBacklog': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropBacklog,
+                    request_deserializer=raftsched_dot_v1_dot_job__pb2.DropBacklogRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_job__pb2.DropBacklogResponse.SerializeToString,
+            ),
             'EditOccurrence': grpc.unary_unary_rpc_method_handler(
                     servicer.EditOccurrence,
                     request_deserializer=raftsched_dot_v1_dot_job__pb2.EditOccurrenceRequest.FromString,
@@ -356,6 +391,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ListJobHistory,
                     request_deserializer=raftsched_dot_v1_dot_job__pb2.ListJobHistoryRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_job__pb2.ListJobHistoryResponse.SerializeToString,
+            ),
+            'ListJobLedger': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobLedger,
+                    request_deserializer=raftsched_dot_v1_dot_job__pb2.ListJobLedgerRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_job__pb2.ListJobLedgerResponse.SerializeToString,
             ),
             'AuditJob': grpc.unary_unary_rpc_method_handler(
                     servicer.AuditJob,
@@ -655,6 +695,33 @@ class JobService(object):
             _registered_method=True)
 
     @staticmethod
+    def DropBacklog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.JobService/DropBacklog',
+            raftsched_dot_v1_dot_job__pb2.DropBacklogRequest.SerializeToString,
+            raftsched_dot_v1_dot_job__pb2.DropBacklogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def EditOccurrence(request,
             target,
             options=(),
@@ -779,6 +846,33 @@ class JobService(object):
             '/raftsched.v1.JobService/ListJobHistory',
             raftsched_dot_v1_dot_job__pb2.ListJobHistoryRequest.SerializeToString,
             raftsched_dot_v1_dot_job__pb2.ListJobHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.JobService/ListJobLedger',
+            raftsched_dot_v1_dot_job__pb2.ListJobLedgerRequest.SerializeToString,
+            raftsched_dot_v1_dot_job__pb2.ListJobLedgerResponse.FromString,
             options,
             channel_credentials,
             insecure,

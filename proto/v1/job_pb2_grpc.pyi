@@ -45,12 +45,13 @@ class JobServiceStub:
     """Show only what the cluster knows about a job. Refused with JOB_NOT_FOUND."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]
     """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-    `state`, `queue`, `owner`, `zone`, `handler`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    `state`, `queue`, `owner`, `zone`, `handler`. What is listed can be imported again, so this is
+    the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]
     """Change the fields of the spec that the mask names. Nominal times that have passed are not
-    fired again; runs under way keep what they were made with, apart from limits. Refused as
-    CreateJob, and with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID.
+    fired again; runs under way keep what they were made with, apart from limits. Refused with
+    JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
     """
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -58,7 +59,8 @@ class JobServiceStub:
     """
     PauseJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.PauseJobRequest, _job_pb2.Job]
     """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, ETAG_MISMATCH.
+    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND,
+    ETAG_MISMATCH.
     """
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]
     """Fire again. Does nothing to a job that is not paused. Refused with JOB_NOT_FOUND,
@@ -66,13 +68,18 @@ class JobServiceStub:
     """
     TriggerJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]
     """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-    JOB_NOT_FOUND, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE,
-    QUOTA_EXCEEDED.
+    JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+    PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]
-    """Run a past range of nominal times, at a rate. Those that have an outcome other than SKIPPED,
-    MISSED or COALESCED are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a
-    future range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+    """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
+    REPLACED) are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a future
+    range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+    """
+    DropBacklog: _grpc.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]
+    """Give up the missed nominal times of a job that still wait for their run, after an outage or by
+    a backfill: their outcome is MISSED. Runs that are there already go on. Does nothing when none
+    wait. Refused with JOB_NOT_FOUND.
     """
     EditOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
@@ -81,18 +88,23 @@ class JobServiceStub:
     RevertOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]
     """Take such a change back. Refused with JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND."""
     PreviewSchedule: _grpc.UnaryUnaryMultiCallable[_job_pb2.PreviewScheduleRequest, _job_pb2.PreviewScheduleResponse]
-    """The next nominal times of a job, or of schedules that are not stored yet. Refused with
-    JOB_NOT_FOUND and all that CreateJob says about schedules.
+    """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
+    Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
     """
     ImportJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ImportJobsRequest, _job_pb2.ImportJobsResponse]
     """Create, or replace the specs of, up to 1,000 jobs. Each is a promise of its own: the answer
     says for each whether it was created, changed, left as it was, or refused and why; a refused
-    one does not stop the others. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
+    one does not stop the others. With `validate_only` it is the difference between what is and
+    what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
     """
     ListJobHistory: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]
     """The runs of a job by nominal time, newest first, those under way included. Filter fields:
     `state`, `nominal_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
     PAGE_TOKEN_INVALID.
+    """
+    ListJobLedger: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobLedgerRequest, _job_pb2.ListJobLedgerResponse]
+    """The firing ledger of a job, newest first: what became of each nominal time, those that became
+    no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
     """
     AuditJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.AuditJobRequest, _job_pb2.AuditJobResponse]
     """The firing ledger of a job, compared with the nominal times computed anew from its schedules.
@@ -122,12 +134,13 @@ class JobServiceAsyncStub(JobServiceStub):
     """Show only what the cluster knows about a job. Refused with JOB_NOT_FOUND."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]  # type: ignore[assignment]
     """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-    `state`, `queue`, `owner`, `zone`, `handler`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    `state`, `queue`, `owner`, `zone`, `handler`. What is listed can be imported again, so this is
+    the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change the fields of the spec that the mask names. Nominal times that have passed are not
-    fired again; runs under way keep what they were made with, apart from limits. Refused as
-    CreateJob, and with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID.
+    fired again; runs under way keep what they were made with, apart from limits. Refused with
+    JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
     """
     DeleteJob: _aio.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]  # type: ignore[assignment]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -135,7 +148,8 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     PauseJob: _aio.UnaryUnaryMultiCallable[_job_pb2.PauseJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, ETAG_MISMATCH.
+    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND,
+    ETAG_MISMATCH.
     """
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Fire again. Does nothing to a job that is not paused. Refused with JOB_NOT_FOUND,
@@ -143,13 +157,18 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     TriggerJob: _aio.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-    JOB_NOT_FOUND, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE,
-    QUOTA_EXCEEDED.
+    JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+    PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _aio.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]  # type: ignore[assignment]
-    """Run a past range of nominal times, at a rate. Those that have an outcome other than SKIPPED,
-    MISSED or COALESCED are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a
-    future range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+    """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
+    REPLACED) are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a future
+    range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+    """
+    DropBacklog: _aio.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]  # type: ignore[assignment]
+    """Give up the missed nominal times of a job that still wait for their run, after an outage or by
+    a backfill: their outcome is MISSED. Runs that are there already go on. Does nothing when none
+    wait. Refused with JOB_NOT_FOUND.
     """
     EditOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
@@ -158,18 +177,23 @@ class JobServiceAsyncStub(JobServiceStub):
     RevertOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Take such a change back. Refused with JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND."""
     PreviewSchedule: _aio.UnaryUnaryMultiCallable[_job_pb2.PreviewScheduleRequest, _job_pb2.PreviewScheduleResponse]  # type: ignore[assignment]
-    """The next nominal times of a job, or of schedules that are not stored yet. Refused with
-    JOB_NOT_FOUND and all that CreateJob says about schedules.
+    """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
+    Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
     """
     ImportJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ImportJobsRequest, _job_pb2.ImportJobsResponse]  # type: ignore[assignment]
     """Create, or replace the specs of, up to 1,000 jobs. Each is a promise of its own: the answer
     says for each whether it was created, changed, left as it was, or refused and why; a refused
-    one does not stop the others. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
+    one does not stop the others. With `validate_only` it is the difference between what is and
+    what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
     """
     ListJobHistory: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]  # type: ignore[assignment]
     """The runs of a job by nominal time, newest first, those under way included. Filter fields:
     `state`, `nominal_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
     PAGE_TOKEN_INVALID.
+    """
+    ListJobLedger: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobLedgerRequest, _job_pb2.ListJobLedgerResponse]  # type: ignore[assignment]
+    """The firing ledger of a job, newest first: what became of each nominal time, those that became
+    no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
     """
     AuditJob: _aio.UnaryUnaryMultiCallable[_job_pb2.AuditJobRequest, _job_pb2.AuditJobResponse]  # type: ignore[assignment]
     """The firing ledger of a job, compared with the nominal times computed anew from its schedules.
@@ -220,7 +244,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListJobsResponse, _abc.Awaitable[_job_pb2.ListJobsResponse]]:
         """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-        `state`, `queue`, `owner`, `zone`, `handler`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+        `state`, `queue`, `owner`, `zone`, `handler`. What is listed can be imported again, so this is
+        the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -230,8 +255,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Change the fields of the spec that the mask names. Nominal times that have passed are not
-        fired again; runs under way keep what they were made with, apart from limits. Refused as
-        CreateJob, and with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID.
+        fired again; runs under way keep what they were made with, apart from limits. Refused with
+        JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
         """
 
     @_abc_1.abstractmethod
@@ -251,7 +276,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, ETAG_MISMATCH.
+        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND,
+        ETAG_MISMATCH.
         """
 
     @_abc_1.abstractmethod
@@ -271,8 +297,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
         """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-        JOB_NOT_FOUND, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE,
-        QUOTA_EXCEEDED.
+        JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+        PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
         """
 
     @_abc_1.abstractmethod
@@ -281,9 +307,20 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.BackfillJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.BackfillJobResponse, _abc.Awaitable[_job_pb2.BackfillJobResponse]]:
-        """Run a past range of nominal times, at a rate. Those that have an outcome other than SKIPPED,
-        MISSED or COALESCED are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a
-        future range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+        """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
+        REPLACED) are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a future
+        range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+        """
+
+    @_abc_1.abstractmethod
+    def DropBacklog(
+        self,
+        request: _job_pb2.DropBacklogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.DropBacklogResponse, _abc.Awaitable[_job_pb2.DropBacklogResponse]]:
+        """Give up the missed nominal times of a job that still wait for their run, after an outage or by
+        a backfill: their outcome is MISSED. Runs that are there already go on. Does nothing when none
+        wait. Refused with JOB_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -310,8 +347,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.PreviewScheduleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.PreviewScheduleResponse, _abc.Awaitable[_job_pb2.PreviewScheduleResponse]]:
-        """The next nominal times of a job, or of schedules that are not stored yet. Refused with
-        JOB_NOT_FOUND and all that CreateJob says about schedules.
+        """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
+        Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
         """
 
     @_abc_1.abstractmethod
@@ -322,7 +359,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_job_pb2.ImportJobsResponse, _abc.Awaitable[_job_pb2.ImportJobsResponse]]:
         """Create, or replace the specs of, up to 1,000 jobs. Each is a promise of its own: the answer
         says for each whether it was created, changed, left as it was, or refused and why; a refused
-        one does not stop the others. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
+        one does not stop the others. With `validate_only` it is the difference between what is and
+        what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
         """
 
     @_abc_1.abstractmethod
@@ -334,6 +372,16 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         """The runs of a job by nominal time, newest first, those under way included. Filter fields:
         `state`, `nominal_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
         PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def ListJobLedger(
+        self,
+        request: _job_pb2.ListJobLedgerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.ListJobLedgerResponse, _abc.Awaitable[_job_pb2.ListJobLedgerResponse]]:
+        """The firing ledger of a job, newest first: what became of each nominal time, those that became
+        no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod

@@ -38,6 +38,8 @@ class Namespace(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    KEEP_AUDIT_FIELD_NUMBER: _builtins.int
+    BACKLOG_RATE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Unique in the cluster."""
     description: _builtins.str
@@ -48,17 +50,23 @@ class Namespace(_message.Message):
     """
     etag: _builtins.str
     """Output only. Changes with each change of its settings."""
+    backlog_rate: _builtins.int
+    """The outage guard: after an outage so many missed nominal times a second, of all its jobs
+    together, become runs. 0 means 1,000; at most 100,000.
+    """
     @_builtins.property
     def quota(self) -> Global___Quota:
         """What it may use. 0 means the cluster's default, which is no limit unless said."""
 
     @_builtins.property
     def keep_succeeded(self) -> _duration_pb2.Duration:
-        """How long runs that ended well are kept. Unset: 7 days. At most 10 years."""
+        """How long runs that succeeded, were cancelled or skipped are kept, and waves that hold no failed
+        run. Unset: 7 days. At most 10 years.
+        """
 
     @_builtins.property
     def keep_failed(self) -> _duration_pb2.Duration:
-        """How long failed ones are kept. Unset: 30 days. At most 10 years."""
+        """How long dead letters are kept, and waves that hold one. Unset: 30 days. At most 10 years."""
 
     @_builtins.property
     def keep_ledger(self) -> _duration_pb2.Duration:
@@ -71,6 +79,10 @@ class Namespace(_message.Message):
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """Output only. When it was created."""
+
+    @_builtins.property
+    def keep_audit(self) -> _duration_pb2.Duration:
+        """How long audit records are kept. Unset: 1 year. At most 10 years."""
 
     def __init__(
         self,
@@ -85,10 +97,12 @@ class Namespace(_message.Message):
         usage: Global___Usage | None = ...,
         etag: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        keep_audit: _duration_pb2.Duration | None = ...,
+        backlog_rate: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "keep_failed", b"keep_failed", "keep_ledger", b"keep_ledger", "keep_succeeded", b"keep_succeeded", "quota", b"quota", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "keep_audit", b"keep_audit", "keep_failed", b"keep_failed", "keep_ledger", b"keep_ledger", "keep_succeeded", b"keep_succeeded", "quota", b"quota", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "description", b"description", "etag", b"etag", "keep_failed", b"keep_failed", "keep_ledger", b"keep_ledger", "keep_succeeded", b"keep_succeeded", "name", b"name", "quota", b"quota", "usage", b"usage", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog_rate", b"backlog_rate", "create_time", b"create_time", "description", b"description", "etag", b"etag", "keep_audit", b"keep_audit", "keep_failed", b"keep_failed", "keep_ledger", b"keep_ledger", "keep_succeeded", b"keep_succeeded", "name", b"name", "quota", b"quota", "usage", b"usage", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -143,6 +157,7 @@ class Usage(_message.Message):
     LEASES_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     PAYLOAD_BYTES_FIELD_NUMBER: _builtins.int
+    BACKLOG_FIELD_NUMBER: _builtins.int
     jobs: _builtins.int
     """Jobs registered."""
     live_runs: _builtins.int
@@ -153,6 +168,8 @@ class Usage(_message.Message):
     """Dead letters."""
     payload_bytes: _builtins.int
     """Bytes of payloads of registered jobs."""
+    backlog: _builtins.int
+    """Missed nominal times that still wait for their run."""
     def __init__(
         self,
         *,
@@ -161,10 +178,11 @@ class Usage(_message.Message):
         leases: _builtins.int = ...,
         dead_letters: _builtins.int = ...,
         payload_bytes: _builtins.int = ...,
+        backlog: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "jobs", b"jobs", "leases", b"leases", "live_runs", b"live_runs", "payload_bytes", b"payload_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "dead_letters", b"dead_letters", "jobs", b"jobs", "leases", b"leases", "live_runs", b"live_runs", "payload_bytes", b"payload_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

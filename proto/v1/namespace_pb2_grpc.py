@@ -67,7 +67,8 @@ class NamespaceServiceServicer(object):
     """
 
     def CreateNamespace(self, request, context):
-        """Create one. Refused with FIELD_INVALID, NAME_EXISTS, LIMIT_EXCEEDED (10,000 of them).
+        """Create one. Refused with FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, LIMIT_EXCEEDED (10,000 of
+        them).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -95,7 +96,8 @@ class NamespaceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteNamespace(self, request, context):
-        """Delete an empty one. Refused with NAMESPACE_NOT_FOUND, IN_USE.
+        """Delete an empty one. Refused with NAMESPACE_NOT_FOUND, ETAG_MISMATCH, IN_USE (it has jobs, or
+        is "default").
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,9 @@ class NamespaceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> NamespaceServiceAsyncStub: ...
     CreateNamespace: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.CreateNamespaceRequest, _namespace_pb2.Namespace]
-    """Create one. Refused with FIELD_INVALID, NAME_EXISTS, LIMIT_EXCEEDED (10,000 of them)."""
+    """Create one. Refused with FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, LIMIT_EXCEEDED (10,000 of
+    them).
+    """
     GetNamespace: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.GetNamespaceRequest, _namespace_pb2.Namespace]
     """Show one. Refused with NAMESPACE_NOT_FOUND."""
     ListNamespaces: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.ListNamespacesRequest, _namespace_pb2.ListNamespacesResponse]
@@ -42,7 +44,9 @@ class NamespaceServiceStub:
     UpdateNamespace: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.UpdateNamespaceRequest, _namespace_pb2.Namespace]
     """Change one. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH."""
     DeleteNamespace: _grpc.UnaryUnaryMultiCallable[_namespace_pb2.DeleteNamespaceRequest, _namespace_pb2.DeleteNamespaceResponse]
-    """Delete an empty one. Refused with NAMESPACE_NOT_FOUND, IN_USE."""
+    """Delete an empty one. Refused with NAMESPACE_NOT_FOUND, ETAG_MISMATCH, IN_USE (it has jobs, or
+    is "default").
+    """
 
 @_typing.type_check_only
 class NamespaceServiceAsyncStub(NamespaceServiceStub):
@@ -50,7 +54,9 @@ class NamespaceServiceAsyncStub(NamespaceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateNamespace: _aio.UnaryUnaryMultiCallable[_namespace_pb2.CreateNamespaceRequest, _namespace_pb2.Namespace]  # type: ignore[assignment]
-    """Create one. Refused with FIELD_INVALID, NAME_EXISTS, LIMIT_EXCEEDED (10,000 of them)."""
+    """Create one. Refused with FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, LIMIT_EXCEEDED (10,000 of
+    them).
+    """
     GetNamespace: _aio.UnaryUnaryMultiCallable[_namespace_pb2.GetNamespaceRequest, _namespace_pb2.Namespace]  # type: ignore[assignment]
     """Show one. Refused with NAMESPACE_NOT_FOUND."""
     ListNamespaces: _aio.UnaryUnaryMultiCallable[_namespace_pb2.ListNamespacesRequest, _namespace_pb2.ListNamespacesResponse]  # type: ignore[assignment]
@@ -58,7 +64,9 @@ class NamespaceServiceAsyncStub(NamespaceServiceStub):
     UpdateNamespace: _aio.UnaryUnaryMultiCallable[_namespace_pb2.UpdateNamespaceRequest, _namespace_pb2.Namespace]  # type: ignore[assignment]
     """Change one. Refused with NAMESPACE_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH."""
     DeleteNamespace: _aio.UnaryUnaryMultiCallable[_namespace_pb2.DeleteNamespaceRequest, _namespace_pb2.DeleteNamespaceResponse]  # type: ignore[assignment]
-    """Delete an empty one. Refused with NAMESPACE_NOT_FOUND, IN_USE."""
+    """Delete an empty one. Refused with NAMESPACE_NOT_FOUND, ETAG_MISMATCH, IN_USE (it has jobs, or
+    is "default").
+    """
 
 class NamespaceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Namespaces: the tenants."""
@@ -69,7 +77,9 @@ class NamespaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namespace_pb2.CreateNamespaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_namespace_pb2.Namespace, _abc.Awaitable[_namespace_pb2.Namespace]]:
-        """Create one. Refused with FIELD_INVALID, NAME_EXISTS, LIMIT_EXCEEDED (10,000 of them)."""
+        """Create one. Refused with FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, LIMIT_EXCEEDED (10,000 of
+        them).
+        """
 
     @_abc_1.abstractmethod
     def GetNamespace(
@@ -101,6 +111,8 @@ class NamespaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namespace_pb2.DeleteNamespaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_namespace_pb2.DeleteNamespaceResponse, _abc.Awaitable[_namespace_pb2.DeleteNamespaceResponse]]:
-        """Delete an empty one. Refused with NAMESPACE_NOT_FOUND, IN_USE."""
+        """Delete an empty one. Refused with NAMESPACE_NOT_FOUND, ETAG_MISMATCH, IN_USE (it has jobs, or
+        is "default").
+        """
 
 def add_NamespaceServiceServicer_to_server(servicer: NamespaceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

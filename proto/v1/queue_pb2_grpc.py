@@ -82,14 +82,15 @@ class QueueServiceServicer(object):
 
     def UpdateQueue(self, request, context):
         """Change limits; makes the queue if there is none. Refused with FIELD_INVALID, MASK_INVALID,
-        ETAG_MISMATCH.
+        ETAG_MISMATCH, LIMIT_EXCEEDED (10,000 queues for a namespace).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PauseQueue(self, request, context):
-        """Grant no leases from it until it is resumed. Refused with QUEUE_NOT_FOUND.
+        """Grant no leases from it until it is resumed; runs that are leased go on. Refused with
+        QUEUE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,10 +39,12 @@ class QueueServiceStub:
     """List queues by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.UpdateQueueRequest, _queue_pb2.Queue]
     """Change limits; makes the queue if there is none. Refused with FIELD_INVALID, MASK_INVALID,
-    ETAG_MISMATCH.
+    ETAG_MISMATCH, LIMIT_EXCEEDED (10,000 queues for a namespace).
     """
     PauseQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.PauseQueueRequest, _queue_pb2.Queue]
-    """Grant no leases from it until it is resumed. Refused with QUEUE_NOT_FOUND."""
+    """Grant no leases from it until it is resumed; runs that are leased go on. Refused with
+    QUEUE_NOT_FOUND.
+    """
     ResumeQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.ResumeQueueRequest, _queue_pb2.Queue]
     """Grant leases again. Refused with QUEUE_NOT_FOUND."""
 
@@ -57,10 +59,12 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """List queues by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.UpdateQueueRequest, _queue_pb2.Queue]  # type: ignore[assignment]
     """Change limits; makes the queue if there is none. Refused with FIELD_INVALID, MASK_INVALID,
-    ETAG_MISMATCH.
+    ETAG_MISMATCH, LIMIT_EXCEEDED (10,000 queues for a namespace).
     """
     PauseQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.PauseQueueRequest, _queue_pb2.Queue]  # type: ignore[assignment]
-    """Grant no leases from it until it is resumed. Refused with QUEUE_NOT_FOUND."""
+    """Grant no leases from it until it is resumed; runs that are leased go on. Refused with
+    QUEUE_NOT_FOUND.
+    """
     ResumeQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.ResumeQueueRequest, _queue_pb2.Queue]  # type: ignore[assignment]
     """Grant leases again. Refused with QUEUE_NOT_FOUND."""
 
@@ -90,7 +94,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.Queue, _abc.Awaitable[_queue_pb2.Queue]]:
         """Change limits; makes the queue if there is none. Refused with FIELD_INVALID, MASK_INVALID,
-        ETAG_MISMATCH.
+        ETAG_MISMATCH, LIMIT_EXCEEDED (10,000 queues for a namespace).
         """
 
     @_abc_1.abstractmethod
@@ -99,7 +103,9 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_pb2.PauseQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.Queue, _abc.Awaitable[_queue_pb2.Queue]]:
-        """Grant no leases from it until it is resumed. Refused with QUEUE_NOT_FOUND."""
+        """Grant no leases from it until it is resumed; runs that are leased go on. Refused with
+        QUEUE_NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def ResumeQueue(

@@ -198,8 +198,8 @@ class Run(_message.Message):
     """Its namespace."""
     id: _builtins.str
     """Job, the job's uid and nominal time: "report.17.1763456400000". A run by hand has a serial
-    number behind it: "report.17.1763456400000.3". The same on every attempt, so it serves as
-    idempotency key. Treat it as opaque.
+    number behind it: "report.17.1763456400000.3". No other run of the cluster has or had it. The
+    same on every attempt, so it serves as idempotency key. Treat it as opaque.
     """
     job: _builtins.str
     """Its job."""
@@ -532,12 +532,15 @@ class UpstreamResult(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
+    RESULT_OMITTED_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Its job."""
     run: _builtins.str
     """Its id."""
     state: Global___RunState.ValueType
     """How it ended."""
+    result_omitted: _builtins.bool
+    """The result is left out, as the results upstream are over 1 MiB together; GetRun has it."""
     @_builtins.property
     def result(self) -> _common_pb2.Payload:
         """What it returned."""
@@ -549,10 +552,11 @@ class UpstreamResult(_message.Message):
         run: _builtins.str = ...,
         state: Global___RunState.ValueType = ...,
         result: _common_pb2.Payload | None = ...,
+        result_omitted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "result", b"result", "run", b"run", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "result", b"result", "result_omitted", b"result_omitted", "run", b"run", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

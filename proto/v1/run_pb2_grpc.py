@@ -86,7 +86,7 @@ class RunServiceServicer(object):
     def ListRuns(self, request, context):
         """List the runs of a namespace that are under way, or have ended, newest first. Filter fields:
         `state` (PENDING, RUNNING, RETRYING, FAILED, …; without it: under way), `job`, `queue`,
-        `worker`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+        `worker`, `flow`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -118,7 +118,7 @@ class RunServiceServicer(object):
 
     def RetryRun(self, request, context):
         """Begin the next attempt of a RETRYING run now instead of later. Refused with RUN_NOT_FOUND,
-        RUN_ENDED, FIELD_INVALID (it does not wait for a retry).
+        RUN_ENDED, NOT_RETRYING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

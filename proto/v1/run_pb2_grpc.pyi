@@ -38,7 +38,7 @@ class RunServiceStub:
     ListRuns: _grpc.UnaryUnaryMultiCallable[_run_pb2.ListRunsRequest, _run_pb2.ListRunsResponse]
     """List the runs of a namespace that are under way, or have ended, newest first. Filter fields:
     `state` (PENDING, RUNNING, RETRYING, FAILED, …; without it: under way), `job`, `queue`,
-    `worker`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    `worker`, `flow`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     WaitRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.WaitRunRequest, _run_pb2.Run]
     """Wait until a run has ended, at most for the given time, then show it, ended or not. Refused
@@ -54,7 +54,7 @@ class RunServiceStub:
     """
     RetryRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.RetryRunRequest, _run_pb2.Run]
     """Begin the next attempt of a RETRYING run now instead of later. Refused with RUN_NOT_FOUND,
-    RUN_ENDED, FIELD_INVALID (it does not wait for a retry).
+    RUN_ENDED, NOT_RETRYING.
     """
     ExplainRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.ExplainRunRequest, _run_pb2.Explanation]
     """Why a run has not started or does not go on. Refused with RUN_NOT_FOUND."""
@@ -69,7 +69,7 @@ class RunServiceAsyncStub(RunServiceStub):
     ListRuns: _aio.UnaryUnaryMultiCallable[_run_pb2.ListRunsRequest, _run_pb2.ListRunsResponse]  # type: ignore[assignment]
     """List the runs of a namespace that are under way, or have ended, newest first. Filter fields:
     `state` (PENDING, RUNNING, RETRYING, FAILED, …; without it: under way), `job`, `queue`,
-    `worker`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    `worker`, `flow`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     WaitRun: _aio.UnaryUnaryMultiCallable[_run_pb2.WaitRunRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Wait until a run has ended, at most for the given time, then show it, ended or not. Refused
@@ -85,7 +85,7 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     RetryRun: _aio.UnaryUnaryMultiCallable[_run_pb2.RetryRunRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Begin the next attempt of a RETRYING run now instead of later. Refused with RUN_NOT_FOUND,
-    RUN_ENDED, FIELD_INVALID (it does not wait for a retry).
+    RUN_ENDED, NOT_RETRYING.
     """
     ExplainRun: _aio.UnaryUnaryMultiCallable[_run_pb2.ExplainRunRequest, _run_pb2.Explanation]  # type: ignore[assignment]
     """Why a run has not started or does not go on. Refused with RUN_NOT_FOUND."""
@@ -109,7 +109,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_run_pb2.ListRunsResponse, _abc.Awaitable[_run_pb2.ListRunsResponse]]:
         """List the runs of a namespace that are under way, or have ended, newest first. Filter fields:
         `state` (PENDING, RUNNING, RETRYING, FAILED, …; without it: under way), `job`, `queue`,
-        `worker`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+        `worker`, `flow`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -149,7 +149,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
         """Begin the next attempt of a RETRYING run now instead of later. Refused with RUN_NOT_FOUND,
-        RUN_ENDED, FIELD_INVALID (it does not wait for a retry).
+        RUN_ENDED, NOT_RETRYING.
         """
 
     @_abc_1.abstractmethod

@@ -123,7 +123,7 @@ Global___Schedule: _TypeAlias = Schedule  # noqa: Y015
 
 @_typing.final
 class Once(_message.Message):
-    """Once at an instant."""
+    """Once, at an instant."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

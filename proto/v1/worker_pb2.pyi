@@ -59,7 +59,7 @@ class WorkerHello(_message.Message):
     PROGRAM_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
-    """Unique among all processes; at most 128 characters."""
+    """Unique among all processes: 1 to 128 characters of A-Z, a-z, 0-9, `-`, `_` and `.`."""
     slots: _builtins.int
     """How many runs it can work on at once, for people and forecasts. 1 to 10,000."""
     program: _builtins.str
@@ -88,7 +88,11 @@ class WorkerHello(_message.Message):
 
     @_builtins.property
     def held(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldLease]:
-        """Leases it still holds from an earlier stream. Those it may not keep come back in `stops`."""
+        """For Work: all leases whose end was not acknowledged yet, those that it still works on and
+        those whose report was sent or waits to be sent. Those it may not keep come back in `stops`.
+        Leases of the session that are not listed never reached it, so they end, and their runs go back
+        to the queue, not counted. At most 10,000. For Lease: ignored.
+        """
 
     def __init__(
         self,
@@ -138,7 +142,7 @@ Global___HeldLease: _TypeAlias = HeldLease  # noqa: Y015
 
 @_typing.final
 class WorkRequest(_message.Message):
-    """What a worker sends: any of these, together or alone."""
+    """What a worker sends: any of these, together or alone. A frame is at most 3 MiB."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -148,12 +152,20 @@ class WorkRequest(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     EXTENSIONS_FIELD_NUMBER: _builtins.int
     DRAIN_FIELD_NUMBER: _builtins.int
+    BEAT_FIELD_NUMBER: _builtins.int
     credits: _builtins.int
     """So many more leases than before may be sent. The server counts: credits are used up by
-    leases. At most 10,000 open at a time.
+    leases. At most 10,000 are open at a time; what is over is not counted. As a rule: as many as
+    slots at first, then one for each result.
     """
     drain: _builtins.bool
-    """Send no more leases; open credits are void. The stream stays until the worker closes it."""
+    """Send no more leases; open credits are void. The server answers with `drain`, and no lease comes
+    behind that. The stream stays until the worker closes it.
+    """
+    beat: _builtins.int
+    """Any number that only grows within the stream, such as one's own clock. The server's next frame
+    repeats the largest it has read, and so shows up to when the worker was heard.
+    """
     @_builtins.property
     def hello(self) -> Global___WorkerHello:
         """Must be in the first frame, and only there."""
@@ -168,7 +180,7 @@ class WorkRequest(_message.Message):
 
     @_builtins.property
     def extensions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExtendRequest]:
-        """More time for attempts."""
+        """More time for attempts; at most 1,000 in a frame."""
 
     def __init__(
         self,
@@ -179,10 +191,11 @@ class WorkRequest(_message.Message):
         progress: _abc.Iterable[Global___ProgressReport] | None = ...,
         extensions: _abc.Iterable[Global___ExtendRequest] | None = ...,
         drain: _builtins.bool = ...,
+        beat: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credits", b"credits", "drain", b"drain", "extensions", b"extensions", "hello", b"hello", "progress", b"progress", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "credits", b"credits", "drain", b"drain", "extensions", b"extensions", "hello", b"hello", "progress", b"progress", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -190,7 +203,7 @@ Global___WorkRequest: _TypeAlias = WorkRequest  # noqa: Y015
 
 @_typing.final
 class WorkResponse(_message.Message):
-    """What the server sends: any of these, together or alone."""
+    """What the server sends: any of these, together or alone. A frame is at most 3 MiB."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -200,11 +213,19 @@ class WorkResponse(_message.Message):
     STOPS_FIELD_NUMBER: _builtins.int
     REDIRECT_FIELD_NUMBER: _builtins.int
     DRAIN_REASON_FIELD_NUMBER: _builtins.int
+    DRAIN_FIELD_NUMBER: _builtins.int
+    BEAT_FIELD_NUMBER: _builtins.int
     drain_reason: _builtins.str
-    """Finish what you have and take no more; the reason is for people."""
+    """With `drain`: why, for people. Perhaps empty."""
+    drain: _builtins.bool
+    """Finish what you have and take no more: DrainWorker was called, or you asked for it. No lease
+    comes behind this.
+    """
+    beat: _builtins.int
+    """See WorkRequest.beat. 0: none was read yet."""
     @_builtins.property
     def welcome(self) -> Global___Welcome:
-        """In the first frame, and only there."""
+        """In the first frame, unless that is a redirect, and only there."""
 
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lease]:
@@ -231,10 +252,12 @@ class WorkResponse(_message.Message):
         stops: _abc.Iterable[Global___Stop] | None = ...,
         redirect: Global___Redirect | None = ...,
         drain_reason: _builtins.str = ...,
+        drain: _builtins.bool = ...,
+        beat: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["redirect", b"redirect", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "drain_reason", b"drain_reason", "leases", b"leases", "redirect", b"redirect", "stops", b"stops", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "beat", b"beat", "drain", b"drain", "drain_reason", b"drain_reason", "leases", b"leases", "redirect", b"redirect", "stops", b"stops", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -259,7 +282,7 @@ class Welcome(_message.Message):
 
     @_builtins.property
     def server_time(self) -> _timestamp_pb2.Timestamp:
-        """The server's clock, to compare with one's own."""
+        """The server's clock, to compare with one's own: deadlines are told by it."""
 
     def __init__(
         self,
@@ -285,7 +308,7 @@ class Redirect(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     leader: _builtins.str
-    """The address of the leader. Empty: none is known, try any node in a moment."""
+    """Where clients reach the leader: host:port. Empty: none is known, try any node in a moment."""
     reason: _builtins.str
     """For people."""
     def __init__(
@@ -357,7 +380,7 @@ class Lease(_message.Message):
 
     @_builtins.property
     def upstream(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.UpstreamResult]:
-        """Results upstream, if it is part of a flow."""
+        """Results upstream, if it is part of a flow; together at most 1 MiB, see UpstreamResult."""
 
     @_builtins.property
     def due_time(self) -> _timestamp_pb2.Timestamp:
@@ -396,7 +419,7 @@ Global___Lease: _TypeAlias = Lease  # noqa: Y015
 
 @_typing.final
 class Result(_message.Message):
-    """How an attempt ended."""
+    """How an attempt ended. Its slot is free with it, whatever becomes of the report."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -407,7 +430,7 @@ class Result(_message.Message):
     GIVEN_BACK_FIELD_NUMBER: _builtins.int
     LOG_TAIL_FIELD_NUMBER: _builtins.int
     run: _builtins.str
-    """The run. May be left empty: the token names the lease."""
+    """The run. May be left empty on the stream that brought the lease: there the token names it."""
     token: _builtins.int
     """The lease."""
     log_tail: _builtins.bytes
@@ -481,7 +504,10 @@ class Failure(_message.Message):
     fatal: _builtins.bool
     """The run must not be tried again, whatever the policy says."""
     cancelled: _builtins.bool
-    """It stopped since it was told to."""
+    """It stopped since it was told to, by Stop.CANCEL: the run is CANCELLED. Without such a word it
+    is a failure like any other. A run that succeeded before it could stop is reported as a
+    success.
+    """
     @_builtins.property
     def error(self) -> _run_pb2.RunError:
         """Why."""
@@ -544,12 +570,17 @@ class ProgressReport(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
+    LOG_TAIL_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     """The lease."""
     checkpoint: _builtins.bytes
     """For the next attempt, if there is one; at most 16,384 bytes. Empty: the last one stays."""
     run: _builtins.str
-    """The run. May be left empty."""
+    """The run. May be left empty on the stream that brought the lease."""
+    log_tail: _builtins.bytes
+    """The end of what the handler has logged so far; of more than 16,384 bytes the last are kept.
+    Empty: as before.
+    """
     @_builtins.property
     def progress(self) -> _run_pb2.Progress:
         """How far. The time is set by the server."""
@@ -561,10 +592,11 @@ class ProgressReport(_message.Message):
         progress: _run_pb2.Progress | None = ...,
         checkpoint: _builtins.bytes = ...,
         run: _builtins.str = ...,
+        log_tail: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "progress", b"progress", "run", b"run", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "log_tail", b"log_tail", "progress", b"progress", "run", b"run", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -572,25 +604,56 @@ Global___ProgressReport: _TypeAlias = ProgressReport  # noqa: Y015
 
 @_typing.final
 class ResultAck(_message.Message):
-    """What became of a result, a progress report or an extension."""
+    """What became of a result or an extension. Progress is not acknowledged: an old token in it is
+    answered by Stop.LOST.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
+
+    class _Subject:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _SubjectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ResultAck._Subject.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        SUBJECT_UNSPECIFIED: ResultAck._Subject.ValueType  # 0
+        """RESULT."""
+        SUBJECT_RESULT: ResultAck._Subject.ValueType  # 1
+        """How the attempt ended."""
+        SUBJECT_EXTENSION: ResultAck._Subject.ValueType  # 2
+        """More time for the attempt."""
+
+    class Subject(_Subject, metaclass=_SubjectEnumTypeWrapper):
+        """What an acknowledgement is about."""
+
+    SUBJECT_UNSPECIFIED: ResultAck.Subject.ValueType  # 0
+    """RESULT."""
+    SUBJECT_RESULT: ResultAck.Subject.ValueType  # 1
+    """How the attempt ended."""
+    SUBJECT_EXTENSION: ResultAck.Subject.ValueType  # 2
+    """More time for the attempt."""
 
     TOKEN_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     DEADLINE_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     """The lease it was about."""
     reason: _builtins.str
-    """Empty: taken and on a majority of disks. Otherwise an ErrorReason without prefix, as a rule
-    LEASE_LOST.
+    """Empty: taken and on a majority of disks. Otherwise an ErrorReason without prefix: LEASE_LOST,
+    RUN_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE or LIMIT_EXCEEDED. After the last three the
+    lease still stands, so report something else.
     """
     message: _builtins.str
     """For people, with a reason."""
+    subject: Global___ResultAck.Subject.ValueType
+    """What is acknowledged."""
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp:
-        """The new deadline, after an extension."""
+        """After an extension: the deadline as it is now. Unset: the lease has none, it stands as long as
+        the session.
+        """
 
     def __init__(
         self,
@@ -599,10 +662,11 @@ class ResultAck(_message.Message):
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
         deadline: _timestamp_pb2.Timestamp | None = ...,
+        subject: Global___ResultAck.Subject.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "message", b"message", "reason", b"reason", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "message", b"message", "reason", b"reason", "subject", b"subject", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -610,7 +674,10 @@ Global___ResultAck: _TypeAlias = ResultAck  # noqa: Y015
 
 @_typing.final
 class Stop(_message.Message):
-    """Stop an attempt."""
+    """Stop an attempt. A CANCEL is said again on each new stream, and in each answer to Lease and
+    Heartbeat, until the attempt has ended. One for a lease that the worker does not know has
+    crossed its report on the way; pass over it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -680,11 +747,14 @@ class LeaseRequest(_message.Message):
     HELLO_FIELD_NUMBER: _builtins.int
     MAXIMUM_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     maximum: _builtins.int
     """At most so many; 1 to 1,000, 0 means 1."""
+    request_id: _builtins.str
+    """See common.proto; the leases that were taken under it come again, as far as they still stand."""
     @_builtins.property
     def hello(self) -> Global___WorkerHello:
-        """Who asks; the same in each call of a session."""
+        """Who asks. What it says of queues, labels and handlers holds for this call."""
 
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
@@ -696,10 +766,11 @@ class LeaseRequest(_message.Message):
         hello: Global___WorkerHello | None = ...,
         maximum: _builtins.int = ...,
         wait: _duration_pb2.Duration | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello", "maximum", b"maximum", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello", "maximum", b"maximum", "request_id", b"request_id", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -714,6 +785,9 @@ class LeaseResponse(_message.Message):
     LEASES_FIELD_NUMBER: _builtins.int
     WELCOME_FIELD_NUMBER: _builtins.int
     STOPS_FIELD_NUMBER: _builtins.int
+    DRAIN_FIELD_NUMBER: _builtins.int
+    drain: _builtins.bool
+    """Take no more leases: the worker is being drained."""
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lease]:
         """Perhaps none."""
@@ -732,10 +806,11 @@ class LeaseResponse(_message.Message):
         leases: _abc.Iterable[Global___Lease] | None = ...,
         welcome: Global___Welcome | None = ...,
         stops: _abc.Iterable[Global___Stop] | None = ...,
+        drain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leases", b"leases", "stops", b"stops", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain", b"drain", "leases", b"leases", "stops", b"stops", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -753,7 +828,7 @@ class HeartbeatRequest(_message.Message):
     """The session."""
     @_builtins.property
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProgressReport]:
-        """How far attempts are; at most 1,000."""
+        """How far attempts are; at most 1,000, each with its run."""
 
     def __init__(
         self,
@@ -777,21 +852,27 @@ class HeartbeatResponse(_message.Message):
 
     STOPS_FIELD_NUMBER: _builtins.int
     DRAIN_FIELD_NUMBER: _builtins.int
+    SERVER_TIME_FIELD_NUMBER: _builtins.int
     drain: _builtins.bool
     """Take no more leases: the worker is being drained."""
     @_builtins.property
     def stops(self) -> _containers.RepeatedCompositeFieldContainer[Global___Stop]:
         """Attempts to stop."""
 
+    @_builtins.property
+    def server_time(self) -> _timestamp_pb2.Timestamp:
+        """The server's clock, to compare with one's own."""
+
     def __init__(
         self,
         *,
         stops: _abc.Iterable[Global___Stop] | None = ...,
         drain: _builtins.bool = ...,
+        server_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["server_time", b"server_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain", b"drain", "stops", b"stops"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain", b"drain", "server_time", b"server_time", "stops", b"stops"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -809,7 +890,7 @@ class ReportResultsRequest(_message.Message):
     """The session."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___Result]:
-        """At most 1,000."""
+        """At most 1,000, each with its run."""
 
     def __init__(
         self,
@@ -1030,7 +1111,9 @@ class ExtendRequest(_message.Message):
     """The lease."""
     @_builtins.property
     def by(self) -> _duration_pb2.Duration:
-        """How long from now; 1 s to 24 h. The timeout of the run as a whole still holds."""
+        """The attempt may go on this long from now; 1 s to 24 h. Never makes the deadline earlier. The
+        timeout of the run as a whole still holds.
+        """
 
     def __init__(
         self,
@@ -1056,7 +1139,7 @@ class ExtendResponse(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp:
-        """The new deadline."""
+        """The deadline as it is now. Unset: the lease has none, it stands as long as the session."""
 
     def __init__(
         self,

@@ -33,27 +33,41 @@ class WorkerServiceStub(object):
     when there are that many, and never more than the credits left. The worker sends results,
     hundreds in one frame, in any order; each is acknowledged or refused in a later frame. Both
     sides may put several things into one frame. At least one frame must come from the worker in
-    each heartbeat period (Welcome.heartbeat); an empty one will do. A session that was silent for
-    three periods lapses: its leases end, and its runs go back to the queue, counted as an attempt.
+    each heartbeat period (Welcome.heartbeat); an empty one will do. The server sends one at least as
+    often, so a worker that has heard nothing for two periods connects again, best to another node.
 
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
-    language and for scripts. Open a session with Lease: it is made with the first call and is kept
-    by Heartbeat.
+    language and for scripts. The session is made by the first Lease. Every call that names the
+    worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
+    that waits. A session without a lease needs no heartbeat.
+
+    **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
+    and its runs go back to the queue, counted as an attempt.
 
     A worker must do the following, whichever way it takes:
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
-    a random part. A new process takes a new id.
+    a random part. A new process takes a new id. A second stream under one id takes the session
+    over, and the first is ended with SESSION_LOST.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
     the run, and hand it to outside systems as a fence. A word with an old token is refused with
     LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
     same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-    Reporting the same result twice is acknowledged twice and recorded once.
-    4. When the stream breaks, or says Redirect: connect again (to the leader it names), say hello
-    with the same worker id and list the leases it still holds. A new leader gives every session
-    a full period before it declares anybody dead. Work goes on meanwhile.
-    5. Before it stops: send `drain`, finish what it can, release the rest.
+    Reporting the same result twice is acknowledged twice and recorded once. Should the second
+    report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
+    its history purged, there is nothing left to do either.
+    4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
+    any node, after a short wait that grows and differs between workers), say hello with the same
+    worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
+    reports again, and give credits anew: those of the old stream are void. A new leader gives
+    every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
+    5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
+    monotonic clock since it sent the last word that the server is known to have read (the `beat`
+    that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
+    best a little before, and say hello with none held.
+    6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
+    (Result.given_back), wait for the acknowledgements, close.
     """
 
     def __init__(self, channel):
@@ -122,32 +136,48 @@ class WorkerServiceServicer(object):
     when there are that many, and never more than the credits left. The worker sends results,
     hundreds in one frame, in any order; each is acknowledged or refused in a later frame. Both
     sides may put several things into one frame. At least one frame must come from the worker in
-    each heartbeat period (Welcome.heartbeat); an empty one will do. A session that was silent for
-    three periods lapses: its leases end, and its runs go back to the queue, counted as an attempt.
+    each heartbeat period (Welcome.heartbeat); an empty one will do. The server sends one at least as
+    often, so a worker that has heard nothing for two periods connects again, best to another node.
 
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
-    language and for scripts. Open a session with Lease: it is made with the first call and is kept
-    by Heartbeat.
+    language and for scripts. The session is made by the first Lease. Every call that names the
+    worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
+    that waits. A session without a lease needs no heartbeat.
+
+    **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
+    and its runs go back to the queue, counted as an attempt.
 
     A worker must do the following, whichever way it takes:
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
-    a random part. A new process takes a new id.
+    a random part. A new process takes a new id. A second stream under one id takes the session
+    over, and the first is ended with SESSION_LOST.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
     the run, and hand it to outside systems as a fence. A word with an old token is refused with
     LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
     same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-    Reporting the same result twice is acknowledged twice and recorded once.
-    4. When the stream breaks, or says Redirect: connect again (to the leader it names), say hello
-    with the same worker id and list the leases it still holds. A new leader gives every session
-    a full period before it declares anybody dead. Work goes on meanwhile.
-    5. Before it stops: send `drain`, finish what it can, release the rest.
+    Reporting the same result twice is acknowledged twice and recorded once. Should the second
+    report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
+    its history purged, there is nothing left to do either.
+    4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
+    any node, after a short wait that grows and differs between workers), say hello with the same
+    worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
+    reports again, and give credits anew: those of the old stream are void. A new leader gives
+    every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
+    5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
+    monotonic clock since it sent the last word that the server is known to have read (the `beat`
+    that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
+    best a little before, and say hello with none held.
+    6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
+    (Result.given_back), wait for the acknowledgements, close.
     """
 
     def Work(self, request_iterator, context):
-        """Pull runs and report on them. Refused at hello with FIELD_INVALID, FIELD_REQUIRED,
-        NAMESPACE_NOT_FOUND; ended with UNAVAILABLE when the node stops.
+        """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
+        that alone ends no lease. Refused with FIELD_INVALID, FIELD_REQUIRED, NAMESPACE_NOT_FOUND (the
+        hello), LIMIT_EXCEEDED (a frame), SESSION_LOST (silent for too long, or another stream took the
+        session over: say hello again), DRAINING (the node stops).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,7 +185,9 @@ class WorkerServiceServicer(object):
 
     def Lease(self, request, context):
         """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
-        that there was nothing. Refused with FIELD_INVALID, FIELD_REQUIRED, NAMESPACE_NOT_FOUND.
+        that there was nothing. A call whose answer was lost may have taken leases: send it again with
+        the same request_id, until it is answered. Refused with FIELD_INVALID, FIELD_REQUIRED,
+        NAMESPACE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,7 +195,7 @@ class WorkerServiceServicer(object):
 
     def Heartbeat(self, request, context):
         """Keep the session and with it all its leases; report progress; learn what to stop. Refused with
-        SESSION_LOST.
+        SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -171,7 +203,7 @@ class WorkerServiceServicer(object):
 
     def ReportResults(self, request, context):
         """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
-        whether it was taken.
+        whether it was taken. Refused as a whole with LIMIT_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -185,21 +217,23 @@ class WorkerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Fail(self, request, context):
-        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND.
+        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND.
+        """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
+        FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Extend(self, request, context):
-        """Ask for more time for one attempt. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID.
+        """Ask for more time for one attempt, if its lease has a deadline. Refused with LEASE_LOST,
+        RUN_NOT_FOUND, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -214,7 +248,8 @@ class WorkerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DrainWorker(self, request, context):
-        """Tell a worker to finish what it has and take no more. Refused with WORKER_NOT_FOUND.
+        """Tell a worker to finish what it has and take no more; it gets no lease from now on. This holds
+        as long as the session. Refused with WORKER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -289,27 +324,41 @@ class WorkerService(object):
     when there are that many, and never more than the credits left. The worker sends results,
     hundreds in one frame, in any order; each is acknowledged or refused in a later frame. Both
     sides may put several things into one frame. At least one frame must come from the worker in
-    each heartbeat period (Welcome.heartbeat); an empty one will do. A session that was silent for
-    three periods lapses: its leases end, and its runs go back to the queue, counted as an attempt.
+    each heartbeat period (Welcome.heartbeat); an empty one will do. The server sends one at least as
+    often, so a worker that has heard nothing for two periods connects again, best to another node.
 
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
-    language and for scripts. Open a session with Lease: it is made with the first call and is kept
-    by Heartbeat.
+    language and for scripts. The session is made by the first Lease. Every call that names the
+    worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
+    that waits. A session without a lease needs no heartbeat.
+
+    **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
+    and its runs go back to the queue, counted as an attempt.
 
     A worker must do the following, whichever way it takes:
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
-    a random part. A new process takes a new id.
+    a random part. A new process takes a new id. A second stream under one id takes the session
+    over, and the first is ended with SESSION_LOST.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
     the run, and hand it to outside systems as a fence. A word with an old token is refused with
     LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
     same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-    Reporting the same result twice is acknowledged twice and recorded once.
-    4. When the stream breaks, or says Redirect: connect again (to the leader it names), say hello
-    with the same worker id and list the leases it still holds. A new leader gives every session
-    a full period before it declares anybody dead. Work goes on meanwhile.
-    5. Before it stops: send `drain`, finish what it can, release the rest.
+    Reporting the same result twice is acknowledged twice and recorded once. Should the second
+    report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
+    its history purged, there is nothing left to do either.
+    4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
+    any node, after a short wait that grows and differs between workers), say hello with the same
+    worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
+    reports again, and give credits anew: those of the old stream are void. A new leader gives
+    every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
+    5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
+    monotonic clock since it sent the last word that the server is known to have read (the `beat`
+    that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
+    best a little before, and say hello with none held.
+    6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
+    (Result.given_back), wait for the acknowledgements, close.
     """
 
     @staticmethod

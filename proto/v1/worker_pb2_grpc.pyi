@@ -34,27 +34,41 @@ class WorkerServiceStub:
     when there are that many, and never more than the credits left. The worker sends results,
     hundreds in one frame, in any order; each is acknowledged or refused in a later frame. Both
     sides may put several things into one frame. At least one frame must come from the worker in
-    each heartbeat period (Welcome.heartbeat); an empty one will do. A session that was silent for
-    three periods lapses: its leases end, and its runs go back to the queue, counted as an attempt.
+    each heartbeat period (Welcome.heartbeat); an empty one will do. The server sends one at least as
+    often, so a worker that has heard nothing for two periods connects again, best to another node.
 
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
-    language and for scripts. Open a session with Lease: it is made with the first call and is kept
-    by Heartbeat.
+    language and for scripts. The session is made by the first Lease. Every call that names the
+    worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
+    that waits. A session without a lease needs no heartbeat.
+
+    **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
+    and its runs go back to the queue, counted as an attempt.
 
     A worker must do the following, whichever way it takes:
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
-       a random part. A new process takes a new id.
+       a random part. A new process takes a new id. A second stream under one id takes the session
+       over, and the first is ended with SESSION_LOST.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
        the run, and hand it to outside systems as a fence. A word with an old token is refused with
        LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
        same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-       Reporting the same result twice is acknowledged twice and recorded once.
-    4. When the stream breaks, or says Redirect: connect again (to the leader it names), say hello
-       with the same worker id and list the leases it still holds. A new leader gives every session
-       a full period before it declares anybody dead. Work goes on meanwhile.
-    5. Before it stops: send `drain`, finish what it can, release the rest.
+       Reporting the same result twice is acknowledged twice and recorded once. Should the second
+       report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
+       its history purged, there is nothing left to do either.
+    4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
+       any node, after a short wait that grows and differs between workers), say hello with the same
+       worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
+       reports again, and give credits anew: those of the old stream are void. A new leader gives
+       every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
+    5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
+       monotonic clock since it sent the last word that the server is known to have read (the `beat`
+       that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
+       best a little before, and say hello with none held.
+    6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
+       (Result.given_back), wait for the acknowledgements, close.
     """
 
     @_typing.overload
@@ -62,35 +76,45 @@ class WorkerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WorkerServiceAsyncStub: ...
     Work: _grpc.StreamStreamMultiCallable[_worker_pb2.WorkRequest, _worker_pb2.WorkResponse]
-    """Pull runs and report on them. Refused at hello with FIELD_INVALID, FIELD_REQUIRED,
-    NAMESPACE_NOT_FOUND; ended with UNAVAILABLE when the node stops.
+    """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
+    that alone ends no lease. Refused with FIELD_INVALID, FIELD_REQUIRED, NAMESPACE_NOT_FOUND (the
+    hello), LIMIT_EXCEEDED (a frame), SESSION_LOST (silent for too long, or another stream took the
+    session over: say hello again), DRAINING (the node stops).
     """
     Lease: _grpc.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
-    that there was nothing. Refused with FIELD_INVALID, FIELD_REQUIRED, NAMESPACE_NOT_FOUND.
+    that there was nothing. A call whose answer was lost may have taken leases: send it again with
+    the same request_id, until it is answered. Refused with FIELD_INVALID, FIELD_REQUIRED,
+    NAMESPACE_NOT_FOUND.
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_worker_pb2.HeartbeatRequest, _worker_pb2.HeartbeatResponse]
     """Keep the session and with it all its leases; report progress; learn what to stop. Refused with
-    SESSION_LOST.
+    SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED.
     """
     ReportResults: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ReportResultsRequest, _worker_pb2.ReportResultsResponse]
     """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
-    whether it was taken.
+    whether it was taken. Refused as a whole with LIMIT_EXCEEDED.
     """
     Complete: _grpc.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]
     """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE."""
     Fail: _grpc.UnaryUnaryMultiCallable[_worker_pb2.FailRequest, _worker_pb2.FailResponse]
-    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND."""
+    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID."""
     Release: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ReleaseRequest, _worker_pb2.ReleaseResponse]
-    """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND."""
+    """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
+    FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
+    """
     Extend: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ExtendRequest, _worker_pb2.ExtendResponse]
-    """Ask for more time for one attempt. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID."""
+    """Ask for more time for one attempt, if its lease has a deadline. Refused with LEASE_LOST,
+    RUN_NOT_FOUND, FIELD_INVALID.
+    """
     ListWorkers: _grpc.UnaryUnaryMultiCallable[_worker_pb2.ListWorkersRequest, _worker_pb2.ListWorkersResponse]
     """List the sessions that the leader knows. Filter fields: `queue`, `labels.…`, `draining`.
     Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     DrainWorker: _grpc.UnaryUnaryMultiCallable[_worker_pb2.DrainWorkerRequest, _worker_pb2.DrainWorkerResponse]
-    """Tell a worker to finish what it has and take no more. Refused with WORKER_NOT_FOUND."""
+    """Tell a worker to finish what it has and take no more; it gets no lease from now on. This holds
+    as long as the session. Refused with WORKER_NOT_FOUND.
+    """
 
 @_typing.type_check_only
 class WorkerServiceAsyncStub(WorkerServiceStub):
@@ -101,60 +125,84 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     when there are that many, and never more than the credits left. The worker sends results,
     hundreds in one frame, in any order; each is acknowledged or refused in a later frame. Both
     sides may put several things into one frame. At least one frame must come from the worker in
-    each heartbeat period (Welcome.heartbeat); an empty one will do. A session that was silent for
-    three periods lapses: its leases end, and its runs go back to the queue, counted as an attempt.
+    each heartbeat period (Welcome.heartbeat); an empty one will do. The server sends one at least as
+    often, so a worker that has heard nothing for two periods connects again, best to another node.
 
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
-    language and for scripts. Open a session with Lease: it is made with the first call and is kept
-    by Heartbeat.
+    language and for scripts. The session is made by the first Lease. Every call that names the
+    worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
+    that waits. A session without a lease needs no heartbeat.
+
+    **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
+    and its runs go back to the queue, counted as an attempt.
 
     A worker must do the following, whichever way it takes:
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
-       a random part. A new process takes a new id.
+       a random part. A new process takes a new id. A second stream under one id takes the session
+       over, and the first is ended with SESSION_LOST.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
        the run, and hand it to outside systems as a fence. A word with an old token is refused with
        LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
        same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-       Reporting the same result twice is acknowledged twice and recorded once.
-    4. When the stream breaks, or says Redirect: connect again (to the leader it names), say hello
-       with the same worker id and list the leases it still holds. A new leader gives every session
-       a full period before it declares anybody dead. Work goes on meanwhile.
-    5. Before it stops: send `drain`, finish what it can, release the rest.
+       Reporting the same result twice is acknowledged twice and recorded once. Should the second
+       report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
+       its history purged, there is nothing left to do either.
+    4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
+       any node, after a short wait that grows and differs between workers), say hello with the same
+       worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
+       reports again, and give credits anew: those of the old stream are void. A new leader gives
+       every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
+    5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
+       monotonic clock since it sent the last word that the server is known to have read (the `beat`
+       that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
+       best a little before, and say hello with none held.
+    6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
+       (Result.given_back), wait for the acknowledgements, close.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Work: _aio.StreamStreamMultiCallable[_worker_pb2.WorkRequest, _worker_pb2.WorkResponse]  # type: ignore[assignment]
-    """Pull runs and report on them. Refused at hello with FIELD_INVALID, FIELD_REQUIRED,
-    NAMESPACE_NOT_FOUND; ended with UNAVAILABLE when the node stops.
+    """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
+    that alone ends no lease. Refused with FIELD_INVALID, FIELD_REQUIRED, NAMESPACE_NOT_FOUND (the
+    hello), LIMIT_EXCEEDED (a frame), SESSION_LOST (silent for too long, or another stream took the
+    session over: say hello again), DRAINING (the node stops).
     """
     Lease: _aio.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]  # type: ignore[assignment]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
-    that there was nothing. Refused with FIELD_INVALID, FIELD_REQUIRED, NAMESPACE_NOT_FOUND.
+    that there was nothing. A call whose answer was lost may have taken leases: send it again with
+    the same request_id, until it is answered. Refused with FIELD_INVALID, FIELD_REQUIRED,
+    NAMESPACE_NOT_FOUND.
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_worker_pb2.HeartbeatRequest, _worker_pb2.HeartbeatResponse]  # type: ignore[assignment]
     """Keep the session and with it all its leases; report progress; learn what to stop. Refused with
-    SESSION_LOST.
+    SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED.
     """
     ReportResults: _aio.UnaryUnaryMultiCallable[_worker_pb2.ReportResultsRequest, _worker_pb2.ReportResultsResponse]  # type: ignore[assignment]
     """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
-    whether it was taken.
+    whether it was taken. Refused as a whole with LIMIT_EXCEEDED.
     """
     Complete: _aio.UnaryUnaryMultiCallable[_worker_pb2.CompleteRequest, _worker_pb2.CompleteResponse]  # type: ignore[assignment]
     """Report that one attempt succeeded. Refused with LEASE_LOST, RUN_NOT_FOUND, PAYLOAD_TOO_LARGE."""
     Fail: _aio.UnaryUnaryMultiCallable[_worker_pb2.FailRequest, _worker_pb2.FailResponse]  # type: ignore[assignment]
-    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND."""
+    """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID."""
     Release: _aio.UnaryUnaryMultiCallable[_worker_pb2.ReleaseRequest, _worker_pb2.ReleaseResponse]  # type: ignore[assignment]
-    """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND."""
+    """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
+    FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
+    """
     Extend: _aio.UnaryUnaryMultiCallable[_worker_pb2.ExtendRequest, _worker_pb2.ExtendResponse]  # type: ignore[assignment]
-    """Ask for more time for one attempt. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID."""
+    """Ask for more time for one attempt, if its lease has a deadline. Refused with LEASE_LOST,
+    RUN_NOT_FOUND, FIELD_INVALID.
+    """
     ListWorkers: _aio.UnaryUnaryMultiCallable[_worker_pb2.ListWorkersRequest, _worker_pb2.ListWorkersResponse]  # type: ignore[assignment]
     """List the sessions that the leader knows. Filter fields: `queue`, `labels.…`, `draining`.
     Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     DrainWorker: _aio.UnaryUnaryMultiCallable[_worker_pb2.DrainWorkerRequest, _worker_pb2.DrainWorkerResponse]  # type: ignore[assignment]
-    """Tell a worker to finish what it has and take no more. Refused with WORKER_NOT_FOUND."""
+    """Tell a worker to finish what it has and take no more; it gets no lease from now on. This holds
+    as long as the session. Refused with WORKER_NOT_FOUND.
+    """
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
     """How a worker gets and returns its work. There are two ways in; both use the same rules.
@@ -164,27 +212,41 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
     when there are that many, and never more than the credits left. The worker sends results,
     hundreds in one frame, in any order; each is acknowledged or refused in a later frame. Both
     sides may put several things into one frame. At least one frame must come from the worker in
-    each heartbeat period (Welcome.heartbeat); an empty one will do. A session that was silent for
-    three periods lapses: its leases end, and its runs go back to the queue, counted as an attempt.
+    each heartbeat period (Welcome.heartbeat); an empty one will do. The server sends one at least as
+    often, so a worker that has heard nothing for two periods connects again, best to another node.
 
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
-    language and for scripts. Open a session with Lease: it is made with the first call and is kept
-    by Heartbeat.
+    language and for scripts. The session is made by the first Lease. Every call that names the
+    worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
+    that waits. A session without a lease needs no heartbeat.
+
+    **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
+    and its runs go back to the queue, counted as an attempt.
 
     A worker must do the following, whichever way it takes:
 
     1. Choose a worker id that no other process uses at the same time, such as host, process id and
-       a random part. A new process takes a new id.
+       a random part. A new process takes a new id. A second stream under one id takes the session
+       over, and the first is ended with SESSION_LOST.
     2. Treat the token of a lease as its right to work: send it along with everything it says about
        the run, and hand it to outside systems as a fence. A word with an old token is refused with
        LEASE_LOST and changes nothing; then stop that handler at once.
     3. Treat the outcome of a report as unknown until it is acknowledged. Send it again, with the
        same token, on the same or a new stream, to any node, until it is acknowledged or refused.
-       Reporting the same result twice is acknowledged twice and recorded once.
-    4. When the stream breaks, or says Redirect: connect again (to the leader it names), say hello
-       with the same worker id and list the leases it still holds. A new leader gives every session
-       a full period before it declares anybody dead. Work goes on meanwhile.
-    5. Before it stops: send `drain`, finish what it can, release the rest.
+       Reporting the same result twice is acknowledged twice and recorded once. Should the second
+       report be refused with LEASE_LOST or RUN_NOT_FOUND, since the run was cancelled meanwhile or
+       its history purged, there is nothing left to do either.
+    4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
+       any node, after a short wait that grows and differs between workers), say hello with the same
+       worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
+       reports again, and give credits anew: those of the old stream are void. A new leader gives
+       every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
+    5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
+       monotonic clock since it sent the last word that the server is known to have read (the `beat`
+       that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
+       best a little before, and say hello with none held.
+    6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
+       (Result.given_back), wait for the acknowledgements, close.
     """
 
     @_abc_1.abstractmethod
@@ -193,8 +255,10 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_worker_pb2.WorkRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_worker_pb2.WorkResponse], _abc.AsyncIterator[_worker_pb2.WorkResponse]]:
-        """Pull runs and report on them. Refused at hello with FIELD_INVALID, FIELD_REQUIRED,
-        NAMESPACE_NOT_FOUND; ended with UNAVAILABLE when the node stops.
+        """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
+        that alone ends no lease. Refused with FIELD_INVALID, FIELD_REQUIRED, NAMESPACE_NOT_FOUND (the
+        hello), LIMIT_EXCEEDED (a frame), SESSION_LOST (silent for too long, or another stream took the
+        session over: say hello again), DRAINING (the node stops).
         """
 
     @_abc_1.abstractmethod
@@ -204,7 +268,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.LeaseResponse, _abc.Awaitable[_worker_pb2.LeaseResponse]]:
         """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
-        that there was nothing. Refused with FIELD_INVALID, FIELD_REQUIRED, NAMESPACE_NOT_FOUND.
+        that there was nothing. A call whose answer was lost may have taken leases: send it again with
+        the same request_id, until it is answered. Refused with FIELD_INVALID, FIELD_REQUIRED,
+        NAMESPACE_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -214,7 +280,7 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.HeartbeatResponse, _abc.Awaitable[_worker_pb2.HeartbeatResponse]]:
         """Keep the session and with it all its leases; report progress; learn what to stop. Refused with
-        SESSION_LOST.
+        SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED.
         """
 
     @_abc_1.abstractmethod
@@ -224,7 +290,7 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.ReportResultsResponse, _abc.Awaitable[_worker_pb2.ReportResultsResponse]]:
         """Report how attempts ended, up to 1,000 at once. Each is judged alone; the answer says for each
-        whether it was taken.
+        whether it was taken. Refused as a whole with LIMIT_EXCEEDED.
         """
 
     @_abc_1.abstractmethod
@@ -241,7 +307,7 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.FailRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.FailResponse, _abc.Awaitable[_worker_pb2.FailResponse]]:
-        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND."""
+        """Report that one attempt failed. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID."""
 
     @_abc_1.abstractmethod
     def Release(
@@ -249,7 +315,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.ReleaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.ReleaseResponse, _abc.Awaitable[_worker_pb2.ReleaseResponse]]:
-        """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND."""
+        """Give a run back without counting the attempt. Refused with LEASE_LOST, RUN_NOT_FOUND,
+        FIELD_INVALID, LIMIT_EXCEEDED (the checkpoint).
+        """
 
     @_abc_1.abstractmethod
     def Extend(
@@ -257,7 +325,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.ExtendRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.ExtendResponse, _abc.Awaitable[_worker_pb2.ExtendResponse]]:
-        """Ask for more time for one attempt. Refused with LEASE_LOST, RUN_NOT_FOUND, FIELD_INVALID."""
+        """Ask for more time for one attempt, if its lease has a deadline. Refused with LEASE_LOST,
+        RUN_NOT_FOUND, FIELD_INVALID.
+        """
 
     @_abc_1.abstractmethod
     def ListWorkers(
@@ -275,6 +345,8 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.DrainWorkerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.DrainWorkerResponse, _abc.Awaitable[_worker_pb2.DrainWorkerResponse]]:
-        """Tell a worker to finish what it has and take no more. Refused with WORKER_NOT_FOUND."""
+        """Tell a worker to finish what it has and take no more; it gets no lease from now on. This holds
+        as long as the session. Refused with WORKER_NOT_FOUND.
+        """
 
 def add_WorkerServiceServicer_to_server(servicer: WorkerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
