@@ -192,7 +192,7 @@ def replace_spec(
     job.schedules_since_ms = since_ms
     _wire(view, jid, namespace, job, state, plan)
     if rescheduled:
-        clockwork.advance(view, jid, job, state, max(view.now_ms, state.last_nominal_at_ms))
+        clockwork.look_ahead(view, jid, job, state, view.now_ms)
     clockwork.settle(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)
