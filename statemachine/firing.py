@@ -66,7 +66,8 @@ def _ring_job(view: View, jid: int) -> None:
     state = view.need(key, StateRecord)
     state.timer_at_ms = 0
     job = view.need(keys.job(jid), JobRecord)
-    if state.state == clockwork.FINISHED and 0 < state.delete_at_ms <= view.now_ms:
+    over = state.state == clockwork.FINISHED and not state.live
+    if over and 0 < state.delete_at_ms <= view.now_ms:
         begin_delete(view, jid, job, state)
     if state.state == clockwork.DELETING:
         delete_step(view, jid, job, state)

@@ -67,6 +67,11 @@ def stretch(
         state.last_nominal_at_ms = max(last, state.last_nominal_at_ms)
 
 
+def knows(view: View, jid: int, nominal_ms: int) -> bool:
+    """Whether a nominal time has an entry of its own."""
+    return view.get(keys.ledger(jid, nominal_ms), LedgerRecord) is not None
+
+
 def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
     """The entry that speaks of a nominal time: its own, or a stretch around it."""
     own = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
