@@ -107,6 +107,9 @@ def _fire_scheduled(
     view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int, due_ms: int
 ) -> None:
     """Fire a nominal time that a schedule names, unless somebody or a calendar says otherwise."""
+    if nominal_ms <= state.last_nominal_at_ms and ledger.knows(view, jid, nominal_ms):
+        # It was moved to an earlier instant, and got its outcome there.
+        return
     if state.HasField("agenda"):
         edits = state.agenda.edits
         for edit in edits:
@@ -408,5 +411,8 @@ def _free_all_unique(view: View, jid: int) -> int:
     prefix = keys.of_job(keys.UNIQUE, jid)
     found = list(islice(view.scan(prefix, keys.after(prefix)), limits.STEP))
     for key in found:
+        until_ms = view.need(key, record_pb2.UniqueRecord).until_ms
+        if until_ms:
+            view.delete(keys.unique_timer(until_ms, jid, key[9:].decode()))
         view.delete(key)
     return len(found)
