@@ -105,13 +105,15 @@ def next_wake(view: View, state: StateRecord) -> int:
     """When something is to be done about a job; 0 for never."""
     if state.state == DELETING:
         return view.now_ms
+    purge_at_ms = state.ledger_purge_at_ms
     if state.state == PAUSED:
-        return state.pause_until_ms
+        return timers.earliest(state.pause_until_ms, purge_at_ms)
     if not state.HasField("agenda"):
-        return timers.earliest(state.next_due_at_ms, state.delete_at_ms)
+        return timers.earliest(state.next_due_at_ms, state.delete_at_ms, purge_at_ms)
     return timers.earliest(
         state.next_due_at_ms,
         state.delete_at_ms,
+        purge_at_ms,
         *(edit_due(edit) for edit in state.agenda.edits),
         *(part.release_at_ms for part in state.agenda.backlog[:1]),
     )

@@ -10,7 +10,19 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
-from . import clockwork, flows, keys, ledger, limits, namespaces, overlap, policies, runs, timers
+from . import (
+    clockwork,
+    flows,
+    keys,
+    ledger,
+    ledger_purge,
+    limits,
+    namespaces,
+    overlap,
+    policies,
+    runs,
+    timers,
+)
 from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
 from .reports import attempt_failed
 from .request import Ring, Rung
@@ -79,8 +91,16 @@ def _ring_job(view: View, jid: int) -> None:
     if state.state != clockwork.PAUSED:
         fire_due(view, jid, job, state)
     clockwork.clear_agenda(state)
+    _plan_purge(view, jid, job, state)
     clockwork.settle(view, jid, state)
     view.put(key, state)
+
+
+def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Its ledger goes on with time, also when no run is there to take it along."""
+    alone = not state.live and not state.last_occasion and ledger_purge.idle(state)
+    if alone or 0 < state.ledger_purge_at_ms <= view.now_ms:
+        ledger_purge.step(view, jid, job, state, limits.STEP)
 
 
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
@@ -356,8 +376,15 @@ def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, messag
 
 def _purge(view: View, jid: int, occasion: int) -> None:
     run = view.get(keys.ended(jid, occasion), RunRecord)
-    if run is not None:
-        runs.forget(view, jid, occasion, run)
+    if run is None:
+        return
+    runs.forget(view, jid, occasion, run)
+    state = view.need(keys.state(jid), StateRecord)
+    if state.ledger_from_ms and state.state != clockwork.DELETING:
+        job = view.need(keys.job(jid), JobRecord)
+        if ledger_purge.step(view, jid, job, state):
+            clockwork.settle(view, jid, state)
+            view.put(keys.state(jid), state)
 
 
 def _free_unique(view: View, key: bytes) -> None:

@@ -15,6 +15,7 @@ from . import (
     keys,
     lanes,
     ledger,
+    ledger_purge,
     limits,
     masks,
     namespaces,
@@ -256,6 +257,7 @@ def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.J
     state.state = clockwork.PAUSED
     state.pause_reason = request.reason
     state.pause_until_ms = until_ms
+    ledger_purge.step(view, jid, job, state)
     _changed(view, jid, job, state)
     audit_log.add(
         view, actor, "PauseJob", job.namespace, f"job/{job.name}", request, request.reason
