@@ -254,6 +254,8 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
             if due_ms <= view.now_ms:
                 edits.remove(edit)
                 fire(view, jid, job, state, edit.nominal_at_ms, due_ms, SCHEDULED)
+                if edit.kind == Edit.KIND_ADD:
+                    ledger.mark_added(view, jid, edit.nominal_at_ms)
         elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
             edits.remove(edit)
 

@@ -56,6 +56,16 @@ def settle(
         purge(view, jid, state, view.need(keys.job(jid), record_pb2.JobRecord).namespace)
 
 
+def mark_added(view: View, jid: int, nominal_ms: int) -> None:
+    """Somebody added this nominal time, so an audit is not surprised that no schedule names it."""
+    view.edit(keys.ledger(jid, nominal_ms), LedgerRecord).added = True
+
+
+def correct(view: View, jid: int, nominal_ms: int, outcome: run_pb2.Outcome.ValueType) -> None:
+    """Another outcome in place of the one that was recorded."""
+    view.edit(keys.ledger(jid, nominal_ms), LedgerRecord).outcome = outcome
+
+
 def stretch(
     view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
     outcome: run_pb2.Outcome.ValueType,

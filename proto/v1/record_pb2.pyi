@@ -848,6 +848,7 @@ class LedgerRecord(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     LAST_AT_MS_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
+    ADDED_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     outcome: _run_pb2.Outcome.ValueType
@@ -856,6 +857,8 @@ class LedgerRecord(_message.Message):
     """For a stretch: the last nominal time. 0: one alone."""
     count: _builtins.int
     """For a stretch: how many, less those taken out. 0: one alone."""
+    added: _builtins.bool
+    """Somebody added it by hand: no schedule names it."""
     def __init__(
         self,
         *,
@@ -863,10 +866,11 @@ class LedgerRecord(_message.Message):
         outcome: _run_pb2.Outcome.ValueType = ...,
         last_at_ms: _builtins.int = ...,
         count: _builtins.int = ...,
+        added: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "format", b"format", "last_at_ms", b"last_at_ms", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "count", b"count", "format", b"format", "last_at_ms", b"last_at_ms", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
