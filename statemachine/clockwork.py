@@ -62,7 +62,8 @@ def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_m
     if not spec.schedules or (most and state.fired >= most):
         return
     plan = plan_of(view, jid, job)
-    ended_ms = None if state.live else state.last_end_at_ms or None
+    # A nominal time at which nothing ran is its own end.
+    ended_ms = None if state.live else max(state.last_end_at_ms, state.last_nominal_at_ms) or None
     nominal_ms = next_nominal(plan, after_ms, last_end_ms=ended_ms)
     if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
         state.next_nominal_at_ms = nominal_ms

@@ -218,7 +218,7 @@ def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
                 ledger.stretch(view, jid, state, plan, following, last, run_pb2.OUTCOME_COALESCED)
         else:
             before = latest_nominal_before(plan, last)
-            if first < last and before is not None:
+            if before is not None and first <= before:
                 ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_COALESCED)
             _fire_scheduled(view, jid, job, state, chosen, chosen + shift_ms)
     clockwork.advance(view, jid, job, state, last)
@@ -236,8 +236,7 @@ def _plan_all(
             break
         start, left = before, left + 1
     if start > first:
-        before = latest_nominal_before(plan, start)
-        assert before is not None
+        before = max(first, latest_nominal_before(plan, start) or first)
         ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
     state.agenda.backlog.add(
         next_at_ms=start, to_ms=last + 1, left=left, pace_ms=limits.OUTAGE_PACE_MS,
@@ -279,7 +278,7 @@ def _release_backlog(view: View, jid: int, job: JobRecord, state: StateRecord) -
             part.left -= 1
             part.release_at_ms = max(part.release_at_ms, view.now_ms - limits.SECOND_MS)
             part.release_at_ms += part.pace_ms
-        following = next_nominal(plan, nominal_ms, last_end_ms=None)
+        following = next_nominal(plan, nominal_ms, ever=backfill)
         if following is None or following >= part.to_ms or part.left <= 0:
             del backlog[0]
             if not backlog:

@@ -127,7 +127,6 @@ def check(view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, since_ms:
     )  # fmt: skip
     if not isinstance(plan, Plan):
         faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]
-    faults += validate.between("spec.timing.max_runs", timing.max_runs, 0, (1 << 53) - 1)
     if faults:
         raise Refused.of(faults)
     assert isinstance(plan, Plan)

@@ -42,13 +42,14 @@ def settle(
     view: View, jid: int, state: StateRecord, nominal_ms: int, outcome: run_pb2.Outcome.ValueType
 ) -> None:
     """Record what became of a nominal time. The caller puts the state."""
-    view.put_raw(keys.ledger(jid, nominal_ms), ALONE[outcome])
     newest = nominal_ms > state.last_nominal_at_ms
-    if newest:
+    # A backlog is worked off while newer times fire, so a past one may be new all the same.
+    if newest or covering(view, jid, nominal_ms) is None:
         state.fired += 1
-        state.last_nominal_at_ms = nominal_ms
+        state.last_nominal_at_ms = max(nominal_ms, state.last_nominal_at_ms)
         if outcome not in WITH_RUN:
             state.skipped += 1
+    view.put_raw(keys.ledger(jid, nominal_ms), ALONE[outcome])
     if not state.ledger_from_ms or nominal_ms < state.ledger_from_ms:
         state.ledger_from_ms = nominal_ms
     if newest and outcome not in WITH_RUN:
@@ -72,7 +73,8 @@ def stretch(
 ) -> None:  # fmt: skip
     """Record what became of all nominal times from one to another. The caller puts the state."""
     settle(view, jid, state, first, outcome)
-    count = count_nominals(plan, first, last + 1).number
+    # The first may follow from the end of a run, and then no count finds it.
+    count = 1 + count_nominals(plan, first + 1, last + 1).number
     if count > 1:
         entry = LedgerRecord(format=FORMAT, outcome=outcome, last_at_ms=last, count=count)
         view.put(keys.ledger(jid, first), entry)

@@ -172,7 +172,7 @@ def backfill(
         raise Refused.of(faults)
     plan = clockwork.plan_of(view, jid, job)
     # A range before the present schedules is computed by them all the same: that is what is asked.
-    found = nominal_times(plan, first, end, limits.BACKFILL_RUNS)
+    found = nominal_times(plan, first, end, limits.BACKFILL_RUNS, ever=True)
     if found.cut or len(state.agenda.backlog) >= limits.SCHEDULES:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,

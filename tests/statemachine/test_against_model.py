@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -116,9 +117,7 @@ class Histories(RuleBasedStateMachine):
     def create(self, name: str, spec: Spec, once: int) -> None:
         at_ms = self.model.now_ms + once
         happens_once = not spec.every_ms and spec.overlap_limit == 3
-        spec = replace(
-            spec, key_limit=2 if spec.key else 0, once_ms=at_ms if happens_once else 0
-        )
+        spec = replace(spec, key_limit=2 if spec.key else 0, once_ms=at_ms if happens_once else 0)
         [reply] = self.machine.do_all(order(name, spec))
         if name in self.model.jobs:
             assert isinstance(reply, Rejection)
@@ -249,8 +248,11 @@ class Histories(RuleBasedStateMachine):
         for name, job in self.model.jobs.items():
             self.compare(name, job)
 
-    @invariant()
+    @rule()
     def everything_derived_is_right(self) -> None:
+        self.machine.check()
+
+    def teardown(self) -> None:
         self.machine.check()
 
     def compare(self, name: str, job: Job) -> None:
@@ -286,6 +288,7 @@ class Histories(RuleBasedStateMachine):
         return found
 
 
+@pytest.mark.timeout(900)
 def test_the_rules_do_what_their_model_does() -> None:
     assert set(WITH_RUN) <= {name.removeprefix("OUTCOME_") for name in run_pb2.Outcome.keys()}
     run_state_machine_as_test(
@@ -296,5 +299,6 @@ def test_the_rules_do_what_their_model_does() -> None:
             deadline=None,
             print_blob=True,
             suppress_health_check=list(HealthCheck),
+            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
         ),  # fmt: skip
     )
