@@ -413,6 +413,8 @@ def begin_delete(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
 
 def delete_step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Cancel some runs, then purge some history, then some of the ledger; at last the job."""
+    # What ended in this very change is not stored yet, and is found in the next step only.
+    next_ms = view.now_ms + (1 if state.last_end_at_ms == view.now_ms else 0)
     live = runs.live_of(view, jid, state, limits.STEP)
     for occasion, run in live:
         message = f"the job {job.name} was deleted"
@@ -426,12 +428,13 @@ def delete_step(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
         lines = ledger.oldest(view, jid, state, limits.STEP)
         for key in lines:
             view.delete(key)
-        if not past and not lines and not _free_all_unique(view, jid):
+        left = past or lines or _free_all_unique(view, jid)
+        if not left and next_ms == view.now_ms:
             timers.set_job(view, jid, state, 0)
             view.delete(keys.job(jid))
             view.delete(keys.state(jid))
             return
-    timers.set_job(view, jid, state, view.now_ms)
+    timers.set_job(view, jid, state, next_ms)
     view.put(keys.state(jid), state)
 
 

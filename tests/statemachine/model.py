@@ -70,6 +70,15 @@ class Run:
 
 
 @dataclass
+class Stretch:
+    """Nominal times that are still to run, one after the other."""
+
+    times: list[int]
+    # When the next one is released; 0: at the next end of a run.
+    release_ms: int
+
+
+@dataclass
 class Job:
     """A standing order, with everything that came of it."""
 
@@ -87,9 +96,8 @@ class Job:
     # Nominal time to outcome.
     ledger: dict[int, str] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
-    # Nominal times still to run, and when the next of them is released (0: at the next end).
-    backlog: list[int] = field(default_factory=list)
-    release_ms: int = 0
+    # Stretches of nominal times still to run, the first of them at work.
+    backlog: list[Stretch] = field(default_factory=list)
 
     def live(self) -> list[Run]:
         return sorted((run for run in self.runs if run.state in LIVE), key=lambda run: run.place)
@@ -257,7 +265,7 @@ class Model:
     def _job_wakes(self, job: Job) -> int:
         if job.paused:
             return job.pause_until_ms
-        return _first(job.next_due_ms, job.release_ms if job.backlog else 0)
+        return _first(job.next_due_ms, *(part.release_ms for part in job.backlog[:1]))
 
     def _run_wakes(self, run: Run) -> int:
         if run.state not in LIVE or run.held:
@@ -285,12 +293,15 @@ class Model:
             nominal_ms = job.next_ms
             self._fire(job, nominal_ms, job.next_due_ms)
             job.advance(nominal_ms)
-        while job.backlog and 0 < job.release_ms <= self.now_ms:
-            if not self._fire(job, job.backlog[0], job.backlog[0], patient=True):
-                job.release_ms = 0
+        while job.backlog and 0 < job.backlog[0].release_ms <= self.now_ms:
+            part = job.backlog[0]
+            if not self._fire(job, part.times[0], part.times[0], patient=True):
+                part.release_ms = 0
                 break
-            del job.backlog[0]
-            job.release_ms = max(job.release_ms, self.now_ms - 1_000) + PACE_MS
+            del part.times[0]
+            part.release_ms = max(part.release_ms, self.now_ms - 1_000) + PACE_MS
+            if not part.times:
+                del job.backlog[0]
 
     def _catch_up(self, job: Job) -> None:
         missed = list(job.up_to(self.now_ms))
@@ -308,9 +319,7 @@ class Model:
             case "ALL":
                 kept = missed[-job.spec.misfire_maximum :]
                 self._record(job, missed[: len(missed) - len(kept)], "MISSED")
-                if not job.backlog:
-                    job.release_ms = self.now_ms
-                job.backlog += kept
+                job.backlog.append(Stretch(kept, self.now_ms))
         job.advance(missed[-1])
 
     def _ring_run(self, run: Run) -> None:
@@ -423,8 +432,8 @@ class Model:
         waiting = job.live()
         if waiting and all(other.held for other in waiting):
             self._ready(waiting[0])
-        if job.backlog and not job.release_ms:
-            job.release_ms = self.now_ms
+        if job.backlog and not job.backlog[0].release_ms:
+            job.backlog[0].release_ms = self.now_ms
 
 
 def _first(*instants_ms: int) -> int:
