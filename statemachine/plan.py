@@ -1,9 +1,9 @@
 """When a job happens: its compiled schedules, and the questions the rules ask of them.
 
-A plan is the union of a job's schedules under one timing. Questions about the time ahead begin
-after `since_ms`, the instant at which the schedules took force, save for a single time in the past,
-which is meant to run at once. Questions about a range look at any range, so that a backfill may
-reach back before the job was made.
+A plan is the union of a job's schedules under one timing. Nominal times begin after `since_ms`,
+the instant at which the schedules took force, save for a single time in the past, which is meant
+to run at once. With `ever` a question also looks at the time before, as if the schedules had
+always been there: a backfill may reach back before the job was made.
 
 Nothing here knows whether a nominal time was fired, how often, or what was paused: that is the
 business of the rules that call. Calendars are asked apart as well, since a nominal time they leave
@@ -113,23 +113,25 @@ class Count(NamedTuple):
     exact: bool
 
 
-def next_nominal(plan: Plan, after_ms: int, *, last_end_ms: int | None = None) -> int | None:
+def next_nominal(
+    plan: Plan, after_ms: int, *, last_end_ms: int | None = None, ever: bool = False
+) -> int | None:
     """Return the first nominal time after an instant, or None when nothing is left.
 
     `last_end_ms` matters to schedules that count from the end of a run. It is when the last run
-    ended, or the last nominal time itself if nothing ran at it; None before the first run, and
-    while one is under way. None is then the answer unless another schedule has one.
+    ended, or the last nominal time itself if nothing ran at it; None before the first nominal
+    time, and while a run is under way. None is then the answer unless another schedule has one.
     """
     after_ms = max(after_ms, plan.start_ms - 1)
-    from_ms = max(after_ms, plan.since_ms)
+    from_ms = after_ms if ever else max(after_ms, plan.since_ms)
     best: int | None = None
     for repeat in plan.repeats:
         at = repeat.next_after(from_ms)
         if at is not None and (best is None or at < best):
             best = at
     for once in plan.onces:
-        at = once.at_ms
-        if at > after_ms and (best is None or at < best):
+        at = once.next_after(after_ms)
+        if at is not None and (best is None or at < best):
             best = at
     for delay_ms in plan.rests:
         at = _after_rest(plan, delay_ms, after_ms, last_end_ms)
@@ -165,67 +167,78 @@ def excluded(plan: Plan, nominal_ms: int) -> str | None:
     return None
 
 
-def nominal_times(plan: Plan, from_ms: int, to_ms: int, limit: int) -> Nominals:
+def nominal_times(
+    plan: Plan, from_ms: int, to_ms: int, limit: int, *, ever: bool = False
+) -> Nominals:
     """Return the nominal times from one instant on and before another, at most `limit` of them.
 
     Times that follow from the end of a run are in no such list: nobody can compute them anew.
     """
     from_ms, to_ms = _within(plan, from_ms, to_ms)
     times: list[int] = []
-    at = _union_after(plan, from_ms - 1)
+    at = _union_after(plan, from_ms - 1, ever)
     while at is not None and at < to_ms:
         if len(times) >= limit:
             return Nominals(times, True)
         times.append(at)
-        at = _union_after(plan, at)
+        at = _union_after(plan, at, ever)
     return Nominals(times, False)
 
 
-def latest_nominals(plan: Plan, from_ms: int, to_ms: int, limit: int) -> Nominals:
+def latest_nominals(
+    plan: Plan, from_ms: int, to_ms: int, limit: int, *, ever: bool = False
+) -> Nominals:
     """Return the latest nominal times of a range, in order of time; the search goes backwards."""
     from_ms, to_ms = _within(plan, from_ms, to_ms)
     times: list[int] = []
-    at = _union_before(plan, to_ms)
+    at = _union_before(plan, to_ms, ever)
     while at is not None and at >= from_ms:
         if len(times) >= limit:
             return Nominals(times[::-1], True)
         times.append(at)
-        at = _union_before(plan, at)
+        at = _union_before(plan, at, ever)
     return Nominals(times[::-1], False)
 
 
-def latest_nominal_before(plan: Plan, before_ms: int) -> int | None:
+def latest_nominal_before(plan: Plan, before_ms: int, *, ever: bool = False) -> int | None:
     """Return the last nominal time before an instant."""
-    latest = latest_nominals(plan, 0, before_ms, 1).times
+    latest = latest_nominals(plan, 0, before_ms, 1, ever=ever).times
     return latest[0] if latest else None
 
 
-def count_nominals(plan: Plan, from_ms: int, to_ms: int) -> Count:
+def count_nominals(plan: Plan, from_ms: int, to_ms: int, *, ever: bool = False) -> Count:
     """Count the nominal times of a range. One schedule is counted without a walk, and exactly."""
     from_ms, to_ms = _within(plan, from_ms, to_ms)
-    counts = [part.count(from_ms, to_ms) for part in _parts(plan)]
+    counts = [repeat.count(max(from_ms, _floor(plan, ever)), to_ms) for repeat in plan.repeats]
+    counts += [once.count(from_ms, to_ms) for once in plan.onces]
     if sum(1 for count in counts if count) <= 1:
         return Count(sum(counts), True)
     # Instants that two schedules name are one, so the sum may be too much.
     if max(counts) > COUNT_MAX:
         return Count(max(counts), False)
-    walked = nominal_times(plan, from_ms, to_ms, COUNT_MAX)
-    return Count(max(len(walked.times), *counts), not walked.cut)
+    walked = nominal_times(plan, from_ms, to_ms, COUNT_MAX, ever=ever)
+    return Count(len(walked.times), not walked.cut)
 
 
 def _within(plan: Plan, from_ms: int, to_ms: int) -> tuple[int, int]:
     return max(from_ms, plan.start_ms), min(to_ms, plan.end_ms)
 
 
-def _parts(plan: Plan) -> list[Repeat]:
-    return [*plan.repeats, *plan.onces]
+def _floor(plan: Plan, ever: bool) -> int:
+    """Return the first instant at which a recurring schedule counts."""
+    return 0 if ever else plan.since_ms + 1
 
 
-def _union_after(plan: Plan, after_ms: int) -> int | None:
-    found = [part.next_after(after_ms) for part in _parts(plan)]
+def _union_after(plan: Plan, after_ms: int, ever: bool) -> int | None:
+    from_ms = max(after_ms, _floor(plan, ever) - 1)
+    found = [repeat.next_after(from_ms) for repeat in plan.repeats]
+    found += [once.next_after(after_ms) for once in plan.onces]
     return min((at for at in found if at is not None), default=None)
 
 
-def _union_before(plan: Plan, before_ms: int) -> int | None:
-    found = [part.last_before(before_ms) for part in _parts(plan)]
+def _union_before(plan: Plan, before_ms: int, ever: bool) -> int | None:
+    floor = _floor(plan, ever)
+    found = [repeat.last_before(before_ms) for repeat in plan.repeats]
+    found = [at for at in found if at is not None and at >= floor]
+    found += [once.last_before(before_ms) for once in plan.onces]
     return max((at for at in found if at is not None), default=None)

@@ -172,6 +172,7 @@ def _drop_lease(view: View, jid: int, run: RunRecord) -> None:
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
     slots.release(view, jid, run, state, runs.usage_of(view, keys.namespace_of(jid)))
+    slots.let_in(view, jid, run, state)
     view.put(state_key, state)
     run.state = runs.PENDING
     run.deadline_at_ms = run.heard_at_ms = 0

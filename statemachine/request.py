@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..proto.v1 import worker_pb2
+from .difference import Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +67,18 @@ class Lapse:
 
     worker: str
     most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Mend derived entries that differ from the records, at most so many. The reply: Repaired."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What came of a Repair."""
+
+    # Empty when there was nothing to mend.
+    mended: tuple[Difference, ...]

@@ -94,12 +94,22 @@ def _scan(
     source: rocksdict.Rdict | rocksdict.Snapshot, first: bytes, end: bytes, backwards: bool
 ) -> Iterator[tuple[bytes, bytes]]:
     bounds = rocksdict.ReadOptions()
-    bounds.set_iterate_lower_bound(first)
     bounds.set_iterate_upper_bound(end)
     start = end if backwards else first
     # The engine keeps pointers into `bounds` and no hold on it. It must live as long as the
     # iteration, hence a generator: returning the iterator ends scans at random places.
-    yield from source.items(backwards=backwards, from_key=start, read_opt=bounds)
+    found = cast(
+        "Iterator[tuple[bytes, bytes]]",
+        source.items(backwards=backwards, from_key=start, read_opt=bounds),
+    )
+    if not backwards:
+        yield from found
+        return
+    # The library's lower bound sets the upper one, so the way back is stopped here.
+    for key, value in found:
+        if key < first:
+            return
+        yield key, value
 
 
 def _options(cache_bytes: int) -> rocksdict.Options:

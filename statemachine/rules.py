@@ -14,8 +14,19 @@ from ..proto.v1 import (
     run_pb2,
     worker_pb2,
 )
-from . import by_hand, calendars, firing, grants, jobs, namespaces, occasions, queues, reports
-from .request import Grant, Lapse, Note, Report, Ring
+from . import (
+    by_hand,
+    calendars,
+    firing,
+    grants,
+    jobs,
+    namespaces,
+    occasions,
+    queues,
+    reports,
+    verify,
+)
+from .request import Grant, Lapse, Note, Repair, Report, Ring
 
 Rule = Callable[[Any, Any, str], object]
 
@@ -25,6 +36,7 @@ RULES: dict[type, Rule] = {
     Report: reports.report,
     Note: reports.note,
     Lapse: reports.lapse,
+    Repair: verify.repair,
     worker_pb2.ExtendRequest: reports.extend,
     job_pb2.CreateJobRequest: jobs.create,
     job_pb2.UpdateJobRequest: jobs.update,

@@ -101,6 +101,7 @@ def end(
         slots.release(view, jid, run, state, usage)
     elif run.turn_ms:
         lanes.leave(view, jid, occasion, run)
+    slots.let_in(view, jid, run, state)
     if run.held:
         run.held = False
         state.held -= 1

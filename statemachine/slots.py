@@ -57,14 +57,24 @@ def release(
     view.edit(queue_key, record_pb2.QueueRecord).leased -= 1
     usage.leased -= 1
     state.running -= 1
+    if run.limit_key:
+        key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
+        view.edit(key, record_pb2.KeyRecord).running -= 1
+
+
+def let_in(view: View, jid: int, run: RunRecord, state: record_pb2.JobStateRecord) -> None:
+    """A run has left: those that wait for a slot of its job or key try again.
+
+    Not only when it gave a slot back: one that was let in may have gone on to wait for another
+    slot and end there, and then it is up to it to let the next one in.
+    """
     if state.parked:
         lanes.unpark(view, keys.parked_by_job(jid), UNPARK)
     if run.limit_key:
         namespace = keys.namespace_of(jid)
         key = keys.limit_key(namespace, run.limit_key)
-        record = view.edit(key, record_pb2.KeyRecord)
-        record.running -= 1
-        if record.parked:
+        record = view.get(key, record_pb2.KeyRecord)
+        if record is not None and record.parked:
             lanes.unpark(view, keys.parked_by_key(namespace, run.limit_key), UNPARK)
-        elif not record.running:
+        elif record is not None and not record.running:
             view.delete(key)

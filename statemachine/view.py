@@ -229,6 +229,11 @@ class View:
         return View(self._store, self.now_ms)
 
     @property
+    def stored(self) -> Reading:
+        """The state without what this decision has written."""
+        return self._store
+
+    @property
     def writes(self) -> int:
         """How much was written so far: a refusal must leave it as it was."""
         return len(self._written)

@@ -90,11 +90,14 @@ class ZonedCron:
                 return at * 1000
             low, high = self._wall_range(segment)
             wall = self._fields.at_or_after(max(at + segment.offset, low))
-            if wall is None:
-                return None
-            if wall < high:
+            if wall is not None and wall < high:
                 return (wall - segment.offset) * 1000
-            at = segment.end if segment.end - at < FAR_S else max(segment.end, wall - FAR_S)
+            if segment.end - at < FAR_S:
+                at = segment.end
+            elif wall is None:
+                return None
+            else:
+                at = max(segment.end, wall - FAR_S)
         return None
 
     def last_before(self, before_ms: int) -> int | None:
@@ -110,10 +113,12 @@ class ZonedCron:
                 return (wall - segment.offset) * 1000
             if self._gap_runs(segment):
                 return segment.begin * 1000
-            if wall is None:
+            if at - segment.begin < FAR_S:
+                at = segment.begin - 1
+            elif wall is None:
                 return None
-            near = at - segment.begin < FAR_S
-            at = segment.begin - 1 if near else min(segment.begin - 1, wall + FAR_S)
+            else:
+                at = min(segment.begin - 1, wall + FAR_S)
         return None
 
     def count(self, from_ms: int, to_ms: int) -> int:

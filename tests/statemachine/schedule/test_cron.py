@@ -60,7 +60,7 @@ def test_five_fields_mean_second_zero() -> None:
         ("@reboot", "no boot", "once"),
         ("@dayly", "@dayly is no word", "@daily"),
         ("@every5m", "is no word", "@every 5m"),
-        ("@tuesdays", "is no word", "one of @hourly, @daily"),
+        ("@xyz", "is no word", "one of @hourly, @daily"),
         ("TZ=Europe/Berlin 0 9 * * *", "does not belong", "'0 9 * * *' and, in timing.zone,"),
         ("CRON_TZ=UTC 0 9 * * *", "does not belong", "in timing.zone, 'UTC'"),
         ("* * * *", "not 4", "minute, hour"),

@@ -267,7 +267,7 @@ def walk(plan: Plan, from_ms: int, to_ms: int) -> list[int]:
 
 
 def test_a_year_of_missed_minutes_is_counted_exactly(plan_of: MakePlan, instant: Instant) -> None:
-    plan = plan_of("* * * * *", zone="Europe/Berlin")
+    plan = plan_of("* * * * *", zone="Europe/Berlin", created="2025-12-31")
     from_ms, to_ms = instant("2026-01-01"), instant("2027-01-01")
 
     assert count_nominals(plan, from_ms, to_ms) == Count(525_600, True)
@@ -279,12 +279,12 @@ def test_a_year_of_missed_minutes_is_counted_exactly(plan_of: MakePlan, instant:
 
 
 def test_a_large_union_is_counted_as_at_least(plan_of: MakePlan, instant: Instant) -> None:
-    plan = plan_of("* * * * *", "@every 1m", "0 * * * *")
+    plan = plan_of("* * * * *", "@every 1m", "0 * * * *", created="2025-12-31")
     from_ms = instant("2026-01-01")
 
     assert count_nominals(plan, from_ms, instant("2027-01-01")) == Count(525_600, False)
     # 6,000 and 6,000, none of them shared, are more than is walked.
-    apart = plan_of("* * * * *", every(60, Timestamp(seconds=30)))
+    apart = plan_of("* * * * *", every(60, Timestamp(seconds=30)), created="2025-12-31")
     assert count_nominals(apart, from_ms, from_ms + 6000 * MINUTE_MS) == Count(COUNT_MAX, False)
     assert count_nominals(apart, from_ms, from_ms + 5000 * MINUTE_MS) == Count(10_000, True)
 
@@ -293,10 +293,42 @@ def test_a_backfill_reaches_back_before_the_job_was_made(
     plan_of: MakePlan, instant: Instant
 ) -> None:
     plan = plan_of("0 9 * * *", created="2026-01-01")
+    from_ms, to_ms = instant("2025-12-01"), instant("2025-12-04")
+    times = [instant(f"2025-12-0{day}T09:00") for day in (1, 2, 3)]
 
-    found = nominal_times(plan, instant("2025-12-01"), instant("2025-12-04"), 100)
+    assert nominal_times(plan, from_ms, to_ms, 9, ever=True) == Nominals(times, False)
+    assert latest_nominals(plan, from_ms, to_ms, 9, ever=True) == Nominals(times, False)
+    assert count_nominals(plan, from_ms, to_ms, ever=True) == Count(3, True)
+    assert next_nominal(plan, from_ms, ever=True) == times[0]
+    assert latest_nominal_before(plan, to_ms, ever=True) == times[2]
 
-    assert found == Nominals([instant(f"2025-12-0{day}T09:00") for day in (1, 2, 3)], False)
+
+def test_nothing_was_missed_before_the_job_was_made(
+    plan_of: MakePlan, instant: Instant, stamp: Stamp
+) -> None:
+    """A single time in the past, caught up with, must not find a year of daily times behind it."""
+    plan = plan_of(once(stamp("2025-07-01")), "0 0 * * *", created="2026-01-15T08:00")
+    from_ms, to_ms = instant("2025-07-01"), instant("2026-01-17")
+    times = [from_ms, instant("2026-01-16")]
+
+    assert nominal_times(plan, from_ms, to_ms, 9) == Nominals(times, False)
+    assert latest_nominals(plan, from_ms, to_ms, 9) == Nominals(times, False)
+    assert count_nominals(plan, from_ms, to_ms) == Count(2, True)
+    assert latest_nominal_before(plan, instant("2026-01-15T12:00")) == from_ms
+    assert latest_nominal_before(plan, from_ms) is None
+
+
+def test_a_time_at_the_instant_of_creation_is_not_ahead(
+    plan_of: MakePlan, instant: Instant
+) -> None:
+    plan = plan_of("0 9 * * *", created="2026-01-15T09:00")
+    nine = instant("2026-01-15T09:00")
+
+    assert next_nominal(plan, BEFORE_ALL) == nine + DAY_MS
+    assert latest_nominal_before(plan, nine + 1) is None
+    assert count_nominals(plan, 0, nine + 1) == Count(0, True)
+    assert count_nominals(plan, 0, nine + DAY_MS + 1) == Count(1, True)
+    assert nominal_times(plan, 0, nine + 1, 9).times == []
 
 
 def test_a_range_begins_in_and_ends_before(plan_of: MakePlan, instant: Instant) -> None:

@@ -217,17 +217,32 @@ def test_back_and_by_count_is_the_same_as_forward(
     assert cron.count(begin, begin) == 0
 
 
-@pytest.mark.parametrize("expression", ["30 2 * * *", "30 2 25 10 *", "30 2 * 10 sun#4"])
+@pytest.mark.parametrize(
+    "expression", ["30 2 * * *", "30 2 25 10 *", "30 2 * 10 sun#4", "0 30 2 25 10 * 2026"]
+)
 def test_a_repeated_time_is_found_however_far_the_next_one_is(
     expression: str, instant: Instant
 ) -> None:
-    """From between the two passes the search saw only tomorrow's time, or next year's, and jumped
-    over the second pass (or, backwards, the first)."""
+    """A search from between the two passes must not jump over the second, or back over the first.
+
+    On the wall it stands behind that time already, and the next one is tomorrow, or never.
+    """
     cron = cron_in("Europe/Berlin", expression, NEXT, BOTH)
     first, second = instant("2026-10-25T00:30"), instant("2026-10-25T01:30")
 
     assert cron.find_next(first) == second
     assert cron.last_before(second) == first
+
+
+def test_a_single_year_has_a_first_and_a_last_time(instant: Instant) -> None:
+    cron = cron_in("Europe/Berlin", "0 0 0 1 1 * 2026")
+    only = instant("2025-12-31T23:00")
+
+    assert cron.find_next(0) == only
+    assert cron.find_next(only) is None
+    assert cron.last_before(10**13) == only
+    assert cron.last_before(only) is None
+    assert cron.count(0, 10**13) == 1
 
 
 def test_a_time_between_seconds_is_after_the_second_before_it() -> None:

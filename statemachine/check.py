@@ -1,0 +1,277 @@
+"""What must hold in every state, beyond derived entries: nothing is lost, doubled or stuck.
+
+A breach has no entry that mends it; it is a bug in the rules. The rules are held to this after
+every test, and a node may walk it in the background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from ..proto.v1 import flow_pb2, record_pb2, run_pb2
+from . import clockwork, keys, limits, namespaces, runs
+from .difference import Breach, jid_in, namespace_in, record, records
+from .store import Reading
+from .view import View
+
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+RunRecord = record_pb2.RunRecord
+LedgerRecord = record_pb2.LedgerRecord
+JOBS = RunRecord.PARKING_JOB
+KEYS = RunRecord.PARKING_KEY
+UNDER_WAY = frozenset({runs.PENDING, runs.RUNNING, runs.RETRYING})
+
+
+def check(store: Reading, most: int = limits.LOOKED_AT) -> list[Breach]:
+    """What does not hold, at most so many breaches."""
+    return list(islice(_breaches(store), most))
+
+
+def _breaches(store: Reading) -> Iterator[Breach]:
+    meta = record(store, keys.META, record_pb2.MetaRecord) or record_pb2.MetaRecord()
+    yield from _jobs(store, meta)
+    yield from _live_runs(store, meta)
+    yield from _ended_runs(store, meta)
+    yield from _ledgers(store)
+    yield from _parked(store)
+    yield from _uniques(store)
+    yield from _flows(store)
+
+
+def _jobs(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Breach]:
+    for key, _, job in records(store, keys.JOB, JobRecord):
+        jid = jid_in(key)
+        if jid & ((1 << 40) - 1) > meta.job_serial:
+            yield Breach(key, "its number was not given out")
+        if store.get(keys.lane(job.lane)) is None:
+            yield Breach(key, f"its lane {job.lane} is not there")
+        if store.get(keys.state(jid)) is None:
+            yield Breach(key, "it has no state")
+    for key, _, state in records(store, keys.STATE, StateRecord):
+        owner = record(store, keys.job(jid_in(key)), JobRecord)
+        if owner is None:
+            yield Breach(key, "the job of this state is not there")
+        else:
+            yield from _moves_on(store, key, owner, state)
+
+
+def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) -> Iterator[Breach]:
+    """A job whose schedules go on has a next time, or waits for a run that is under way."""
+    if state.state == clockwork.DELETING and not state.timer_at_ms:
+        yield Breach(key, f"the job {job.name} is being deleted, and nothing goes on with it")
+    ahead = clockwork.ahead(state)
+    if state.state == clockwork.ACTIVE and state.may_finish and not ahead:
+        yield Breach(key, f"the job {job.name} is ACTIVE, but nothing lies ahead of it")
+    if state.state == clockwork.FINISHED and ahead:
+        yield Breach(key, f"the job {job.name} is FINISHED, but something lies ahead of it")
+    backlog = state.agenda.backlog
+    if backlog and not backlog[0].release_at_ms and not state.live:
+        yield Breach(key, f"the backlog of the job {job.name} waits for a run, and there is none")
+    if state.state != clockwork.ACTIVE or state.next_nominal_at_ms or state.live:
+        return
+    view = View(store, 0)
+    again = StateRecord()
+    again.CopyFrom(state)
+    clockwork.advance(view, jid_in(key), job, again, max(state.last_nominal_at_ms, view.now_ms))
+    if again.next_nominal_at_ms:
+        yield Breach(key, f"the job {job.name} has times ahead, but no next one")
+
+
+def _live_runs(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Breach]:
+    tokens: set[int] = set()
+    for key, _, run in records(store, keys.RUN, RunRecord):
+        jid, occasion = keys.run_of(key)
+        if store.get(keys.state(jid)) is None or store.get(keys.job(jid)) is None:
+            yield Breach(key, "the job of this run is not there")
+            continue
+        if run.state not in UNDER_WAY or run.ended_at_ms:
+            yield Breach(key, "it has ended, but lies among the runs under way")
+        if store.get(keys.ended(jid, occasion)) is not None:
+            yield Breach(key, "it is under way and in the history")
+        if run.token > meta.token:
+            yield Breach(key, f"its token {run.token} was not given out yet ({meta.token})")
+        if run.state == runs.RUNNING:
+            if run.token in tokens or not run.token:
+                yield Breach(key, f"its token {run.token} is that of another live lease, or 0")
+            tokens.add(run.token)
+            session = record(store, keys.session(run.worker), record_pb2.SessionRecord)
+            if session is None or session.number != run.session:
+                yield Breach(key, f"its lease is not of the present session of {run.worker}")
+        yield from _reachable(store, key, run)
+        if not occasion & 0xFFFF:
+            yield from _recorded(store, key, jid, occasion, run, meta)
+
+
+def _reachable(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
+    """Exactly one thing moves a run on: a worker's turn, a slot, an end before it, or a timer."""
+    ways = {
+        "leased": run.state == runs.RUNNING,
+        "held": run.held,
+        "in line": bool(run.turn_ms),
+        "waits": bool(run.retry_at_ms),
+    }
+    ahead = [way for way, is_so in ways.items() if is_so]
+    if len(ahead) != 1:
+        yield Breach(key, f"one thing must move it on, but there are {ahead}")
+    if run.parking and not run.turn_ms:
+        yield Breach(key, "it is parked without a turn")
+    deadlines = [run.retry_at_ms]
+    if run.state == runs.RUNNING:
+        deadlines += [run.deadline_at_ms, run.cancel_at_ms]
+    for at_ms in deadlines:
+        if at_ms and not 0 < run.timer_at_ms <= at_ms:
+            yield Breach(key, f"nothing rings at {at_ms} (its timer stands at {run.timer_at_ms})")
+    if run.held:
+        yield from _held(store, key, run)
+
+
+def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
+    """A run that was due when the clock stood still is released by the end of another one."""
+    meta = record(store, keys.META, record_pb2.MetaRecord)
+    now_ms = meta.now_ms if meta is not None else 0
+    if run.due_at_ms > now_ms or 0 < run.timer_at_ms <= now_ms:
+        if not 0 < run.timer_at_ms <= max(run.due_at_ms, now_ms):
+            yield Breach(key, "it is held until it is due, but nothing rings then")
+        return
+    state = record(store, keys.state(jid_in(key)), StateRecord)
+    if state is not None and state.live <= state.held:
+        yield Breach(key, "it is held back, but no other run of the job is under way")
+
+
+def _ended_runs(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Breach]:
+    for key, _, run in records(store, keys.ENDED, RunRecord):
+        jid, occasion = keys.ended_of(key)
+        if store.get(keys.job(jid)) is None:
+            yield Breach(key, "the job of this run is not there")
+            continue
+        if run.state in UNDER_WAY or not run.ended_at_ms:
+            yield Breach(key, "it lies in the history, but has not ended")
+        if run.held or run.turn_ms or run.parking or run.timer_at_ms or run.cancel_at_ms:
+            yield Breach(key, "it has ended, but holds something")
+        if run.purge_at_ms < run.ended_at_ms:
+            yield Breach(key, "it leaves the history before it ended")
+        if not occasion & 0xFFFF:
+            yield from _recorded(store, key, jid, occasion, run, meta)
+
+
+def _recorded(
+    store: Reading, key: bytes, jid: int, occasion: int, run: RunRecord,
+    meta: record_pb2.MetaRecord,
+) -> Iterator[Breach]:  # fmt: skip
+    """A run that was fired has the entry in the ledger that it says it has."""
+    nominal_ms = keys.nominal_of(occasion)
+    entry = record(store, keys.ledger(jid, nominal_ms), LedgerRecord)
+    job = record(store, keys.job(jid), JobRecord)
+    if entry is None:
+        assert job is not None, "the caller has asked"
+        keep_ms = namespaces.keep_ledger_ms(View(store, 0), job.namespace)
+        if nominal_ms >= meta.now_ms - keep_ms:
+            yield Breach(key, "the ledger does not know that it was fired")
+    elif entry.outcome != run.outcome:
+        names = [run_pb2.Outcome.Name(outcome) for outcome in (entry.outcome, run.outcome)]
+        yield Breach(key, f"the ledger says {names[0]}, the run {names[1]}")
+
+
+def _ledgers(store: Reading) -> Iterator[Breach]:
+    """Each entry is of a job, has an outcome, and stretches do not overlap."""
+    jid, last_ms = -1, -1
+    for key, _, entry in records(store, keys.LEDGER, LedgerRecord):
+        if jid_in(key) != jid:
+            jid, last_ms = jid_in(key), -1
+            if store.get(keys.state(jid)) is None:
+                yield Breach(key, "the job of this entry is not there")
+        if not entry.outcome:
+            yield Breach(key, "it has no outcome")
+        if entry.last_at_ms:
+            if keys.nominal_at(key) <= last_ms or entry.last_at_ms < keys.nominal_at(key):
+                yield Breach(key, "the stretch overlaps the one before, or ends before it begins")
+            last_ms = entry.last_at_ms
+
+
+def _parked(store: Reading) -> Iterator[Breach]:
+    """Runs wait for a slot only while another run has one, or is on its way to take one.
+
+    One that was let in may wait for its other limit by now; its end lets the next ones in.
+    """
+    for key, _, state in records(store, keys.STATE, StateRecord):
+        jid = jid_in(key)
+        if state.parked and not state.running and not _moving(store, jid, jid + 1, JOBS):
+            yield Breach(key, f"{state.parked} runs wait for a slot that nobody has or wants")
+    for key, _, shared in records(store, keys.LIMIT_KEY, record_pb2.KeyRecord):
+        if shared.parked and not shared.running:
+            number, name = namespace_in(key), key[5:].decode()
+            first, end = keys.jid_of(number, 0), keys.jid_of(number + 1, 0)
+            if not _moving(store, first, end, KEYS, name):
+                yield Breach(key, f"{shared.parked} runs wait for a slot that nobody has or wants")
+
+
+def _moving(
+    store: Reading, first: int, end: int, waiting: RunRecord.Parking.ValueType, name: str = ""
+) -> bool:
+    """Whether a run of these jobs, with this key if one is given, is in line for something else."""
+    for _, value in store.scan(keys.run(first, 0), keys.run(end, 0)):
+        run = RunRecord.FromString(value)
+        if run.turn_ms and run.parking != waiting and (not name or run.limit_key == name):
+            return True
+    return False
+
+
+def _uniques(store: Reading) -> Iterator[Breach]:
+    """A business key is held by a run that is under way, or for a time after its end."""
+    for key, _, taken in records(store, keys.UNIQUE, record_pb2.UniqueRecord):
+        jid, name = jid_in(key), key[9:].decode()
+        run = record(store, keys.run(jid, taken.occasion), RunRecord)
+        if not taken.until_ms and (run is None or run.unique_key != name):
+            yield Breach(key, "the run that holds this key is not under way")
+    for key, _, run in records(store, keys.RUN, RunRecord):
+        jid, occasion = keys.run_of(key)
+        if run.unique_key:
+            held = record(store, keys.unique(jid, run.unique_key), record_pb2.UniqueRecord)
+            if held is None or held.occasion != occasion:
+                yield Breach(key, f"it does not hold its key {run.unique_key}")
+
+
+def _flows(store: Reading) -> Iterator[Breach]:
+    for key, _, flow in records(store, keys.FLOW, record_pb2.FlowRecord):
+        if not flow.live and not flow.waiting and not flow.ended_at_ms:
+            yield Breach(key, "nothing of the wave is under way or waits, but it has not ended")
+        if flow.ended_at_ms and not flow.timer_at_ms:
+            yield Breach(key, "the wave has ended, and nothing will forget it")
+        if flow.waiting and not flow.stuck and not flow.timer_at_ms:
+            yield Breach(key, "a step of the wave waits, and nothing will call it stuck")
+    for key, _, step in records(store, keys.STEP, record_pb2.FlowStepRecord):
+        if store.get(keys.FLOW + key[1:17]) is None:
+            yield Breach(key, "the wave of this step is not there")
+        if (step.state == flow_pb2.FlowStep.STATE_FIRED) != bool(step.occasion):
+            yield Breach(key, "a step has a run if and only if it has fired")
+
+
+def check_limits(store: Reading, most: int = limits.LOOKED_AT) -> list[Breach]:
+    """Where more is leased than a limit says; right after a limit was lowered this is no bug."""
+    return list(islice(_exceeded(store), most))
+
+
+def _exceeded(store: Reading) -> Iterator[Breach]:
+    most_by_key: dict[bytes, int] = {}
+    for key, _, job in records(store, keys.JOB, JobRecord):
+        limit = job.spec.concurrency
+        state = record(store, keys.state(jid_in(key)), StateRecord)
+        if state is not None and limit.job and state.running > limit.job:
+            yield Breach(key, f"{state.running} runs are leased; the limit is {limit.job}")
+        if limit.key:
+            shared = keys.limit_key(keys.namespace_of(jid_in(key)), limit.key)
+            most_by_key[shared] = max(limit.key_limit, most_by_key.get(shared, 0))
+    for key, _, record_of_key in records(store, keys.LIMIT_KEY, record_pb2.KeyRecord):
+        most = most_by_key.get(key)
+        if most is not None and record_of_key.running > most:
+            yield Breach(key, f"{record_of_key.running} runs are leased; the limit is {most}")
+    for key, _, queue in records(store, keys.QUEUE, record_pb2.QueueRecord):
+        if queue.concurrency and queue.leased > queue.concurrency:
+            yield Breach(key, f"{queue.leased} runs are leased; the limit is {queue.concurrency}")
+    for key, _, settings in records(store, keys.NAMESPACE, record_pb2.NamespaceRecord):
+        usage = record(store, keys.usage(settings.number), record_pb2.UsageRecord)
+        quota = settings.settings.quota.leases
+        if quota and usage is not None and usage.leased > quota:
+            yield Breach(key, f"{usage.leased} runs are leased; the quota is {quota}")

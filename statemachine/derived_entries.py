@@ -1,0 +1,210 @@
+"""The derived tables, entry by entry: what each record wants there, and who wants an entry.
+
+Both directions are walked: every record is asked for its entries, which must be there, and every
+entry for its record, which must want it. Nothing is held in memory but the keys already reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..proto.v1 import record_pb2, run_pb2
+from . import keys
+from .clockwork import DELETING
+from .difference import Difference, jid_in, record, records
+from .store import Reading
+
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+RunRecord = record_pb2.RunRecord
+FlowRecord = record_pb2.FlowRecord
+UniqueRecord = record_pb2.UniqueRecord
+LaneRecord = record_pb2.LaneRecord
+RUNNING = run_pb2.RUN_STATE_RUNNING
+FAILED = run_pb2.RUN_STATE_FAILED
+# Entries that a record wants: key and value.
+Wanted = Iterator[tuple[bytes, bytes]]
+
+
+def differences(store: Reading) -> Iterator[Difference]:
+    reported: set[bytes] = set()
+    for key, value in _all_wanted(store):
+        found = store.get(key)
+        if found != value:
+            reported.add(key)
+            how = "is missing" if found is None else f"holds {found!r}"
+            yield Difference(key, found, value, f"the {TABLES[key[:1]]} {how}, not {value!r}")
+    for table, is_wanted in OWNERS.items():
+        for key, value in store.scan(table, keys.after(table)):
+            if key not in reported and not is_wanted(store, key, value):
+                yield Difference(key, value, None, f"nothing wants this {TABLES[table]}")
+    yield from _early_timers(store)
+
+
+def _all_wanted(store: Reading) -> Wanted:
+    for key, _, job in records(store, keys.JOB, JobRecord):
+        yield from _of_job(store, jid_in(key), job)
+    for key, _, state in records(store, keys.STATE, StateRecord):
+        if state.timer_at_ms:
+            yield keys.job_timer(state.timer_at_ms, jid_in(key)), b""
+    for key, _, run in records(store, keys.RUN, RunRecord):
+        yield from _of_run(*keys.run_of(key), run)
+    for key, _, run in records(store, keys.ENDED, RunRecord):
+        yield from _of_ended(*keys.ended_of(key), run)
+    for key, _, lane in records(store, keys.LANE, LaneRecord):
+        yield _index_of(lane), key[1:5]
+    for key, _, unique in records(store, keys.UNIQUE, UniqueRecord):
+        if unique.until_ms:
+            yield keys.unique_timer(unique.until_ms, jid_in(key), key[9:].decode()), b""
+    for key, _, flow in records(store, keys.FLOW, FlowRecord):
+        yield from _of_flow(*keys.run_of(key), flow)
+
+
+def _of_job(store: Reading, jid: int, job: JobRecord) -> Wanted:
+    if not _is_there(store, jid):
+        return
+    namespace = keys.namespace_of(jid)
+    yield keys.job_name(namespace, job.name), jid.to_bytes(8, "big")
+    for dependency in job.spec.upstream.jobs:
+        source = store.get(keys.job_name(namespace, dependency.job))
+        if source is not None:
+            yield keys.edge(int.from_bytes(source, "big"), jid), b""
+
+
+def _is_there(store: Reading, jid: int) -> bool:
+    """Whether a job has its name still: one that is being deleted has not."""
+    state = record(store, keys.state(jid), StateRecord)
+    return state is not None and state.state != DELETING
+
+
+def _of_run(jid: int, occasion: int, run: RunRecord) -> Wanted:
+    if run.timer_at_ms:
+        yield keys.run_timer(run.timer_at_ms, jid, occasion), b""
+    if run.parking:
+        yield keys.parked(_slot_owner(jid, run), run.turn_ms, jid, occasion), b""
+    elif run.turn_ms:
+        yield keys.ready(run.lane, run.turn_ms, jid, occasion), b""
+    if run.state == RUNNING:
+        yield keys.lease(run.session, run.token), keys.lease_value(jid, occasion)
+
+
+def _slot_owner(jid: int, run: RunRecord) -> bytes:
+    if run.parking == RunRecord.PARKING_JOB:
+        return keys.parked_by_job(jid)
+    return keys.parked_by_key(keys.namespace_of(jid), run.limit_key)
+
+
+def _of_ended(jid: int, occasion: int, run: RunRecord) -> Wanted:
+    yield keys.purge_timer(run.purge_at_ms, jid, occasion), b""
+    if run.state == FAILED:
+        yield keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occasion), b""
+
+
+def _index_of(lane: LaneRecord) -> bytes:
+    labels = [(label.name, label.value) for label in lane.labels]
+    return keys.lane_of(lane.namespace, lane.queue, lane.priority, lane.handler, labels)
+
+
+def _of_flow(jid: int, occasion: int, flow: FlowRecord) -> Wanted:
+    yield keys.flow_line(keys.namespace_of(jid), flow.created_at_ms, jid, occasion), b""
+    if flow.timer_at_ms:
+        yield keys.flow_timer(flow.timer_at_ms, jid, occasion), b""
+
+
+# Whether the record that an entry belongs to wants it.
+
+
+def _name_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    jid = int.from_bytes(value, "big")
+    job = record(store, keys.job(jid), JobRecord)
+    if job is None or not _is_there(store, jid):
+        return False
+    return keys.job_name(keys.namespace_of(jid), job.name) == key
+
+
+def _edge_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    _, downstream = keys.run_of(key)
+    job = record(store, keys.job(downstream), JobRecord)
+    return job is not None and (key, value) in _of_job(store, downstream, job)
+
+
+def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    at_ms, kind = keys.timer_at(key), key[9:10]
+    if kind == keys.WAKE_JOB:
+        state = record(store, keys.state(int.from_bytes(key[10:18], "big")), StateRecord)
+        return state is not None and state.timer_at_ms == at_ms
+    if kind == keys.WAKE_RUN:
+        run = record(store, keys.run(*keys.run_of(key)), RunRecord)
+        return run is not None and run.timer_at_ms == at_ms
+    if kind == keys.WAKE_PURGE:
+        past = record(store, keys.ended(*keys.run_of(key)), RunRecord)
+        return past is not None and past.purge_at_ms == at_ms
+    if kind == keys.WAKE_UNIQUE:
+        unique = record(store, keys.UNIQUE + key[10:], UniqueRecord)
+        return unique is not None and unique.until_ms == at_ms
+    flow = record(store, keys.flow(*keys.run_of(key)), FlowRecord)
+    return kind == keys.WAKE_FLOW and flow is not None and flow.timer_at_ms == at_ms
+
+
+def _wanted_by_run(store: Reading, key: bytes, value: bytes) -> bool:
+    jid, occasion = keys.run_of(key)
+    run = record(store, keys.run(jid, occasion), RunRecord)
+    return run is not None and (key, value) in _of_run(jid, occasion, run)
+
+
+def _lease_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    jid, occasion = keys.run_of(value)
+    run = record(store, keys.run(jid, occasion), RunRecord)
+    return run is not None and (key, value) in _of_run(jid, occasion, run)
+
+
+def _dead_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    jid, occasion = keys.run_of(key)
+    run = record(store, keys.ended(jid, occasion), RunRecord)
+    return run is not None and (key, value) in _of_ended(jid, occasion, run)
+
+
+def _lane_index_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    lane = record(store, keys.LANE + value, LaneRecord)
+    return lane is not None and _index_of(lane) == key
+
+
+def _flow_line_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    jid, occasion = keys.run_of(key)
+    flow = record(store, keys.flow(jid, occasion), FlowRecord)
+    return flow is not None and (key, value) in _of_flow(jid, occasion, flow)
+
+
+def _early_timers(store: Reading) -> Iterator[Difference]:
+    """Timers before the mark where the scan for due ones starts would never ring."""
+    meta = record(store, keys.META, record_pb2.MetaRecord)
+    if meta is None or not meta.timers_from:
+        return
+    for key, value in store.scan(keys.TIMER, meta.timers_from):
+        if _timer_wanted(store, key, value):
+            # To put it again is to lower the mark.
+            yield Difference(key, value, value, "this timer lies before meta.timers_from")
+
+
+OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
+    keys.NAME: _name_wanted,
+    keys.EDGE: _edge_wanted,
+    keys.TIMER: _timer_wanted,
+    keys.READY: _wanted_by_run,
+    keys.PARKED: _wanted_by_run,
+    keys.LEASE: _lease_wanted,
+    keys.DEAD: _dead_wanted,
+    keys.LANE_OF: _lane_index_wanted,
+    keys.FLOW_LINE: _flow_line_wanted,
+}
+TABLES = {
+    keys.NAME: "name of a job",
+    keys.EDGE: "edge between jobs",
+    keys.TIMER: "timer",
+    keys.READY: "ready entry of a run",
+    keys.PARKED: "parked entry of a run",
+    keys.LEASE: "lease",
+    keys.DEAD: "dead letter",
+    keys.LANE_OF: "index entry of a lane",
+    keys.FLOW_LINE: "line entry of a flow",
+}

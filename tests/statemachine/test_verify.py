@@ -1,0 +1,230 @@
+"""The self-check finds every derived entry that is wrong, and mends it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from google.protobuf.message import Message
+
+from raftsched.proto.v1 import record_pb2
+from raftsched.statemachine import keys
+from raftsched.statemachine.check import check
+from raftsched.statemachine.derived_counters import COUNTED
+from raftsched.statemachine.derived_entries import OWNERS
+from raftsched.statemachine.request import Repair, Repaired
+from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.verify import verify
+
+from .driver import Machine, image
+from .world import build
+
+ROUNDS = 5
+# Fields that are counted anew, by table.
+FIELDS = {
+    keys.STATE: (
+        "live", "running", "held", "parked", "has_downstream", "after_end", "once", "may_finish",
+        "timer_at_ms",
+    ),
+    keys.LANE: ("ready",),
+    keys.USAGE: ("jobs", "live", "leased", "dead", "payload_bytes"),
+    keys.QUEUE: ("leased",),
+    keys.SESSION: ("leased",),
+    keys.LIMIT_KEY: ("running", "parked"),
+    keys.CALENDAR: ("jobs",),
+    keys.FLOW: ("live", "waiting", "cannot_run"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world() -> dict[bytes, bytes]:
+    """The image of a world, built once."""
+    machine = Machine(MemoryStore())
+    build(machine)
+    machine.check()
+    return image(machine.store)
+
+
+def resting(items: dict[bytes, bytes]) -> Machine:
+    machine = Machine(MemoryStore(items))
+    meta = record_pb2.MetaRecord.FromString(items[keys.META])
+    machine.now_ms, machine.index = meta.now_ms, meta.applied_index
+    return machine
+
+
+def without_meta(items: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    return {key: value for key, value in items.items() if key != keys.META}
+
+
+def mended(items: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    machine = resting(items)
+    for _ in range(ROUNDS):
+        if not machine.ask(Repair(100), Repaired).mended:
+            assert verify(machine.store) == []
+            return image(machine.store)
+    raise AssertionError(f"it is not mended after {ROUNDS} rounds")
+
+
+def of_table(items: dict[bytes, bytes], table: bytes) -> list[bytes]:
+    return [key for key in items if key[:1] == table]
+
+
+def test_the_world_holds_every_table_and_is_sound(machine: Machine) -> None:
+    build(machine)
+
+    tables = Counter(key[:1] for key in image(machine.store))
+
+    assert verify(machine.store) == []
+    assert check(machine.store) == []
+    assert not (set(OWNERS) | set(COUNTED) | {keys.REMEMBERED_LINE}) - set(tables)
+
+
+@pytest.mark.parametrize("table", [*OWNERS, keys.REMEMBERED_LINE])
+def test_a_derived_entry_that_is_missing_is_found_and_put_again(
+    world: dict[bytes, bytes], table: bytes
+) -> None:
+    for key in of_table(world, table):
+        items = dict(world)
+        del items[key]
+
+        found = verify(MemoryStore(items))
+
+        assert key in [difference.key for difference in found], key
+        assert without_meta(mended(items)) == without_meta(world)
+
+
+@pytest.mark.parametrize("table", [*OWNERS, keys.REMEMBERED_LINE])
+def test_a_derived_entry_that_nothing_wants_is_found_and_deleted(
+    world: dict[bytes, bytes], table: bytes
+) -> None:
+    for key in of_table(world, table)[:5]:
+        stray = key[:-1] + bytes([key[-1] ^ 0x55])
+        if stray in world:
+            continue
+        items = {**world, stray: world[key]}
+
+        [difference] = verify(MemoryStore(items))
+
+        assert (difference.key, difference.wanted) == (stray, None)
+        assert without_meta(mended(items)) == without_meta(world)
+
+
+@pytest.mark.parametrize(
+    "table", [keys.NAME, keys.LEASE, keys.LANE_OF, keys.READY, keys.TIMER, keys.EDGE]
+)
+def test_a_derived_entry_with_a_wrong_value_is_found_and_put_right(
+    world: dict[bytes, bytes], table: bytes
+) -> None:
+    for key in of_table(world, table)[:5]:
+        value = world[key]
+        items = {**world, key: value[:-1] + bytes([value[-1] ^ 1]) if value else b"x"}
+
+        found = verify(MemoryStore(items))
+
+        assert key in [difference.key for difference in found]
+        assert without_meta(mended(items)) == without_meta(world)
+
+
+def wrong_counts(world: dict[bytes, bytes], table: bytes) -> Iterator[tuple[bytes, str, Message]]:
+    for key in of_table(world, table)[:8]:
+        for name in FIELDS[table]:
+            record = COUNTED[table].FromString(world[key])
+            value = getattr(record, name)
+            setattr(record, name, not value if isinstance(value, bool) else value + 1)
+            yield key, name, record
+
+
+@pytest.mark.parametrize("table", list(FIELDS))
+def test_a_wrong_counter_is_named_and_counted_anew(world: dict[bytes, bytes], table: bytes) -> None:
+    for key, name, record in wrong_counts(world, table):
+        items = {**world, key: record.SerializeToString()}
+
+        found = verify(MemoryStore(items))
+
+        of_key = [difference for difference in found if difference.key == key]
+        assert [name in difference.message for difference in of_key] == [True], (key, name)
+        assert mended(items)[key] == world[key]
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        (keys.STATE, "live_from"),
+        (keys.STATE, "ledger_from_ms"),
+        (keys.LANE, "ready_from"),
+        (keys.SESSION, "token_from"),
+    ],
+)
+def test_a_mark_behind_what_it_marks_is_found_and_moved_back(
+    world: dict[bytes, bytes], table: bytes, name: str
+) -> None:
+    tried = 0
+    for key in of_table(world, table):
+        record = COUNTED[table].FromString(world[key])
+        if not getattr(record, name):
+            continue
+        setattr(record, name, b"\xff" * 24 if name == "ready_from" else (1 << 63) - 1)
+        items = {**world, key: record.SerializeToString()}
+        found = verify(MemoryStore(items))
+        if not found:
+            continue  # There is nothing that it marks.
+
+        [difference] = found
+        tried += 1
+
+        assert difference.key == key
+        assert name in difference.message
+        assert verify(MemoryStore(mended(items))) == []
+    assert tried
+
+
+def test_a_mark_of_timers_behind_a_timer_is_found_and_moved_back(
+    world: dict[bytes, bytes],
+) -> None:
+    meta = record_pb2.MetaRecord.FromString(world[keys.META])
+    meta.timers_from = keys.timers_from(1 << 60)
+    items = {**world, keys.META: meta.SerializeToString()}
+
+    found = verify(MemoryStore(items))
+
+    assert {difference.key for difference in found} == set(of_table(world, keys.TIMER))
+    assert without_meta(mended(items)) == without_meta(world)
+
+
+def test_what_is_found_is_bounded_and_mended_in_steps(world: dict[bytes, bytes]) -> None:
+    items = {key: value for key, value in world.items() if key[:1] != keys.TIMER}
+    timers = len(world) - len(items)
+    machine = resting(items)
+
+    steps = [len(machine.ask(Repair(10), Repaired).mended) for _ in range(timers // 10 + 2)]
+
+    assert len(verify(MemoryStore(items), 7)) == 7
+    assert steps == [10] * (timers // 10) + [timers % 10, 0]
+    assert without_meta(image(machine.store)) == without_meta(world)
+
+
+def test_repairing_what_is_sound_changes_nothing(world: dict[bytes, bytes]) -> None:
+    machine = resting(world)
+
+    decision = machine.decide(Repair(10))
+
+    assert decision.change == b""
+
+
+def test_a_leader_that_holds_a_wrong_counter_in_memory_forgets_it_when_it_is_mended(
+    world: dict[bytes, bytes],
+) -> None:
+    machine = resting(world)
+    key = keys.state(machine.jid("minutely"))
+    state = record_pb2.JobStateRecord.FromString(world[key])
+    state.parked += 1
+    machine.store.write([(key, state.SerializeToString())], [])
+    machine.advance(60_000)
+    machine.ring()
+
+    machine.do(Repair(100))
+    machine.advance(60_000)
+    machine.ring()
+
+    machine.check()
