@@ -382,6 +382,18 @@ def test_breaking_names_a_base_that_does_not_exist(fit: Machine) -> None:
     assert said.returncode == 1
 
 
+def test_breaking_names_a_base_without_contracts(fit: Machine) -> None:
+    who = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x", "HOME": str(fit.home)}
+    who |= {"GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x"}
+    for words in ("init -q -b main", "commit -q --allow-empty -m empty"):
+        subprocess.run(["git", *words.split()], cwd=fit.checkout, env=os.environ | who, check=True)
+
+    said = fit.dev("breaking", "main")
+
+    assert "'main' has no .proto files" in said.stderr
+    assert said.returncode == 1
+
+
 # The words around it.
 
 
