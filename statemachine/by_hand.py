@@ -88,7 +88,7 @@ def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.R
     return answers.run(view, jid, occasion, run, job)
 
 
-def _dead(view: View, namespace: str, run_id: str) -> Found:
+def find_dead(view: View, namespace: str, run_id: str) -> Found:
     try:
         found = find(view, namespace, run_id)
     except Refused as refused:
@@ -112,7 +112,7 @@ def _no_letter(namespace: str, run_id: str, word: str) -> Refused:
 def edit_dead(
     view: View, request: dead_letter_pb2.EditDeadLetterRequest, actor: str
 ) -> run_pb2.Run:
-    jid, occasion, run, job = _dead(view, request.namespace, request.run)
+    jid, occasion, run, job = find_dead(view, request.namespace, request.run)
     faults = validate.payload("payload", request.payload)
     if faults:
         raise Refused.of(faults)
@@ -125,7 +125,7 @@ def edit_dead(
 def requeue(
     view: View, request: dead_letter_pb2.RequeueDeadLetterRequest, actor: str
 ) -> run_pb2.Run:
-    jid, occasion, run, job = _dead(view, request.namespace, request.run)
+    jid, occasion, run, job = find_dead(view, request.namespace, request.run)
     _requeue(view, jid, occasion, run, job)
     audit_log.add(view, actor, "RequeueDeadLetter", job.namespace, f"run/{request.run}", request)
     return answers.run(view, jid, occasion, run, job)

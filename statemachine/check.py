@@ -74,7 +74,7 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
     view = View(store, 0)
     again = StateRecord()
     again.CopyFrom(state)
-    clockwork.advance(view, jid_in(key), job, again, max(state.last_nominal_at_ms, view.now_ms))
+    clockwork.look_ahead(view, jid_in(key), job, again, max(state.last_nominal_at_ms, view.now_ms))
     if again.next_nominal_at_ms:
         yield Breach(key, f"the job {job.name} has times ahead, but no next one")
 

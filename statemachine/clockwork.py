@@ -46,11 +46,17 @@ def calendars_of(view: View, namespace: int, names: object) -> dict[str, Calenda
 
 
 def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
+    """Go on from a nominal time to the next one. The caller sets the timer and puts the state."""
+    if state.once:
+        # The plan would say the same, at ten times the price; herds are made of these.
+        state.next_nominal_at_ms = state.next_due_at_ms = 0
+    else:
+        look_ahead(view, jid, job, state, after_ms)
+
+
+def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
     """Set the next nominal time behind an instant. The caller sets the timer and puts the state."""
     state.next_nominal_at_ms = state.next_due_at_ms = 0
-    if state.once and state.last_nominal_at_ms:
-        # The plan would say the same, at ten times the price; herds are made of these.
-        return
     spec = job.spec
     most = spec.timing.max_runs
     if not spec.schedules or (most and state.fired >= most):
@@ -99,13 +105,15 @@ def next_wake(view: View, state: StateRecord) -> int:
     """When something is to be done about a job; 0 for never."""
     if state.state == DELETING:
         return view.now_ms
+    purge_at_ms = state.ledger_purge_at_ms
     if state.state == PAUSED:
-        return state.pause_until_ms
+        return timers.earliest(state.pause_until_ms, purge_at_ms)
     if not state.HasField("agenda"):
-        return timers.earliest(state.next_due_at_ms, state.delete_at_ms)
+        return timers.earliest(state.next_due_at_ms, state.delete_at_ms, purge_at_ms)
     return timers.earliest(
         state.next_due_at_ms,
         state.delete_at_ms,
+        purge_at_ms,
         *(edit_due(edit) for edit in state.agenda.edits),
         *(part.release_at_ms for part in state.agenda.backlog[:1]),
     )

@@ -376,12 +376,9 @@ def _warn_of_step(field: Field, part: str) -> list[str]:
     said = STEP.fullmatch(part)
     if said is None:
         return []
-    try:
-        expanded = croniter.expand(
-            " ".join(part if f is field else "*" for f in LAYOUTS[7]), second_at_beginning=True
-        )[0]
-    except CroniterError:
-        return []
+    # The whole expression was good, so one of its parts alone is.
+    alone = " ".join(part if other is field else "*" for other in LAYOUTS[7])
+    expanded = croniter.expand(alone, second_at_beginning=True)[0]
     values = expanded[_CRONITER_PLACE[field.name]]
     if len(values) == 1 and values[0] != "*":
         return [f"{part!r} in the field {field.name} means one value, {values[0]}"]

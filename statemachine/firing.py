@@ -10,7 +10,19 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
-from . import clockwork, flows, keys, ledger, limits, namespaces, overlap, policies, runs, timers
+from . import (
+    clockwork,
+    flows,
+    keys,
+    ledger,
+    ledger_purge,
+    limits,
+    namespaces,
+    overlap,
+    policies,
+    runs,
+    timers,
+)
 from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
 from .reports import attempt_failed
 from .request import Ring, Rung
@@ -66,7 +78,8 @@ def _ring_job(view: View, jid: int) -> None:
     state = view.need(key, StateRecord)
     state.timer_at_ms = 0
     job = view.need(keys.job(jid), JobRecord)
-    if state.state == clockwork.FINISHED and 0 < state.delete_at_ms <= view.now_ms:
+    over = state.state == clockwork.FINISHED and not state.live
+    if over and 0 < state.delete_at_ms <= view.now_ms:
         begin_delete(view, jid, job, state)
     if state.state == clockwork.DELETING:
         delete_step(view, jid, job, state)
@@ -78,8 +91,16 @@ def _ring_job(view: View, jid: int) -> None:
     if state.state != clockwork.PAUSED:
         fire_due(view, jid, job, state)
     clockwork.clear_agenda(state)
+    _plan_purge(view, jid, job, state)
     clockwork.settle(view, jid, state)
     view.put(key, state)
+
+
+def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Its ledger goes on with time, also when no run is there to take it along."""
+    alone = not state.live and not state.last_occasion and ledger_purge.idle(state)
+    if alone or 0 < state.ledger_purge_at_ms <= view.now_ms:
+        ledger_purge.step(view, jid, job, state, limits.STEP)
 
 
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
@@ -106,6 +127,9 @@ def _fire_scheduled(
     view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int, due_ms: int
 ) -> None:
     """Fire a nominal time that a schedule names, unless somebody or a calendar says otherwise."""
+    if nominal_ms <= state.last_nominal_at_ms and ledger.knows(view, jid, nominal_ms):
+        # It was moved to an earlier instant, and got its outcome there.
+        return
     if state.HasField("agenda"):
         edits = state.agenda.edits
         for edit in edits:
@@ -230,6 +254,8 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
             if due_ms <= view.now_ms:
                 edits.remove(edit)
                 fire(view, jid, job, state, edit.nominal_at_ms, due_ms, SCHEDULED)
+                if edit.kind == Edit.KIND_ADD:
+                    ledger.mark_added(view, jid, edit.nominal_at_ms)
         elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
             edits.remove(edit)
 
@@ -352,8 +378,15 @@ def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, messag
 
 def _purge(view: View, jid: int, occasion: int) -> None:
     run = view.get(keys.ended(jid, occasion), RunRecord)
-    if run is not None:
-        runs.forget(view, jid, occasion, run)
+    if run is None:
+        return
+    runs.forget(view, jid, occasion, run)
+    state = view.need(keys.state(jid), StateRecord)
+    if state.ledger_from_ms and state.state != clockwork.DELETING:
+        job = view.need(keys.job(jid), JobRecord)
+        if ledger_purge.step(view, jid, job, state):
+            clockwork.settle(view, jid, state)
+            view.put(keys.state(jid), state)
 
 
 def _free_unique(view: View, key: bytes) -> None:
@@ -407,5 +440,8 @@ def _free_all_unique(view: View, jid: int) -> int:
     prefix = keys.of_job(keys.UNIQUE, jid)
     found = list(islice(view.scan(prefix, keys.after(prefix)), limits.STEP))
     for key in found:
+        until_ms = view.need(key, record_pb2.UniqueRecord).until_ms
+        if until_ms:
+            view.delete(keys.unique_timer(until_ms, jid, key[9:].decode()))
         view.delete(key)
     return len(found)

@@ -258,7 +258,7 @@ def _line(view: View, number: int, lane: record_pb2.LaneRecord) -> Line:
     queue_key = keys.queue(lane.namespace, lane.queue)
     queue = view.need(queue_key, record_pb2.QueueRecord)
     if queue.rate:
-        _refill(view, queue)
+        refill(view, queue)
     prefix = keys.ready_in(number)
     entries = view.scan(prefix + lane.ready_from, keys.after(prefix))
     line = Line(keys.lane(number), lane, queue, queue_key, entries)
@@ -266,7 +266,7 @@ def _line(view: View, number: int, lane: record_pb2.LaneRecord) -> Line:
     return line
 
 
-def _refill(view: View, queue: record_pb2.QueueRecord) -> None:
+def refill(view: View, queue: record_pb2.QueueRecord) -> None:
     """A token bucket in whole thousandths, filled by the clock of the change."""
     burst = (queue.burst or queue.rate) * 1000
     gained = (view.now_ms - queue.allowance_at_ms) * queue.rate

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_ms(value: Timestamp | Duration) -> int:
@@ -22,3 +26,16 @@ def timestamp(ms: int) -> Timestamp:
 
 def duration(ms: int) -> Duration:
     return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+
+
+def instant_of(text: str) -> int | None:
+    """Milliseconds of a number of them, or of "2026-03-29T01:00:00Z"; None when it is neither."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - EPOCH) // timedelta(milliseconds=1)

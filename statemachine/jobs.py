@@ -15,6 +15,7 @@ from . import (
     keys,
     lanes,
     ledger,
+    ledger_purge,
     limits,
     masks,
     namespaces,
@@ -192,7 +193,7 @@ def replace_spec(
     job.schedules_since_ms = since_ms
     _wire(view, jid, namespace, job, state, plan)
     if rescheduled:
-        clockwork.advance(view, jid, job, state, max(view.now_ms, state.last_nominal_at_ms))
+        clockwork.look_ahead(view, jid, job, state, view.now_ms)
     clockwork.settle(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)
@@ -256,6 +257,7 @@ def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.J
     state.state = clockwork.PAUSED
     state.pause_reason = request.reason
     state.pause_until_ms = until_ms
+    ledger_purge.step(view, jid, job, state)
     _changed(view, jid, job, state)
     audit_log.add(
         view, actor, "PauseJob", job.namespace, f"job/{job.name}", request, request.reason

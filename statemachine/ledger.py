@@ -43,13 +43,27 @@ def settle(
 ) -> None:
     """Record what became of a nominal time. The caller puts the state."""
     view.put_raw(keys.ledger(jid, nominal_ms), ALONE[outcome])
-    if nominal_ms > state.last_nominal_at_ms:
+    newest = nominal_ms > state.last_nominal_at_ms
+    if newest:
         state.fired += 1
         state.last_nominal_at_ms = nominal_ms
         if outcome not in WITH_RUN:
             state.skipped += 1
     if not state.ledger_from_ms or nominal_ms < state.ledger_from_ms:
         state.ledger_from_ms = nominal_ms
+    if newest and outcome not in WITH_RUN:
+        # A run makes room when it leaves the history; this entry has none.
+        purge(view, jid, state, view.need(keys.job(jid), record_pb2.JobRecord).namespace)
+
+
+def mark_added(view: View, jid: int, nominal_ms: int) -> None:
+    """Somebody added this nominal time, so an audit is not surprised that no schedule names it."""
+    view.edit(keys.ledger(jid, nominal_ms), LedgerRecord).added = True
+
+
+def correct(view: View, jid: int, nominal_ms: int, outcome: run_pb2.Outcome.ValueType) -> None:
+    """Another outcome in place of the one that was recorded."""
+    view.edit(keys.ledger(jid, nominal_ms), LedgerRecord).outcome = outcome
 
 
 def stretch(
@@ -65,6 +79,11 @@ def stretch(
         state.fired += count - 1
         state.skipped += count - 1
         state.last_nominal_at_ms = max(last, state.last_nominal_at_ms)
+
+
+def knows(view: View, jid: int, nominal_ms: int) -> bool:
+    """Whether a nominal time has an entry of its own."""
+    return view.get(keys.ledger(jid, nominal_ms), LedgerRecord) is not None
 
 
 def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
@@ -104,16 +123,23 @@ def oldest(view: View, jid: int, state: StateRecord, most: int) -> list[bytes]:
     return list(islice(view.scan_stored(first, keys.after(keys.of_job(keys.LEDGER, jid))), most))
 
 
-def purge(view: View, jid: int, state: StateRecord, namespace: str) -> None:
-    """Drop a few entries that are older than the namespace keeps. The caller puts the state."""
-    edge_ms = view.now_ms - namespaces.keep_ledger_ms(view, namespace)
-    if not 0 < state.ledger_from_ms < edge_ms:
-        return
-    for key in oldest(view, jid, state, PURGE):
-        entry = view.need(key, LedgerRecord)
-        at_ms = keys.nominal_at(key)
-        state.ledger_from_ms = at_ms
-        if max(at_ms, entry.last_at_ms) >= edge_ms:
-            return
-        view.delete(key)
-        state.ledger_from_ms = at_ms + 1
+def purge(view: View, jid: int, state: StateRecord, namespace: str, most: int = PURGE) -> int:
+    """Drop a few entries that are older than the namespace keeps. The caller puts the state.
+
+    The answer is when the oldest of the others has had its time; 0 when there are none.
+    """
+    keep_ms = namespaces.keep_ledger_ms(view, namespace)
+    edge_ms = view.now_ms - keep_ms
+    if 0 < state.ledger_from_ms < edge_ms:
+        for key in oldest(view, jid, state, most):
+            entry = view.need(key, LedgerRecord)
+            at_ms = keys.nominal_at(key)
+            state.ledger_from_ms = at_ms
+            last_ms = max(at_ms, entry.last_at_ms)
+            if last_ms >= edge_ms:
+                return last_ms + keep_ms + 1
+            view.delete(key)
+            state.ledger_from_ms = at_ms + 1
+    if not state.ledger_from_ms or state.ledger_from_ms > state.last_nominal_at_ms:
+        return 0
+    return max(state.ledger_from_ms + keep_ms, view.now_ms) + 1

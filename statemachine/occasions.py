@@ -61,7 +61,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
     run = _triggered(view, request, job, due_ms)
     run.held = later or overlap.make_room(view, jid, state, verdict)
     if run.unique_key:
-        view.put(keys.unique(jid, run.unique_key), UniqueRecord(format=FORMAT, occasion=occasion))
+        _take(view, jid, occasion, run.unique_key)
     if state.has_downstream:
         flows.start(view, jid, occasion, run)
     runs.begin(view, jid, occasion, run, job.spec, state)
@@ -119,6 +119,15 @@ def _holder(view: View, jid: int, request: job_pb2.TriggerJobRequest) -> int | N
             unique_key=unique.key, run=run,
         )  # fmt: skip
     return taken.occasion
+
+
+def _take(view: View, jid: int, occasion: int, name: str) -> None:
+    """Give a business key to a run; the time for which another one held it is over."""
+    key = keys.unique(jid, name)
+    before = view.get(key, UniqueRecord)
+    if before is not None and before.until_ms:
+        view.delete(keys.unique_timer(before.until_ms, jid, name))
+    view.put(key, UniqueRecord(format=FORMAT, occasion=occasion))
 
 
 def _show(view: View, jid: int, occasion: int, job: JobRecord) -> run_pb2.Run:

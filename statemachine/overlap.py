@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from ..proto.v1 import job_pb2, record_pb2, run_pb2
-from . import keys, limits, runs
-from .ledger import ALONE
+from . import keys, ledger, limits, runs
 from .view import View
 
 RunRecord = record_pb2.RunRecord
@@ -71,6 +70,5 @@ def drop(
     run.outcome = outcome
     run.error.CopyFrom(run_pb2.RunError(kind=kind, message=message))
     if not occasion & 0xFFFF:
-        nominal_ms = keys.nominal_of(occasion)
-        view.put_raw(keys.ledger(jid, nominal_ms), ALONE[outcome])
+        ledger.correct(view, jid, keys.nominal_of(occasion), outcome)
     runs.end(view, jid, occasion, run, runs.SKIPPED)

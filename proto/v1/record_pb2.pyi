@@ -298,6 +298,7 @@ class JobStateRecord(_message.Message):
     KEEP_FAILED_MS_FIELD_NUMBER: _builtins.int
     MAY_FINISH_FIELD_NUMBER: _builtins.int
     DELETE_AFTER_MS_FIELD_NUMBER: _builtins.int
+    LEDGER_PURGE_AT_MS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     state: _job_pb2.JobStatus.State.ValueType
@@ -358,6 +359,10 @@ class JobStateRecord(_message.Message):
     """Only its schedules make it happen, so without a next nominal time it is FINISHED."""
     delete_after_ms: _builtins.int
     """How long after its finish the job is deleted; unset: never."""
+    ledger_purge_at_ms: _builtins.int
+    """When its oldest ledger entry has had its time, for a job that nothing else wakes before. 0: no
+    such plan.
+    """
     @_builtins.property
     def agenda(self) -> Global___AgendaRecord:
         """What few jobs have beside their schedules. Unset when there is nothing in it."""
@@ -396,10 +401,11 @@ class JobStateRecord(_message.Message):
         keep_failed_ms: _builtins.int = ...,
         may_finish: _builtins.bool = ...,
         delete_after_ms: _builtins.int | None = ...,
+        ledger_purge_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "agenda", b"agenda", "delete_after_ms", b"delete_after_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "after_end", b"after_end", "agenda", b"agenda", "delete_after_ms", b"delete_after_ms", "delete_at_ms", b"delete_at_ms", "failed", b"failed", "fired", b"fired", "format", b"format", "has_downstream", b"has_downstream", "held", b"held", "keep_failed_ms", b"keep_failed_ms", "keep_ms", b"keep_ms", "last_end_at_ms", b"last_end_at_ms", "last_nominal_at_ms", b"last_nominal_at_ms", "last_occasion", b"last_occasion", "last_state", b"last_state", "ledger_from_ms", b"ledger_from_ms", "live", b"live", "live_from", b"live_from", "may_finish", b"may_finish", "next_due_at_ms", b"next_due_at_ms", "next_nominal_at_ms", b"next_nominal_at_ms", "once", b"once", "parked", b"parked", "pause_reason", b"pause_reason", "pause_until_ms", b"pause_until_ms", "running", b"running", "serial", b"serial", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "timer_at_ms", b"timer_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "after_end", b"after_end", "agenda", b"agenda", "delete_after_ms", b"delete_after_ms", "delete_at_ms", b"delete_at_ms", "failed", b"failed", "fired", b"fired", "format", b"format", "has_downstream", b"has_downstream", "held", b"held", "keep_failed_ms", b"keep_failed_ms", "keep_ms", b"keep_ms", "last_end_at_ms", b"last_end_at_ms", "last_nominal_at_ms", b"last_nominal_at_ms", "last_occasion", b"last_occasion", "last_state", b"last_state", "ledger_from_ms", b"ledger_from_ms", "ledger_purge_at_ms", b"ledger_purge_at_ms", "live", b"live", "live_from", b"live_from", "may_finish", b"may_finish", "next_due_at_ms", b"next_due_at_ms", "next_nominal_at_ms", b"next_nominal_at_ms", "once", b"once", "parked", b"parked", "pause_reason", b"pause_reason", "pause_until_ms", b"pause_until_ms", "running", b"running", "serial", b"serial", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "timer_at_ms", b"timer_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delete_after_ms: _TypeAlias = _typing.Literal["delete_after_ms"]  # noqa: Y015
     _WhichOneofArgType__delete_after_ms: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms"]  # noqa: Y015
@@ -842,6 +848,7 @@ class LedgerRecord(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     LAST_AT_MS_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
+    ADDED_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     outcome: _run_pb2.Outcome.ValueType
@@ -850,6 +857,8 @@ class LedgerRecord(_message.Message):
     """For a stretch: the last nominal time. 0: one alone."""
     count: _builtins.int
     """For a stretch: how many, less those taken out. 0: one alone."""
+    added: _builtins.bool
+    """Somebody added it by hand: no schedule names it."""
     def __init__(
         self,
         *,
@@ -857,10 +866,11 @@ class LedgerRecord(_message.Message):
         outcome: _run_pb2.Outcome.ValueType = ...,
         last_at_ms: _builtins.int = ...,
         count: _builtins.int = ...,
+        added: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "format", b"format", "last_at_ms", b"last_at_ms", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "count", b"count", "format", b"format", "last_at_ms", b"last_at_ms", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 CANCEL_GRACE_MS = 30_000
 PACE_MS = 10
@@ -236,23 +237,22 @@ class Model:
 
     # What the clock does.
 
-    def ring(self) -> None:
-        """Do what is due, in the order in which it became due."""
-        due: list[tuple[int, str, tuple[int, ...], Callable[[], None], Callable[[], int]]] = []
+    def ring(self) -> bool:
+        """Do what is due, in the order in which it became due; False if there was nothing."""
+        due: list[tuple[int, str, tuple[int, ...], Callable[[], object], Callable[[], int]]] = []
         for job in self.jobs.values():
-            at_ms = self._job_wakes(job)
-            if 0 < at_ms <= self.now_ms:
-                due.append((at_ms, "J", (job.uid,), _call(self._ring_job, job),
-                            _call(self._job_wakes, job)))  # fmt: skip
+            due.append((self._job_wakes(job), "J", (job.uid,), partial(self._ring_job, job),
+                        partial(self._job_wakes, job)))  # fmt: skip
             for run in job.live():
-                at_ms = self._run_wakes(run)
-                if 0 < at_ms <= self.now_ms:
-                    due.append((at_ms, "R", run.place, _call(self._ring_run, run),
-                                _call(self._run_wakes, run)))  # fmt: skip
+                due.append((self._run_wakes(run), "R", run.place, partial(self._ring_run, run),
+                            partial(self._run_wakes, run)))  # fmt: skip
+        due = [item for item in due if 0 < item[0] <= self.now_ms]
+        rung = bool(due)
         for at_ms, _, _, ring, wakes in sorted(due, key=lambda item: item[:3]):
             # Something that rang before may have moved it.
             if wakes() == at_ms:
                 ring()
+        return rung
 
     def _job_wakes(self, job: Job) -> int:
         if job.paused:
@@ -429,7 +429,3 @@ class Model:
 
 def _first(*instants_ms: int) -> int:
     return min((ms for ms in instants_ms if ms), default=0)
-
-
-def _call(function: Callable[..., int] | Callable[..., None], on: object) -> Callable[[], int]:
-    return lambda: function(on)  # type: ignore[return-value]

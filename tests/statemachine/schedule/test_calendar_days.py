@@ -63,6 +63,7 @@ def test_rules_add_up_and_may_touch(instant: Instant) -> None:
         Rule(range=Range(first="2026-03-05", last="2026-03-09")),
         Rule(date="2026-03-10"),
         Rule(range=Range(first="2026-03-01", last="2026-03-06")),
+        Rule(range=Range(first="2026-03-02", last="2026-03-03")),
         Rule(date="2026-01-01"),
         Rule(weekday=3),
     )

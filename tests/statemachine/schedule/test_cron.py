@@ -208,6 +208,8 @@ def test_an_h_in_a_name_is_no_spread() -> None:
     ("text", "period"),
     [
         ("@every 5m", 300_000),
+        ("@every 1s", 1000),
+        ("@every 3660d", 3660 * 86_400_000),
         ("@EVERY  90s", 90_000),
         ("@every 1h30m", 5_400_000),
         ("@every 1500ms", 1500),

@@ -129,7 +129,7 @@ def test_occurrences_changed_by_hand_are_shown(
         edit(OccurrenceEdit.KIND_ADD, stamp("2026-02-04T09:00")),
     ]
 
-    seen = preview(plan, instant("2026-02-01"), 6, edits=edits)
+    seen = preview(plan, instant("2026-02-01T07:00"), 7, edits=edits)
 
     assert [(one.local_time[5:16], one.note, one.excluded) for one in seen] == [
         ("02-01T07:00", "added by hand", False),
@@ -138,6 +138,7 @@ def test_occurrences_changed_by_hand_are_shown(
         ("02-03T09:00", "moved by hand to 2026-02-03T15:00:00+00:00", False),
         ("02-03T12:00", "added by hand", False),
         ("02-04T09:00", "added by hand", False),
+        ("02-05T09:00", "", False),
     ]
     assert seen[3].due_ms == instant("2026-02-03T15:00")
 

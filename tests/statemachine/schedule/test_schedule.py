@@ -137,6 +137,15 @@ def test_wrong_timing_is_refused_with_its_field(
     assert instead in fault.instead
 
 
+def test_the_largest_lengths_are_right(compile_: Compile) -> None:
+    timing = Timing(jitter=Duration(seconds=86_400))
+    longest = 3660 * 86_400
+
+    outcome = compile_(every(longest), after_end(longest), every(1), after_end(0), timing=timing)
+
+    assert isinstance(outcome, Plan)
+
+
 def test_the_end_lies_after_the_start(compile_: Compile, stamp: Stamp) -> None:
     timing = Timing(start_time=stamp("2026-06-01"), end_time=stamp("2026-06-01"))
 

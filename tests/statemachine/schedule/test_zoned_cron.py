@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from raftsched.proto.v1 import schedule_pb2
 from raftsched.statemachine.cron import Refusal, read_cron
+from raftsched.statemachine.cron_fields import HourKind
 from raftsched.statemachine.zoned_cron import ZonedCron
 from raftsched.statemachine.zones import Zone, find_zone, year_begin, zone_names
 
@@ -60,6 +61,8 @@ def on_day(cron: ZonedCron, day: str) -> list[str]:
     return [text[11:16] + text[19:] for text in local if text.startswith(day)]
 
 
+# A name whose hours, spread by two, are 0, 2, 4 and so on.
+EVEN_HOURS = "default/report"
 BERLIN_GAP, BERLIN_FOLD = "2026-03-29", "2026-10-25"
 
 
@@ -169,8 +172,6 @@ def test_every_hour_at_a_minute_in_lord_howe_keeps_to_the_wall_clock() -> None:
          ["00:00+02:00", "02:00+02:00", "02:00+01:00", "04:00+01:00"]),
         ("Africa/Cairo", "2026-04-24", "0 */6 * * *",
          ["01:00+03:00", "06:00+03:00", "12:00+03:00"]),
-        # A step that names one hour is a fixed time.
-        ("America/Havana", "2026-11-01", "0 */24 * * *", ["00:00-04:00"]),
     ],
 )  # fmt: skip
 def test_a_rate_in_hours_never_rests_longer_than_its_step(
@@ -179,16 +180,28 @@ def test_a_rate_in_hours_never_rests_longer_than_its_step(
     assert on_day(cron_in(zone, expression), day)[: len(expected)] == expected
 
 
-def test_the_place_of_a_rate_that_is_spread_is_a_rate_as_well() -> None:
-    spread_rate = cron_in("Europe/Berlin", "0 H/2 * * *")
+@pytest.mark.parametrize("expression", ["0 */24 * * *", "0 H/24 * * *", "0 0/24 * * *"])
+def test_a_step_that_names_one_hour_is_a_fixed_time(expression: str) -> None:
+    read = read_cron(expression, "default/job")
 
-    assert len(on_day(spread_rate, BERLIN_FOLD)) in (12, 13)
-    assert len(times(spread_rate, year_begin(2026) * 1000, year_begin(2027) * 1000)) == 365 * 12 + (
-        len(on_day(spread_rate, BERLIN_FOLD)) == 13
-    )
+    assert not isinstance(read, Refusal)
+    assert read.fields.hour_kind is HourKind.FIXED
+    assert on_day(cron_in("America/Havana", "0 */24 * * *"), "2026-11-01") == ["00:00-04:00"]
 
 
-@pytest.mark.parametrize("expression", ["30 2 * * *", "*/20 * * * *", "0 */3 * * *", "7 1,2 * * *"])
+def test_a_rate_that_is_spread_is_a_rate_as_well() -> None:
+    read = read_cron("0 H/2 * * *", EVEN_HOURS)
+    assert not isinstance(read, Refusal)
+    assert read.fields.hours[1] == 2
+    cron = ZonedCron(read.fields, named("Europe/Berlin"), NEXT, FIRST)
+
+    assert len(on_day(cron, BERLIN_GAP)) == 12
+    assert len(on_day(cron, BERLIN_FOLD)) == 13
+
+
+@pytest.mark.parametrize(
+    "expression", ["30 2 * * *", "*/20 * * * *", "0 */3 * * *", "7 1,2 * * *", "0 2,3 * * *"]
+)
 @pytest.mark.parametrize("rules", ALL_RULES)
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca"])
 def test_back_and_by_count_is_the_same_as_forward(

@@ -1,0 +1,273 @@
+"""Why a run has not started, and why a job does not fire: what stands in the way, in words.
+
+The questions are those that firing and granting ask, in their order, so that an explanation cannot
+tell another story than the rules. What only the leader knows, the workers, is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
+from . import by_hand, clockwork, flows, grants, keys, lanes, namespaces, overlap, runs
+from .instants import timestamp
+from .jobs import find
+from .plan import excluded
+from .view import View
+from .workers import Worker, Workers, pulling
+
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+RunRecord = record_pb2.RunRecord
+LaneRecord = record_pb2.LaneRecord
+QueueRecord = record_pb2.QueueRecord
+Explanation = run_pb2.Explanation
+Obstacle = run_pb2.Obstacle
+Obstacles = Iterator[Obstacle]
+AHEAD = 1_000  # Runs that are counted in front of one; more are "over a thousand".
+WAVES = 100  # The newest waves that are asked for a step that waits.
+
+
+def explain_run(view: View, request: run_pb2.ExplainRunRequest, workers: Workers) -> Explanation:
+    jid, occasion, run, job = by_hand.find(view, request.namespace, request.run)
+    found = list(_of_run(view, jid, occasion, run, job, workers))
+    return Explanation(summary=_summary(f"The run {request.run}", found), obstacles=found)
+
+
+def explain_job(view: View, request: job_pb2.ExplainJobRequest, workers: Workers) -> Explanation:
+    jid, job, state = find(view, request.namespace, request.job)
+    found = list(_of_job(view, jid, job, state))
+    return Explanation(summary=_summary(f"The job {job.name}", found), obstacles=found)
+
+
+def _summary(who: str, found: Sequence[Obstacle]) -> str:
+    if not found:
+        return f"{who} goes on with the next change; nothing stands in its way."
+    more = f" ({len(found) - 1} more below)" if len(found) > 1 else ""
+    return f"{who}: {found[0].message}{more}."
+
+
+def _obstacle(kind: Obstacle.Kind.ValueType, message: str, until_ms: int = 0) -> Obstacle:
+    return Obstacle(kind=kind, message=message, until=timestamp(until_ms) if until_ms else None)
+
+
+def _clock(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _of_run(
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, workers: Workers
+) -> Obstacles:
+    if run.ended_at_ms:
+        word = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
+        yield _obstacle(Obstacle.KIND_ENDED, f"it ended as {word} at {_clock(run.ended_at_ms)}")
+    elif run.state == runs.RUNNING:
+        asked = "; its end was asked for" if run.cancel_at_ms else ""
+        message = f"{run.worker} has it since {_clock(run.leased_at_ms)}, attempt {run.attempt}"
+        yield _obstacle(Obstacle.KIND_RUNNING, message + asked, run.deadline_at_ms)
+    elif run.held:
+        yield _held(view, jid, run)
+    elif run.retry_at_ms > view.now_ms:
+        why = "failed" if run.state == runs.RETRYING else "was given back"
+        message = f"the last attempt {why}; the next one begins at {_clock(run.retry_at_ms)}"
+        yield _obstacle(Obstacle.KIND_RETRY_WAIT, message, run.retry_at_ms)
+    else:
+        lane = view.need(keys.lane(run.lane), LaneRecord)
+        yield from _slots(view, jid, run, job)
+        yield from _queue(view, lane)
+        yield from _namespace(view, jid, job)
+        if not run.parking:
+            yield from _crew(view, jid, occasion, run, lane, job.namespace, workers)
+
+
+def _held(view: View, jid: int, run: RunRecord) -> Obstacle:
+    if run.due_at_ms > view.now_ms:
+        message = f"it is due at {_clock(run.due_at_ms)}"
+        return _obstacle(Obstacle.KIND_NOT_DUE, message, run.due_at_ms)
+    state = view.need(keys.state(jid), StateRecord)
+    message = (
+        f"the job's overlap policy holds it back until {state.live - state.held} runs under way "
+        f"have ended; {state.held} are held back"
+    )
+    return _obstacle(Obstacle.KIND_OVERLAP, message)
+
+
+def _slots(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacles:
+    """The limits of its job and key, whether it was parked for them already or not."""
+    limit = job.spec.concurrency
+    state = view.need(keys.state(jid), StateRecord)
+    if run.parking == RunRecord.PARKING_JOB or (limit.job and state.running >= limit.job):
+        message = f"{state.running} runs of the job are leased, and its limit is {limit.job}"
+        yield _obstacle(Obstacle.KIND_JOB_LIMIT, message)
+    key = run.limit_key if run.parking == RunRecord.PARKING_KEY else limit.key
+    if key:
+        shared = view.get(keys.limit_key(keys.namespace_of(jid), key), record_pb2.KeyRecord)
+        running = shared.running if shared is not None else 0
+        if run.parking == RunRecord.PARKING_KEY or running >= limit.key_limit:
+            message = (
+                f"{running} runs with the key '{key}' are leased, and the limit is "
+                f"{limit.key_limit}"
+            )
+            yield _obstacle(Obstacle.KIND_KEY_LIMIT, message)
+
+
+def _queue(view: View, lane: LaneRecord) -> Obstacles:
+    queue = view.need(keys.queue(lane.namespace, lane.queue), QueueRecord)
+    name = f"the queue '{lane.queue}'"
+    if queue.paused:
+        why = f" ({queue.pause_reason})" if queue.pause_reason else ""
+        yield _obstacle(Obstacle.KIND_QUEUE_PAUSED, f"{name} is paused{why}; resume it")
+    if queue.concurrency and queue.leased >= queue.concurrency:
+        message = f"{queue.leased} runs of {name} are leased, and its limit is {queue.concurrency}"
+        yield _obstacle(Obstacle.KIND_QUEUE_LIMIT, message)
+    if queue.rate:
+        present = QueueRecord()
+        present.CopyFrom(queue)
+        grants.refill(view, present)
+        if present.allowance < 1000:
+            wait_ms = -(-(1000 - present.allowance) // queue.rate)
+            message = f"{name} grants {queue.rate} leases a second, and those are used up for now"
+            yield _obstacle(Obstacle.KIND_QUEUE_RATE, message, view.now_ms + wait_ms)
+
+
+def _namespace(view: View, jid: int, job: JobRecord) -> Obstacles:
+    quota = namespaces.quota(view, job.namespace).leases
+    usage = view.get(keys.usage(keys.namespace_of(jid)), record_pb2.UsageRecord)
+    if quota and usage is not None and usage.leased >= quota:
+        message = (
+            f"{usage.leased} runs of the namespace '{job.namespace}' are leased, and its quota is "
+            f"{quota}"
+        )
+        yield _obstacle(Obstacle.KIND_NAMESPACE_LIMIT, message)
+
+
+def _crew(
+    view: View, jid: int, occasion: int, run: RunRecord, lane: LaneRecord, namespace: str,
+    workers: Workers,
+) -> Obstacles:  # fmt: skip
+    here = pulling(workers, namespace, lane.queue)
+    fitting = [worker for worker in here if _fits(lane, worker)]
+    if not here:
+        message = f"no worker pulls from the queue '{lane.queue}'; start one"
+        yield _obstacle(Obstacle.KIND_NO_WORKER, message)
+    elif not fitting:
+        wanted = [f"the handler '{lane.handler}'"]
+        wanted += [f"the label {label.name}={label.value}" for label in lane.labels]
+        message = f"none of {len(here)} workers of the queue has {' and '.join(wanted)}"
+        yield _obstacle(Obstacle.KIND_NO_FITTING_WORKER, message)
+    elif not any(worker.offer.credits > 0 for worker in fitting):
+        slots = sum(worker.slots for worker in fitting)
+        message = f"all {slots} slots of {len(fitting)} fitting workers are busy"
+        yield _obstacle(Obstacle.KIND_NO_FREE_SLOT, message)
+    ahead = _ahead(view, jid, occasion, run)
+    if ahead:
+        count = f"over {AHEAD}" if ahead > AHEAD else str(ahead)
+        message = f"{count} runs of the same kind in its queue go first"
+        yield _obstacle(Obstacle.KIND_OTHERS_FIRST, message)
+
+
+def _fits(lane: LaneRecord, worker: Worker) -> bool:
+    return lanes.fits(lane, worker.offer.handlers, dict(worker.offer.labels))
+
+
+def _ahead(view: View, jid: int, occasion: int, run: RunRecord) -> int:
+    own = keys.ready(run.lane, run.turn_ms, jid, occasion)
+    lane = view.need(keys.lane(run.lane), LaneRecord)
+    first = keys.ready_in(run.lane) + lane.ready_from
+    count = 0
+    for _ in view.stored.scan(first, own):
+        count += 1
+        if count > AHEAD:
+            break
+    return count
+
+
+def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+    if state.state == clockwork.PAUSED:
+        why = f" ({state.pause_reason})" if state.pause_reason else ""
+        yield _obstacle(Obstacle.KIND_JOB_PAUSED, f"it is paused{why}", state.pause_until_ms)
+    if state.state == clockwork.FINISHED:
+        message = "nothing is left to happen; give it another schedule, or trigger it"
+        yield _obstacle(Obstacle.KIND_FINISHED, message)
+    yield from _quota(view, jid, job)
+    yield from _overlap(job, state)
+    yield from _backlog(state)
+    yield from _upstream(view, jid, job)
+    yield from _next(view, jid, job, state)
+
+
+def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
+    most = namespaces.quota(view, job.namespace).live_runs
+    usage = view.get(keys.usage(keys.namespace_of(jid)), record_pb2.UsageRecord)
+    if most and usage is not None and usage.live >= most:
+        message = (
+            f"{usage.live} runs of the namespace '{job.namespace}' are under way, and its quota "
+            f"is {most}: what comes due now is skipped"
+        )
+        yield _obstacle(Obstacle.KIND_QUOTA, message)
+
+
+def _overlap(job: JobRecord, state: StateRecord) -> Obstacles:
+    verdict = overlap.judge(state, job.spec)
+    if verdict in (overlap.SKIP, overlap.HOLD, overlap.HOLD_NEWEST):
+        fate = "skipped" if verdict is overlap.SKIP else "held back"
+        message = f"{state.live} runs are under way: what comes due now is {fate}"
+        yield _obstacle(Obstacle.KIND_OVERLAP, message)
+
+
+def _backlog(state: StateRecord) -> Obstacles:
+    backlog = state.agenda.backlog
+    if backlog:
+        left = sum(part.left for part in backlog)
+        message = f"{left} past nominal times wait to be released, one each {backlog[0].pace_ms} ms"
+        yield _obstacle(Obstacle.KIND_OUTAGE_GUARD, message, backlog[0].release_at_ms)
+
+
+def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
+    names = [dependency.job for dependency in job.spec.upstream.jobs]
+    if not names:
+        return
+    listed = ", ".join(names)
+    prefix = keys.in_namespace(keys.FLOW_LINE, keys.namespace_of(jid))
+    for looked, (key, _) in enumerate(view.stored.scan(prefix, keys.after(prefix))):
+        if looked == WAVES:
+            break
+        step = view.get(keys.step(*keys.run_of(key), jid), record_pb2.FlowStepRecord)
+        if step is not None and step.state == flows.Step.STATE_WAITING:
+            over = {item.jid for item in step.ended}
+            sources = {name: flows.jid_named(view, keys.namespace_of(jid), name) for name in names}
+            missing = ", ".join(name for name in names if sources[name] not in over)
+            flow_jid, flow_occasion = keys.run_of(key)
+            root = view.get(keys.job(flow_jid), JobRecord)
+            flow = keys.run_id(root.name if root else "deleted", flow_jid, flow_occasion)
+            message = f"the wave {flow} waits for {missing}"
+            yield _obstacle(Obstacle.KIND_UPSTREAM, message)
+            return
+    if not job.spec.schedules:
+        yield _obstacle(Obstacle.KIND_UPSTREAM, f"it happens after {listed}; no wave waits now")
+
+
+def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+    """Its next nominal time, and whether that will be left out."""
+    nominal_ms = state.next_nominal_at_ms
+    if not nominal_ms:
+        if state.after_end and state.live:
+            message = "its schedule counts from the end of a run, and one is under way"
+            yield _obstacle(Obstacle.KIND_RUNNING, message)
+        elif not job.spec.schedules and not job.spec.upstream.jobs:
+            message = "it has no schedule, so it happens only by hand; trigger it"
+            yield _obstacle(Obstacle.KIND_FINISHED, message)
+        return
+    if state.next_due_at_ms > view.now_ms:
+        message = f"it is due next at {_clock(state.next_due_at_ms)}"
+        yield _obstacle(Obstacle.KIND_NOT_DUE, message, state.next_due_at_ms)
+    for edit in state.agenda.edits:
+        skipped = edit.kind == schedule_pb2.OccurrenceEdit.KIND_SKIP
+        if skipped and edit.nominal_at_ms == nominal_ms:
+            yield _obstacle(Obstacle.KIND_EXCLUDED, "the next occurrence was skipped by hand")
+    if job.spec.timing.exclude_calendars:
+        name = excluded(clockwork.plan_of(view, jid, job), nominal_ms)
+        if name is not None:
+            message = f"the calendar '{name}' leaves the next occurrence out"
+            yield _obstacle(Obstacle.KIND_EXCLUDED, message)

@@ -1,0 +1,157 @@
+"""What lies ahead, for readers: the next times of a job, and the firings of a namespace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+
+from ..proto.v1 import job_pb2, record_pb2, schedule_pb2
+from . import clockwork, describe, flows, keys, limits, namespaces, validate
+from .instants import set_ms, timestamp, to_ms
+from .jobs import find
+from .plan import Plan, due, excluded, nominal_times
+from .policies import ms_or
+from .preview import PREVIEW_MAX, Foreseen, preview
+from .rejection import Fault, Refused
+from .schedule import compile_plan
+from .view import View
+from .workers import Workers
+
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+Preview = job_pb2.PreviewScheduleRequest
+Edit = schedule_pb2.OccurrenceEdit
+PREVIEW_DEFAULT = 5
+FORECAST_JOBS = 100_000
+# Firings that one forecast counts, so that many jobs of each second cost no more than this.
+FORECAST_FIRINGS = 1_000_000
+
+
+def preview_schedule(
+    view: View, request: Preview, workers: Workers
+) -> job_pb2.PreviewScheduleResponse:
+    faults = validate.instant("from_time", request, "from_time")
+    faults += validate.between("count", request.count, 0, (1 << 31) - 1)
+    if faults:
+        raise Refused.of(faults)
+    count = min(request.count or PREVIEW_DEFAULT, PREVIEW_MAX)
+    from_ms = ms_or(request, "from_time", view.now_ms)
+    if request.schedules or request.HasField("timing"):
+        return _preview_new(view, request, from_ms, count)
+    jid, job, state = find(view, request.namespace, request.job)
+    spec = job.spec
+    if spec.timing.max_runs:
+        count = max(0, min(count, spec.timing.max_runs - state.fired))
+    edits = [
+        Edit(
+            nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind,
+            moved_to=timestamp(edit.moved_to_ms) if edit.moved_to_ms else None,
+        )
+        for edit in state.agenda.edits
+    ]  # fmt: skip
+    plan = clockwork.plan_of(view, jid, job)
+    last_end_ms = None if state.live else state.last_end_at_ms or None
+    seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms)
+    return _shown(seen, plan, spec.schedules, spec.timing.zone, f"{job.namespace}/{job.name}")
+
+
+def _preview_new(
+    view: View, request: Preview, from_ms: int, count: int
+) -> job_pb2.PreviewScheduleResponse:
+    """The times of schedules that are not stored; what the request leaves out is the job's own."""
+    namespace = namespaces.need(view, request.namespace)
+    schedules, timing = list(request.schedules), request.timing
+    created_ms = view.now_ms
+    jid = flows.jid_named(view, namespace.number, request.job) if request.job else None
+    if jid is not None:
+        job = view.need(keys.job(jid), JobRecord)
+        created_ms = job.created_at_ms
+        schedules = schedules or list(job.spec.schedules)
+        timing = timing if request.HasField("timing") else job.spec.timing
+    seed = f"{namespace.settings.name}/{request.job}"
+    plan = compile_plan(
+        schedules, timing, seed=seed, created_at_ms=created_ms, since_ms=view.now_ms,
+        calendars=clockwork.calendars_of(view, namespace.number, timing.exclude_calendars),
+    )  # fmt: skip
+    if not isinstance(plan, Plan):
+        raise Refused.of([Fault(fault.path, fault.reason, fault.message) for fault in plan])
+    if timing.max_runs:
+        count = min(count, timing.max_runs)
+    return _shown(preview(plan, from_ms, count), plan, schedules, timing.zone, seed)
+
+
+def _shown(
+    seen: list[Foreseen], plan: Plan, schedules: object, zone: str, seed: str
+) -> job_pb2.PreviewScheduleResponse:
+    answer = job_pb2.PreviewScheduleResponse(warnings=plan.warnings)
+    for schedule in schedules:  # type: ignore[attr-defined]
+        answer.descriptions.append(describe.describe(schedule, zone, seed=seed))
+    for item in seen:
+        answer.occurrences.add(
+            nominal_time=timestamp(item.nominal_ms), due_time=timestamp(item.due_ms),
+            local_time=item.local_time, note=item.note, excluded=item.excluded,
+        )  # fmt: skip
+    return answer
+
+
+def forecast(
+    view: View, request: job_pb2.ForecastFiringsRequest, workers: Workers
+) -> job_pb2.ForecastFiringsResponse:
+    """Firings of the coming minutes, and how many of each come within one second."""
+    namespace = namespaces.need(view, request.namespace)
+    faults = validate.span("ahead", request, "ahead", 0, limits.DAY_MS)
+    if faults:
+        raise Refused.of(faults)
+    first_ms = view.now_ms // limits.MINUTE_MS * limits.MINUTE_MS
+    ahead_ms = (to_ms(request.ahead) if request.HasField("ahead") else 0) or limits.HOUR_MS
+    end_ms = view.now_ms + ahead_ms
+    seconds, partial = _count(view, namespace.number, end_ms)
+    answer = job_pb2.ForecastFiringsResponse(partial=partial)
+    for minute_ms in range(first_ms, end_ms, limits.MINUTE_MS):
+        begin = minute_ms // limits.SECOND_MS
+        counts = [seconds[second] for second in range(begin, begin + 60)]
+        minute = answer.minutes.add(firings=sum(counts), peak=max(counts))
+        set_ms(minute.start_time, minute_ms)
+    name = namespace.settings.name
+    answer.slots = sum(worker.slots for worker in workers if name in worker.offer.namespaces)
+    return answer
+
+
+def _count(view: View, number: int, end_ms: int) -> tuple[Counter[int], bool]:
+    seconds: Counter[int] = Counter()
+    left = FORECAST_FIRINGS
+    prefix = keys.in_namespace(keys.NAME, number)
+    names = view.stored.scan(prefix, keys.after(prefix))
+    for _, value in islice(names, FORECAST_JOBS):
+        jid = int.from_bytes(value, "big")
+        state = StateRecord.FromString(view.stored.get(keys.state(jid)) or b"")
+        if state.state != clockwork.ACTIVE:
+            continue
+        for due_ms in _dues(view, jid, state, end_ms, left):
+            # What is overdue fires now.
+            seconds[max(due_ms, view.now_ms) // limits.SECOND_MS] += 1
+            left -= 1
+        if left <= 0:
+            return seconds, True
+    return seconds, next(names, None) is not None
+
+
+def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> list[int]:
+    """When a job will be due, as far as can be known, before an instant."""
+    edits = state.agenda.edits
+    edited = {edit.nominal_at_ms for edit in edits}
+    dues = [at for at in (clockwork.edit_due(edit) for edit in edits) if 0 < at < end_ms]
+    if not 0 < state.next_due_at_ms < end_ms:
+        return dues[:most]
+    job = JobRecord.FromString(view.stored.get(keys.job(jid)) or b"")
+    plan = clockwork.plan_of(view, jid, job)
+    if plan.rests and not plan.repeats and not plan.onces:
+        # What comes behind the next one follows from an end that nobody knows.
+        return [*dues, state.next_due_at_ms][:most]
+    shift_ms = due(plan, 0)
+    most_runs = job.spec.timing.max_runs
+    if most_runs:
+        most = min(most, max(0, most_runs - state.fired))
+    times = nominal_times(plan, state.next_nominal_at_ms, end_ms - shift_ms, most).times
+    dues += [at + shift_ms for at in times if at not in edited and excluded(plan, at) is None]
+    return dues[:most]

@@ -1,0 +1,118 @@
+"""Pages of lists: how long one is, where the next one begins, and how much one may look at.
+
+A page token is the place where the page before ended, with a check of the list, its namespace and
+filter, so that it works for that list alone. It is opaque, not secret: a place outside the list's
+own range is refused. A page looks at a bounded number of records; a filter that few of them fit
+gives short or even empty pages with a token to go on from.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from . import limits
+from .rejection import Reason, Refused
+
+Item = TypeVar("Item", bound=Message)
+Place = TypeVar("Place")
+CHECK_BYTES = 8
+TOKEN_CHARS = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """Some items of a list, and the token of the next page; empty at the end."""
+
+    items: list[Item]
+    next_token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller asks of a page."""
+
+    size: int
+    # Behind this place; b"" for the beginning.
+    after: bytes
+    check: bytes
+
+
+def read(kind: str, namespace: int, text: str, page_size: int, token: str) -> Wish:
+    """Read page size and token of a list; `text` is its filter."""
+    if page_size < 0:
+        raise Refused.because(
+            Reason.ERROR_REASON_FIELD_INVALID,
+            f"page_size is {page_size}; it must be 0 (for {limits.PAGE_DEFAULT}) or more",
+            field="page_size",
+        )
+    said = f"{kind}\0{namespace}\0{text}".encode()
+    check = blake2b(said, digest_size=CHECK_BYTES).digest()
+    size = min(page_size or limits.PAGE_DEFAULT, limits.PAGE)
+    return Wish(size, _place(token, check) if token else b"", check)
+
+
+def _place(token: str, check: bytes) -> bytes:
+    if len(token) > TOKEN_CHARS or not token.isascii():
+        raise wrong_token()
+    try:
+        raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except ValueError:
+        raise wrong_token() from None
+    if raw[:CHECK_BYTES] != check or len(raw) == CHECK_BYTES:
+        raise wrong_token()
+    return raw[CHECK_BYTES:]
+
+
+def wrong_token() -> Refused:
+    return Refused.because(
+        Reason.ERROR_REASON_PAGE_TOKEN_INVALID,
+        "the page_token was not given out for this list and filter; send the next_page_token of "
+        "the page before with the same filter, or begin without a token",
+    )
+
+
+def token_of(wish: Wish, place: bytes) -> str:
+    return urlsafe_b64encode(wish.check + place).rstrip(b"=").decode()
+
+
+def fill(
+    wish: Wish,
+    found: Iterable[Place],
+    place_of: Callable[[Place], bytes],
+    show: Callable[[Place], Item | None],
+) -> Page[Item]:
+    """Show what is found until the page is full; `show` gives None for what the filter drops."""
+    items: list[Item] = []
+    size, last = 0, b""
+    for looked, entry in enumerate(found):
+        if len(items) == wish.size or looked == limits.LOOKED_AT:
+            return Page(items, token_of(wish, last))
+        item = show(entry)
+        if item is not None:
+            size += item.ByteSize()
+            if items and size > limits.PAGE_BYTES:
+                # It begins the next page.
+                return Page(items, token_of(wish, last))
+            items.append(item)
+        last = place_of(entry)
+    return Page(items, "")
+
+
+def key_of(entry: tuple[bytes, bytes]) -> bytes:
+    """The place of an entry of a table: its key."""
+    return entry[0]
+
+
+def first_behind(wish: Wish, first: bytes, end: bytes) -> bytes:
+    """Where to begin a scan of a range of keys."""
+    if not wish.after:
+        return first
+    if not first <= wish.after < end:
+        raise wrong_token()
+    return wish.after + b"\0"

@@ -1,0 +1,191 @@
+"""Jobs, for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from . import answers, filters, keys, lanes, namespaces, pages
+from .instants import instant_of
+from .jobs import find
+from .rejection import Reason, Refused
+from .view import View
+from .workers import Workers
+
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+RunRecord = record_pb2.RunRecord
+Terms = list[filters.Term]
+FIELDS = ("name", "labels.", "state", "queue", "owner", "zone", "handler")
+HISTORY_FIELDS = ("state", "nominal_time", "outcome")
+
+
+def get(view: View, request: job_pb2.GetJobRequest, workers: Workers) -> job_pb2.Job:
+    jid, job, state = find(view, request.namespace, request.job)
+    return answers.job(job.namespace, jid, job, state)
+
+
+def get_status(
+    view: View, request: job_pb2.GetJobStatusRequest, workers: Workers
+) -> job_pb2.JobStatus:
+    jid, job, state = find(view, request.namespace, request.job)
+    answer = job_pb2.JobStatus()
+    answers.status(job, jid, state, answer)
+    return answer
+
+
+def list_jobs(
+    view: View, request: job_pb2.ListJobsRequest, workers: Workers
+) -> job_pb2.ListJobsResponse:
+    number = namespaces.need(view, request.namespace).number
+    terms = filters.parse(request.filter, FIELDS)
+    check_word(terms, "state", job_pb2.JobStatus.State.keys(), "STATE_")
+    wish = pages.read("jobs", number, request.filter, request.page_size, request.page_token)
+    first, end = _range(number, terms)
+    found = view.stored.scan(pages.first_behind(wish, first, end), end)
+
+    def show(entry: tuple[bytes, bytes]) -> job_pb2.Job | None:
+        jid = int.from_bytes(entry[1], "big")
+        job = view.need(keys.job(jid), JobRecord)
+        state = view.need(keys.state(jid), StateRecord)
+        if terms and not filters.matches(terms, _fields(job, state, terms)):
+            return None
+        return answers.job(job.namespace, jid, job, state)
+
+    page = pages.fill(wish, found, pages.key_of, show)
+    return job_pb2.ListJobsResponse(jobs=page.items, next_page_token=page.next_token)
+
+
+def _range(number: int, terms: Terms) -> tuple[bytes, bytes]:
+    """The names to look at: a filter by name needs no look at the others."""
+    beginning = ""
+    for term in terms:
+        if term.field == "name" and term.sign == "=":
+            beginning = term.value.removesuffix("*")
+    prefix = keys.job_name(number, beginning)
+    return prefix, keys.after(prefix)
+
+
+def _fields(job: JobRecord, state: StateRecord, terms: Terms) -> dict[str, str | int]:
+    spec = job.spec
+    fields: dict[str, str | int] = {
+        "name": job.name,
+        "state": word(job_pb2.JobStatus.State.Name(state.state), "STATE_"),
+        "queue": spec.queue or "default",
+        "owner": spec.owner,
+        "zone": spec.timing.zone or "UTC",
+        "handler": lanes.handler_of(spec.action),
+    }
+    for term in terms:
+        if term.field.startswith("labels."):
+            fields[term.field] = spec.labels.get(term.field.removeprefix("labels."), "")
+    return fields
+
+
+def word(name: str, prefix: str) -> str:
+    """An enum value as filters and messages say it."""
+    return name.removeprefix(prefix)
+
+
+def check_word(terms: Terms, field: str, names: list[str], prefix: str) -> None:
+    """Refuse a value that can never fit, which is a slip as a rule."""
+    known = [word(name, prefix) for name in names if not name.endswith("_UNSPECIFIED")]
+    for term in terms:
+        if term.field == field and not term.value.endswith("*") and term.value not in known:
+            why = f"'{term.value}' is no {field}; there are {', '.join(known)}"
+            raise wrong_filter(f"{field}{term.sign}{term.value}", why)
+
+
+def wrong_filter(text: str, why: str) -> Refused:
+    return Refused.because(
+        Reason.ERROR_REASON_FILTER_INVALID, f"the filter is wrong: {why}", filter=text, hint=why
+    )
+
+
+def list_history(
+    view: View, request: job_pb2.ListJobHistoryRequest, workers: Workers
+) -> job_pb2.ListJobHistoryResponse:
+    jid, job, state = find(view, request.namespace, request.job)
+    terms = _in_ms(filters.parse(request.filter, HISTORY_FIELDS))
+    check_word(terms, "state", run_pb2.RunState.keys(), "RUN_STATE_")
+    check_word(terms, "outcome", run_pb2.Outcome.keys(), "OUTCOME_")
+    wish = pages.read("history", jid, request.filter, request.page_size, request.page_token)
+    first, end = _occasions(terms)
+    if wish.after:
+        end = min(end, _occasion_in(wish.after))
+
+    def show(found: tuple[int, RunRecord]) -> run_pb2.Run | None:
+        occasion, run = found
+        if terms and not filters.matches(terms, _run_fields(occasion, run)):
+            return None
+        return answers.run(view, jid, occasion, run, job)
+
+    page = pages.fill(wish, runs_of(view, jid, state, first, end), _place, show)
+    return job_pb2.ListJobHistoryResponse(runs=page.items, next_page_token=page.next_token)
+
+
+def _in_ms(terms: Terms) -> Terms:
+    """The terms with instants as numbers, which compare as instants do."""
+    read = []
+    for term in terms:
+        if term.field == "nominal_time":
+            at_ms = instant_of(term.value)
+            if at_ms is None:
+                why = f"'{term.value}' is no instant; write one such as 2026-03-29T01:00:00Z"
+                raise wrong_filter(f"nominal_time{term.sign}{term.value}", why)
+            term = term._replace(value=str(at_ms))
+        read.append(term)
+    return read
+
+
+def _occasions(terms: Terms) -> tuple[int, int]:
+    """The occasions to look at: a filter by nominal time needs no look at the others."""
+    first, end = 0, keys.OCCASION_MAX
+    for term in terms:
+        if term.field == "nominal_time":
+            at_ms = max(0, min(int(term.value), keys.nominal_of(keys.OCCASION_MAX) - 1))
+            if term.sign in "=<":
+                end = min(end, keys.occasion_of(at_ms + (term.sign == "=")))
+            if term.sign in "=>":
+                first = max(first, keys.occasion_of(at_ms))
+    return first, end
+
+
+def _occasion_in(place: bytes) -> int:
+    if len(place) != 8:
+        raise pages.wrong_token()
+    return int.from_bytes(place, "big")
+
+
+def _place(found: tuple[int, RunRecord]) -> bytes:
+    return found[0].to_bytes(8, "big")
+
+
+def _run_fields(occasion: int, run: RunRecord) -> dict[str, str | int]:
+    return {
+        "state": word(run_pb2.RunState.Name(run.state), "RUN_STATE_"),
+        "nominal_time": keys.nominal_of(occasion),
+        "outcome": word(run_pb2.Outcome.Name(run.outcome), "OUTCOME_"),
+    }
+
+
+def runs_of(
+    view: View, jid: int, state: StateRecord, first: int, end: int
+) -> Iterator[tuple[int, RunRecord]]:
+    """The runs of a job from one occasion to before another, newest first, ended or not."""
+    if first >= end:
+        return
+    # Below the mark lie only the tombstones of runs that have ended.
+    mark = keys.run(jid, max(first, state.live_from) if state.live else end)
+    live = view.stored.scan(mark, keys.run(jid, end), backwards=True)
+    past = view.stored.scan(keys.ended(jid, end - 1), keys.ended(jid, first) + b"\0")
+    running, ended = next(live, None), next(past, None)
+    while running is not None or ended is not None:
+        begun = keys.run_of(running[0])[1] if running else -1
+        over = keys.ended_of(ended[0])[1] if ended else -1
+        if running is not None and begun > over:
+            yield begun, RunRecord.FromString(running[1])
+            running = next(live, None)
+        elif ended is not None:
+            yield over, RunRecord.FromString(ended[1])
+            ended = next(past, None)

@@ -1,0 +1,63 @@
+"""Which read answers which request.
+
+A read looks at a view on a snapshot and changes nothing. The workers that are there are handed in
+by the leader; elsewhere there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import Message
+
+from ..proto.v1 import (
+    access_pb2,
+    calendar_pb2,
+    dead_letter_pb2,
+    flow_pb2,
+    job_pb2,
+    namespace_pb2,
+    queue_pb2,
+    run_pb2,
+)
+from . import audit, explain, foresight, read_flows, read_jobs, read_runs, read_settings
+from .rejection import Refused, Rejection
+from .view import View
+from .workers import Workers
+
+Read = Callable[[View, Any, Workers], Message]
+
+READS: dict[type, Read] = {
+    job_pb2.GetJobRequest: read_jobs.get,
+    job_pb2.GetJobStatusRequest: read_jobs.get_status,
+    job_pb2.ListJobsRequest: read_jobs.list_jobs,
+    job_pb2.ListJobHistoryRequest: read_jobs.list_history,
+    job_pb2.PreviewScheduleRequest: foresight.preview_schedule,
+    job_pb2.ForecastFiringsRequest: foresight.forecast,
+    job_pb2.AuditJobRequest: audit.audit,
+    job_pb2.ExplainJobRequest: explain.explain_job,
+    run_pb2.GetRunRequest: read_runs.get,
+    run_pb2.ListRunsRequest: read_runs.list_runs,
+    run_pb2.ExplainRunRequest: explain.explain_run,
+    dead_letter_pb2.GetDeadLetterRequest: read_runs.get_dead,
+    dead_letter_pb2.ListDeadLettersRequest: read_runs.list_dead,
+    flow_pb2.GetFlowRequest: read_flows.get,
+    flow_pb2.ListFlowsRequest: read_flows.list_flows,
+    flow_pb2.GetGraphRequest: read_flows.get_graph,
+    queue_pb2.GetQueueRequest: read_settings.get_queue,
+    queue_pb2.ListQueuesRequest: read_settings.list_queues,
+    namespace_pb2.GetNamespaceRequest: read_settings.get_namespace,
+    namespace_pb2.ListNamespacesRequest: read_settings.list_namespaces,
+    calendar_pb2.GetCalendarRequest: read_settings.get_calendar,
+    calendar_pb2.ListCalendarsRequest: read_settings.list_calendars,
+    access_pb2.ListAuditRecordsRequest: read_settings.list_audit_records,
+}
+
+
+def read(view: View, request: Message, workers: Workers = ()) -> Message | Rejection:
+    """Answer a read request, or say why not."""
+    try:
+        return READS[type(request)](view, request, workers)
+    except Refused as refused:
+        return refused.rejection

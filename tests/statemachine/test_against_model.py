@@ -1,0 +1,300 @@
+"""Random histories, decided by the rules and by a slow model of them, come out the same.
+
+After each step everything users can see is compared, and every derived table is checked against
+the records. Set RAFTSCHED_EXAMPLES to run more than the usual number of histories.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from raftsched.proto.v1 import common_pb2, error_pb2, job_pb2, run_pb2, worker_pb2
+from raftsched.statemachine import keys
+from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.rejection import Rejection
+from raftsched.statemachine.request import Report, Ring, Rung
+from raftsched.statemachine.store import MemoryStore
+
+from .driver import START_MS, Machine
+from .model import LIVE, WITH_RUN, Job, Model, Run, Spec
+
+EXAMPLES = int(os.environ.get("RAFTSCHED_EXAMPLES", "60"))
+NAMES = ("a", "b", "c")
+Overlap = job_pb2.OverlapPolicy
+Misfire = job_pb2.MisfirePolicy
+Delivery = job_pb2.Delivery
+
+specs = st.builds(
+    Spec,
+    every_ms=st.sampled_from([0, 0, 10_000, 30_000]),
+    priority=st.sampled_from(["HIGH", "MEDIUM", "MEDIUM", "LOW"]),
+    overlap=st.sampled_from(["ALLOW", "SKIP", "QUEUE_ONE", "QUEUE", "REPLACE"]),
+    overlap_limit=st.integers(0, 3),
+    misfire=st.sampled_from(["LATEST", "EARLIEST", "SKIP", "ALL"]),
+    misfire_maximum=st.integers(1, 4),
+    grace_ms=st.sampled_from([0, 1_000, 20_000, 60_000]),
+    start_deadline_ms=st.sampled_from([0, 0, 0, 25_000]),
+    max_runs=st.sampled_from([0, 0, 0, 3]),
+    max_attempts=st.integers(1, 3),
+    wait_ms=st.sampled_from([0, 1_000, 7_000]),
+    at_most_once=st.booleans(),
+    job_limit=st.sampled_from([0, 0, 1, 2]),
+    key=st.sampled_from(["", "", "k"]),
+    attempt_timeout_ms=st.sampled_from([0, 0, 9_000]),
+    queue_timeout_ms=st.sampled_from([0, 0, 40_000]),
+    run_timeout_ms=st.sampled_from([0, 0, 90_000]),
+)
+
+
+def order(name: str, spec: Spec) -> job_pb2.CreateJobRequest:
+    """A spec of the model as a user would send it."""
+    wanted = job_pb2.Job(name=name)
+    sent = wanted.spec
+    sent.action.handler = "work"
+    sent.priority = common_pb2.Priority.Value(f"PRIORITY_{spec.priority}")
+    if spec.every_ms:
+        sent.schedules.add().interval.every.CopyFrom(duration(spec.every_ms))
+    if spec.once_ms:
+        sent.schedules.add().once.time.CopyFrom(timestamp(spec.once_ms))
+    sent.overlap.rule = Overlap.Rule.Value(f"RULE_{spec.overlap}")
+    sent.overlap.limit = spec.overlap_limit
+    sent.misfire.rule = Misfire.Rule.Value(f"RULE_{spec.misfire}")
+    sent.misfire.maximum = spec.misfire_maximum
+    sent.misfire.grace.CopyFrom(duration(spec.grace_ms))
+    if spec.start_deadline_ms:
+        sent.misfire.start_deadline.CopyFrom(duration(spec.start_deadline_ms))
+    sent.timing.max_runs = spec.max_runs
+    sent.retry.max_attempts = spec.max_attempts
+    sent.retry.first.CopyFrom(duration(spec.wait_ms))
+    sent.retry.factor_percent = 100
+    sent.retry.jitter_percent = 0
+    if spec.at_most_once:
+        sent.delivery = job_pb2.DELIVERY_AT_MOST_ONCE
+    sent.concurrency.job = spec.job_limit
+    if spec.key:
+        sent.concurrency.key = spec.key
+        sent.concurrency.key_limit = 2
+    for field in ("attempt", "queue", "run"):
+        ms = getattr(spec, f"{field}_timeout_ms")
+        if ms:
+            getattr(sent.timeouts, field).CopyFrom(duration(ms))
+    return job_pb2.CreateJobRequest(job=wanted)
+
+
+def run_id(run: Run) -> str:
+    return keys.run_id(run.job.name, run.job.uid, run.nominal_ms << 16 | run.serial)
+
+
+class Histories(RuleBasedStateMachine):
+    """Each rule does the same to the rules and to the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = Machine(MemoryStore())
+        self.model = Model()
+        self.model.now_ms = START_MS
+        self.old_leases: list[tuple[Run, int]] = []
+
+    def runs(self, *states: str) -> list[Run]:
+        return [r for job in self.model.jobs.values() for r in job.runs if r.state in states]
+
+    def pick(self, data: st.DataObject, *states: str) -> Run:
+        return data.draw(st.sampled_from(sorted(self.runs(*states), key=lambda run: run.place)))
+
+    @rule(name=st.sampled_from(NAMES), spec=specs, once=st.sampled_from([-5_000, 20_000]))
+    def create(self, name: str, spec: Spec, once: int) -> None:
+        at_ms = self.model.now_ms + once
+        happens_once = not spec.every_ms and spec.overlap_limit == 3
+        spec = replace(
+            spec, key_limit=2 if spec.key else 0, once_ms=at_ms if happens_once else 0
+        )
+        [reply] = self.machine.do_all(order(name, spec))
+        if name in self.model.jobs:
+            assert isinstance(reply, Rejection)
+            assert reply.reason == error_pb2.ERROR_REASON_JOB_EXISTS
+        else:
+            assert isinstance(reply, job_pb2.Job), reply
+            self.model.create(name, spec)
+
+    @rule(ms=st.sampled_from([1, 40, 1_000, 4_999, 5_000, 10_000, 31_000, 61_000, 300_000]))
+    def wait(self, ms: int) -> None:
+        self.machine.advance(ms)
+        self.model.now_ms += ms
+
+    @rule()
+    def ring(self) -> None:
+        while self.machine.ask(Ring(1_000), Rung).timers:
+            pass
+        while self.model.ring():
+            pass
+
+    @rule(ms=st.sampled_from([10_000, 30_000]))
+    def wait_and_ring(self, ms: int) -> None:
+        self.wait(ms)
+        self.ring()
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(data=st.data(), force=st.booleans())
+    def trigger(self, data: st.DataObject, force: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model.jobs)))
+        [reply] = self.machine.do_all(job_pb2.TriggerJobRequest(job=name, force=force))
+        expected = self.model.trigger(name, force)
+        if isinstance(expected, str):
+            assert isinstance(reply, Rejection)
+            assert reply.word == expected
+        else:
+            assert isinstance(reply, run_pb2.Run), reply
+            assert reply.id == run_id(expected)
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(data=st.data(), until=st.sampled_from([0, 0, 45_000]))
+    def pause(self, data: st.DataObject, until: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model.jobs)))
+        until_ms = self.model.now_ms + until if until else 0
+        request = job_pb2.PauseJobRequest(job=name)
+        if until_ms:
+            request.until.CopyFrom(timestamp(until_ms))
+        self.machine.do(request)
+        self.model.pause(name, until_ms)
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(data=st.data())
+    def resume(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model.jobs)))
+        self.machine.do(job_pb2.ResumeJobRequest(job=name))
+        self.model.resume(name)
+
+    @precondition(lambda self: len(self.model.jobs) > 1)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model.jobs)))
+        self.machine.do(job_pb2.DeleteJobRequest(job=name))
+        self.model.delete(name)
+        self.old_leases = [item for item in self.old_leases if item[0].job.name != name]
+        self.ring()
+
+    @rule(worker=st.sampled_from(["w1", "w2"]), most=st.integers(1, 5))
+    def grant(self, worker: str, most: int) -> None:
+        leases = self.machine.grant(worker, most)
+        given = self.model.grant(worker, most)
+        assert [(x.run, x.token, x.attempt) for x in leases] == [
+            (run_id(run), run.token, run.attempt) for run in given
+        ]
+        self.old_leases += [(run, run.token) for run in given]
+
+    def report(self, run: Run, token: int, **end: object) -> worker_pb2.ResultAck:
+        result = worker_pb2.Result(run=run_id(run), token=token, **end)  # type: ignore[arg-type]
+        [ack] = self.machine.ask(Report("w1", (result,)), list)
+        assert isinstance(ack, worker_pb2.ResultAck)
+        return ack
+
+    @precondition(lambda self: self.runs("RUNNING"))
+    @rule(data=st.data(), how=st.sampled_from(["success", "failure", "fatal", "given_back"]))
+    def end_an_attempt(self, data: st.DataObject, how: str) -> None:
+        run = self.pick(data, "RUNNING")
+        if how == "success":
+            ack = self.report(run, run.token, success=worker_pb2.Success())
+            self.model.succeed(run)
+        elif how == "given_back":
+            ack = self.report(run, run.token, given_back=worker_pb2.GivenBack())
+            self.model.release(run)
+        else:
+            failure = worker_pb2.Failure(fatal=how == "fatal")
+            ack = self.report(run, run.token, failure=failure)
+            self.model.fail(run, how == "fatal")
+        assert not ack.reason, ack
+
+    @precondition(lambda self: self.old_leases)
+    @rule(data=st.data())
+    def report_late(self, data: st.DataObject) -> None:
+        run, token = data.draw(st.sampled_from(self.old_leases))
+        if run.state == "RUNNING" and run.token == token:
+            return
+        ack = self.report(run, token, success=worker_pb2.Success())
+        recorded = run.state == "SUCCEEDED" and run.token == token
+        assert ack.reason == ("" if recorded else "LEASE_LOST")
+
+    @rule(worker=st.sampled_from(["w1", "w2"]))
+    def lapse(self, worker: str) -> None:
+        self.machine.lapse(worker)
+        self.model.lapse(worker)
+
+    @precondition(lambda self: self.runs(*LIVE))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        run = self.pick(data, *LIVE)
+        self.machine.do(run_pb2.CancelRunRequest(run=run_id(run)))
+        self.model.cancel(run)
+
+    @precondition(lambda self: self.runs(*LIVE))
+    @rule(data=st.data())
+    def terminate(self, data: st.DataObject) -> None:
+        run = self.pick(data, *LIVE)
+        self.machine.do(run_pb2.TerminateRunRequest(run=run_id(run)))
+        self.model.terminate(run)
+
+    @invariant()
+    def users_see_the_same(self) -> None:
+        for name, job in self.model.jobs.items():
+            self.compare(name, job)
+
+    @invariant()
+    def everything_derived_is_right(self) -> None:
+        self.machine.check()
+
+    def compare(self, name: str, job: Job) -> None:
+        seen = self.machine.job(name).status
+        live = job.live()
+        assert job_pb2.JobStatus.State.Name(seen.state) == f"STATE_{job.state}"
+        assert seen.next_nominal_time.ToMilliseconds() == (job.next_ms or 0)
+        assert (seen.fired, seen.live, seen.backlog) == (job.fired, len(live), len(job.backlog))
+        assert seen.held == sum(run.held for run in live)
+        assert seen.running == sum(run.state == "RUNNING" for run in live)
+        for state in ("SUCCEEDED", "FAILED"):
+            ended = sum(run.state == state for run in job.runs)
+            assert getattr(seen, state.lower()) == ended, state
+        assert [self.shown(run) for run in self.machine.live(name)] == [
+            (run_id(r), r.state, r.held, r.attempt, r.token, r.worker) for r in live
+        ]
+        assert self.outcomes(name, job) == job.ledger
+
+    @staticmethod
+    def shown(run: run_pb2.Run) -> tuple[str, str, bool, int, int, str]:
+        state = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
+        return (run.id, state, run.held, run.attempt, run.token, run.worker)
+
+    def outcomes(self, name: str, job: Job) -> dict[int, str]:
+        """The ledger, stretches spelled out."""
+        found: dict[int, str] = {}
+        for first_ms, entry in sorted(self.machine.ledger(name).items()):
+            word = run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
+            at: int | None = first_ms
+            while at is not None and at <= max(first_ms, entry.last_at_ms):
+                found[at] = word
+                at = job.after(at)
+        return found
+
+
+def test_the_rules_do_what_their_model_does() -> None:
+    assert set(WITH_RUN) <= {name.removeprefix("OUTCOME_") for name in run_pb2.Outcome.keys()}
+    run_state_machine_as_test(
+        Histories,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=40,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),  # fmt: skip
+    )

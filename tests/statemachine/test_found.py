@@ -1,0 +1,125 @@
+"""Stories that once went wrong."""
+
+from __future__ import annotations
+
+from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2
+from raftsched.statemachine.instants import duration, timestamp
+
+from .driver import HOUR_MS, MINUTE_MS, Machine, instant, job_of
+
+Edit = schedule_pb2.OccurrenceEdit
+
+
+def move(name: str, nominal: str, to: str) -> job_pb2.EditOccurrenceRequest:
+    edit = Edit(
+        nominal_time=timestamp(instant(nominal)),
+        kind=Edit.KIND_MOVE,
+        moved_to=timestamp(instant(to)),
+    )
+    return job_pb2.EditOccurrenceRequest(job=name, edit=edit)
+
+
+def test_an_occurrence_moved_to_an_earlier_time_runs_once(machine: Machine) -> None:
+    """It ran at the new time and, with the edit gone, again at the old one, as the same run."""
+    machine.create("a", cron="0 10 * * *")
+    machine.do(move("a", "2026-01-01T10:00", "2026-01-01T09:00"))
+    machine.at("2026-01-01T09:00")
+    machine.ring()
+    [lease] = machine.grant()
+    machine.succeed(lease)
+
+    machine.at("2026-01-01T10:00")
+    machine.ring()
+
+    assert machine.live("a") == []
+    assert [run.id for run in machine.ended("a")] == [lease.run]
+    assert machine.job("a").status.fired == 1
+    assert machine.state("a").next_nominal_at_ms == instant("2026-01-02T10:00")
+
+
+def test_times_between_now_and_an_occurrence_that_ran_early_are_not_lost(
+    machine: Machine,
+) -> None:
+    machine.create("a", cron="0 10 * * *")
+    machine.do(move("a", "2026-01-01T10:00", "2026-01-01T09:00"))
+    machine.at("2026-01-01T09:00")
+    machine.ring()
+    machine.at("2026-01-01T09:30")
+    changed = job_of("a", cron="*/15 * * * *")
+
+    machine.do(job_pb2.UpdateJobRequest(job=changed))
+
+    assert machine.state("a").next_nominal_at_ms == instant("2026-01-01T09:45")
+
+
+def test_a_job_that_fired_before_can_be_given_a_single_time(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *")
+    machine.at("2026-01-01T01:00")
+    machine.ring()
+
+    machine.do(job_pb2.UpdateJobRequest(job=job_of("a", once="2026-01-01T05:00")))
+
+    assert machine.state("a").next_nominal_at_ms == instant("2026-01-01T05:00")
+    machine.at("2026-01-01T05:00")
+    machine.ring()
+    assert machine.job("a").status.fired == 2
+
+
+def test_a_finished_job_is_not_deleted_while_a_run_of_it_is_under_way(machine: Machine) -> None:
+    machine.create("a", once="2026-01-01T01:00", delete_after=duration(HOUR_MS))
+    machine.at("2026-01-01T01:00")
+    machine.ring()
+    machine.succeed(machine.grant()[0])
+    machine.at("2026-01-01T01:50")
+    machine.trigger("a")
+
+    machine.at("2026-01-01T02:00")
+    machine.ring()
+    [lease] = machine.grant()
+    machine.succeed(lease)
+
+    assert machine.run(lease.run).state == run_pb2.RUN_STATE_SUCCEEDED
+    machine.advance(HOUR_MS)
+    for _ in range(5):
+        machine.ring()
+    assert not list(machine.store.scan(b"J", b"K"))
+
+
+def test_a_key_that_is_taken_over_leaves_no_timer_behind(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a", unique=run_pb2.UniqueKey(key="k", hold=duration(HOUR_MS)))
+    machine.succeed(machine.grant()[0])
+    replace = run_pb2.UniqueKey(key="k", policy=run_pb2.UniqueKey.POLICY_REPLACE)
+
+    machine.trigger("a", unique=replace)
+
+    assert [key for key, _ in machine.store.scan(b"T", b"U") if key[9:10] == b"U"] == []
+
+
+def test_a_deleted_job_leaves_nothing_behind(machine: Machine) -> None:
+    machine.create("a", cron="* * * * *")
+    machine.trigger("a", unique=run_pb2.UniqueKey(key="k", hold=duration(HOUR_MS)))
+    machine.succeed(machine.grant()[0])
+    machine.advance(5 * MINUTE_MS)
+    machine.ring()
+    machine.grant("w1", 1)
+
+    machine.do(job_pb2.DeleteJobRequest(job="a"))
+    for _ in range(5):
+        machine.advance(1)
+        machine.ring()
+
+    assert {key[:1] for key, _ in machine.store.scan(b"B", b"z")} <= {b"M", b"Q", b"Z", b"s", b"u"}
+
+
+def test_a_step_behind_a_job_that_fails_for_good_does_not_wait(machine: Machine) -> None:
+    machine.create("a", retry=job_pb2.RetryPolicy(max_attempts=1))
+    machine.create("b", after=["a"])
+    machine.create("c", after=["b"])
+    machine.trigger("a")
+
+    machine.fail(machine.grant()[0])
+
+    machine.advance(40 * 24 * HOUR_MS)
+    machine.ring()
+    assert not list(machine.store.scan(b"F", b"G"))

@@ -1,0 +1,96 @@
+"""Old ledger entries go in small steps, whatever becomes of their job."""
+
+from __future__ import annotations
+
+from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, schedule_pb2
+from raftsched.statemachine import keys
+from raftsched.statemachine.instants import duration, timestamp
+
+from .driver import DAY_MS, HOUR_MS, Machine, instant
+
+KEEP = namespace_pb2.Namespace(
+    name="short", keep_succeeded=duration(DAY_MS), keep_ledger=duration(3 * DAY_MS)
+)
+
+
+def entries(machine: Machine) -> list[int]:
+    found = machine.store.scan(keys.LEDGER, keys.after(keys.LEDGER))
+    return [keys.nominal_at(key) for key, _ in found]
+
+
+def live_on(machine: Machine, days: int) -> None:
+    """Hours pass, and each run ends well."""
+    for _ in range(24 * days):
+        machine.advance(HOUR_MS)
+        machine.ring()
+        for lease in machine.grant(namespaces=("short",)):
+            machine.succeed(lease)
+
+
+def test_a_job_that_fires_keeps_its_ledger_as_long_as_its_namespace_says(machine: Machine) -> None:
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
+    machine.create("a", namespace="short", cron="0 * * * *")
+
+    live_on(machine, 6)
+
+    found = entries(machine)
+    assert found[-1] == instant("2026-01-07T00:00")
+    assert min(found) >= instant("2026-01-03T20:00")
+    assert 72 <= len(found) <= 78
+
+
+def test_a_finished_job_loses_its_ledger_too(machine: Machine) -> None:
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
+    machine.create("a", namespace="short", once="2026-01-01T01:00")
+
+    live_on(machine, 2)
+    assert entries(machine) == [instant("2026-01-01T01:00")]
+    live_on(machine, 2)
+
+    assert entries(machine) == []
+    assert machine.job("a", "short").status.fired == 1
+
+
+def test_a_paused_job_loses_its_ledger_too(machine: Machine) -> None:
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
+    machine.create("a", namespace="short", cron="0 * * * *")
+    live_on(machine, 1)
+    machine.do(job_pb2.PauseJobRequest(namespace="short", job="a"))
+
+    live_on(machine, 5)
+
+    assert entries(machine) == []
+
+
+def test_a_job_that_is_resumed_fires_when_its_ledger_was_to_go(machine: Machine) -> None:
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
+    machine.create("a", namespace="short", cron="0 * * * *")
+    live_on(machine, 1)
+    machine.do(job_pb2.PauseJobRequest(namespace="short", job="a"))
+    live_on(machine, 2)
+    machine.do(job_pb2.ResumeJobRequest(namespace="short", job="a"))
+
+    live_on(machine, 3)
+
+    assert len(entries(machine)) >= 70
+    assert machine.state("a", "short").next_nominal_at_ms == machine.now_ms + HOUR_MS
+
+
+def test_a_job_that_never_ran_loses_its_ledger_too(machine: Machine) -> None:
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
+    january = calendar_pb2.CalendarRule(
+        range=calendar_pb2.DateRange(first="2026-01-01", last="2026-01-31")
+    )
+    calendar = calendar_pb2.Calendar(namespace="short", name="off", rules=[january])
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=calendar))
+    timing = schedule_pb2.Timing(
+        exclude_calendars=["off"], end_time=timestamp(instant("2026-01-06T12:00"))
+    )
+    machine.create("a", namespace="short", cron="0 * * * *", timing=timing)
+
+    live_on(machine, 5)
+    busy = len(entries(machine))
+    live_on(machine, 6)
+
+    assert 72 <= busy <= 78
+    assert entries(machine) == []
