@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,7 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # What the script may count on, beside Python and git.
-TOOLS = ["bash", "cat", "cksum", "cp", "dirname", "env", "mkdir", "rm", "tail", "tar", "touch"]
+TOOLS = [
+    "bash", "cat", "cksum", "cp", "dirname", "env", "ln", "mkdir", "readlink", "rm", "sleep",
+    "tail", "tar", "touch",
+]  # fmt: skip
 
 # Notes how it is called, and makes an environment out of itself.
 STAND_IN = """#!/bin/sh
@@ -46,12 +50,21 @@ class Machine:
         path.chmod(0o755)
         return path
 
-    def dev(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         env = {"PATH": str(self.tools), "HOME": str(self.home), "CALLS": str(self.log)}
-        return subprocess.run(
+        return subprocess.Popen(
             [str(self.checkout / "dev"), *arguments],
-            env=env | variables, capture_output=True, text=True, timeout=60, check=False,
+            env=env | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+
+    def dev(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, **variables)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    @property
+    def turn(self) -> Path:
+        return self.checkout / ".venv.turn"
 
     @property
     def log(self) -> Path:
@@ -233,6 +246,42 @@ def test_a_setup_that_failed_says_why_and_is_tried_again(fit: Machine) -> None:
     assert again.returncode == 0
 
 
+def test_the_second_of_two_waits_and_finds_the_work_done(fit: Machine) -> None:
+    fit.dev("setup")
+    fit.log.unlink()
+    key = (fit.checkout / ".venv" / "key").rename(fit.home.parent / "key")
+    fit.turn.symlink_to(str(os.getpid()))
+
+    second = fit.start("setup")
+    assert second.stderr is not None
+    said = second.stderr.readline()
+    key.rename(fit.checkout / ".venv" / "key")
+    fit.turn.unlink()
+    second.communicate(timeout=60)
+
+    assert "another one is setting up here" in said
+    assert fit.calls() == []
+    assert second.returncode == 0
+
+
+def test_one_that_was_killed_is_not_waited_for(fit: Machine) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    fit.turn.symlink_to(str(gone.pid))
+
+    said = fit.dev("setup")
+
+    assert "another one" not in said.stderr
+    assert said.returncode == 0
+
+
+@pytest.mark.parametrize("fails", ["0", "1"])
+def test_the_turn_is_given_up_whatever_happens(fit: Machine, fails: str) -> None:
+    fit.dev("test", LOCK_FAILS=fails)
+
+    assert not fit.turn.is_symlink()
+
+
 def test_a_folder_that_is_no_environment_is_left_alone(fit: Machine) -> None:
     treasure = fit.checkout / ".venv" / "treasure"
     treasure.parent.mkdir()
@@ -249,7 +298,9 @@ def test_without_a_network_it_ends_soon_and_says_so(machine: Machine, tmp_path: 
     """With a real Python, and an index at a port where nobody listens."""
     real = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
 
-    said = machine.dev("setup", PYTHON=real, PIP_INDEX_URL="http://127.0.0.1:9/")
+    said = machine.dev(
+        "setup", PYTHON=real, PIP_INDEX_URL="http://127.0.0.1:9/", PIP_CONFIG_FILE="/dev/null"
+    )
 
     assert "Connection refused" in said.stderr
     assert "No network?" in said.stderr
@@ -328,6 +379,18 @@ def test_breaking_names_a_base_that_does_not_exist(fit: Machine) -> None:
     said = fit.dev("breaking", "no-such-branch")
 
     assert "'no-such-branch' is no commit of this repository" in said.stderr
+    assert said.returncode == 1
+
+
+def test_breaking_names_a_base_without_contracts(fit: Machine) -> None:
+    who = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x", "HOME": str(fit.home)}
+    who |= {"GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x"}
+    for words in ("init -q -b main", "commit -q --allow-empty -m empty"):
+        subprocess.run(["git", *words.split()], cwd=fit.checkout, env=os.environ | who, check=True)
+
+    said = fit.dev("breaking", "main")
+
+    assert "'main' has no .proto files" in said.stderr
     assert said.returncode == 1
 
 

@@ -294,6 +294,12 @@ def is_text(api: Contracts, message: pb.DescriptorProto, names: list[str]) -> bo
 # Words.
 
 
+def leaks_of_the_store(api: Contracts) -> Iterator[str]:
+    for name, file in api.files.items():
+        for stored in {f"{ROOT_OF_OURS}{name}" for name in STORED} & {*file.dependency}:
+            yield f"{name}: a caller has nothing to do with {stored}"
+
+
 def unmarked_enums(api: Contracts) -> Iterator[str]:
     for file, enum in api.enums():
         prefix = re.sub(r"(?<!^)([A-Z])", r"_\1", enum.name).upper() + "_"
@@ -387,9 +393,9 @@ def wide_lines(api: Contracts) -> Iterator[str]:
 Rule = Callable[[Contracts], Iterator[str]]
 RULES: list[Rule] = [
     unsafe_writes, unguarded_updates, endless_lists, stale_reads, odd_types, missing_routes,
-    ambiguous_routes, unfit_routes, unmarked_enums, misnamed_times, silent_refusals,
-    unknown_refusals, unused_reasons, vague_reasons, unknown_capitals, uncommented_things,
-    wide_lines,
+    ambiguous_routes, unfit_routes, leaks_of_the_store, unmarked_enums, misnamed_times,
+    silent_refusals, unknown_refusals, unused_reasons, vague_reasons, unknown_capitals,
+    uncommented_things, wide_lines,
 ]  # fmt: skip
 
 
@@ -425,6 +431,10 @@ PLANTED: list[tuple[Rule, str, str, str, str]] = [
     (unfit_routes, "job.proto", '{get: "/v1/forecast"', '{put: "/v1/forecast"', "a read goes by"),
     (unfit_routes, "job.proto", '{get: "/v1/forecast"', '{put: "/v1/forecast"', "must have a body"),
     (unfit_routes, "flow.proto", "string filter = 2;", "repeated Flow filter = 2;", "in a query"),
+    (
+        leaks_of_the_store, "alert.proto", "package raftsched.v1;",
+        'package raftsched.v1; import "raftsched/v1/record.proto";', "has nothing to do with",
+    ),
     (unmarked_enums, "run.proto", "CAUSE_UNSPECIFIED", "CAUSE_NONE", "Cause must begin with"),
     (unmarked_enums, "run.proto", "CAUSE_TRIGGER", "BY_TRIGGER", "must begin with CAUSE_"),
     (misnamed_times, "flow.proto", "Timestamp end_time", "Timestamp ended", "Flow.ended is an"),
@@ -458,6 +468,21 @@ def test_a_planted_violation_is_found(
 
     assert found
     assert any(said in line for line in found)
+
+
+@pytest.mark.parametrize(
+    "promised",
+    [
+        "post /v1/jobs", "get /v1/jobs/{}", "get /v1/jobs/{}/status", "get /v1/jobs/{}/history",
+        "delete /v1/jobs/{}", "post /v1/jobs/{}:trigger", "get /v1/runs/{}", "get /v1/cluster",
+    ],
+)  # fmt: skip
+def test_the_routes_people_were_told_exist(promised: str, contracts: Contracts) -> None:
+    routes = [route for call in contracts.calls() for route in call.routes]
+
+    assert promised in {
+        f"{route.WhichOneof('pattern')} {re.sub('{.*?}', '{}', path_of(route))}" for route in routes
+    }
 
 
 @pytest.mark.parametrize("name", texts())
