@@ -88,6 +88,9 @@ def _ring_job(view: View, jid: int) -> None:
         state.state = clockwork.ACTIVE
         state.pause_reason = ""
         state.pause_until_ms = 0
+        job.version += 1
+        job.updated_at_ms = view.now_ms
+        view.put(keys.job(jid), job)
     if state.state != clockwork.PAUSED:
         fire_due(view, jid, job, state)
     clockwork.clear_agenda(state)

@@ -136,6 +136,7 @@ def _fire(
     run = runs.new(job, job.spec, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
     run.flow_jid, run.flow_occasion = flow_jid, flow_occasion
     run.upstream.extend(step.ended)
+    run.made_in = view.base + 1
     verdict = overlap.judge(state, job.spec)
     if verdict is overlap.SKIP:
         # Each wave has its own run of the job; one that comes while another is under way waits.

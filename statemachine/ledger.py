@@ -63,8 +63,10 @@ def mark_added(view: View, jid: int, nominal_ms: int) -> None:
 
 
 def correct(view: View, jid: int, nominal_ms: int, outcome: run_pb2.Outcome.ValueType) -> None:
-    """Another outcome in place of the one that was recorded."""
-    view.edit(keys.ledger(jid, nominal_ms), LedgerRecord).outcome = outcome
+    """Another outcome in place of the one that was recorded, if that is kept still."""
+    key = keys.ledger(jid, nominal_ms)
+    if view.get(key, LedgerRecord) is not None:
+        view.edit(key, LedgerRecord).outcome = outcome
 
 
 def stretch(
@@ -76,7 +78,9 @@ def stretch(
     # The first may follow from the end of a run, and then no count finds it.
     count = 1 + count_nominals(plan, first + 1, last + 1).number
     if count > 1:
-        entry = LedgerRecord(format=FORMAT, outcome=outcome, last_at_ms=last, count=count)
+        entry = LedgerRecord(
+            format=FORMAT, outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1
+        )
         view.put(keys.ledger(jid, first), entry)
         state.fired += count - 1
         state.skipped += count - 1

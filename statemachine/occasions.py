@@ -145,6 +145,7 @@ def _triggered(
     view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, due_ms: int
 ) -> RunRecord:
     run = runs.new(job, job.spec, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
+    run.made_in = view.base + 1
     if request.HasField("payload"):
         run.payload.CopyFrom(request.payload)
     if request.priority or request.queue:

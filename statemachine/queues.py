@@ -83,13 +83,17 @@ def _changed(
     return answer(view, namespace, number, name, record)
 
 
-def answer(view: View, namespace: str, number: int, name: str, record: QueueRecord) -> Queue:
-    """A queue as users see it; how many workers pull from it only the leader knows."""
-    shown = Queue(
+def settings(namespace: str, name: str, record: QueueRecord) -> Queue:
+    return Queue(
         namespace=namespace or namespaces.DEFAULT, name=name, paused=record.paused,
         pause_reason=record.pause_reason, concurrency=record.concurrency, rate=record.rate,
         burst=record.burst, leased=record.leased, etag=f"v{record.version}",
     )  # fmt: skip
+
+
+def answer(view: View, namespace: str, number: int, name: str, record: QueueRecord) -> Queue:
+    """A queue as users see it; how many workers pull from it only the leader knows."""
+    shown = settings(namespace, name, record)
     oldest_ms = 0
     prefix = keys.lanes_of(number, name)
     for index in list(view.scan(prefix, keys.after(prefix))):

@@ -583,6 +583,7 @@ class RunRecord(_message.Message):
     UPSTREAM_FIELD_NUMBER: _builtins.int
     PURGE_AT_MS_FIELD_NUMBER: _builtins.int
     HEARD_AT_MS_FIELD_NUMBER: _builtins.int
+    MADE_IN_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     state: _run_pb2.RunState.ValueType
@@ -649,6 +650,8 @@ class RunRecord(_message.Message):
     """When it leaves the history."""
     heard_at_ms: _builtins.int
     """The attempt is at risk since this instant, by the heartbeat timeout. 0: not watched."""
+    made_in: _builtins.int
+    """For a run that was triggered or fired by a wave: the revision of the change that made it."""
     @_builtins.property
     def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttemptRecord]:
         """Attempts that ended without success."""
@@ -715,10 +718,11 @@ class RunRecord(_message.Message):
         upstream: _abc.Iterable[Global___UpstreamRecord] | None = ...,
         purge_at_ms: _builtins.int = ...,
         heard_at_ms: _builtins.int = ...,
+        made_in: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "payload", b"payload", "progress", b"progress", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "attempts_dropped", b"attempts_dropped", "attempts_forgiven", b"attempts_forgiven", "cancel_at_ms", b"cancel_at_ms", "cause", b"cause", "checkpoint", b"checkpoint", "deadline_at_ms", b"deadline_at_ms", "due_at_ms", b"due_at_ms", "ended_at_ms", b"ended_at_ms", "error", b"error", "flow_jid", b"flow_jid", "flow_occasion", b"flow_occasion", "format", b"format", "heard_at_ms", b"heard_at_ms", "held", b"held", "lane", b"lane", "leased_at_ms", b"leased_at_ms", "limit_key", b"limit_key", "log_tail", b"log_tail", "outcome", b"outcome", "parking", b"parking", "payload", b"payload", "priority", b"priority", "progress", b"progress", "purge_at_ms", b"purge_at_ms", "ready_at_ms", b"ready_at_ms", "result", b"result", "retry_at_ms", b"retry_at_ms", "session", b"session", "started_at_ms", b"started_at_ms", "state", b"state", "timer_at_ms", b"timer_at_ms", "token", b"token", "turn_ms", b"turn_ms", "unique_hold_ms", b"unique_hold_ms", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "attempts_dropped", b"attempts_dropped", "attempts_forgiven", b"attempts_forgiven", "cancel_at_ms", b"cancel_at_ms", "cause", b"cause", "checkpoint", b"checkpoint", "deadline_at_ms", b"deadline_at_ms", "due_at_ms", b"due_at_ms", "ended_at_ms", b"ended_at_ms", "error", b"error", "flow_jid", b"flow_jid", "flow_occasion", b"flow_occasion", "format", b"format", "heard_at_ms", b"heard_at_ms", "held", b"held", "lane", b"lane", "leased_at_ms", b"leased_at_ms", "limit_key", b"limit_key", "log_tail", b"log_tail", "made_in", b"made_in", "outcome", b"outcome", "parking", b"parking", "payload", b"payload", "priority", b"priority", "progress", b"progress", "purge_at_ms", b"purge_at_ms", "ready_at_ms", b"ready_at_ms", "result", b"result", "retry_at_ms", b"retry_at_ms", "session", b"session", "started_at_ms", b"started_at_ms", "state", b"state", "timer_at_ms", b"timer_at_ms", "token", b"token", "turn_ms", b"turn_ms", "unique_hold_ms", b"unique_hold_ms", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -849,6 +853,7 @@ class LedgerRecord(_message.Message):
     LAST_AT_MS_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     ADDED_FIELD_NUMBER: _builtins.int
+    MADE_IN_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     outcome: _run_pb2.Outcome.ValueType
@@ -859,6 +864,8 @@ class LedgerRecord(_message.Message):
     """For a stretch: how many, less those taken out. 0: one alone."""
     added: _builtins.bool
     """Somebody added it by hand: no schedule names it."""
+    made_in: _builtins.int
+    """For a stretch: the revision of the change that made it."""
     def __init__(
         self,
         *,
@@ -867,10 +874,11 @@ class LedgerRecord(_message.Message):
         last_at_ms: _builtins.int = ...,
         count: _builtins.int = ...,
         added: _builtins.bool = ...,
+        made_in: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "count", b"count", "format", b"format", "last_at_ms", b"last_at_ms", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "count", b"count", "format", b"format", "last_at_ms", b"last_at_ms", "made_in", b"made_in", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,274 @@
+"""What happened, told by the change that made it so.
+
+Every node derives the same events from the same change, so the kept part of the journal is the
+event log and nothing is written twice. What a change does not say, the names of jobs, is looked up
+in the state of the node, which may be newer; a job that is gone by then is called "deleted".
+
+How two events are told apart: a run was fired when the ledger got its outcome with it, or when it
+says that this change made it; leased when its lease was put; its attempt ended when that lease's
+token was deleted; it ended when it left the table of runs under way. Changes by hand are told by
+the audit log, which notes each in the same change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ..proto.v1 import change_pb2, common_pb2, event_pb2, record_pb2, run_pb2
+from . import answers, filters, keys, ledger, namespaces, queues, runs
+from .clockwork import DELETING, FINISHED
+from .difference import jid_in, namespace_in
+from .instants import set_ms
+from .store import Reading
+from .view import FORMAT, UnknownFormat, View, parse
+
+Event = event_pb2.Event
+Kind = event_pb2.EventKind
+JobRecord = record_pb2.JobRecord
+StateRecord = record_pb2.JobStateRecord
+RunRecord = record_pb2.RunRecord
+LedgerRecord = record_pb2.LedgerRecord
+AuditEntryRecord = record_pb2.AuditEntryRecord
+Events = Iterator[Event]
+FIELDS = ("job", "kind", "queue", "run")
+ENDS = {
+    runs.SUCCEEDED: event_pb2.EVENT_KIND_RUN_SUCCEEDED,
+    runs.FAILED: event_pb2.EVENT_KIND_RUN_FAILED,
+    runs.CANCELLED: event_pb2.EVENT_KIND_RUN_CANCELLED,
+    runs.SKIPPED: event_pb2.EVENT_KIND_RUN_SKIPPED,
+}
+QUEUE_METHODS = frozenset({"UpdateQueue", "PauseQueue", "ResumeQueue"})
+
+
+@dataclass(slots=True)
+class Told:
+    """A change, sorted by what it says."""
+
+    revision: int
+    now_ms: int
+    view: View
+    puts: dict[bytes, bytes]
+    deletes: frozenset[bytes]
+    # The key of the runs that were leased, and the tokens of leases that ended.
+    leased: set[bytes] = field(default_factory=set)
+    dropped: set[int] = field(default_factory=set)
+    # Methods by subject, as the audit log notes them: "job/report" in the namespace "default".
+    by_hand: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    imported: bool = False
+
+    def job(self, jid: int) -> JobRecord:
+        value = self.puts.get(keys.job(jid))
+        if value is not None:
+            return parse(keys.job(jid), value, JobRecord)
+        found = self.view.get(keys.job(jid), JobRecord)
+        if found is not None:
+            return found
+        namespace = namespace_named(self.view, keys.namespace_of(jid))
+        return JobRecord(format=FORMAT, name="deleted", namespace=namespace)
+
+    def event(self, kind: Kind.ValueType, job: JobRecord) -> Event:
+        return Event(kind=kind, namespace=job.namespace, job=job.name)
+
+
+def events(change: bytes, revision: int, lookup: Reading) -> list[Event]:
+    """What happened in a change, in order; `lookup` is the state after it, or a later one."""
+    told = _sort(change_pb2.Change.FromString(change), revision, lookup)
+    found: list[Event] = []
+    for key, value in told.puts.items():
+        teller = TELLERS.get(key[:1])
+        if teller is not None:
+            found.extend(teller(told, key, value))
+    found.extend(_deleted_jobs(told))
+    for position, event in enumerate(found):
+        event.revision.CopyFrom(common_pb2.Revision(change=revision, position=position))
+        set_ms(event.time, told.now_ms)
+    return found
+
+
+def _sort(change: change_pb2.Change, revision: int, lookup: Reading) -> Told:
+    if change.format != FORMAT:
+        raise UnknownFormat(f"the change of revision {revision} has format {change.format}")
+    told = Told(
+        revision, change.now_ms, View(lookup, 0),
+        dict(zip(change.keys, change.values, strict=True)), frozenset(change.deletes),
+    )  # fmt: skip
+    for key, value in told.puts.items():
+        if key[:1] == keys.LEASE:
+            told.leased.add(keys.run(*keys.run_of(value)))
+        elif key[:1] == keys.AUDIT:
+            note = parse(key, value, AuditEntryRecord)
+            told.by_hand.setdefault((note.namespace, note.subject), set()).add(note.method)
+            told.imported |= note.method == "ImportJobs"
+    told.dropped.update(keys.run_of(key)[1] for key in change.deletes if key[:1] == keys.LEASE)
+    return told
+
+
+def namespace_named(view: View, number: int) -> str:
+    """The name of a namespace by its number; empty when it is gone."""
+    if not number:
+        return namespaces.DEFAULT
+    for key, value in view.stored.scan(keys.NAMESPACE, keys.after(keys.NAMESPACE)):
+        if parse(key, value, record_pb2.NamespaceRecord).number == number:
+            return key[1:].decode()
+    return ""
+
+
+def _of_run(told: Told, key: bytes, value: bytes) -> Events:
+    """A run that is under way: fired, requeued, or at the end or beginning of an attempt."""
+    jid, occasion = keys.run_of(key)
+    run = parse(key, value, RunRecord)
+    kinds = []
+    if _is_fired(told, jid, occasion, run):
+        kinds.append(event_pb2.EVENT_KIND_RUN_FIRED)
+    elif keys.ended(jid, occasion) in told.deletes:
+        kinds.append(event_pb2.EVENT_KIND_RUN_REQUEUED)
+    if run.attempts and run.attempts[-1].token in told.dropped:
+        released = run.attempts[-1].end == run_pb2.Attempt.END_RELEASED
+        kinds.append(
+            event_pb2.EVENT_KIND_RUN_RELEASED if released else event_pb2.EVENT_KIND_RUN_RETRYING
+        )
+    if key in told.leased:
+        kinds.append(event_pb2.EVENT_KIND_RUN_LEASED)
+    for kind in kinds:
+        yield _run_event(told, kind, jid, occasion, run)
+
+
+def _is_fired(told: Told, jid: int, occasion: int, run: RunRecord) -> bool:
+    if run.made_in:
+        return run.made_in == told.revision
+    return not occasion & 0xFFFF and keys.ledger(jid, keys.nominal_of(occasion)) in told.puts
+
+
+def _run_event(told: Told, kind: Kind.ValueType, jid: int, occasion: int, run: RunRecord) -> Event:
+    job = told.job(jid)
+    event = told.event(kind, job)
+    event.run.CopyFrom(answers.run(told.view, jid, occasion, run, job))
+    return event
+
+
+def _of_ended(told: Told, key: bytes, value: bytes) -> Events:
+    jid, occasion = keys.ended_of(key)
+    # Otherwise somebody has edited a dead letter.
+    if keys.run(jid, occasion) in told.deletes:
+        run = parse(key, value, RunRecord)
+        yield _run_event(told, ENDS[run.state], jid, occasion, run)
+
+
+def _of_ledger(told: Told, key: bytes, value: bytes) -> Events:
+    """A nominal time, or a stretch of them, that became no run."""
+    jid, nominal_ms = keys.run_of(key)
+    entry = parse(key, value, LedgerRecord)
+    was_run = keys.ended(jid, keys.occasion_of(nominal_ms)) in told.puts
+    changed = entry.last_at_ms and entry.made_in != told.revision
+    if entry.outcome in ledger.WITH_RUN or was_run or changed:
+        return
+    event = told.event(event_pb2.EVENT_KIND_FIRED_NOT, told.job(jid))
+    event.ledger.outcome = entry.outcome
+    event.ledger.count = entry.count or 1
+    set_ms(event.ledger.nominal_time, nominal_ms)
+    if entry.last_at_ms:
+        set_ms(event.ledger.last_nominal_time, entry.last_at_ms)
+    yield event
+
+
+def _of_job(told: Told, key: bytes, value: bytes) -> Events:
+    """A job's definition was written: it is new, or somebody changed it, or its pause is over."""
+    jid = jid_in(key)
+    job = parse(key, value, JobRecord)
+    methods = told.by_hand.get((job.namespace, f"job/{job.name}"), set())
+    kinds = []
+    if keys.job_name(keys.namespace_of(jid), job.name) in told.puts:
+        kinds.append(event_pb2.EVENT_KIND_JOB_CREATED)
+    elif "UpdateJob" in methods or (told.imported and not methods & {"PauseJob", "ResumeJob"}):
+        kinds.append(event_pb2.EVENT_KIND_JOB_UPDATED)
+    if "PauseJob" in methods:
+        kinds.append(event_pb2.EVENT_KIND_JOB_PAUSED)
+    if "ResumeJob" in methods or not kinds:
+        kinds.append(event_pb2.EVENT_KIND_JOB_RESUMED)
+    for kind in kinds:
+        event = told.event(kind, job)
+        state_key = keys.state(jid)
+        state = told.puts.get(state_key)
+        if state is not None and kind in WITH_JOB:
+            record = parse(state_key, state, StateRecord)
+            event.job_after.CopyFrom(answers.job(job.namespace, jid, job, record))
+        if state is not None and kind == event_pb2.EVENT_KIND_JOB_PAUSED:
+            event.message = parse(state_key, state, StateRecord).pause_reason
+        yield event
+
+
+WITH_JOB = frozenset({event_pb2.EVENT_KIND_JOB_CREATED, event_pb2.EVENT_KIND_JOB_UPDATED})
+
+
+def _of_state(told: Told, key: bytes, value: bytes) -> Events:
+    """Nothing is left to happen to a job, since its last nominal time was decided on just now."""
+    state = parse(key, value, StateRecord)
+    if state.state != FINISHED:
+        return
+    jid = jid_in(key)
+    last_ms = state.last_nominal_at_ms
+    dropped = keys.ended(jid, keys.occasion_of(last_ms)) in told.puts
+    decided = keys.ledger(jid, last_ms) in told.puts and not dropped
+    if decided or keys.job(jid) in told.puts:
+        yield told.event(event_pb2.EVENT_KIND_JOB_FINISHED, told.job(jid))
+
+
+def _of_note(told: Told, key: bytes, value: bytes) -> Events:
+    """The settings of a queue were changed; its counters are written much more often."""
+    note = parse(key, value, AuditEntryRecord)
+    if note.method not in QUEUE_METHODS:
+        return
+    name = note.subject.removeprefix("queue/")
+    for queue_key, queue in told.puts.items():
+        if queue_key[:1] == keys.QUEUE and queue_key[5:] == name.encode():
+            if namespace_named(told.view, namespace_in(queue_key)) != note.namespace:
+                continue
+            record = parse(queue_key, queue, record_pb2.QueueRecord)
+            event = Event(kind=event_pb2.EVENT_KIND_QUEUE_CHANGED, namespace=note.namespace)
+            event.queue.CopyFrom(queues.settings(note.namespace, name, record))
+            yield event
+            return
+
+
+def _deleted_jobs(told: Told) -> Events:
+    gone = {}
+    for key, value in told.puts.items():
+        if key[:1] == keys.STATE and parse(key, value, StateRecord).state == DELETING:
+            job = told.job(jid_in(key))
+            gone[keys.job_name(keys.namespace_of(jid_in(key)), job.name)] = job
+    for key in sorted(told.deletes):
+        if key[:1] == keys.NAME:
+            name = key[5:].decode()
+            namespace = namespace_named(told.view, namespace_in(key))
+            job = gone.get(key) or JobRecord(name=name, namespace=namespace)
+            yield told.event(event_pb2.EVENT_KIND_JOB_DELETED, job)
+
+
+Teller = Callable[[Told, bytes, bytes], Events]
+TELLERS: dict[bytes, Teller] = {
+    keys.JOB: _of_job,
+    keys.STATE: _of_state,
+    keys.RUN: _of_run,
+    keys.ENDED: _of_ended,
+    keys.LEDGER: _of_ledger,
+    keys.AUDIT: _of_note,
+}
+
+
+def parse_filter(text: str) -> list[filters.Term]:
+    """Read a filter of events; refused with FILTER_INVALID."""
+    return filters.parse(text, FIELDS)
+
+
+def fits(event: Event, namespace: str, terms: list[filters.Term]) -> bool:
+    """Whether a watcher of a namespace (empty: all) with a filter is told of an event."""
+    if namespace and event.namespace != namespace:
+        return False
+    values = {
+        "job": event.job,
+        "kind": Kind.Name(event.kind).removeprefix("EVENT_KIND_"),
+        "queue": event.queue.name or event.run.queue,
+        "run": event.run.id,
+    }
+    return filters.matches(terms, values)
