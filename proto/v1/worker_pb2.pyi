@@ -430,7 +430,7 @@ class Result(_message.Message):
     GIVEN_BACK_FIELD_NUMBER: _builtins.int
     LOG_TAIL_FIELD_NUMBER: _builtins.int
     run: _builtins.str
-    """The run. May be left empty on the stream that brought the lease: there the token names it."""
+    """The run, as the lease named it."""
     token: _builtins.int
     """The lease."""
     log_tail: _builtins.bytes
@@ -576,7 +576,7 @@ class ProgressReport(_message.Message):
     checkpoint: _builtins.bytes
     """For the next attempt, if there is one; at most 16,384 bytes. Empty: the last one stays."""
     run: _builtins.str
-    """The run. May be left empty on the stream that brought the lease."""
+    """The run, as the lease named it."""
     log_tail: _builtins.bytes
     """The end of what the handler has logged so far; of more than 16,384 bytes the last are kept.
     Empty: as before.
@@ -1106,7 +1106,7 @@ class ExtendRequest(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
     run: _builtins.str
-    """The run. May be left empty on the stream: the token names the lease."""
+    """The run, as the lease named it."""
     token: _builtins.int
     """The lease."""
     @_builtins.property

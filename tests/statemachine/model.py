@@ -14,7 +14,6 @@ CANCEL_GRACE_MS = 30_000
 PACE_MS = 10
 BOOST_MS = {"HIGH": 0, "MEDIUM": 60_000, "LOW": 120_000}
 LIVE = ("PENDING", "RUNNING", "RETRYING")
-WITH_RUN = ("RAN", "LATE", "REPLACED")
 
 
 @dataclass
@@ -251,9 +250,11 @@ class Model:
         for job in self.jobs.values():
             due.append((self._job_wakes(job), "J", (job.uid,), partial(self._ring_job, job),
                         partial(self._job_wakes, job)))  # fmt: skip
-            for run in job.live():
-                due.append((self._run_wakes(run), "R", run.place, partial(self._ring_run, run),
-                            partial(self._run_wakes, run)))  # fmt: skip
+            due += [
+                (self._run_wakes(run), "R", run.place, partial(self._ring_run, run),
+                 partial(self._run_wakes, run))
+                for run in job.live()
+            ]  # fmt: skip
         due = [item for item in due if 0 < item[0] <= self.now_ms]
         rung = bool(due)
         for at_ms, _, _, ring, wakes in sorted(due, key=lambda item: item[:3]):

@@ -1,0 +1,129 @@
+"""What was, does not make what comes more expensive.
+
+Queues in an ordered store collect tombstones at their heads. The rules keep low-water marks, so a
+scan begins behind them. The cost is counted in keys that the store hands out or walks over, not in
+time: a store in memory that keeps its tombstones, as the one on disk does until it compacts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from raftsched.proto.v1 import job_pb2, worker_pb2
+from raftsched.statemachine.machine import Request, apply, decide
+from raftsched.statemachine.request import Grant, Lapse, Offer, Report, Ring
+from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.view import View
+
+from .driver import START_MS, job_of
+
+BATCH = 500
+ROUNDS = 12
+
+
+class Walked(MemoryStore):
+    """Deleted keys stay as tombstones, and every step of a scan over one is counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tombstones = MemoryStore()
+        self.steps = 0
+
+    def scan(
+        self, first: bytes, end: bytes, *, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        dead = self.tombstones.scan(first, end, backwards=backwards)
+        buried = next(dead, None)
+        for key, value in super().scan(first, end, backwards=backwards):
+            while buried is not None and (buried[0] > key if backwards else buried[0] < key):
+                self.steps += 1
+                buried = next(dead, None)
+            self.steps += 1
+            yield key, value
+        self.steps += sum(1 for _ in dead) + (buried is not None)
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        puts, deletes = list(puts), list(deletes)
+        super().write(puts, deletes)
+        self.tombstones.write([(key, b"") for key in deletes], [key for key, _ in puts])
+
+
+class Cluster:
+    """A leader with one worker, and a meter on its store."""
+
+    def __init__(self) -> None:
+        self.store = Walked()
+        self.now_ms = START_MS
+        self.index = 0
+
+    def do(self, body: object) -> object:
+        decision = decide(View(self.store, self.now_ms), [Request(body)])
+        if decision.change:
+            self.index += 1
+            apply(self.store, self.index, decision.change)
+        return decision.replies[0]
+
+    def work(self) -> int:
+        """Ring, grant and complete until nothing is left; steps for each run."""
+        before, done = self.store.steps, 0
+        while True:
+            self.now_ms += 1
+            self.do(Ring(100))
+            granted = self.do(Grant((Offer("w", 100),), 100))
+            assert isinstance(granted, list)
+            [leases] = granted
+            if not leases:
+                return (self.store.steps - before) // max(1, done)
+            done += len(leases)
+            results = tuple(
+                worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
+                for lease in leases
+            )
+            self.do(Report("w", results))
+
+
+def test_the_next_run_costs_the_same_after_many_runs() -> None:
+    cluster = Cluster()
+    for number in range(BATCH):
+        cluster.do(job_pb2.CreateJobRequest(job=job_of(f"job-{number}", cron="* * * * *")))
+
+    costs = []
+    for _ in range(ROUNDS):
+        cluster.now_ms += 60_000
+        costs.append(cluster.work())
+
+    assert max(costs[1:]) <= max(costs[0], 4), costs
+
+
+def test_a_lapse_does_not_walk_over_the_leases_that_have_ended() -> None:
+    cluster = Cluster()
+    for number in range(BATCH):
+        cluster.do(job_pb2.CreateJobRequest(job=job_of(f"job-{number}", every_ms=60_000)))
+    for _ in range(ROUNDS):
+        cluster.now_ms += 60_000
+        cluster.work()
+    cluster.now_ms += 60_000
+    cluster.do(Ring(5))
+    cluster.do(Grant((Offer("w", 5),), 5))
+
+    before = cluster.store.steps
+    cluster.do(Lapse("w", 100))
+
+    assert cluster.store.steps - before <= 40
+
+
+def test_a_parked_run_is_walked_over_once() -> None:
+    cluster = Cluster()
+    limit = job_pb2.ConcurrencyLimit(job=1)
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    cluster.do(job_pb2.CreateJobRequest(job=job_of("narrow", concurrency=limit, overlap=allow)))
+    for _ in range(BATCH):
+        cluster.do(job_pb2.TriggerJobRequest(job="narrow"))
+    cluster.do(Grant((Offer("w", 100),), 100))
+
+    before = cluster.store.steps
+    for _ in range(20):
+        cluster.now_ms += 1
+        cluster.do(Grant((Offer("w", 100),), 100))
+
+    assert cluster.store.steps - before <= 20 * 3
