@@ -143,6 +143,17 @@ def test_waves_are_listed_newest_first_and_filtered(machine: Machine) -> None:
     assert listed(machine, "job=y AND state=LIVE") == []
 
 
+def test_the_runs_of_a_wave_are_listed(machine: Machine) -> None:
+    name = diamond(machine)
+    machine.trigger("join")
+    step(machine, "root")
+
+    request = run_pb2.ListRunsRequest(filter=f"flow={name}")
+    found = ask(machine, request, run_pb2.ListRunsResponse)
+
+    assert {run.job for run in found.runs} == {"left", "right"}
+
+
 def test_a_flow_of_another_namespace_is_not_there(machine: Machine) -> None:
     other = namespace_pb2.Namespace(name="other")
     machine.do(namespace_pb2.CreateNamespaceRequest(namespace=other))
