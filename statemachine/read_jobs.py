@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..proto.v1 import job_pb2, record_pb2, run_pb2
-from . import answers, filters, keys, lanes, limits, namespaces, pages
+from . import answers, filters, herds, keys, lanes, limits, namespaces, pages
 from .instants import instant_of, timestamp
 from .jobs import find
 from .policies import ms_or
@@ -32,6 +32,7 @@ def get_status(
     jid, job, state = find(view, request.namespace, request.job)
     answer = job_pb2.JobStatus()
     answers.status(job, jid, state, answer)
+    answer.warnings.extend(herds.warnings(view, jid, job, state))
     return answer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, schedule_pb2
-from raftsched.statemachine import foresight
+from raftsched.statemachine import foresight, herds
 from raftsched.statemachine.instants import duration, timestamp, to_ms
 from raftsched.statemachine.rejection import Reason
 from raftsched.statemachine.request import Offer
@@ -182,3 +182,30 @@ def test_a_forecast_of_too_much_says_that_it_is_partial(
     assert sum(minute.firings for minute in few_jobs.minutes) == 59
     assert few_firings.partial
     assert sum(minute.firings for minute in few_firings.minutes) == 70
+
+
+def test_a_job_that_joins_a_herd_is_told_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(herds, "HERD", 3)
+    first = machine.create("a", cron="0 9 * * *")
+    machine.create("b", cron="0 9 * * *")
+    machine.create("spread", cron="0 9 * * *",
+                   timing=schedule_pb2.Timing(jitter=duration(1)))  # fmt: skip
+    machine.create("c", cron="0 9 * * *")
+
+    request = job_pb2.GetJobStatusRequest(job="a")
+    status = ask(machine, request, job_pb2.JobStatus)
+    spread = ask(machine, job_pb2.GetJobStatusRequest(job="spread"), job_pb2.JobStatus)
+
+    assert not first.status.warnings
+    assert list(status.warnings) == [
+        "4 jobs are due in the same second at 09:00:00 UTC; give it a jitter"
+    ]
+    assert not spread.warnings
+
+
+def test_a_schedule_that_may_mean_something_else_is_told_so_at_creation(machine: Machine) -> None:
+    made = machine.create("a", cron="59/15 * * * *")
+
+    assert "59/15" in made.status.warnings[0]
