@@ -281,10 +281,14 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
             f"by is {by_ms} ms; it must be from 1 s to 24 h",
             field="by",
         )
-    run.deadline_at_ms = view.now_ms + by_ms
-    runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).spec)
-    view.put(keys.run(jid, occasion), run)
-    return worker_pb2.ExtendResponse(deadline=instants.timestamp(run.deadline_at_ms))
+    answer = worker_pb2.ExtendResponse()
+    if run.deadline_at_ms:
+        # A wish for more time never leaves less; a lease without a deadline needs none.
+        run.deadline_at_ms = max(run.deadline_at_ms, view.now_ms + by_ms)
+        runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).spec)
+        view.put(keys.run(jid, occasion), run)
+        instants.set_ms(answer.deadline, run.deadline_at_ms)
+    return answer
 
 
 def _stale(

@@ -1,0 +1,381 @@
+"""Who may work on a run, and whose word counts."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, queue_pb2, run_pb2, worker_pb2
+from raftsched.statemachine.instants import duration
+from raftsched.statemachine.request import Offer, Report
+
+from .driver import MINUTE_MS, Machine, image
+
+ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+LOST = "LEASE_LOST"
+
+
+def test_a_lapsed_token_cannot_complete_a_run(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [first] = machine.grant("w1")
+    machine.lapse("w1")
+    [second] = machine.grant("w2")
+    before = image(machine.store)
+
+    ack = machine.succeed(first)
+
+    assert ack.reason == LOST
+    assert f"its last token {second.token}" in ack.message
+    assert image(machine.store) == before
+    assert machine.run(first.run).worker == "w2"
+
+
+@pytest.mark.parametrize("word", ["succeed", "fail", "release", "note"])
+def test_no_word_with_an_old_token_changes_anything(machine: Machine, word: str) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [first] = machine.grant("w1")
+    machine.lapse("w1")
+    machine.grant("w2")
+    before = image(machine.store)
+
+    ack = getattr(machine, word)(first)
+
+    assert ack.reason == LOST
+    assert image(machine.store) == before
+
+
+def test_an_old_token_cannot_ask_for_more_time(machine: Machine) -> None:
+    machine.create("a", timeouts=job_pb2.Timeouts(attempt=duration(MINUTE_MS)))
+    machine.trigger("a")
+    [first] = machine.grant("w1")
+    machine.lapse("w1")
+    machine.grant("w2")
+
+    refusal = machine.refused(
+        worker_pb2.ExtendRequest(run=first.run, token=first.token, by=Duration(seconds=60))
+    )
+
+    assert refusal.word == LOST
+
+
+def test_a_result_that_was_recorded_is_acknowledged_again(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [lease] = machine.grant()
+    machine.succeed(lease, b"42")
+    before = image(machine.store)
+
+    ack = machine.succeed(lease, b"43")
+
+    assert not ack.reason
+    assert image(machine.store) == before
+    assert machine.run(lease.run).result.data == b"42"
+
+
+def test_a_failure_that_was_recorded_is_acknowledged_again(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [lease] = machine.grant()
+    machine.fail(lease)
+    before = image(machine.store)
+
+    assert not machine.fail(lease).reason
+    assert machine.succeed(lease).reason == LOST
+    assert image(machine.store) == before
+
+
+def test_tokens_grow_with_every_lease(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    tokens = []
+    for _ in range(3):
+        machine.trigger("a")
+        tokens += [lease.token for lease in machine.grant()]
+        machine.lapse("w1")
+        tokens += [lease.token for lease in machine.grant("w2")]
+
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_lapse_counts_as_an_attempt_and_the_run_goes_back_at_once(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [first] = machine.grant("w1")
+
+    machine.lapse("w1")
+    [second] = machine.grant("w2")
+
+    assert (first.attempt, second.attempt) == (1, 2)
+    assert [a.end for a in machine.run(first.run).attempts] == [
+        run_pb2.Attempt.END_LAPSED,
+        run_pb2.Attempt.END_UNSPECIFIED,
+    ]
+
+
+def test_a_run_given_back_keeps_its_attempt_and_its_turn(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    first = machine.trigger("a")
+    machine.advance(1)
+    machine.trigger("a")
+    [lease] = machine.grant(credits=1)
+    machine.advance(1)
+
+    machine.release(lease, checkpoint=b"half")
+    [again] = machine.grant(credits=1)
+
+    assert (again.run, again.attempt, again.checkpoint) == (first.id, 1, b"half")
+    assert again.token > lease.token
+
+
+def test_a_run_given_back_with_a_delay_waits(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [lease] = machine.grant()
+    machine.release(lease, delay_ms=5_000)
+
+    machine.advance(4_999)
+    machine.ring()
+    assert machine.grant() == []
+
+    machine.advance(1)
+    machine.ring()
+    assert len(machine.grant()) == 1
+
+
+def test_at_most_once_means_no_attempt_after_a_lease(machine: Machine) -> None:
+    machine.create("a", delivery=job_pb2.DELIVERY_AT_MOST_ONCE)
+    machine.trigger("a")
+    [lease] = machine.grant("w1")
+
+    machine.lapse("w1")
+
+    run = machine.run(lease.run)
+    assert run.state == run_pb2.RUN_STATE_FAILED
+    assert run.error.kind == "lapsed"
+
+
+def test_an_attempt_that_takes_too_long_ends_and_is_tried_again(machine: Machine) -> None:
+    machine.create("a", timeouts=job_pb2.Timeouts(attempt=duration(MINUTE_MS)))
+    machine.trigger("a")
+    [lease] = machine.grant()
+
+    machine.advance(MINUTE_MS)
+    machine.ring()
+
+    run = machine.run(lease.run)
+    assert run.state == run_pb2.RUN_STATE_RETRYING
+    assert run.error.kind == "timeout.attempt"
+    assert machine.succeed(lease).reason == LOST
+
+
+def test_more_time_moves_the_deadline(machine: Machine) -> None:
+    machine.create("a", timeouts=job_pb2.Timeouts(attempt=duration(MINUTE_MS)))
+    machine.trigger("a")
+    [lease] = machine.grant()
+    machine.do(
+        worker_pb2.ExtendRequest(run=lease.run, token=lease.token, by=duration(2 * MINUTE_MS))
+    )
+
+    machine.advance(MINUTE_MS)
+    machine.ring()
+
+    assert not machine.succeed(lease).reason
+
+
+def test_more_time_is_never_less_time(machine: Machine) -> None:
+    machine.create("a", timeouts=job_pb2.Timeouts(attempt=duration(5 * MINUTE_MS)))
+    machine.create("b")
+    machine.trigger("a")
+    machine.trigger("b")
+    leases = machine.grant()
+
+    for lease in leases:
+        machine.do(
+            worker_pb2.ExtendRequest(run=lease.run, token=lease.token, by=duration(MINUTE_MS))
+        )
+    machine.advance(2 * MINUTE_MS)
+    machine.ring()
+
+    assert [machine.succeed(lease).reason for lease in leases] == ["", ""]
+
+
+def test_a_silent_handler_is_given_up_and_one_that_reports_is_not(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW, timeouts=job_pb2.Timeouts(heartbeat=duration(MINUTE_MS)))
+    machine.trigger("a")
+    machine.trigger("a")
+    loud, silent = machine.grant()
+    machine.advance(MINUTE_MS - 1)
+    machine.ring()
+    machine.note(loud, 1, 2)
+
+    machine.advance(1)
+    machine.ring()
+
+    assert machine.run(silent.run).error.kind == "timeout.heartbeat"
+    assert not machine.succeed(loud).reason
+
+
+def test_a_worker_gets_only_what_it_fits(machine: Machine) -> None:
+    machine.create("gpu", worker_labels={"gpu": "yes"})
+    machine.create("mail", handler="send-mail")
+    machine.create("http", action=job_pb2.Action(http=job_pb2.HttpAction(url="http://x/")))
+    machine.create("far", queue="far")
+    for name in ("gpu", "mail", "http", "far"):
+        machine.trigger(name)
+
+    assert [x.job for x in machine.grant("plain")] == ["mail"]
+    assert [x.job for x in machine.grant("wrong", labels={"gpu": "no"})] == []
+    assert [x.job for x in machine.grant("right", labels={"gpu": "yes", "cpu": "8"})] == ["gpu"]
+    assert [x.job for x in machine.grant("picky", handlers=["other"])] == []
+    assert [x.job for x in machine.grant("caller", handlers=["http"])] == ["http"]
+    assert [x.job for x in machine.grant("away", queues=("far",))] == ["far"]
+
+
+def test_high_goes_first_and_waiting_makes_up_for_priority(machine: Machine) -> None:
+    for name in ("HIGH", "MEDIUM", "LOW"):
+        priority = common_pb2.Priority.Value(f"PRIORITY_{name}")
+        machine.create(name.lower(), overlap=ALLOW, priority=priority)
+    machine.trigger("low")
+    machine.advance(60_000)
+    machine.trigger("medium")
+    machine.advance(60_001)
+    machine.trigger("low")
+    machine.trigger("medium")
+    machine.trigger("high")
+
+    assert [lease.job for lease in machine.grant()] == ["medium", "low", "high", "medium", "low"]
+
+
+def test_a_queue_leases_no_more_than_its_concurrency(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    machine.do(queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(name="default", concurrency=2)))
+    for _ in range(4):
+        machine.trigger("a")
+
+    first, _ = machine.grant()
+    assert machine.grant() == []
+
+    machine.succeed(first)
+    assert len(machine.grant()) == 1
+
+
+def test_a_paused_queue_leases_nothing(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    machine.do(queue_pb2.PauseQueueRequest(queue="default", reason="repair"))
+    assert machine.grant() == []
+
+    machine.do(queue_pb2.ResumeQueueRequest(queue="default"))
+    assert len(machine.grant()) == 1
+
+
+def test_a_queue_leases_at_its_rate_and_saves_up_only_its_burst(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    queue = queue_pb2.Queue(name="default", rate=2, burst=3)
+    machine.do(queue_pb2.UpdateQueueRequest(queue=queue))
+    for _ in range(12):
+        machine.trigger("a")
+
+    given = [len(machine.grant())]
+    for wait_ms in (499, 1, 1_000, 3_600_000):
+        machine.advance(wait_ms)
+        given.append(len(machine.grant()))
+
+    assert given == [3, 0, 1, 2, 3]
+
+
+def test_a_namespace_leases_no_more_than_its_quota(machine: Machine) -> None:
+    quota = namespace_pb2.Quota(leases=2)
+    machine.do(
+        namespace_pb2.CreateNamespaceRequest(
+            namespace=namespace_pb2.Namespace(name="small", quota=quota)
+        )
+    )
+    machine.create("a", namespace="small", overlap=ALLOW)
+    for _ in range(4):
+        machine.trigger("a", namespace="small")
+
+    leases = machine.grant(namespaces=("small",))
+    assert len(leases) == 2
+
+    machine.succeed(leases[0])
+    assert len(machine.grant(namespaces=("small",))) == 1
+
+
+def test_namespaces_share_workers_by_weight(machine: Machine) -> None:
+    for name, weight in (("heavy", 300), ("light", 100)):
+        settings = namespace_pb2.Namespace(name=name, weight=weight)
+        machine.do(namespace_pb2.CreateNamespaceRequest(namespace=settings))
+        machine.create("a", namespace=name, overlap=ALLOW)
+        for _ in range(200):
+            machine.trigger("a", namespace=name)
+
+    leases = machine.grant(credits=200, namespaces=("heavy", "light"))
+
+    heavy = sum(lease.namespace == "heavy" for lease in leases)
+    assert 148 <= heavy <= 152
+
+
+def test_a_namespace_that_was_idle_has_not_saved_its_turns_up(machine: Machine) -> None:
+    for name in ("busy", "idle"):
+        settings = namespace_pb2.Namespace(name=name)
+        machine.do(namespace_pb2.CreateNamespaceRequest(namespace=settings))
+        machine.create("a", namespace=name, overlap=ALLOW)
+    for _ in range(900):
+        machine.trigger("a", namespace="busy")
+    for lease in machine.grant(credits=600, namespaces=("busy", "idle")):
+        machine.succeed(lease)
+    for _ in range(300):
+        machine.trigger("a", namespace="idle")
+
+    leases = machine.grant(credits=300, namespaces=("busy", "idle"))
+
+    assert sum(lease.namespace == "busy" for lease in leases) >= 95
+
+
+def test_workers_of_one_kind_share_what_there_is(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    for _ in range(6):
+        machine.trigger("a")
+
+    given = machine.offer(Offer("w1", 10), Offer("w2", 10), Offer("w3", 1))
+
+    assert [len(leases) for leases in given] == [3, 2, 1]
+
+
+def test_no_worker_starves_others_with_other_skills(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW, handler="x")
+    for _ in range(100):
+        machine.trigger("a")
+
+    given = machine.offer(Offer("w1", 100), Offer("w2", 100, handlers=frozenset({"x"})), most=100)
+
+    assert [len(leases) for leases in given] == [50, 50]
+
+
+def test_a_report_about_no_run_is_refused(machine: Machine) -> None:
+    results = (
+        worker_pb2.Result(run="a.1.5", token=1, success=worker_pb2.Success()),
+        worker_pb2.Result(run="nonsense", token=1, success=worker_pb2.Success()),
+    )
+
+    acks = machine.ask(Report("w1", results), list)
+
+    assert [ack.reason for ack in acks] == ["RUN_NOT_FOUND", "RUN_NOT_FOUND"]
+
+
+def test_a_result_without_an_end_or_too_large_is_refused(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [lease] = machine.grant()
+    large = worker_pb2.Success(result=common_pb2.Payload(data=b"x" * 65_537))
+    results = (
+        worker_pb2.Result(run=lease.run, token=lease.token),
+        worker_pb2.Result(run=lease.run, token=lease.token, success=large),
+    )
+
+    acks = machine.ask(Report("w1", results), list)
+
+    assert [ack.reason for ack in acks] == ["FIELD_REQUIRED", "PAYLOAD_TOO_LARGE"]
+    assert not machine.succeed(lease, b"x" * 65_536).reason
