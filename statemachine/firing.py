@@ -428,11 +428,11 @@ def delete_step(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
         past = list(islice(view.scan_stored(prefix, keys.after(prefix)), limits.STEP))
         for key in past:
             runs.forget(view, jid, keys.ended_of(key)[1], view.need(key, RunRecord))
-        lines = ledger.oldest(view, jid, state, limits.STEP)
+        gone = not past and next_ms == view.now_ms
+        lines = ledger.oldest(view, jid, state, limits.STEP) if gone else []
         for key in lines:
             view.delete(key)
-        left = past or lines or _free_all_unique(view, jid)
-        if not left and next_ms == view.now_ms:
+        if gone and not lines and not _free_all_unique(view, jid):
             timers.set_job(view, jid, state, 0)
             view.delete(keys.job(jid))
             view.delete(keys.state(jid))

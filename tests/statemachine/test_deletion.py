@@ -24,3 +24,17 @@ def test_a_run_that_ends_while_its_job_is_deleted_leaves_no_history(machine: Mac
 
     tables = {key[:1] for key in image(machine.store)}
     assert tables <= {keys.META, keys.AUDIT, keys.LANE, keys.LANE_OF, keys.QUEUE, keys.USAGE}
+
+
+def test_the_ledger_of_a_deleted_job_stays_as_long_as_its_history(machine: Machine) -> None:
+    """The run timed out in the same ring in which the ledger was purged: for a moment it had a
+    history that no ledger knew of."""
+    machine.create("doomed", every_ms=10_000, timeouts=job_pb2.Timeouts(queue=duration(40_000)))
+    machine.advance(10_000)
+    machine.ring()
+    machine.advance(61_000)
+
+    machine.do(job_pb2.DeleteJobRequest(job="doomed"))
+    machine.ring()
+
+    machine.check()
