@@ -88,6 +88,9 @@ def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]
         busy = still
     for line in lines.values():
         _settle(view, line)
+    for taker in takers:
+        if taker.leases:
+            view.put(keys.session(taker.offer.worker), taker.session)
     return [taker.leases for taker in takers]
 
 
@@ -167,7 +170,6 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
     if run.timer_at_ms or run.deadline_at_ms or spec.HasField("timeouts"):
         runs.arm(view, jid, occasion, run, job.spec)
     view.put(run_key, run)
-    view.put(keys.session(taker.offer.worker), session)
     return answers.lease(view, jid, occasion, run, job)
 
 

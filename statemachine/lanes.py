@@ -33,11 +33,14 @@ def lane_for(view: View, namespace: int, spec: job_pb2.JobSpec, queue: str, prio
     labels = sorted(spec.worker_labels.items())
     handler = handler_of(spec.action)
     index = keys.lane_of(namespace, queue, priority, handler, labels)
+    if index in view.lanes:
+        return view.lanes[index]
     value = view.get_raw(index)
     if value is not None:
-        return int.from_bytes(value, "big")
+        number = view.lanes[index] = int.from_bytes(value, "big")
+        return number
     view.meta.lane_serial += 1
-    number = view.meta.lane_serial
+    number = view.lanes[index] = view.meta.lane_serial
     view.put_raw(index, number.to_bytes(4, "big"))
     record = LaneRecord(
         format=FORMAT, number=number, handler=handler, namespace=namespace, queue=queue,

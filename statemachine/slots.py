@@ -52,9 +52,12 @@ def release(
     """Give everything back. The caller puts state and run; usage is put already."""
     view.delete(keys.lease(run.session, run.token))
     view.edit(keys.session(run.worker), record_pb2.SessionRecord).leased -= 1
-    lane = view.need(keys.lane(run.lane), record_pb2.LaneRecord)
-    queue_key = keys.queue(lane.namespace, lane.queue)
-    view.edit(queue_key, record_pb2.QueueRecord).leased -= 1
+    queue = view.queues.get(run.lane)
+    if queue is None:
+        lane = view.need(keys.lane(run.lane), record_pb2.LaneRecord)
+        queue = view.edit(keys.queue(lane.namespace, lane.queue), record_pb2.QueueRecord)
+        view.queues[run.lane] = queue
+    queue.leased -= 1
     usage.leased -= 1
     state.running -= 1
     if run.limit_key:

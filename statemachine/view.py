@@ -113,6 +113,9 @@ class View:
         self.usages: dict[int, record_pb2.UsageRecord] = {}
         self.namespaces: dict[str, record_pb2.NamespaceRecord | None] = {}
         self.quotas: dict[str, namespace_pb2.Quota] = {}
+        # Queues by the lanes of the runs that leave them.
+        self.queues: dict[int, record_pb2.QueueRecord] = {}
+        self.lanes: dict[bytes, int] = {}
 
     def get(self, key: bytes, kind: type[Record]) -> Record | None:
         """The record at a key. Change it only together with a `put`."""
