@@ -126,6 +126,9 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         _fire_edits(view, jid, job, state)
         if state.agenda.backlog:
             _release_backlog(view, jid, job, state)
+        if state.after_end and not (state.next_nominal_at_ms or state.agenda.backlog or state.live):
+            # What was moved or waited became no run, so no end will set the next time.
+            clockwork.look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, now_ms - 1))
 
 
 def _fire_scheduled(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.request import Ring
@@ -137,3 +139,20 @@ def test_a_timer_that_is_set_in_the_change_of_a_ring_rings_in_the_next_one(
         machine.ring()
 
     assert not list(machine.store.scan(b"J", b"K"))
+
+
+@pytest.mark.parametrize("rule", job_pb2.MisfirePolicy.Rule.values())
+def test_a_schedule_that_counts_from_an_end_goes_on_when_nothing_ran(
+    machine: Machine, rule: job_pb2.MisfirePolicy.Rule.ValueType
+) -> None:
+    """Its time was past its start deadline; no run ended then, so nothing came after it."""
+    misfire = job_pb2.MisfirePolicy(rule=rule, start_deadline=duration(MINUTE_MS))
+    machine.create("a", after_end_ms=20_000, misfire=misfire)
+    machine.advance(10 * MINUTE_MS)
+
+    for _ in range(60):
+        machine.advance(1_000)
+        machine.ring()
+
+    assert machine.job("a").status.skipped
+    assert machine.live("a")
