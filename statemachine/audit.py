@@ -86,7 +86,7 @@ def _since(view: View, job: JobRecord, state: StateRecord) -> int:
 
 def _range(view: View, request: job_pb2.AuditJobRequest, since_ms: int) -> tuple[int, int]:
     first = ms_or(request, "from_time", since_ms)
-    end = ms_or(request, "to_time", view.now_ms)
+    end = ms_or(request, "to_time", view.now_ms + 1)
     if not 0 <= first <= end <= limits.INSTANT_MAX_MS:
         message = "give from_time before to_time, both after 1970"
         raise Refused.of([Fault("to_time", Reason.ERROR_REASON_FIELD_INVALID, message)])
@@ -147,7 +147,7 @@ def _surprises(
             ))  # fmt: skip
     for at, entry in zip(book.firsts, book.stretches, strict=True):
         inside = sum(1 for other in book.alone if at < other <= entry.last_at_ms)
-        named = count_nominals(plan, at, entry.last_at_ms + 1)
+        named = count_nominals(plan, at, entry.last_at_ms + 1, ever=True)
         if at >= first and named.exact and named.number != entry.count + inside:
             found.append(run_pb2.LedgerEntry(
                 nominal_time=timestamp(at), outcome=entry.outcome, count=entry.count,
@@ -158,7 +158,7 @@ def _surprises(
 
 def _names(plan: Plan, at_ms: int) -> bool:
     """Whether a schedule names an instant: one that is decided before its time, by a move."""
-    return bool(nominal_times(plan, at_ms, at_ms + 1, 1).times)
+    return bool(nominal_times(plan, at_ms, at_ms + 1, 1, ever=True).times)
 
 
 def _outcomes(plan: Plan, book: Book, first: int, end: int) -> Counter[int]:
@@ -169,6 +169,6 @@ def _outcomes(plan: Plan, book: Book, first: int, end: int) -> Counter[int]:
         if first <= at and entry.last_at_ms < end:
             counts[entry.outcome] += entry.count
         else:
-            inside = count_nominals(plan, max(first, at), min(end, entry.last_at_ms + 1))
+            inside = count_nominals(plan, max(first, at), min(end, entry.last_at_ms + 1), ever=True)
             counts[entry.outcome] += inside.number
     return counts

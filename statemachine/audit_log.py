@@ -1,4 +1,4 @@
-"""The audit log: who changed what, newest first, bounded in number."""
+"""The audit log: who changed what, newest first, bounded in number and in time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from google.protobuf.text_format import MessageToString
 
 from ..proto.v1 import record_pb2
 from . import keys, limits
+from .instants import to_ms
 from .view import FORMAT, View
 
 CHANGE_CHARS = 1_024
 VALUE_CHARS = 80
+PURGE = 2  # Old notes that go when a new one comes: more than come in, so it ends.
 
 
 def add(
@@ -26,9 +28,31 @@ def add(
     )  # fmt: skip
     view.put(keys.audit(meta.audit_next), entry)
     meta.audit_next += 1
-    if meta.audit_next - meta.audit_from > limits.AUDIT_ENTRIES:
-        view.delete(keys.audit(meta.audit_from))
-        meta.audit_from += 1
+    for _ in range(PURGE):
+        if not _forget_oldest(view):
+            return
+
+
+def _forget_oldest(view: View) -> bool:
+    """Drop the oldest note, if there are too many or its namespace keeps it no longer."""
+    meta = view.meta
+    key = keys.audit(meta.audit_from)
+    if meta.audit_next - meta.audit_from <= limits.AUDIT_ENTRIES:
+        # One that was written just now is the newest, and stays.
+        oldest = view.get(key, record_pb2.AuditEntryRecord)
+        assert oldest is not None, f"the audit log has a gap at {meta.audit_from}"
+        if oldest.at_ms + _keep_ms(view, oldest.namespace) > view.now_ms:
+            return False
+    view.delete(key)
+    meta.audit_from += 1
+    return True
+
+
+def _keep_ms(view: View, namespace: str) -> int:
+    record = view.get(keys.namespace(namespace), record_pb2.NamespaceRecord)
+    if record is None or not record.settings.HasField("keep_audit"):
+        return limits.KEEP_AUDIT_MS
+    return to_ms(record.settings.keep_audit)
 
 
 def difference(before: Message, after: Message, path: str = "") -> str:

@@ -38,6 +38,7 @@ ENDS = {
     runs.CANCELLED: event_pb2.EVENT_KIND_RUN_CANCELLED,
     runs.SKIPPED: event_pb2.EVENT_KIND_RUN_SKIPPED,
 }
+CALENDAR_METHODS = frozenset({"CreateCalendar", "UpdateCalendar", "DeleteCalendar"})
 QUEUE_METHODS = frozenset({"UpdateQueue", "PauseQueue", "ResumeQueue"})
 
 
@@ -56,6 +57,8 @@ class Told:
     # Methods by subject, as the audit log notes them: "job/report" in the namespace "default".
     by_hand: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     imported: bool = False
+    # Waves whose timer rang.
+    rung_flows: set[tuple[int, int]] = field(default_factory=set)
 
     def job(self, jid: int) -> JobRecord:
         value = self.puts.get(keys.job(jid))
@@ -100,7 +103,11 @@ def _sort(change: change_pb2.Change, revision: int, lookup: Reading) -> Told:
             note = parse(key, value, AuditEntryRecord)
             told.by_hand.setdefault((note.namespace, note.subject), set()).add(note.method)
             told.imported |= note.method == "ImportJobs"
-    told.dropped.update(keys.run_of(key)[1] for key in change.deletes if key[:1] == keys.LEASE)
+    for key in change.deletes:
+        if key[:1] == keys.LEASE:
+            told.dropped.add(keys.run_of(key)[1])
+        elif key[:1] == keys.TIMER and key[9:10] == keys.WAKE_FLOW:
+            told.rung_flows.add(keys.run_of(key))
     return told
 
 
@@ -186,19 +193,22 @@ def _of_job(told: Told, key: bytes, value: bytes) -> Events:
         kinds.append(event_pb2.EVENT_KIND_JOB_PAUSED)
     if "ResumeJob" in methods or not kinds:
         kinds.append(event_pb2.EVENT_KIND_JOB_RESUMED)
+    state_key = keys.state(jid)
+    value = told.puts.get(state_key, b"")
+    state = parse(state_key, value, StateRecord) if value else StateRecord()
     for kind in kinds:
-        event = told.event(kind, job)
-        state_key = keys.state(jid)
-        state = told.puts.get(state_key)
-        if state is not None and kind in WITH_JOB:
-            record = parse(state_key, state, StateRecord)
-            event.job_after.CopyFrom(answers.job(job.namespace, jid, job, record))
-        if state is not None and kind == event_pb2.EVENT_KIND_JOB_PAUSED:
-            event.message = parse(state_key, state, StateRecord).pause_reason
+        event = _job_event(told, kind, jid, job, state)
+        if kind == event_pb2.EVENT_KIND_JOB_PAUSED:
+            event.message = state.pause_reason
         yield event
 
 
-WITH_JOB = frozenset({event_pb2.EVENT_KIND_JOB_CREATED, event_pb2.EVENT_KIND_JOB_UPDATED})
+def _job_event(
+    told: Told, kind: Kind.ValueType, jid: int, job: JobRecord, state: StateRecord
+) -> Event:
+    event = told.event(kind, job)
+    event.job_after.CopyFrom(answers.job(job.namespace, jid, job, state))
+    return event
 
 
 def _of_state(told: Told, key: bytes, value: bytes) -> Events:
@@ -211,12 +221,34 @@ def _of_state(told: Told, key: bytes, value: bytes) -> Events:
     dropped = keys.ended(jid, keys.occasion_of(last_ms)) in told.puts
     decided = keys.ledger(jid, last_ms) in told.puts and not dropped
     if decided or keys.job(jid) in told.puts:
-        yield told.event(event_pb2.EVENT_KIND_JOB_FINISHED, told.job(jid))
+        yield _job_event(told, event_pb2.EVENT_KIND_JOB_FINISHED, jid, told.job(jid), state)
+
+
+def _of_flow(told: Told, key: bytes, value: bytes) -> Events:
+    """A wave ended, after which it is written no more; or its timer rang, and it is stuck."""
+    jid, occasion = keys.run_of(key)
+    flow = parse(key, value, record_pb2.FlowRecord)
+    if flow.ended_at_ms:
+        kind = event_pb2.EVENT_KIND_FLOW_ENDED
+    elif flow.stuck and (jid, occasion) in told.rung_flows:
+        kind = event_pb2.EVENT_KIND_FLOW_STUCK
+    else:
+        return
+    job = told.job(jid)
+    event = told.event(kind, job)
+    event.flow = keys.run_id(job.name, jid, occasion)
+    yield event
 
 
 def _of_note(told: Told, key: bytes, value: bytes) -> Events:
-    """The settings of a queue were changed; its counters are written much more often."""
+    """Somebody changed a calendar, or a queue: its record alone is written with each lease too."""
     note = parse(key, value, AuditEntryRecord)
+    if note.method in CALENDAR_METHODS:
+        yield Event(
+            kind=event_pb2.EVENT_KIND_CALENDAR_CHANGED, namespace=note.namespace,
+            calendar=note.subject.removeprefix("calendar/"),
+        )  # fmt: skip
+        return
     if note.method not in QUEUE_METHODS:
         return
     name = note.subject.removeprefix("queue/")
@@ -252,6 +284,7 @@ TELLERS: dict[bytes, Teller] = {
     keys.RUN: _of_run,
     keys.ENDED: _of_ended,
     keys.LEDGER: _of_ledger,
+    keys.FLOW: _of_flow,
     keys.AUDIT: _of_note,
 }
 

@@ -49,7 +49,9 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
     due = list(islice(view.scan_stored(first, end), request.most + 1)) if first < end else []
     more = len(due) > request.most
     del due[request.most :]
-    view.meta.timers_from = due[-1] + b"\0" if more else max(end, first)
+    behind = due[-1] + b"\0" if more else max(end, first)
+    # Timers that this decision has set already are not stored yet; the next ring finds them.
+    view.meta.timers_from = min(behind, view.first_timer)
     for done, key in enumerate(due):
         if view.writes > WRITES_MAX:
             view.meta.timers_from = min(view.meta.timers_from, key)

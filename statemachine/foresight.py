@@ -7,6 +7,7 @@ from itertools import islice
 
 from ..proto.v1 import job_pb2, record_pb2, schedule_pb2
 from . import clockwork, describe, flows, keys, limits, namespaces, validate
+from .difference import record
 from .instants import set_ms, timestamp, to_ms
 from .jobs import find
 from .plan import Plan, due, excluded, nominal_times
@@ -124,8 +125,8 @@ def _count(view: View, number: int, end_ms: int) -> tuple[Counter[int], bool]:
     names = view.stored.scan(prefix, keys.after(prefix))
     for _, value in islice(names, FORECAST_JOBS):
         jid = int.from_bytes(value, "big")
-        state = StateRecord.FromString(view.stored.get(keys.state(jid)) or b"")
-        if state.state != clockwork.ACTIVE:
+        state = record(view.stored, keys.state(jid), StateRecord)
+        if state is None or state.state != clockwork.ACTIVE:
             continue
         for due_ms in _dues(view, jid, state, end_ms, left):
             # What is overdue fires now.
@@ -143,7 +144,8 @@ def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> l
     dues = [at for at in (clockwork.edit_due(edit) for edit in edits) if 0 < at < end_ms]
     if not 0 < state.next_due_at_ms < end_ms:
         return dues[:most]
-    job = JobRecord.FromString(view.stored.get(keys.job(jid)) or b"")
+    job = record(view.stored, keys.job(jid), JobRecord)
+    assert job is not None, f"the state of job {jid} is there, but not the job"
     plan = clockwork.plan_of(view, jid, job)
     if plan.rests and not plan.repeats and not plan.onces:
         # What comes behind the next one follows from an end that nobody knows.

@@ -12,6 +12,7 @@ from . import (
     clockwork,
     firing,
     flows,
+    herds,
     keys,
     lanes,
     ledger,
@@ -53,7 +54,13 @@ def find(view: View, namespace: str, name: str) -> tuple[int, JobRecord, StateRe
 def create(view: View, request: job_pb2.CreateJobRequest, actor: str) -> job_pb2.Job:
     jid, job, state = add(view, request.job, actor)
     audit_log.add(view, actor, "CreateJob", job.namespace, f"job/{job.name}", request)
-    return answers.job(job.namespace, jid, job, state)
+    return _with_warnings(view, jid, job, state)
+
+
+def _with_warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> job_pb2.Job:
+    answer = answers.job(job.namespace, jid, job, state)
+    answer.status.warnings.extend(herds.warnings(view, jid, job, state))
+    return answer
 
 
 def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, StateRecord]:
@@ -167,7 +174,7 @@ def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2
     changed = audit_log.difference(job.spec, merged.spec, "spec.")
     replace_spec(view, jid, job, state, merged)
     audit_log.add(view, actor, "UpdateJob", job.namespace, f"job/{job.name}", request, changed)
-    return answers.job(job.namespace, jid, job, state)
+    return _with_warnings(view, jid, job, state)
 
 
 def replace_spec(

@@ -82,5 +82,6 @@ STUCK_AFTER_MS = DAY_MS
 KEEP_SUCCEEDED_MS = 7 * DAY_MS
 KEEP_FAILED_MS = 30 * DAY_MS
 KEEP_LEDGER_MS = 90 * DAY_MS
+KEEP_AUDIT_MS = 365 * DAY_MS
 OUTAGE_PACE_MS = 10  # A job's backlog after an outage is released at 100 runs a second.
 NAMESPACE_WEIGHT = 100

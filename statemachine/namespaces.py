@@ -100,7 +100,7 @@ def update(view: View, request: namespace_pb2.UpdateNamespaceRequest, actor: str
 
 
 CHANGEABLE = frozenset(
-    {"description", "quota", "keep_succeeded", "keep_failed", "keep_ledger", "weight"}
+    {"description", "quota", "keep_succeeded", "keep_failed", "keep_ledger", "keep_audit", "weight"}
 )
 
 
@@ -174,7 +174,7 @@ def _count(view: View) -> int:
 
 def _faults(wanted: Namespace) -> list[Fault]:
     faults = validate.text("namespace.description", wanted.description, limits.DESCRIPTION_CHARS)
-    for name in ("keep_succeeded", "keep_failed", "keep_ledger"):
+    for name in ("keep_succeeded", "keep_failed", "keep_ledger", "keep_audit"):
         faults += validate.span(f"namespace.{name}", wanted, name, limits.SECOND_MS)
     faults += validate.between("namespace.weight", wanted.weight, 0, 1000)
     for name in ("jobs", "live_runs", "leases", "calls_per_second", "payload_bytes"):

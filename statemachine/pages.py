@@ -40,7 +40,8 @@ class Wish:
     size: int
     # Behind this place; b"" for the beginning.
     after: bytes
-    check: bytes
+    # What the tokens of this list are for.
+    said: bytes
 
 
 def read(kind: str, namespace: int, text: str, page_size: int, token: str) -> Wish:
@@ -51,22 +52,26 @@ def read(kind: str, namespace: int, text: str, page_size: int, token: str) -> Wi
             f"page_size is {page_size}; it must be 0 (for {limits.PAGE_DEFAULT}) or more",
             field="page_size",
         )
-    said = f"{kind}\0{namespace}\0{text}".encode()
-    check = blake2b(said, digest_size=CHECK_BYTES).digest()
+    said = f"{kind}\0{namespace}\0{text}\0".encode()
     size = min(page_size or limits.PAGE_DEFAULT, limits.PAGE)
-    return Wish(size, _place(token, check) if token else b"", check)
+    return Wish(size, _place(token, said) if token else b"", said)
 
 
-def _place(token: str, check: bytes) -> bytes:
+def _check(said: bytes, place: bytes) -> bytes:
+    return blake2b(said + place, digest_size=CHECK_BYTES).digest()
+
+
+def _place(token: str, said: bytes) -> bytes:
     if len(token) > TOKEN_CHARS or not token.isascii():
         raise wrong_token()
     try:
         raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except ValueError:
         raise wrong_token() from None
-    if raw[:CHECK_BYTES] != check or len(raw) == CHECK_BYTES:
+    place = raw[CHECK_BYTES:]
+    if not place or raw[:CHECK_BYTES] != _check(said, place):
         raise wrong_token()
-    return raw[CHECK_BYTES:]
+    return place
 
 
 def wrong_token() -> Refused:
@@ -78,7 +83,7 @@ def wrong_token() -> Refused:
 
 
 def token_of(wish: Wish, place: bytes) -> str:
-    return urlsafe_b64encode(wish.check + place).rstrip(b"=").decode()
+    return urlsafe_b64encode(_check(wish.said, place) + place).rstrip(b"=").decode()
 
 
 def fill(

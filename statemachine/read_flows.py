@@ -20,12 +20,7 @@ RunRecord = record_pb2.RunRecord
 Flow = flow_pb2.Flow
 Step = flow_pb2.FlowStep
 FIELDS = ("state", "job")
-CONDITIONS = {
-    job_pb2.Dependency.CONDITION_UNSPECIFIED: "success",
-    job_pb2.Dependency.CONDITION_SUCCESS: "success",
-    job_pb2.Dependency.CONDITION_FAILURE: "failure",
-    job_pb2.Dependency.CONDITION_ANY_END: "any end",
-}
+SUCCESS = job_pb2.Dependency.CONDITION_SUCCESS
 
 
 def get(view: View, request: flow_pb2.GetFlowRequest, workers: Workers) -> Flow:
@@ -178,7 +173,7 @@ def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -
             if source in around:
                 answer.edges.add(
                     upstream=dependency.job, downstream=record.name,
-                    condition=CONDITIONS[dependency.condition],
+                    condition=dependency.condition or SUCCESS,
                 )  # fmt: skip
     return answer
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..proto.v1 import job_pb2, record_pb2, run_pb2
-from . import answers, filters, keys, lanes, namespaces, pages
-from .instants import instant_of
+from . import answers, filters, herds, keys, lanes, limits, namespaces, pages
+from .instants import instant_of, timestamp
 from .jobs import find
-from .rejection import Reason, Refused
-from .view import View
+from .policies import ms_or
+from .rejection import Fault, Reason, Refused
+from .view import View, parse
 from .workers import Workers
 
 JobRecord = record_pb2.JobRecord
@@ -31,6 +32,7 @@ def get_status(
     jid, job, state = find(view, request.namespace, request.job)
     answer = job_pb2.JobStatus()
     answers.status(job, jid, state, answer)
+    answer.warnings.extend(herds.warnings(view, jid, job, state))
     return answer
 
 
@@ -189,3 +191,36 @@ def runs_of(
         elif ended is not None:
             yield over, RunRecord.FromString(ended[1])
             ended = next(past, None)
+
+
+def list_ledger(
+    view: View, request: job_pb2.ListJobLedgerRequest, workers: Workers
+) -> job_pb2.ListJobLedgerResponse:
+    """What became of each nominal time, newest first."""
+    jid, _, _ = find(view, request.namespace, request.job)
+    first = ms_or(request, "from_time", 0)
+    last = ms_or(request, "to_time", limits.INSTANT_MAX_MS)
+    if not 0 <= first <= last <= limits.INSTANT_MAX_MS:
+        message = "give from_time before to_time, both after 1970"
+        raise Refused.of([Fault("to_time", Reason.ERROR_REASON_FIELD_INVALID, message)])
+    said = f"{first}-{last}"
+    wish = pages.read("ledger", jid, said, request.page_size, request.page_token)
+    low, high = keys.ledger(jid, first), keys.ledger(jid, last)
+    if wish.after:
+        if not low <= wish.after < high:
+            raise pages.wrong_token()
+        high = wish.after
+    found = view.stored.scan(low, high, backwards=True)
+    page = pages.fill(wish, found, pages.key_of, _ledger_entry)
+    return job_pb2.ListJobLedgerResponse(entries=page.items, next_page_token=page.next_token)
+
+
+def _ledger_entry(found: tuple[bytes, bytes]) -> run_pb2.LedgerEntry:
+    record = parse(*found, record_pb2.LedgerRecord)
+    entry = run_pb2.LedgerEntry(
+        nominal_time=timestamp(keys.nominal_at(found[0])), outcome=record.outcome,
+        count=record.count or 1,
+    )  # fmt: skip
+    if record.last_at_ms:
+        entry.last_nominal_time.CopyFrom(timestamp(record.last_at_ms))
+    return entry

@@ -19,7 +19,7 @@ JobRecord = record_pb2.JobRecord
 StateRecord = record_pb2.JobStateRecord
 RunRecord = record_pb2.RunRecord
 LaneRecord = record_pb2.LaneRecord
-FIELDS = ("state", "job", "queue", "worker")
+FIELDS = ("state", "job", "queue", "worker", "flow")
 DEAD_FIELDS = ("job", "queue", "kind")
 LIVE_WORDS = frozenset({"PENDING", "RUNNING", "RETRYING"})
 # A run with its jid and occasion, and where it stands in the list.
@@ -77,6 +77,7 @@ def _fields(view: View, run: RunRecord, job: JobRecord) -> dict[str, str | int]:
         "queue": view.need(keys.lane(run.lane), LaneRecord).queue,
         "worker": run.worker if run.state == runs.RUNNING else "",
         "kind": run.error.kind,
+        "flow": answers.flow_id(view, run) if run.flow_jid else "",
     }
 
 

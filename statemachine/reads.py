@@ -33,6 +33,7 @@ READS: dict[type, Read] = {
     job_pb2.GetJobStatusRequest: read_jobs.get_status,
     job_pb2.ListJobsRequest: read_jobs.list_jobs,
     job_pb2.ListJobHistoryRequest: read_jobs.list_history,
+    job_pb2.ListJobLedgerRequest: read_jobs.list_ledger,
     job_pb2.PreviewScheduleRequest: foresight.preview_schedule,
     job_pb2.ForecastFiringsRequest: foresight.forecast,
     job_pb2.AuditJobRequest: audit.audit,

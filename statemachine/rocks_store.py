@@ -17,6 +17,7 @@ import rocksdict
 CACHE_BYTES = 256 * 1024 * 1024
 MEMTABLE_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 512
+CHUNK = 64  # Entries that a scan of a snapshot reads at a time.
 
 
 class StoreLocked(Exception):
@@ -56,7 +57,7 @@ class RocksStore:
         self._db.write(batch, self._no_log)
 
     def snapshot(self) -> RocksReading:
-        return RocksReading(self._db.snapshot())
+        return RocksReading(self._db)
 
     def flush(self) -> None:
         self._db.flush(True)
@@ -70,10 +71,16 @@ class RocksStore:
 
 
 class RocksReading:
-    """State as it was at one instant. It keeps old data from being dropped, so let it go soon."""
+    """State as it was at one instant. It keeps old data from being dropped, so let it go soon.
 
-    def __init__(self, snapshot: rocksdict.Snapshot) -> None:
-        self._snapshot = snapshot
+    The library's snapshot answers `get` from its instant, but iterates over the present. An
+    iterator is of the instant at which it was made, wherever it is sent; so one is made with the
+    snapshot, and scans read from it by chunks, since several of them may be under way.
+    """
+
+    def __init__(self, db: rocksdict.Rdict) -> None:
+        self._snapshot = db.snapshot()
+        self._pinned = db.iter(rocksdict.ReadOptions())
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -87,11 +94,42 @@ class RocksReading:
     def scan(
         self, first: bytes, end: bytes, *, backwards: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        return _scan(self._snapshot, first, end, backwards)
+        chunk = self._back(first, end) if backwards else self._forth(first, end)
+        while chunk:
+            yield from chunk
+            last = chunk[-1][0]
+            if len(chunk) < CHUNK:
+                return
+            chunk = self._back(first, last) if backwards else self._forth(last + b"\0", end)
+
+    def _forth(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        at, found = self._pinned, list[tuple[bytes, bytes]]()
+        at.seek(first)
+        while len(found) < CHUNK and at.valid():
+            key = cast("bytes", at.key())
+            if key >= end:
+                break
+            found.append((key, cast("bytes", at.value())))
+            at.next()
+        at.status()
+        return found
+
+    def _back(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        at, found = self._pinned, list[tuple[bytes, bytes]]()
+        at.seek_for_prev(end)
+        while len(found) < CHUNK and at.valid():
+            key = cast("bytes", at.key())
+            if key < first:
+                break
+            if key != end:
+                found.append((key, cast("bytes", at.value())))
+            at.prev()
+        at.status()
+        return found
 
 
 def _scan(
-    source: rocksdict.Rdict | rocksdict.Snapshot, first: bytes, end: bytes, backwards: bool
+    source: rocksdict.Rdict, first: bytes, end: bytes, backwards: bool
 ) -> Iterator[tuple[bytes, bytes]]:
     bounds = rocksdict.ReadOptions()
     bounds.set_iterate_upper_bound(end)

@@ -14,8 +14,10 @@ from .view import View
 
 def put(view: View, key: bytes) -> None:
     view.put_raw(key)
-    if key < view.meta.timers_from:
-        view.meta.timers_from = key
+    if key < view.first_timer:
+        view.first_timer = key
+        if key < view.meta.timers_from:
+            view.meta.timers_from = key
 
 
 def set_job(view: View, jid: int, state: record_pb2.JobStateRecord, at_ms: int) -> None:

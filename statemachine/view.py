@@ -51,6 +51,7 @@ _RECALLED = frozenset(
     )
 )  # fmt: skip
 RECALL_MAX = 65_536
+NO_TIMER = b"\xff"  # Behind every timer.
 
 
 class Recall:
@@ -109,6 +110,8 @@ class View:
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
         self.meta.now_ms = self.now_ms
+        # The first of the timers that this decision has set.
+        self.first_timer = NO_TIMER
         # Usage by namespace: every run counts there, so it is worth a place of its own.
         self.usages: dict[int, record_pb2.UsageRecord] = {}
         self.namespaces: dict[str, record_pb2.NamespaceRecord | None] = {}

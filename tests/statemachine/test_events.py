@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import (
+    calendar_pb2,
     change_pb2,
     common_pb2,
     dead_letter_pb2,
@@ -24,7 +25,7 @@ from raftsched.statemachine.request import Grant, Offer, Report, Ring
 from raftsched.statemachine.store import MemoryStore
 from raftsched.statemachine.view import UnknownFormat
 
-from .driver import HOUR_MS, MINUTE_MS, Machine, instant, job_of
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine, instant, job_of
 from .world import build
 
 NO_RETRY = job_pb2.RetryPolicy(max_attempts=1)
@@ -238,6 +239,35 @@ def test_a_wave_tells_of_its_runs(machine: Machine) -> None:
     machine.succeed(lease)
 
     assert sorted(told(machine)) == ["RUN_FIRED", "RUN_SUCCEEDED"]
+    [lease] = machine.grant()
+    machine.succeed(lease)
+    assert told(machine) == ["RUN_SUCCEEDED", "FLOW_ENDED"]
+    assert last(machine).flow == lease.flow
+
+
+def test_a_wave_that_is_stuck_is_told_when_it_is_so(machine: Machine) -> None:
+    machine.create("a")
+    machine.create("never")
+    machine.create("b", after=["a", "never"])
+    flow = machine.trigger("a").flow
+    machine.succeed(machine.grant()[0])
+    machine.advance(DAY_MS)
+
+    machine.ring()
+
+    assert told(machine) == ["FLOW_STUCK"]
+    assert last(machine).flow == flow
+
+
+def test_a_calendar_that_changes_is_told(machine: Machine) -> None:
+    calendar = calendar_pb2.Calendar(name="off", rules=[calendar_pb2.CalendarRule(weekday=7)])
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=calendar))
+    assert told(machine) == ["CALENDAR_CHANGED"]
+    machine.do(calendar_pb2.UpdateCalendarRequest(calendar=calendar))
+    assert told(machine) == ["CALENDAR_CHANGED"]
+    machine.do(calendar_pb2.DeleteCalendarRequest(calendar="off"))
+    assert told(machine) == ["CALENDAR_CHANGED"]
+    assert (last(machine).namespace, last(machine).calendar) == ("default", "off")
 
 
 def test_an_added_occurrence_is_told_as_fired(machine: Machine) -> None:

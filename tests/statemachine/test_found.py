@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.request import Ring
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, instant, job_of
 
@@ -123,3 +124,16 @@ def test_a_step_behind_a_job_that_fails_for_good_does_not_wait(machine: Machine)
     machine.advance(40 * 24 * HOUR_MS)
     machine.ring()
     assert not list(machine.store.scan(b"F", b"G"))
+
+
+def test_a_timer_that_is_set_in_the_change_of_a_ring_rings_in_the_next_one(
+    machine: Machine,
+) -> None:
+    """The ring looked at what was stored, then moved its mark past the timer set just before."""
+    machine.create("a", cron="0 * * * *")
+
+    machine.do_all(job_pb2.DeleteJobRequest(job="a"), Ring(10), Ring(10))
+    for _ in range(5):
+        machine.ring()
+
+    assert not list(machine.store.scan(b"J", b"K"))

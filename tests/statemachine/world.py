@@ -59,10 +59,10 @@ def _jobs(machine: Machine) -> None:
     create("picky", cron="0 * * * *", worker_labels={"gpu": "yes"},
            timeouts=job_pb2.Timeouts(run=duration(5 * HOUR_MS)))  # fmt: skip
     create("by-hand", queue="hands", overlap=ALLOW)
-    create("root", cron="0 * * * *")
-    create("left", after=["root"])
-    create("right", after=["root"])
-    create("join", after=["left", "right"])
+    create("root", cron="*/30 * * * *", queue="flow")
+    create("left", after=["root"], queue="flow")
+    create("right", after=["root"], queue="flow")
+    create("join", after=["left", "right"], queue="flow")
     create("tenant", namespace=OTHER, cron="*/5 * * * *", overlap=ALLOW,
            payload=common_pb2.Payload(data=b"x" * 100))  # fmt: skip
     create("doomed", cron="*/5 * * * *", retry=job_pb2.RetryPolicy(max_attempts=1))
@@ -76,7 +76,7 @@ def _first_hour(machine: Machine) -> None:
     for _ in range(12):
         machine.advance(5 * MINUTE_MS)
         machine.ring()
-        for lease in machine.grant("w1", 20, queues=("default", "mail")):
+        for lease in machine.grant("w1", 20, queues=("default", "mail", "flow")):
             if lease.job == "doomed":
                 machine.fail(lease, "Broken")
             elif lease.job == "hourly":
@@ -114,10 +114,11 @@ def _second_hour(machine: Machine) -> None:
     machine.advance(40 * MINUTE_MS)
     machine.ring()
     for lease in machine.grant("w3", 6, queues=("default", "mail")):
-        if lease.job in ("root", "left"):
-            machine.succeed(lease, b"wave")
-        else:
-            machine.note(lease, 1, 3, b"so far")
+        machine.note(lease, 1, 3, b"so far")
+    for _ in range(2):
+        for lease in machine.grant("w4", 20, queues=("flow",)):
+            if lease.job != "right":
+                machine.succeed(lease, b"wave")
     machine.advance(20 * MINUTE_MS)
     machine.ring()
     machine.grant("w2", 3, namespaces=(OTHER,))

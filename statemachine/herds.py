@@ -1,0 +1,35 @@
+"""Warnings about a job: what may not mean what it seems to, and herds it belongs to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+
+from ..proto.v1 import record_pb2
+from . import clockwork, keys, limits
+from .view import View
+
+HERD = 1_000  # So many jobs due in one second are worth a word.
+COUNTED = 10_000  # More are "over 10,000".
+
+
+def warnings(
+    view: View, jid: int, job: record_pb2.JobRecord, state: record_pb2.JobStateRecord
+) -> list[str]:
+    found = list(clockwork.plan_of(view, jid, job).warnings)
+    if state.next_due_at_ms and not job.spec.timing.HasField("jitter"):
+        found += _herd(view, state.next_due_at_ms)
+    return found
+
+
+def _herd(view: View, due_ms: int) -> list[str]:
+    second = due_ms // limits.SECOND_MS
+    first = keys.timers_from(second * limits.SECOND_MS)
+    end = keys.timers_from((second + 1) * limits.SECOND_MS)
+    timers = islice(view.stored.scan(first, end), COUNTED + 1)
+    jobs = sum(key[9:10] == keys.WAKE_JOB for key, _ in timers)
+    if jobs < HERD:
+        return []
+    count = f"over {COUNTED:,}" if jobs > COUNTED else f"{jobs:,}"
+    clock = f"{datetime.fromtimestamp(second, UTC):%H:%M:%S}"
+    return [f"{count} jobs are due in the same second at {clock} UTC; give it a jitter"]

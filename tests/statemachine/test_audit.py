@@ -1,0 +1,280 @@
+"""An audit proves that the ledger has one outcome for each nominal time, and shows where not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
+from raftsched.statemachine import keys, limits
+from raftsched.statemachine.instants import timestamp, to_ms
+from raftsched.statemachine.ledger import ALONE
+from raftsched.statemachine.rejection import Reason
+from raftsched.statemachine.store import MemoryStore
+
+from .asking import ask, refuse
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine, instant, job_of
+from .world import ALLOW, build
+
+Edit = schedule_pb2.OccurrenceEdit
+
+
+def audit(machine: Machine, name: str = "a", **range_: int) -> job_pb2.AuditJobResponse:
+    request = job_pb2.AuditJobRequest(job=name)
+    if "first" in range_:
+        request.from_time.CopyFrom(timestamp(range_["first"]))
+    if "end" in range_:
+        request.to_time.CopyFrom(timestamp(range_["end"]))
+    return ask(machine, request, job_pb2.AuditJobResponse)
+
+
+def counts(answer: job_pb2.AuditJobResponse) -> dict[str, int]:
+    return {
+        run_pb2.Outcome.Name(item.outcome).removeprefix("OUTCOME_"): item.count
+        for item in answer.outcomes
+    }
+
+
+def ring_hourly(machine: Machine, hours: int) -> None:
+    for _ in range(hours):
+        machine.advance(HOUR_MS)
+        machine.ring()
+
+
+def test_each_nominal_time_has_its_outcome(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW)
+    machine.create("b", cron="0 * * * *")
+    ring_hourly(machine, 5)
+
+    ran, skipped = audit(machine, "a"), audit(machine, "b")
+
+    assert ran.sound
+    assert skipped.sound
+    assert (ran.expected, ran.recorded, counts(ran)) == (5, 5, {"RAN": 5})
+    assert counts(skipped) == {"RAN": 1, "SKIPPED_OVERLAP": 4}
+
+
+def test_every_job_of_a_long_history_is_sound() -> None:
+    machine = Machine(MemoryStore())
+    build(machine)
+    names = [
+        key[5:].decode()
+        for key, _ in machine.store.scan(keys.in_namespace(keys.NAME, 0), keys.job_name(1, ""))
+    ]
+
+    answers = {name: audit(machine, name) for name in names}
+
+    assert len(answers) > 10
+    assert [name for name, answer in answers.items() if not answer.sound] == []
+
+
+def test_a_lost_outcome_is_a_gap(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *")
+    ring_hourly(machine, 1)
+    [lease] = machine.grant()
+    machine.succeed(lease)
+    ring_hourly(machine, 4)
+    lost = instant("2026-01-01T04:00")
+    entry = keys.ledger(machine.jid("a"), lost)
+    kept = machine.store.get(entry)
+    assert kept is not None
+    machine.store.write([], [entry])
+
+    answer = audit(machine)
+
+    assert not answer.sound
+    assert [to_ms(gap) for gap in answer.gaps] == [lost]
+    assert (answer.expected, answer.recorded) == (5, 4)
+    machine.store.write([(entry, kept)], [])
+
+
+def test_an_entry_that_no_schedule_names_is_a_surprise(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW)
+    ring_hourly(machine, 3)
+    entry = keys.ledger(machine.jid("a"), instant("2026-01-01T01:30"))
+    machine.store.write([(entry, ALONE[run_pb2.OUTCOME_RAN])], [])
+
+    answer = audit(machine)
+
+    assert not answer.sound
+    [surprise] = answer.surprises
+    assert surprise.nominal_time == timestamp(instant("2026-01-01T01:30"))
+
+
+def test_what_was_added_moved_or_skipped_by_hand_is_no_surprise_and_no_gap(
+    machine: Machine,
+) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW)
+    for kind, nominal, moved in (
+        (Edit.KIND_ADD, "2026-01-01T00:30", None),
+        (Edit.KIND_MOVE, "2026-01-01T02:00", "2026-01-01T00:10"),
+        (Edit.KIND_MOVE, "2026-01-01T03:00", "2026-01-01T09:10"),
+        (Edit.KIND_SKIP, "2026-01-01T04:00", None),
+    ):
+        edit = Edit(nominal_time=timestamp(instant(nominal)), kind=kind)
+        if moved:
+            edit.moved_to.CopyFrom(timestamp(instant(moved)))
+        machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+    for _ in range(30):
+        machine.advance(10 * MINUTE_MS)
+        machine.ring()
+
+    before = audit(machine)
+    for _ in range(36):
+        machine.advance(10 * MINUTE_MS)
+        machine.ring()
+    after = audit(machine)
+
+    assert before.sound
+    assert (before.expected, before.recorded) == (4, 4)
+    assert after.sound
+    assert (after.expected, after.recorded) == (11, 11)
+    assert counts(after)["SKIPPED_BY_HAND"] == 1
+
+
+@pytest.mark.parametrize("rule", job_pb2.MisfirePolicy.Rule.values())
+def test_after_an_outage_every_policy_accounts_for_each_nominal_time(
+    machine: Machine, rule: job_pb2.MisfirePolicy.Rule.ValueType
+) -> None:
+    misfire = job_pb2.MisfirePolicy(rule=rule, maximum=3)
+    machine.create("a", cron="*/10 * * * *", misfire=misfire, overlap=ALLOW)
+    machine.advance(DAY_MS)
+    machine.ring()
+
+    during = audit(machine)
+    for _ in range(5):
+        machine.advance(5 * MINUTE_MS)
+        machine.ring()
+    after = audit(machine)
+
+    assert during.sound
+    assert after.sound
+    assert after.expected == after.recorded == 24 * 6 + 2
+    assert sum(counts(after).values()) == after.expected
+
+
+def test_a_stretch_that_counts_wrong_is_a_surprise(machine: Machine) -> None:
+    misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
+    machine.create("a", cron="*/10 * * * *", misfire=misfire)
+    machine.advance(DAY_MS)
+    machine.ring()
+    key, _ = next(machine.store.scan(keys.LEDGER, keys.after(keys.LEDGER)))
+    entry = machine.ledger("a")[keys.nominal_at(key)]
+    entry.count += 1
+    machine.store.write([(key, entry.SerializeToString())], [])
+
+    answer = audit(machine)
+
+    assert not answer.sound
+    assert answer.surprises[0].count == entry.count
+
+
+def test_a_backfill_takes_its_times_out_of_the_stretch(machine: Machine) -> None:
+    misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
+    machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
+    machine.advance(DAY_MS + 30 * MINUTE_MS)
+    machine.ring()
+    machine.do(job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(instant("2026-01-01T05:00")),
+        to_time=timestamp(instant("2026-01-01T08:00")), runs_per_minute=60_000,
+    ))  # fmt: skip
+    for _ in range(5):
+        machine.advance(10)
+        machine.ring()
+
+    answer = audit(machine)
+
+    assert answer.sound
+    assert counts(answer) == {"MISSED": 21, "LATE": 3}
+
+
+def test_a_calendar_leaves_an_outcome(machine: Machine) -> None:
+    rule = calendar_pb2.CalendarRule(date="2026-01-01")
+    machine.do(calendar_pb2.CreateCalendarRequest(
+        calendar=calendar_pb2.Calendar(name="off", rules=[rule])
+    ))  # fmt: skip
+    machine.create("a", cron="0 */6 * * *", overlap=ALLOW,
+                   timing=schedule_pb2.Timing(exclude_calendars=["off"]))  # fmt: skip
+    ring_hourly(machine, 30)
+
+    answer = audit(machine)
+
+    assert answer.sound
+    assert counts(answer) == {"SKIPPED_CALENDAR": 3, "RAN": 2}
+
+
+def test_before_the_present_schedules_nothing_is_compared(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW)
+    ring_hourly(machine, 3)
+    machine.advance(MINUTE_MS)
+    machine.do(job_pb2.UpdateJobRequest(job=job_of("a", cron="30 * * * *")))
+    ring_hourly(machine, 2)
+
+    answer = audit(machine, first=instant("2026-01-01T00:00"))
+
+    assert answer.sound
+    assert to_ms(answer.comparable_since) == instant("2026-01-01T03:01")
+    assert answer.expected == 2
+    assert counts(answer) == {"RAN": 3, "LATE": 2}
+
+
+def test_times_that_follow_from_an_end_are_no_surprise(machine: Machine) -> None:
+    machine.create("a", after_end_ms=10 * MINUTE_MS)
+    for _ in range(6):
+        machine.advance(10 * MINUTE_MS)
+        machine.ring()
+        for lease in machine.grant():
+            machine.succeed(lease)
+
+    answer = audit(machine)
+
+    assert answer.sound
+    assert answer.expected == 0
+    assert counts(answer) == {"RAN": 6}
+
+
+def test_a_single_time_in_the_past_is_accounted_for(machine: Machine) -> None:
+    machine.create("a", once="2025-12-31T00:00")
+    machine.ring()
+
+    answer = audit(machine)
+
+    assert answer.sound
+    assert (answer.expected, answer.recorded) == (1, 1)
+
+
+def test_a_job_that_reached_its_maximum_expects_no_more(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=schedule_pb2.Timing(max_runs=2))
+    ring_hourly(machine, 5)
+
+    answer = audit(machine)
+
+    assert answer.sound
+    assert answer.expected == 2
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        lambda: job_pb2.AuditJobRequest(job="a", from_time=timestamp(2), to_time=timestamp(1)),
+        lambda: job_pb2.AuditJobRequest(job="a", from_time=timestamp(-1)),
+    ],
+)
+def test_a_range_that_is_none_is_refused(
+    machine: Machine, request_: Callable[[], job_pb2.AuditJobRequest]
+) -> None:
+    machine.create("a", cron="0 * * * *")
+
+    assert refuse(machine, request_()) == Reason.ERROR_REASON_FIELD_INVALID
+
+
+def test_a_range_with_too_many_nominal_times_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "AUDIT_TIMES", 3)
+    machine.create("a", cron="0 * * * *")
+    ring_hourly(machine, 4)
+
+    assert refuse(machine, job_pb2.AuditJobRequest(job="a")) == Reason.ERROR_REASON_LIMIT_EXCEEDED
+    assert audit(machine, end=instant("2026-01-01T03:30")).expected == 3

@@ -1,0 +1,254 @@
+"""What must hold in every state is asked of every state: each breach is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from google.protobuf.message import Message
+
+from raftsched.proto.v1 import flow_pb2, job_pb2, namespace_pb2, queue_pb2, record_pb2, run_pb2
+from raftsched.statemachine import keys, runs
+from raftsched.statemachine.check import check, check_limits
+from raftsched.statemachine.store import MemoryStore
+
+from .driver import Machine, image
+from .world import build
+
+Record = TypeVar("Record", bound=Message)
+RunRecord = record_pb2.RunRecord
+StateRecord = record_pb2.JobStateRecord
+LedgerRecord = record_pb2.LedgerRecord
+Image = dict[bytes, bytes]
+
+
+@pytest.fixture(scope="module")
+def world() -> Image:
+    machine = Machine(MemoryStore())
+    build(machine)
+    assert check(machine.store) == []
+    return image(machine.store)
+
+
+def first(
+    items: Image, table: bytes, kind: type[Record], fits: Callable[[Record], object]
+) -> tuple[bytes, Record]:
+    """The first record of a table that fits."""
+    for key, value in items.items():
+        if key[:1] == table:
+            record = kind.FromString(value)
+            if fits(record):
+                return key, record
+    raise AssertionError(f"the world has no such record in {table!r}")
+
+
+def broken(
+    items: Image,
+    table: bytes,
+    kind: type[Record],
+    fits: Callable[[Record], object],
+    **fields: object,
+) -> list[str]:
+    """What is said when some fields of a record are changed."""
+    key, record = first(items, table, kind, fits)
+    for name, value in fields.items():
+        setattr(record, name, value)
+    found = check(MemoryStore({**items, key: record.SerializeToString()}))
+    assert key in {breach.key for breach in found}, [str(breach) for breach in found]
+    return [breach.message for breach in found if breach.key == key]
+
+
+def running(run: RunRecord) -> bool:
+    return run.state == runs.RUNNING
+
+
+def in_line(run: RunRecord) -> bool:
+    return bool(run.turn_ms) and not run.parking
+
+
+def finite(state: StateRecord) -> bool:
+    return state.may_finish and state.state == 1 and not state.HasField("agenda")
+
+
+@pytest.mark.parametrize(
+    ("fits", "fields", "said"),
+    [
+        (running, {"token": 1 << 40}, "not given out"),
+        (running, {"token": 0}, "another live lease, or 0"),
+        (running, {"session": 99}, "not of the present session"),
+        (running, {"held": True}, "one thing must move it on"),
+        (running, {"deadline_at_ms": 5}, "nothing rings at 5"),
+        (in_line, {"turn_ms": 0}, "one thing must move it on, but there are []"),
+        (in_line, {"retry_at_ms": 7}, "nothing rings at 7"),
+        (in_line, {"state": runs.SUCCEEDED}, "it has ended"),
+        (in_line, {"unique_key": "nobody's"}, "does not hold its key"),
+        (lambda run: run.held, {"held": False}, "one thing must move it on, but there are []"),
+        (lambda run: run.parking, {"turn_ms": 0}, "parked without a turn"),
+        (
+            lambda run: run.outcome == run_pb2.OUTCOME_RAN and not run.made_in,
+            {"outcome": run_pb2.OUTCOME_LATE},
+            "the ledger says OUTCOME_RAN",
+        ),
+    ],
+)
+def test_a_run_that_is_wrong_or_stuck_is_seen(
+    world: Image, fits: Callable[[RunRecord], object], fields: dict[str, object], said: str
+) -> None:
+    messages = broken(world, keys.RUN, RunRecord, fits, **fields)
+
+    assert any(said in message for message in messages), messages
+
+
+def test_two_runs_with_one_token_are_seen(world: Image) -> None:
+    _, one = first(world, keys.RUN, RunRecord, running)
+
+    messages = broken(
+        world, keys.RUN, RunRecord, lambda run: running(run) and run.token != one.token,
+        token=one.token,
+    )  # fmt: skip
+
+    assert any("another live lease" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"ended_at_ms": 0}, "has not ended"),
+        ({"state": runs.PENDING}, "has not ended"),
+        ({"turn_ms": 5}, "holds something"),
+        ({"purge_at_ms": 1}, "leaves the history before"),
+    ],
+)
+def test_an_ended_run_that_is_wrong_is_seen(
+    world: Image, fields: dict[str, object], said: str
+) -> None:
+    messages = broken(world, keys.ENDED, RunRecord, lambda run: True, **fields)
+
+    assert any(said in message for message in messages), messages
+
+
+def test_a_run_that_is_under_way_and_ended_is_seen(world: Image) -> None:
+    key, run = first(world, keys.RUN, RunRecord, running)
+    twin = keys.ended(*keys.run_of(key))
+
+    found = check(MemoryStore({**world, twin: run.SerializeToString()}))
+
+    assert "under way and in the history" in " ".join(map(str, found))
+
+
+@pytest.mark.parametrize(
+    ("fits", "fields", "said"),
+    [
+        (finite, {"next_nominal_at_ms": 0, "live": 0}, "nothing lies ahead"),
+        (lambda state: state.next_nominal_at_ms, {"state": 3}, "FINISHED, but something"),
+        (lambda state: state.after_end, {"next_nominal_at_ms": 0, "live": 0}, "but no next one"),
+        (lambda state: True, {"state": 4, "timer_at_ms": 0}, "nothing goes on with it"),
+        (lambda state: state.parked, {"running": 0}, "wait for a slot"),
+        (lambda state: state.held, {"live": 0}, "held back, but no other"),
+    ],
+)  # fmt: skip
+def test_a_job_that_is_wrong_or_silent_is_seen(
+    world: Image, fits: Callable[[StateRecord], object], fields: dict[str, object], said: str
+) -> None:
+    key, state = first(world, keys.STATE, StateRecord, fits)
+    for name, value in fields.items():
+        setattr(state, name, value)
+    items = {**world, key: state.SerializeToString()}
+    if "running" in fields:
+        # Nothing of it may be on its way either.
+        jid = key[1:9]
+        for run_key in [k for k in items if k[:9] == keys.RUN + jid]:
+            if not RunRecord.FromString(items[run_key]).parking:
+                del items[run_key]
+
+    found = [str(breach) for breach in check(MemoryStore(items))]
+
+    assert any(said in message for message in found), found
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (keys.JOB, "is not there"),
+        (keys.STATE, "has no state"),
+        (keys.LEDGER, "does not know that it was fired"),
+        (keys.FLOW, "the wave of this step is not there"),
+        (keys.LANE, "its lane"),
+    ],
+)
+def test_a_record_that_is_missing_is_missed(world: Image, table: bytes, said: str) -> None:
+    keys_of = [key for key in world if key[:1] == table]
+    gone = keys_of[-1] if table == keys.LEDGER else keys_of[0]
+    items = {key: value for key, value in world.items() if key != gone}
+
+    found = [str(breach) for breach in check(MemoryStore(items))]
+
+    assert any(said in message for message in found), found
+
+
+def test_stretches_that_overlap_are_seen(world: Image) -> None:
+    key, entry = first(world, keys.LEDGER, LedgerRecord, lambda entry: entry.last_at_ms)
+    later = keys.ledger(int.from_bytes(key[1:9], "big"), keys.nominal_at(key) + 1)
+
+    found = check(MemoryStore({**world, later: entry.SerializeToString()}))
+    without_outcome = broken(world, keys.LEDGER, LedgerRecord, lambda entry: True, outcome=0)
+
+    assert any("overlaps" in str(breach) for breach in found)
+    assert "it has no outcome" in without_outcome
+
+
+@pytest.mark.parametrize(
+    ("fits", "fields", "said"),
+    [
+        (lambda flow: flow.live, {"live": 0, "waiting": 0}, "it has not ended"),
+        (lambda flow: flow.ended_at_ms, {"timer_at_ms": 0}, "nothing will forget it"),
+        (lambda flow: flow.waiting, {"timer_at_ms": 0}, "nothing will call it stuck"),
+    ],
+)
+def test_a_wave_that_never_ends_is_seen(
+    world: Image, fits: Callable[[record_pb2.FlowRecord], object], fields: dict[str, object],
+    said: str,
+) -> None:  # fmt: skip
+    messages = broken(world, keys.FLOW, record_pb2.FlowRecord, fits, **fields)
+
+    assert any(said in message for message in messages)
+
+
+def test_a_step_with_a_run_it_should_not_have_is_seen(world: Image) -> None:
+    kind = record_pb2.FlowStepRecord
+    fired = flow_pb2.FlowStep.STATE_FIRED
+
+    messages = broken(world, keys.STEP, kind, lambda step: step.state == fired, occasion=0)
+
+    assert "a step has a run if and only if it has fired" in messages
+
+
+def test_a_key_held_by_nobody_is_seen(world: Image) -> None:
+    kind = record_pb2.UniqueRecord
+
+    messages = broken(world, keys.UNIQUE, kind, lambda key: not key.until_ms, occasion=5)
+
+    assert "the run that holds this key is not under way" in messages
+
+
+def test_a_lowered_limit_shows_as_exceeded_and_is_no_breach(machine: Machine) -> None:
+    overlap = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    limit = job_pb2.ConcurrencyLimit(job=2, key="k", key_limit=2)
+    machine.create("a", overlap=overlap, concurrency=limit)
+    machine.trigger("a")
+    machine.trigger("a")
+    machine.grant()
+    before = check_limits(machine.store)
+    lower = job_pb2.Job(name="a")
+    lower.spec.concurrency.CopyFrom(job_pb2.ConcurrencyLimit(job=1, key="k", key_limit=1))
+
+    machine.do(job_pb2.UpdateJobRequest(job=lower))
+    machine.do(queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(name="default", concurrency=1)))
+    quota = namespace_pb2.Namespace(name="default", quota=namespace_pb2.Quota(leases=1))
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=quota))
+
+    machine.limits_may_be_exceeded = True
+    assert before == []
+    assert len(check_limits(machine.store)) == 4
+    assert check(machine.store) == []

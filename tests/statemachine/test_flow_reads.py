@@ -1,0 +1,193 @@
+"""Waves and graphs, as readers see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.proto.v1 import flow_pb2, job_pb2, namespace_pb2, run_pb2
+from raftsched.statemachine import limits
+from raftsched.statemachine.rejection import Reason
+
+from .asking import ask, pages, refuse
+from .driver import DAY_MS, SECOND_MS, Machine, job_of
+
+Flow = flow_pb2.Flow
+Step = flow_pb2.FlowStep
+NO_RETRY = job_pb2.RetryPolicy(max_attempts=1)
+
+
+def diamond(machine: Machine) -> str:
+    """root, then left and right, then join, which was made before them; the wave's id."""
+    machine.create("join", retry=NO_RETRY)
+    for name in ("root", "left", "right"):
+        machine.create(name, retry=NO_RETRY)
+    for name, upstream in (("left", ["root"]), ("right", ["root"]), ("join", ["left", "right"])):
+        changed = job_of(name, after=upstream, retry=NO_RETRY)
+        machine.do(job_pb2.UpdateJobRequest(job=changed))
+    return machine.trigger("root").flow
+
+
+def step(machine: Machine, name: str, *, well: bool = True) -> None:
+    """Let the run of one job end."""
+    [lease] = [lease for lease in machine.grant() if lease.job == name]
+    if well:
+        machine.succeed(lease)
+    else:
+        machine.fail(lease)
+
+
+def flow(machine: Machine, name: str) -> Flow:
+    return ask(machine, flow_pb2.GetFlowRequest(flow=name), Flow)
+
+
+def steps(found: Flow) -> list[tuple[str, str]]:
+    return [(step.job, Step.State.Name(step.state).removeprefix("STATE_")) for step in found.steps]
+
+
+def listed(machine: Machine, text: str = "") -> list[str]:
+    request = flow_pb2.ListFlowsRequest(filter=text, page_size=1)
+    found = pages(machine, request, flow_pb2.ListFlowsResponse)
+    return [item.id for page in found for item in page.flows]
+
+
+def test_a_wave_shows_its_steps_upstream_first(machine: Machine) -> None:
+    name = diamond(machine)
+    step(machine, "root")
+
+    begun = flow(machine, name)
+    [left, right] = machine.grant()
+    machine.succeed(left)
+    half = flow(machine, name)
+    machine.succeed(right)
+    step(machine, "join")
+    over = flow(machine, name)
+
+    assert begun.state == Flow.STATE_LIVE
+    assert steps(begun) == [("root", "FIRED"), ("left", "FIRED"), ("right", "FIRED")]
+    assert steps(half)[3:] == [("join", "WAITING")]
+    assert list(half.steps[3].because) == ["right"]
+    assert over.state == Flow.STATE_SUCCEEDED
+    assert [item.run_state for item in over.steps] == [run_pb2.RUN_STATE_SUCCEEDED] * 4
+    assert over.HasField("end_time")
+    assert [item.job for item in over.steps] == ["root", "left", "right", "join"]
+
+
+def test_a_failure_upstream_is_named_by_what_cannot_run(machine: Machine) -> None:
+    name = diamond(machine)
+    step(machine, "root")
+    [left, right] = machine.grant()
+
+    machine.fail(left)
+    machine.succeed(right)
+
+    found = flow(machine, name)
+    assert found.state == Flow.STATE_FAILED
+    assert steps(found)[3:] == [("join", "CANNOT_RUN")]
+    assert list(found.steps[3].because) == ["left"]
+
+
+def test_a_failure_at_the_end_of_a_wave_fails_it(machine: Machine) -> None:
+    machine.create("a")
+    machine.create("b", after=["a"], retry=NO_RETRY)
+    name = machine.trigger("a").flow
+    step(machine, "a")
+
+    step(machine, "b", well=False)
+
+    assert flow(machine, name).state == Flow.STATE_FAILED
+
+
+def test_a_failure_that_a_job_waits_for_does_not_fail_the_wave(machine: Machine) -> None:
+    machine.create("a", retry=NO_RETRY)
+    on_failure = job_of("b")
+    on_failure.spec.upstream.jobs.add(job="a", condition=job_pb2.Dependency.CONDITION_FAILURE)
+    machine.do(job_pb2.CreateJobRequest(job=on_failure))
+    name = machine.trigger("a").flow
+    step(machine, "a", well=False)
+
+    step(machine, "b")
+
+    assert flow(machine, name).state == Flow.STATE_SUCCEEDED
+
+
+def test_a_wave_that_waits_for_ever_is_stuck_and_says_for_what(machine: Machine) -> None:
+    machine.create("a")
+    machine.create("never")
+    machine.create("b", after=["a", "never"])
+    name = machine.trigger("a").flow
+    step(machine, "a")
+
+    machine.advance(DAY_MS)
+    machine.ring()
+
+    found = flow(machine, name)
+    assert found.state == Flow.STATE_STUCK
+    assert [list(item.because) for item in found.steps] == [[], ["never"]]
+
+
+def test_waves_are_listed_newest_first_and_filtered(machine: Machine) -> None:
+    machine.create("a")
+    machine.create("b", after=["a"])
+    machine.create("x")
+    machine.create("y", after=["x"])
+    first = machine.trigger("a").flow
+    machine.advance(SECOND_MS)
+    second = machine.trigger("x").flow
+    step(machine, "x")
+    step(machine, "y")
+
+    assert listed(machine) == [second, first]
+    assert listed(machine, "state=SUCCEEDED") == [second]
+    assert listed(machine, "job=a") == [first]
+    assert listed(machine, "job!=a") == [second]
+    assert listed(machine, "job=y AND state=LIVE") == []
+
+
+def test_the_runs_of_a_wave_are_listed(machine: Machine) -> None:
+    name = diamond(machine)
+    machine.trigger("join")
+    step(machine, "root")
+
+    request = run_pb2.ListRunsRequest(filter=f"flow={name}")
+    found = ask(machine, request, run_pb2.ListRunsResponse)
+
+    assert {run.job for run in found.runs} == {"left", "right"}
+
+
+def test_a_flow_of_another_namespace_is_not_there(machine: Machine) -> None:
+    other = namespace_pb2.Namespace(name="other")
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=other))
+    name = diamond(machine)
+
+    request = flow_pb2.GetFlowRequest(namespace="other", flow=name)
+
+    assert refuse(machine, request) == Reason.ERROR_REASON_FLOW_NOT_FOUND
+
+
+def test_the_graph_of_a_job_has_all_before_and_behind_it(machine: Machine) -> None:
+    diamond(machine)
+    machine.create("aside", after=["root"])
+    machine.create("last", after=["join"])
+
+    around = ask(machine, flow_pb2.GetGraphRequest(job="left"), flow_pb2.Graph)
+    whole = ask(machine, flow_pb2.GetGraphRequest(job="root"), flow_pb2.Graph)
+
+    assert list(around.jobs) == ["root", "left", "join", "last"]
+    assert [(edge.upstream, edge.downstream) for edge in around.edges] == [
+        ("root", "left"), ("left", "join"), ("join", "last")
+    ]  # fmt: skip
+    assert {edge.condition for edge in around.edges} == {job_pb2.Dependency.CONDITION_SUCCESS}
+    assert set(whole.jobs) == {"root", "left", "right", "join", "aside", "last"}
+    places = {name: place for place, name in enumerate(whole.jobs)}
+    assert all(places[edge.upstream] < places[edge.downstream] for edge in whole.edges)
+
+
+def test_a_graph_that_is_too_large_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diamond(machine)
+    monkeypatch.setattr(limits, "GRAPH_JOBS", 3)
+
+    request = flow_pb2.GetGraphRequest(job="root")
+
+    assert refuse(machine, request) == Reason.ERROR_REASON_LIMIT_EXCEEDED

@@ -1,0 +1,211 @@
+"""Previews promise what the rules will do, and forecasts count it."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.proto.v1 import calendar_pb2, job_pb2, schedule_pb2
+from raftsched.statemachine import foresight, herds
+from raftsched.statemachine.instants import duration, timestamp, to_ms
+from raftsched.statemachine.rejection import Reason
+from raftsched.statemachine.request import Offer
+from raftsched.statemachine.workers import Worker
+
+from .asking import ask, refuse
+from .driver import HOUR_MS, MINUTE_MS, Machine, instant
+from .world import ALLOW
+
+Edit = schedule_pb2.OccurrenceEdit
+Answer = job_pb2.PreviewScheduleResponse
+
+
+def cron(expression: str) -> schedule_pb2.Schedule:
+    return schedule_pb2.Schedule(cron=schedule_pb2.Cron(expression=expression))
+
+
+def times(answer: Answer) -> list[int]:
+    return [to_ms(item.nominal_time) for item in answer.occurrences if not item.excluded]
+
+
+def off(machine: Machine) -> schedule_pb2.Timing:
+    rule = calendar_pb2.CalendarRule(date="2026-01-02")
+    calendar = calendar_pb2.Calendar(name="off", rules=[rule])
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=calendar))
+    return schedule_pb2.Timing(exclude_calendars=["off"])
+
+
+def test_a_preview_of_a_job_is_what_fires(machine: Machine) -> None:
+    machine.create("a", cron="17 */7 * * *", overlap=ALLOW, timing=off(machine))
+    for kind, nominal in ((Edit.KIND_SKIP, "01T07:17"), (Edit.KIND_ADD, "01T08:00")):
+        edit = Edit(nominal_time=timestamp(instant(f"2026-01-{nominal}")), kind=kind)
+        machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+    answer = ask(machine, job_pb2.PreviewScheduleRequest(job="a", count=20), Answer)
+
+    for _ in range(4 * 72):
+        machine.advance(15 * MINUTE_MS)
+        machine.ring()
+
+    fired = sorted(to_ms(run.nominal_time) for run in machine.live("a"))
+    assert [at for at in times(answer) if at <= machine.now_ms] == fired
+    assert len(answer.occurrences) == 20
+    assert any("left out by hand" in item.note for item in answer.occurrences)
+    assert any("calendar off" in item.note for item in answer.occurrences)
+    assert answer.descriptions
+
+
+def test_a_preview_shows_five_times_and_no_more_than_a_job_has_left(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *")
+    machine.create("b", cron="0 * * * *", timing=schedule_pb2.Timing(max_runs=2))
+
+    first = ask(machine, job_pb2.PreviewScheduleRequest(job="a"), Answer)
+    second = ask(machine, job_pb2.PreviewScheduleRequest(job="b"), Answer)
+
+    assert len(first.occurrences) == 5
+    assert len(second.occurrences) == 2
+
+
+def test_schedules_that_are_not_stored_are_previewed(machine: Machine) -> None:
+    request = job_pb2.PreviewScheduleRequest(
+        schedules=[cron("0 9 * * *")], timing=schedule_pb2.Timing(zone="Europe/Berlin"), count=1
+    )
+    request.from_time.CopyFrom(timestamp(instant("2026-07-01T00:00")))
+
+    answer = ask(machine, request, Answer)
+
+    assert times(answer) == [instant("2026-07-01T07:00")]
+    assert answer.occurrences[0].local_time.startswith("2026-07-01T09:00:00+02:00")
+    assert list(answer.descriptions) == ["at 09:00 every day, Europe/Berlin"]
+
+
+def test_a_preview_takes_from_the_job_what_it_does_not_say(machine: Machine) -> None:
+    machine.create("a", cron="0 9 * * *")
+    timing = schedule_pb2.Timing(zone="Asia/Tokyo")
+
+    request = job_pb2.PreviewScheduleRequest(job="a", timing=timing, count=1)
+
+    assert times(ask(machine, request, Answer)) == [instant("2026-01-02T00:00")]
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (
+            job_pb2.PreviewScheduleRequest(schedules=[cron("nonsense")]),
+            Reason.ERROR_REASON_CRON_INVALID,
+        ),
+        (
+            job_pb2.PreviewScheduleRequest(schedules=[cron("0 0 31 2 *")]),
+            Reason.ERROR_REASON_SCHEDULE_NEVER_FIRES,
+        ),
+        (
+            job_pb2.PreviewScheduleRequest(
+                schedules=[cron("@daily")], timing=schedule_pb2.Timing(zone="Mars/Base")
+            ),
+            Reason.ERROR_REASON_ZONE_UNKNOWN,
+        ),
+        (
+            job_pb2.PreviewScheduleRequest(schedules=[cron("@daily")], count=-1),
+            Reason.ERROR_REASON_FIELD_INVALID,
+        ),
+    ],
+)
+def test_wrong_schedules_are_refused_as_at_creation(
+    machine: Machine, request_: job_pb2.PreviewScheduleRequest, reason: int
+) -> None:
+    assert refuse(machine, request_) == reason
+
+
+def forecast(machine: Machine, ahead_ms: int = 0) -> job_pb2.ForecastFiringsResponse:
+    request = job_pb2.ForecastFiringsRequest()
+    if ahead_ms:
+        request.ahead.CopyFrom(duration(ahead_ms))
+    workers = [Worker(Offer("w1", 1), 4), Worker(Offer("w2", 1, ("other",)), 8)]
+    return ask(machine, request, job_pb2.ForecastFiringsResponse, workers)
+
+
+def test_a_forecast_counts_firings_by_minute_and_their_peak(machine: Machine) -> None:
+    machine.create("a", cron="* * * * *")
+    machine.create("b", cron="*/15 * * * *")
+    machine.create("c", cron="*/30 * * * * *")
+    machine.create("paused", cron="* * * * *")
+    machine.do(job_pb2.PauseJobRequest(job="paused"))
+
+    answer = forecast(machine)
+
+    assert len(answer.minutes) == 60
+    assert [answer.minutes[at].firings for at in (1, 14, 15, 30)] == [3, 3, 4, 4]
+    assert [answer.minutes[at].peak for at in (1, 15)] == [2, 3]
+    assert answer.minutes[7].start_time == timestamp(machine.now_ms + 7 * MINUTE_MS)
+    assert answer.slots == 4
+    assert not answer.partial
+
+
+def test_a_forecast_is_what_fires(machine: Machine) -> None:
+    machine.create("a", cron="*/7 * * * *", overlap=ALLOW)
+    machine.create("b", every_ms=11 * MINUTE_MS, overlap=ALLOW)
+    machine.create("c", cron="0 * * * *", timing=schedule_pb2.Timing(jitter=duration(HOUR_MS)))
+    machine.create("d", once=machine.now_ms + 5_000)
+    machine.create("e", cron="*/5 * * * *", timing=schedule_pb2.Timing(max_runs=2), overlap=ALLOW)
+    machine.create("f", after_end_ms=MINUTE_MS)
+    edit = Edit(
+        nominal_time=timestamp(instant("2026-01-01T00:07")),
+        kind=Edit.KIND_MOVE,
+        moved_to=timestamp(instant("2026-01-01T00:50")),
+    )
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+    answer = forecast(machine)
+
+    fired = []
+    for _ in range(60):
+        before = sum(len(machine.live(name)) for name in "abcdef")
+        machine.advance(MINUTE_MS - 1)
+        machine.ring()
+        fired.append(sum(len(machine.live(name)) for name in "abcdef") - before)
+        machine.advance(1)
+
+    assert [minute.firings for minute in answer.minutes] == fired
+
+
+def test_a_forecast_of_too_much_says_that_it_is_partial(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.create("a", cron="* * * * *")
+    machine.create("b", cron="* * * * *")
+
+    monkeypatch.setattr(foresight, "FORECAST_JOBS", 1)
+    few_jobs = forecast(machine)
+    monkeypatch.setattr(foresight, "FORECAST_JOBS", 10)
+    monkeypatch.setattr(foresight, "FORECAST_FIRINGS", 70)
+    few_firings = forecast(machine)
+
+    assert few_jobs.partial
+    assert sum(minute.firings for minute in few_jobs.minutes) == 59
+    assert few_firings.partial
+    assert sum(minute.firings for minute in few_firings.minutes) == 70
+
+
+def test_a_job_that_joins_a_herd_is_told_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(herds, "HERD", 3)
+    first = machine.create("a", cron="0 9 * * *")
+    machine.create("b", cron="0 9 * * *")
+    machine.create("spread", cron="0 9 * * *",
+                   timing=schedule_pb2.Timing(jitter=duration(1)))  # fmt: skip
+    machine.create("c", cron="0 9 * * *")
+
+    request = job_pb2.GetJobStatusRequest(job="a")
+    status = ask(machine, request, job_pb2.JobStatus)
+    spread = ask(machine, job_pb2.GetJobStatusRequest(job="spread"), job_pb2.JobStatus)
+
+    assert not first.status.warnings
+    assert list(status.warnings) == [
+        "4 jobs are due in the same second at 09:00:00 UTC; give it a jitter"
+    ]
+    assert not spread.warnings
+
+
+def test_a_schedule_that_may_mean_something_else_is_told_so_at_creation(machine: Machine) -> None:
+    made = machine.create("a", cron="59/15 * * * *")
+
+    assert "59/15" in made.status.warnings[0]
