@@ -1,7 +1,8 @@
 """What the rules cost: `python -m raftsched.statemachine.bench --json`.
 
-One process, the store on disk, changes of at most 1,000 items, as a leader makes them. A run is
-fired, leased and completed; each step is decided, sealed and applied. The figures are processor
+One process, the store on disk, changes as a leader makes them: up to 1,000 results, 1,000 due
+timers and 1,000 leases in one. A run is fired, leased and completed; all of it is decided, sealed
+and applied. The figures are processor
 time of one thread per run or per job, so that a busy machine disturbs them little.
 """
 
@@ -50,10 +51,13 @@ class Bench:
     costs: dict[str, Cost] = field(default_factory=dict)
 
     def do(self, step: str, now_ms: int, body: object) -> object:
+        return self.do_all(step, now_ms, [body])[0]
+
+    def do_all(self, step: str, now_ms: int, bodies: Sequence[object]) -> list[object]:
         cost = self.costs.setdefault(step, Cost())
         began = time.thread_time()
         view = View(self.store, now_ms, self.recall)
-        decision = decide(view, [Request(body)])
+        decision = decide(view, [Request(body) for body in bodies])
         decided = time.thread_time()
         if decision.change:
             self.index += 1
@@ -62,7 +66,7 @@ class Bench:
         cost.decide += decided - began
         cost.apply += time.thread_time() - decided
         cost.bytes += len(decision.change)
-        return decision.replies[0]
+        return decision.replies
 
     def per(self, step: str, count: int) -> Cost:
         cost = self.costs.get(step, Cost())
@@ -86,7 +90,30 @@ def jobs(count: int, recurring: bool) -> Iterator[job_pb2.ImportJobsRequest]:
 
 
 def drain(bench: Bench, count: int) -> None:
-    """Fire, lease and complete, as a leader with two workers does."""
+    """Fire, lease and complete as the leader's loop does: what came in while the last change was
+    under way, what is due, and what can be leased, all in one change."""
+    now_ms = DUE_MS + 5
+    done = 0
+    offers = tuple(Offer(f"worker-{number}", BATCH // 2) for number in range(2))
+    reports: list[Report] = []
+    while done < count:
+        now_ms += 1
+        *_, granted = bench.do_all("run", now_ms, [*reports, Ring(BATCH), Grant(offers, BATCH)])
+        assert isinstance(granted, list)
+        reports = [
+            Report(offer.worker, tuple(map(success, leases)))
+            for offer, leases in zip(offers, granted, strict=True)
+        ]
+        done += sum(len(report.results) for report in reports)
+    bench.do_all("run", now_ms + 1, reports)
+
+
+def success(lease: worker_pb2.Lease) -> worker_pb2.Result:
+    return worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
+
+
+def drain_in_steps(bench: Bench, count: int) -> None:
+    """The same with a change for each step, which shows what each costs alone."""
     now_ms = DUE_MS + 5
     fired = done = 0
     offers = tuple(Offer(f"worker-{number}", BATCH // 2) for number in range(2))
@@ -97,39 +124,36 @@ def drain(bench: Bench, count: int) -> None:
         granted = bench.do("lease", now_ms, Grant(offers, BATCH))
         assert isinstance(granted, list)
         for offer, leases in zip(offers, granted, strict=True):
-            results = tuple(
-                worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
-                for lease in leases
-            )
-            bench.do("complete", now_ms, Report(offer.worker, results))
-            done += len(results)
+            bench.do("complete", now_ms, Report(offer.worker, tuple(map(success, leases))))
+            done += len(leases)
 
 
-def measure(path: Path, count: int, idle: int, recurring: bool) -> dict[str, float | int]:
+def measure(path: Path, options: argparse.Namespace) -> dict[str, float | int]:
+    count = options.jobs or 100_000
     bench = Bench(RocksStore(path))
-    for request in jobs(count, recurring):
+    for request in jobs(count, options.recurring):
         bench.do("create", NOW_MS, request)
     # What a long-lived process would not have: the creation's garbage in the collector's way.
     gc.collect()
     gc.freeze()
-    drain(bench, count)
-    steps = {step: bench.per(step, count) for step in ("create", "fire", "lease", "complete")}
-    run = [steps[step] for step in ("fire", "lease", "complete")]
+    (drain_in_steps if options.steps else drain)(bench, count)
+    steps = ("fire", "lease", "complete") if options.steps else ("run",)
+    costs = [bench.per(step, count) for step in steps]
+    create = bench.per("create", count)
     figures: dict[str, float | int] = {
-        "run_decide_us": round(sum(cost.decide for cost in run), 2),
-        "run_apply_us": round(sum(cost.apply for cost in run), 2),
-        "create_decide_us": round(steps["create"].decide, 2),
-        "create_apply_us": round(steps["create"].apply, 2),
-        "log_bytes_per_run": sum(cost.bytes for cost in run),
-        "log_bytes_per_create": steps["create"].bytes,
+        "run_decide_us": round(sum(cost.decide for cost in costs), 2),
+        "run_apply_us": round(sum(cost.apply for cost in costs), 2),
+        "create_decide_us": round(create.decide, 2),
+        "create_apply_us": round(create.apply, 2),
+        "log_bytes_per_run": sum(cost.bytes for cost in costs),
+        "log_bytes_per_create": create.bytes,
     }
-    for step in ("fire", "lease", "complete"):
-        figures[f"{step}_decide_us"] = round(steps[step].decide, 2)
-        figures[f"{step}_apply_us"] = round(steps[step].apply, 2)
+    if options.steps:
+        for step, cost in zip(steps, costs, strict=True):
+            figures[f"{step}_decide_us"] = round(cost.decide, 2)
+            figures[f"{step}_apply_us"] = round(cost.apply, 2)
     bench.store.close()
-    if idle:
-        figures |= reopen(path)
-    return figures
+    return figures | (reopen(path) if options.jobs else {})
 
 
 def reopen(path: Path) -> dict[str, float | int]:
@@ -158,13 +182,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print only the JSON object")
     parser.add_argument("--jobs", type=int, default=0, help="jobs to create (default: 100000)")
     parser.add_argument("--recurring", action="store_true", help="hourly cron jobs, not one-off")
+    parser.add_argument("--steps", action="store_true", help="a change for each step of a run")
     parser.add_argument("--dir", type=Path, help="where the store is made (default: temporary)")
     options = parser.parse_args(arguments)
-    count = options.jobs or 100_000
-    if count < BATCH:
-        parser.error(f"--jobs {count} is too few to measure; take {BATCH} or more")
+    if 0 < options.jobs < BATCH or options.jobs < 0:
+        parser.error(f"--jobs {options.jobs} is too few to measure; take {BATCH} or more")
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
-        figures = measure(Path(folder) / "state", count, options.jobs, options.recurring)
+        figures = measure(Path(folder) / "state", options)
     if not options.json:
         for name, value in figures.items():
             sys.stderr.write(f"{name:>22}  {value}\n")

@@ -81,8 +81,9 @@ def enter(view: View, jid: int, occasion: int, run: RunRecord) -> None:
         run.ready_at_ms = view.now_ms
     if not run.turn_ms:
         run.turn_ms = view.now_ms + BOOSTS[lane.priority]
+    # A run that enters is not in its lane, so its entry is not stored.
     entry = keys.ready(run.lane, run.turn_ms, jid, occasion)
-    view.put_raw(entry)
+    view.put_new(entry)
     mark = entry[MARK:]
     if not lane.ready or mark < lane.ready_from:
         lane.ready_from = mark

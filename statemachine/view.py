@@ -100,6 +100,7 @@ class View:
         # What was written: None for a record means that its value is made when sealing.
         self._written: dict[bytes, bytes | None] = {}
         self._edited: dict[bytes, Message] = {}
+        self._new: set[bytes] = set()
         self._scanned: dict[bytes, dict[bytes, None]] = {}
         self.meta = self.get(keys.META, record_pb2.MetaRecord) or record_pb2.MetaRecord(
             format=FORMAT
@@ -170,7 +171,20 @@ class View:
         written[key] = value
         self.records.pop(key, None)
 
+    def put_new(self, key: bytes) -> None:
+        """As `put_raw`, for an entry that is known not to be stored: should this decision delete
+        it again, no trace of it goes into the log, and no tombstone into the store."""
+        if key not in self._written:
+            self._new.add(key)
+            self._note(key)
+        self._written[key] = b""
+
     def delete(self, key: bytes) -> None:
+        if key in self._new:
+            self._new.remove(key)
+            del self._written[key]
+            del self._scanned[key[: _PREFIX[key[0]]]][key]
+            return
         self.records[key] = None
         self._edited.pop(key, None)
         written = self._written
