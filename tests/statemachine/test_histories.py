@@ -123,7 +123,7 @@ class Player:
         spec.misfire.rule = chance.choice(list(job_pb2.MisfirePolicy.Rule.values()))
         spec.misfire.maximum = chance.randrange(5)
         spec.retry.max_attempts = chance.randrange(4)
-        spec.delivery = chance.choice([0, 0, 2])
+        spec.delivery = chance.choice(list(job_pb2.Delivery.values()))
         if chance.random() < 0.3:
             spec.misfire.start_deadline.CopyFrom(duration(chance.choice([1_000, 60_000])))
         if chance.random() < 0.4:
@@ -141,7 +141,7 @@ class Player:
             if chance.random() < 0.25:
                 condition = chance.choice(list(job_pb2.Dependency.Condition.values()))
                 spec.upstream.jobs.add(job=other, condition=condition)
-                spec.upstream.join = chance.choice([0, 2])
+                spec.upstream.join = chance.choice(list(job_pb2.Upstream.Join.values()))
         return job
 
     def create(self) -> None:
