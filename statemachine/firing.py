@@ -259,6 +259,9 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
         if due_ms:
             if due_ms <= view.now_ms:
                 edits.remove(edit)
+                if ledger.knows(view, jid, edit.nominal_at_ms):
+                    # The schedules were changed, and those before or after had it as well.
+                    continue
                 fire(view, jid, job, state, edit.nominal_at_ms, due_ms, SCHEDULED)
                 if edit.kind == Edit.KIND_ADD:
                     ledger.mark_added(view, jid, edit.nominal_at_ms)
