@@ -167,7 +167,9 @@ def _recorded(
     if entry is None:
         assert job is not None, "the caller has asked"
         keep_ms = namespaces.keep_ledger_ms(View(store, 0), job.namespace)
-        if nominal_ms >= meta.now_ms - keep_ms:
+        state = record(store, keys.state(jid), StateRecord)
+        begin_ms = state.ledger_from_ms if state is not None else 0
+        if nominal_ms >= max(meta.now_ms - keep_ms, begin_ms):
             yield Breach(key, "the ledger does not know that it was fired")
     elif entry.outcome != run.outcome:
         names = [run_pb2.Outcome.Name(outcome) for outcome in (entry.outcome, run.outcome)]

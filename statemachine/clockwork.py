@@ -62,12 +62,21 @@ def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_m
     if not spec.schedules or (most and state.fired >= most):
         return
     plan = plan_of(view, jid, job)
-    # A nominal time at which nothing ran is its own end.
-    ended_ms = None if state.live else max(state.last_end_at_ms, state.last_nominal_at_ms) or None
-    nominal_ms = next_nominal(plan, after_ms, last_end_ms=ended_ms)
+    nominal_ms = next_nominal(plan, after_ms, last_end_ms=_last_end(view, state))
     if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
         state.next_nominal_at_ms = nominal_ms
         state.next_due_at_ms = due(plan, nominal_ms)
+
+
+def _last_end(view: View, state: StateRecord) -> int | None:
+    """From when a rest counts; None while a run is under way, and before the first."""
+    if state.live:
+        return None
+    if state.last_nominal_at_ms > state.last_end_at_ms:
+        # Nothing ran at the last nominal time, on which was decided only now: it is not caught up
+        # with in steps of the rest, which after a long outage would be very many.
+        return view.now_ms
+    return state.last_end_at_ms or None
 
 
 def start(view: View, job: JobRecord, state: StateRecord, plan: Plan) -> None:
@@ -84,12 +93,17 @@ def settle(view: View, jid: int, state: StateRecord) -> None:
         state.state = FINISHED
     elif state.state == FINISHED and ahead(state):
         state.state = ACTIVE
-    if state.state == FINISHED and not state.live and state.HasField("delete_after_ms"):
+    if state.HasField("delete_after_ms") and over(state):
         if not state.delete_at_ms:
             state.delete_at_ms = view.now_ms + state.delete_after_ms
     else:
         state.delete_at_ms = 0
     timers.set_job(view, jid, state, next_wake(view, state))
+
+
+def over(state: StateRecord) -> bool:
+    """Whether a job may go: nothing is left to happen, and no other job depends on it."""
+    return state.state == FINISHED and not state.live and not state.has_downstream
 
 
 def ahead(state: StateRecord) -> bool:

@@ -80,8 +80,7 @@ def _ring_job(view: View, jid: int) -> None:
     state = view.need(key, StateRecord)
     state.timer_at_ms = 0
     job = view.need(keys.job(jid), JobRecord)
-    over = state.state == clockwork.FINISHED and not state.live
-    if over and 0 < state.delete_at_ms <= view.now_ms:
+    if 0 < state.delete_at_ms <= view.now_ms and clockwork.over(state):
         begin_delete(view, jid, job, state)
     if state.state == clockwork.DELETING:
         delete_step(view, jid, job, state)
@@ -126,6 +125,9 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         _fire_edits(view, jid, job, state)
         if state.agenda.backlog:
             _release_backlog(view, jid, job, state)
+        if state.after_end and not (state.next_nominal_at_ms or state.agenda.backlog or state.live):
+            # What was moved or waited became no run, so no end will set the next time.
+            clockwork.look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, now_ms - 1))
 
 
 def _fire_scheduled(
@@ -367,7 +369,9 @@ def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
         message = "the job's overlap policy allows no more runs at once"
         overlap.drop(view, jid, occasion, run, run_pb2.OUTCOME_SKIPPED_OVERLAP, "overlap", message)
         return
-    if not overlap.make_room(view, jid, state, verdict, but=occasion):
+    waits = overlap.make_room(view, jid, state, verdict, but=occasion)
+    # To make room may have ended the last run before it, which lets it go on already.
+    if run.held and not waits:
         run.held = False
         state.held -= 1
         runs.make_ready(view, jid, occasion, run, job.spec)

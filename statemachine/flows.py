@@ -10,7 +10,7 @@ for; it still fires if that comes.
 from __future__ import annotations
 
 from ..proto.v1 import flow_pb2, job_pb2, record_pb2, run_pb2
-from . import keys, limits, overlap, policies, rejection, runs, timers
+from . import clockwork, keys, limits, overlap, policies, rejection, runs, timers
 from .view import FORMAT, View
 
 JobRecord = record_pb2.JobRecord
@@ -217,6 +217,8 @@ def link(view: View, jid: int, job: JobRecord) -> None:
         key = keys.state(source)
         state = view.need(key, StateRecord)
         state.has_downstream = True
+        # What others depend on is not deleted by itself.
+        clockwork.settle(view, source, state)
         view.put(key, state)
 
 
@@ -230,6 +232,7 @@ def unlink(view: View, jid: int, job: JobRecord) -> None:
         key = keys.state(source)
         state = view.need(key, StateRecord)
         state.has_downstream = bool(downstream_of(view, source))
+        clockwork.settle(view, source, state)
         view.put(key, state)
 
 

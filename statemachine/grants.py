@@ -36,6 +36,8 @@ class Line:
     head: bytes = LATEST
     entry: bytes = b""
     granted: int = 0
+    # The queue's allowance and its instant before it was refilled for this grant.
+    before: tuple[int, int] = (0, 0)
 
     def advance(self) -> None:
         self.entry = next(self.entries, b"")
@@ -88,6 +90,7 @@ def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]
         busy = still
     for line in lines.values():
         _settle(view, line)
+    _take_back(list(lines.values()))
     for taker in takers:
         if taker.leases:
             view.put(keys.session(taker.offer.worker), taker.session)
@@ -259,11 +262,12 @@ def _lines(view: View, namespace: int, queue: str, lines: dict[int, Line]) -> li
 def _line(view: View, number: int, lane: record_pb2.LaneRecord) -> Line:
     queue_key = keys.queue(lane.namespace, lane.queue)
     queue = view.need(queue_key, record_pb2.QueueRecord)
+    before = (queue.allowance, queue.allowance_at_ms)
     if queue.rate:
         refill(view, queue)
     prefix = keys.ready_in(number)
     entries = view.scan(prefix + lane.ready_from, keys.after(prefix))
-    line = Line(keys.lane(number), lane, queue, queue_key, entries)
+    line = Line(keys.lane(number), lane, queue, queue_key, entries, before=before)
     line.advance()
     return line
 
@@ -284,6 +288,15 @@ def _settle(view: View, line: Line) -> None:
     line.lane.ready_from = line.head if line.head != LATEST else b""
     view.put(line.key, line.lane)
     view.put(line.queue_key, line.queue)
+
+
+def _take_back(lines: list[Line]) -> None:
+    """Undo the refill of a queue that gave nothing: it is not written, so it must not stay."""
+    given = {line.queue_key for line in lines if line.granted}
+    # Of several lines of a queue the first one saw what it was before.
+    for line in reversed(lines):
+        if line.queue_key not in given:
+            line.queue.allowance, line.queue.allowance_at_ms = line.before
 
 
 def _session(view: View, worker: str) -> record_pb2.SessionRecord:

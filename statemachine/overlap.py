@@ -53,7 +53,9 @@ def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, but: i
         return False
     if verdict is HOLD_NEWEST or verdict is REPLACE:
         for occasion, run in runs.live_of(view, jid, state, limits.OVERLAP):
-            if run.held and run.due_at_ms <= view.now_ms and occasion != but:
+            if occasion == but:
+                continue
+            if run.held and run.due_at_ms <= view.now_ms:
                 message = "a newer run took its place while it was held back"
                 drop(view, jid, occasion, run, run_pb2.OUTCOME_REPLACED, "replaced", message)
             elif verdict is REPLACE and not run.held:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2
+import pytest
+
+from raftsched.proto.v1 import job_pb2, namespace_pb2, queue_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.request import Ring
 
@@ -137,3 +139,74 @@ def test_a_timer_that_is_set_in_the_change_of_a_ring_rings_in_the_next_one(
         machine.ring()
 
     assert not list(machine.store.scan(b"J", b"K"))
+
+
+@pytest.mark.parametrize("rule", job_pb2.MisfirePolicy.Rule.values())
+def test_a_schedule_that_counts_from_an_end_goes_on_when_nothing_ran(
+    machine: Machine, rule: job_pb2.MisfirePolicy.Rule.ValueType
+) -> None:
+    """Its time was past its start deadline; no run ended then, so nothing came after it."""
+    misfire = job_pb2.MisfirePolicy(rule=rule, start_deadline=duration(MINUTE_MS))
+    machine.create("a", after_end_ms=20_000, misfire=misfire)
+    machine.advance(10 * MINUTE_MS)
+
+    for _ in range(60):
+        machine.advance(1_000)
+        machine.ring()
+
+    assert machine.job("a").status.skipped
+    assert machine.live("a")
+
+
+def test_a_held_run_that_is_let_go_by_making_room_for_it_is_counted_once(
+    machine: Machine,
+) -> None:
+    rule = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_REPLACE)
+    machine.create("a", overlap=rule)
+    machine.trigger("a")
+    machine.trigger("a", due_time=timestamp(machine.now_ms + 1_000))
+    machine.advance(1_000)
+
+    machine.ring()
+
+    assert [run.held for run in machine.live("a")] == [False]
+    assert machine.job("a").status.held == 0
+
+
+def test_a_job_that_others_depend_on_is_not_deleted_by_itself(machine: Machine) -> None:
+    machine.create("a", once=machine.now_ms, delete_after=duration(HOUR_MS))
+    machine.ring()
+    machine.succeed(machine.grant()[0])
+    machine.create("b", after=["a"])
+    machine.advance(2 * HOUR_MS)
+    machine.ring()
+    kept = machine.job("a")
+
+    machine.do(job_pb2.DeleteJobRequest(job="b"))
+    for _ in range(5):
+        machine.advance(HOUR_MS)
+        machine.ring()
+
+    assert kept.status.state == job_pb2.JobStatus.STATE_FINISHED
+    assert not list(machine.store.scan(b"J", b"K"))
+
+
+def test_a_queue_that_gave_nothing_is_the_same_for_a_leader_with_a_memory(
+    machine: Machine,
+) -> None:
+    """Its allowance was refilled in memory, not written, and came along with the next change."""
+    machine.create("a", worker_labels={"gpu": "yes"})
+    machine.do(queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(name="default", rate=2)))
+    machine.trigger("a")
+    machine.grant("w1", labels={"gpu": "yes"}, credits=0)
+    quota = namespace_pb2.Namespace(name="default", quota=namespace_pb2.Quota(leases=1))
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=quota))
+    machine.create("b")
+    machine.trigger("b")
+    machine.grant("w1")
+    machine.advance(5_000)
+    machine.grant("w1", labels={"gpu": "yes"})
+
+    machine.do(queue_pb2.PauseQueueRequest(queue="default"))
+
+    machine.check()
