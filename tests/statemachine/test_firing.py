@@ -1,0 +1,228 @@
+"""When a nominal time becomes a run, exactly."""
+
+from __future__ import annotations
+
+from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
+from raftsched.statemachine.instants import duration, timestamp
+
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine
+
+ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+Misfire = job_pb2.MisfirePolicy
+Timing = schedule_pb2.Timing
+Edit = schedule_pb2.OccurrenceEdit
+
+
+def outcomes(machine: Machine, name: str) -> list[str]:
+    return [
+        run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
+        for _, entry in sorted(machine.ledger(name).items())
+    ]
+
+
+def test_nothing_fires_early(machine: Machine) -> None:
+    machine.create("a", once=START_MS + 5_000)
+
+    machine.advance(4_999)
+    machine.ring()
+    assert machine.live("a") == []
+
+    machine.advance(1)
+    machine.ring()
+    assert len(machine.live("a")) == 1
+
+
+def test_the_grace_is_met_to_the_millisecond(machine: Machine) -> None:
+    for name in ("within", "beyond"):
+        misfire = Misfire(rule=Misfire.RULE_SKIP, grace=duration(10_000))
+        machine.create(name, every_ms=HOUR_MS, misfire=misfire)
+        machine.do(job_pb2.PauseJobRequest(job=name))
+
+    machine.advance(HOUR_MS + 10_000)
+    machine.do(job_pb2.ResumeJobRequest(job="within"))
+    machine.ring()
+    machine.advance(1)
+    machine.do(job_pb2.ResumeJobRequest(job="beyond"))
+    machine.ring()
+
+    assert outcomes(machine, "within") == ["RAN"]
+    assert outcomes(machine, "beyond") == ["MISSED"]
+
+
+def test_a_job_fires_no_more_than_its_maximum(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, timing=Timing(max_runs=2))
+    for _ in range(5):
+        machine.advance(MINUTE_MS)
+        machine.ring()
+
+    assert len(machine.live("a")) == 2
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+
+
+def test_a_queue_of_runs_holds_no_more_than_its_limit(machine: Machine) -> None:
+    queue = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_QUEUE, limit=2)
+    machine.create("a", every_ms=MINUTE_MS, overlap=queue)
+    for _ in range(5):
+        machine.advance(MINUTE_MS)
+        machine.ring()
+
+    assert [run.held for run in machine.live("a")] == [False, True, True]
+    assert outcomes(machine, "a")[3:] == ["SKIPPED_OVERLAP", "SKIPPED_OVERLAP"]
+
+
+def test_a_time_in_the_past_runs_at_once(machine: Machine) -> None:
+    machine.create("a", once=START_MS - DAY_MS, misfire=Misfire(rule=Misfire.RULE_SKIP))
+    machine.ring()
+
+    assert outcomes(machine, "a") == ["RAN"]
+
+
+def test_a_week_of_missed_seconds_is_one_entry_and_one_run(machine: Machine) -> None:
+    machine.create("a", every_ms=1_000)
+    machine.advance(7 * DAY_MS)
+    before = len(machine.log)
+
+    machine.ring()
+
+    assert len(machine.log) - before == 1
+    assert len(machine.log[-1]) < 1_000
+    assert machine.job("a").status.fired == 7 * 86_400
+    assert [run.outcome for run in machine.live("a")] == [run_pb2.OUTCOME_RAN]
+
+
+def test_a_long_backlog_is_released_at_a_rate_and_shown(machine: Machine) -> None:
+    misfire = Misfire(rule=Misfire.RULE_ALL, maximum=1_000)
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=misfire)
+    machine.advance(1_000 * MINUTE_MS)
+    machine.ring()
+    assert machine.job("a").status.backlog == 999
+
+    shown = []
+    for _ in range(4):
+        machine.advance(1_000)
+        machine.ring()
+        shown.append(machine.job("a").status.backlog)
+
+    assert shown == [899, 799, 699, 599]
+
+
+def test_an_excluded_day_is_left_out_and_recorded(machine: Machine) -> None:
+    holidays = calendar_pb2.Calendar(
+        name="holidays", rules=[calendar_pb2.CalendarRule(date="2026-01-02")]
+    )
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=holidays))
+    timing = Timing(exclude_calendars=["holidays"])
+    machine.create("a", cron="0 9 * * *", timing=timing, overlap=ALLOW)
+    for day in (1, 2, 3):
+        machine.at(f"2026-01-0{day}T09:00")
+        machine.ring()
+
+    assert outcomes(machine, "a") == ["RAN", "SKIPPED_CALENDAR", "RAN"]
+
+
+def test_single_occurrences_are_skipped_moved_and_added(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW)
+    hour = [START_MS + number * HOUR_MS for number in range(6)]
+
+    def edit(nominal_ms: int, kind: Edit.Kind.ValueType, moved_ms: int = 0) -> None:
+        wanted = Edit(nominal_time=timestamp(nominal_ms), kind=kind)
+        if moved_ms:
+            wanted.moved_to.CopyFrom(timestamp(moved_ms))
+        machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=wanted))
+
+    edit(hour[1], Edit.KIND_SKIP)
+    edit(hour[2], Edit.KIND_MOVE, hour[3] + MINUTE_MS)
+    edit(hour[3] + 30 * MINUTE_MS, Edit.KIND_ADD)
+    fired = []
+    for step in range(1, 9):
+        machine.at(hour[0] + step * 30 * MINUTE_MS + MINUTE_MS)
+        machine.ring()
+        fired.append(len(machine.live("a")))
+
+    assert fired == [0, 0, 0, 0, 0, 2, 3, 4]
+    assert outcomes(machine, "a") == ["SKIPPED_BY_HAND", "RAN", "RAN", "RAN", "RAN"]
+
+
+def test_a_backfill_runs_what_did_not_run_and_leaves_the_rest_alone(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW)
+    machine.at("2026-01-01T01:00")
+    machine.ring()
+    machine.at("2026-01-01T10:30")
+    machine.ring()
+    assert outcomes(machine, "a") == ["RAN", "COALESCED", "LATE"]
+
+    request = job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(START_MS), to_time=timestamp(START_MS + 10 * HOUR_MS),
+        runs_per_minute=60_000,
+    )  # fmt: skip
+    reply = machine.ask(request, job_pb2.BackfillJobResponse)
+    for _ in range(20):
+        machine.advance(1_000)
+        machine.ring()
+
+    # Midnight, before the job was made, and the eight hours that were missed.
+    assert (reply.planned, reply.left_alone) == (9, 1)
+    causes = [run.cause for run in machine.live("a")]
+    assert causes.count(run_pb2.CAUSE_BACKFILL) == 9
+    assert len({run.id for run in machine.live("a")}) == 11
+
+
+def test_a_delay_after_the_end_counts_from_the_end(machine: Machine) -> None:
+    machine.create("a", after_end_ms=MINUTE_MS)
+    machine.advance(MINUTE_MS)
+    machine.ring()
+    [lease] = machine.grant()
+    machine.advance(10 * MINUTE_MS)
+    machine.ring()
+    assert machine.job("a").status.fired == 1
+
+    machine.succeed(lease)
+
+    due_ms = machine.job("a").status.next_nominal_time.ToMilliseconds()
+    assert due_ms == machine.now_ms + MINUTE_MS
+
+
+def test_a_job_after_the_end_goes_on_when_its_first_time_is_left_out(machine: Machine) -> None:
+    """Nothing ran at it, so there was no end to count from, and the job stood still for ever."""
+    holidays = calendar_pb2.Calendar(
+        name="holidays", rules=[calendar_pb2.CalendarRule(date="2026-01-01")]
+    )
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=holidays))
+    machine.create("a", after_end_ms=HOUR_MS, timing=Timing(exclude_calendars=["holidays"]))
+    for _ in range(25):
+        machine.advance(HOUR_MS)
+        machine.ring()
+
+    assert len(machine.live("a")) == 1
+
+
+def test_a_finished_job_is_deleted_when_it_wished_so(machine: Machine) -> None:
+    machine.create("a", once=START_MS + 1_000, delete_after=duration(HOUR_MS))
+    machine.advance(1_000)
+    machine.ring()
+    [lease] = machine.grant()
+    machine.succeed(lease)
+
+    machine.advance(HOUR_MS - 1)
+    machine.ring()
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+
+    machine.advance(1)
+    machine.ring()
+    assert machine.refused(job_pb2.PauseJobRequest(job="a")).word == "JOB_NOT_FOUND"
+
+
+def test_new_schedules_close_the_books_of_the_old_ones(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW)
+    machine.do(job_pb2.PauseJobRequest(job="a"))
+    machine.advance(3 * HOUR_MS + 1)
+    update = job_pb2.UpdateJobRequest(job=job_pb2.Job(name="a"))
+    update.job.spec.schedules.add().cron.expression = "30 * * * *"
+
+    machine.do(update)
+    machine.do(job_pb2.ResumeJobRequest(job="a"))
+    machine.advance(30 * MINUTE_MS)
+    machine.ring()
+
+    assert outcomes(machine, "a") == ["MISSED", "RAN"]
+    assert machine.job("a").status.fired == 4
