@@ -241,3 +241,35 @@ def test_an_occurrence_that_was_added_and_then_scheduled_runs_once(machine: Mach
         machine.ring()
 
     assert len(machine.live("a")) == 4
+
+
+def test_an_occurrence_that_was_moved_into_an_outage_runs_once(machine: Machine) -> None:
+    """It was fired at its own instant, and again as a part of the backlog."""
+    everything = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_ALL)
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    machine.create("a", cron="0 * * * *", misfire=everything, overlap=allow)
+    machine.do(move("a", "2026-01-01T02:00", "2026-01-01T01:30"))
+    machine.at("2026-01-01T03:30")
+
+    for _ in range(5):
+        machine.ring()
+        machine.advance(1_000)
+
+    assert len(machine.live("a")) == 3
+
+
+def test_an_occurrence_that_was_moved_behind_an_outage_is_taken_out_of_its_stretch(
+    machine: Machine,
+) -> None:
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    machine.create("a", cron="0 * * * *", overlap=allow)
+    machine.do(move("a", "2026-01-01T02:00", "2026-01-01T06:30"))
+    machine.at("2026-01-01T05:30")
+    machine.ring()
+
+    machine.at("2026-01-01T06:30")
+    machine.ring()
+
+    ledger = machine.ledger("a")
+    assert ledger[instant("2026-01-01T01:00")].count == 3
+    assert ledger[instant("2026-01-01T02:00")].outcome == run_pb2.OUTCOME_RAN
