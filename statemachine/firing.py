@@ -199,6 +199,7 @@ def _make_way(view: View, jid: int, occasion: int) -> None:
     skipped = view.get(keys.ended(jid, occasion), RunRecord)
     if skipped is not None:
         runs.forget(view, jid, occasion, skipped)
+        flows.begin_anew(view, jid, occasion)
 
 
 def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:

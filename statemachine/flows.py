@@ -41,6 +41,14 @@ def start(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     view.put_raw(keys.flow_line(keys.namespace_of(jid), view.now_ms, jid, occasion))
 
 
+def begin_anew(view: View, jid: int, occasion: int) -> None:
+    """The run a wave began with is made once more: nothing stays of what it was before."""
+    flow = view.get(keys.flow(jid, occasion), FlowRecord)
+    if flow is not None:
+        _set_timer(view, jid, occasion, flow, 0)
+        forget(view, jid, occasion, flow)
+
+
 def run_ended(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
     """A run of a wave has ended: tell the jobs downstream."""
     if not run.flow_jid:

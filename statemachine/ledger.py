@@ -115,7 +115,14 @@ def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] 
 def may_backfill(view: View, jid: int, nominal_ms: int) -> bool:
     """Whether a past nominal time may still run: it has no run, now or ever."""
     found = covering(view, jid, nominal_ms)
-    return found is None or found[1].outcome in BACKFILLABLE
+    if found is not None and found[1].outcome not in BACKFILLABLE:
+        return False
+    # The ledger may be kept for a shorter time than runs are.
+    occasion = keys.occasion_of(nominal_ms)
+    if view.get(keys.run(jid, occasion), record_pb2.RunRecord) is not None:
+        return False
+    past = view.get(keys.ended(jid, occasion), record_pb2.RunRecord)
+    return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
 
 
 def take_out(view: View, jid: int, nominal_ms: int) -> None:

@@ -273,3 +273,48 @@ def test_an_occurrence_that_was_moved_behind_an_outage_is_taken_out_of_its_stret
     ledger = machine.ledger("a")
     assert ledger[instant("2026-01-01T01:00")].count == 3
     assert ledger[instant("2026-01-01T02:00")].outcome == run_pb2.OUTCOME_RAN
+
+
+def test_a_wave_that_a_backfill_begins_anew_leaves_nothing_of_the_first(machine: Machine) -> None:
+    misfire = job_pb2.MisfirePolicy(start_deadline=duration(MINUTE_MS))
+    machine.create("a", cron="0 * * * *", misfire=misfire)
+    machine.create("b", after=["a"])
+    machine.at("2026-01-01T01:00")
+    machine.ring()
+    machine.advance(MINUTE_MS)
+    machine.ring()
+    backfill = job_pb2.BackfillJobRequest(
+        job="a",
+        from_time=timestamp(instant("2026-01-01T01:00")),
+        to_time=timestamp(instant("2026-01-01T01:01")),
+    )
+
+    machine.do(backfill)
+    machine.advance(1)
+    machine.ring()
+
+    assert len(machine.live("a")) == 1
+    assert len(list(machine.store.scan(b"g", b"h"))) == 1
+
+
+def test_a_backfill_leaves_a_run_alone_that_the_ledger_has_forgotten(machine: Machine) -> None:
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    short = namespace_pb2.Namespace(name="default", keep_ledger=duration(HOUR_MS))
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=short))
+    machine.create("a", cron="0 * * * *", overlap=allow)
+    machine.at("2026-01-01T01:00")
+    machine.ring()
+    machine.do(job_pb2.PauseJobRequest(job="a"))
+    machine.at("2026-01-01T05:00")
+    machine.ring()
+    assert machine.ledger("a") == {}
+    request = job_pb2.BackfillJobRequest(
+        job="a",
+        from_time=timestamp(instant("2026-01-01T01:00")),
+        to_time=timestamp(instant("2026-01-01T01:01")),
+    )
+
+    answer = machine.ask(request, job_pb2.BackfillJobResponse)
+
+    assert (answer.planned, answer.left_alone) == (0, 1)
+    assert len(machine.live("a")) == 1

@@ -246,7 +246,7 @@ class Player:
         )
         settings = namespace_pb2.Namespace(name="default", quota=quota)
         settings.keep_succeeded.CopyFrom(duration(self.random.choice([HOUR_MS, 7 * DAY_MS])))
-        settings.keep_ledger.CopyFrom(duration(self.random.choice([HOUR_MS, 90 * DAY_MS])))
+        settings.keep_ledger.CopyFrom(duration(HOUR_MS))
         request = namespace_pb2.UpdateNamespaceRequest(namespace=settings)
         request.update_mask.paths.extend(["quota", "keep_succeeded", "keep_ledger"])
         self.try_(request)
