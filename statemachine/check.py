@@ -229,7 +229,8 @@ def _uniques(store: Reading) -> Iterator[Breach]:
             yield Breach(key, "the run that holds this key is not under way")
     for key, _, run in records(store, keys.RUN, RunRecord):
         jid, occasion = keys.run_of(key)
-        if run.unique_key:
+        # One that is to be cancelled may have lost it to the run that replaces it.
+        if run.unique_key and not run.cancel_at_ms:
             held = record(store, keys.unique(jid, run.unique_key), record_pb2.UniqueRecord)
             if held is None or held.occasion != occasion:
                 yield Breach(key, f"it does not hold its key {run.unique_key}")

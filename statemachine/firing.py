@@ -259,6 +259,10 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
         if due_ms:
             if due_ms <= view.now_ms:
                 edits.remove(edit)
+                if ledger.knows(view, jid, edit.nominal_at_ms):
+                    # The schedules were changed, and those before or after had it as well.
+                    continue
+                ledger.take_out(view, jid, edit.nominal_at_ms)
                 fire(view, jid, job, state, edit.nominal_at_ms, due_ms, SCHEDULED)
                 if edit.kind == Edit.KIND_ADD:
                     ledger.mark_added(view, jid, edit.nominal_at_ms)
@@ -275,8 +279,7 @@ def _release_backlog(view: View, jid: int, job: JobRecord, state: StateRecord) -
         if not part.release_at_ms or part.release_at_ms > view.now_ms:
             return
         nominal_ms = part.next_at_ms
-        backfill = part.cause == BACKFILL
-        if not backfill or ledger.may_backfill(view, jid, nominal_ms):
+        if _may_release(view, jid, nominal_ms, part.cause):
             due_ms = due(plan, nominal_ms)
             if not fire(view, jid, job, state, nominal_ms, due_ms, part.cause, patient=True):
                 # Its overlap policy lets it run only when the last has ended.
@@ -285,13 +288,20 @@ def _release_backlog(view: View, jid: int, job: JobRecord, state: StateRecord) -
             part.left -= 1
             part.release_at_ms = max(part.release_at_ms, view.now_ms - limits.SECOND_MS)
             part.release_at_ms += part.pace_ms
-        following = next_nominal(plan, nominal_ms, ever=backfill)
+        following = next_nominal(plan, nominal_ms, ever=part.cause == BACKFILL)
         if following is None or following >= part.to_ms or part.left <= 0:
             del backlog[0]
             if not backlog:
                 return
         else:
             part.next_at_ms = following
+
+
+def _may_release(view: View, jid: int, nominal_ms: int, cause: int) -> bool:
+    """Whether a time of a backlog has no run yet; one that was moved may have got it already."""
+    if cause == BACKFILL:
+        return ledger.may_backfill(view, jid, nominal_ms)
+    return not ledger.knows(view, jid, nominal_ms)
 
 
 def _ring_run(view: View, jid: int, occasion: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import record_pb2, run_pb2
-from . import keys, namespaces
+from . import keys, limits, namespaces
 from .plan import Plan, count_nominals
 from .view import FORMAT, View
 
@@ -55,6 +55,8 @@ def settle(
     if newest and outcome not in WITH_RUN:
         # A run makes room when it leaves the history; this entry has none.
         purge(view, jid, state, view.need(keys.job(jid), record_pb2.JobRecord).namespace)
+    elif not newest:
+        view.backfilled.add(jid)
 
 
 def mark_added(view: View, jid: int, nominal_ms: int) -> None:
@@ -136,6 +138,9 @@ def purge(view: View, jid: int, state: StateRecord, namespace: str, most: int = 
     """
     keep_ms = namespaces.keep_ledger_ms(view, namespace)
     edge_ms = view.now_ms - keep_ms
+    if jid in view.backfilled:
+        # What this decision has put among the old entries is not stored yet: the mark must wait.
+        return view.now_ms + limits.MINUTE_MS
     if 0 < state.ledger_from_ms < edge_ms:
         for key in oldest(view, jid, state, most):
             entry = view.need(key, LedgerRecord)

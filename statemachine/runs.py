@@ -117,7 +117,7 @@ def end(
     state.last_state = run_state
     state.last_end_at_ms = now_ms
     if run.unique_key:
-        _release_unique(view, jid, run)
+        _release_unique(view, jid, occasion, run)
     remember(view, jid, occasion, run, state)
     if run.flow_jid or state.has_downstream:
         flows.run_ended(view, jid, occasion, run, state)
@@ -231,12 +231,15 @@ def free_occasion(view: View, jid: int, state: StateRecord, nominal_ms: int) -> 
     raise AssertionError(f"job {jid} has 65,535 runs in the millisecond {nominal_ms}")
 
 
-def _release_unique(view: View, jid: int, run: RunRecord) -> None:
+def _release_unique(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     key = keys.unique(jid, run.unique_key)
+    held = view.get(key, record_pb2.UniqueRecord)
+    if held is None or held.occasion != occasion:
+        # A newer run has replaced this one, which ended only now.
+        return
     if not run.unique_hold_ms:
         view.delete(key)
         return
-    held = view.need(key, record_pb2.UniqueRecord)
     held.until_ms = view.now_ms + run.unique_hold_ms
     timers.put(view, keys.unique_timer(held.until_ms, jid, run.unique_key))
     view.put(key, held)

@@ -113,6 +113,8 @@ class View:
         self.meta.now_ms = self.now_ms
         # The first of the timers that this decision has set.
         self.first_timer = NO_TIMER
+        # Jobs whose ledger got an entry among the old ones.
+        self.backfilled: set[int] = set()
         # Usage by namespace: every run counts there, so it is worth a place of its own.
         self.usages: dict[int, record_pb2.UsageRecord] = {}
         self.namespaces: dict[str, record_pb2.NamespaceRecord | None] = {}

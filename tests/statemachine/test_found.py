@@ -210,3 +210,66 @@ def test_a_queue_that_gave_nothing_is_the_same_for_a_leader_with_a_memory(
     machine.do(queue_pb2.PauseQueueRequest(queue="default"))
 
     machine.check()
+
+
+def test_a_run_that_is_replaced_does_not_take_the_key_of_its_successor_along(
+    machine: Machine,
+) -> None:
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    machine.create("a", overlap=allow)
+    machine.trigger("a", unique=run_pb2.UniqueKey(key="k"))
+    machine.grant()
+    replace = run_pb2.UniqueKey(key="k", policy=run_pb2.UniqueKey.POLICY_REPLACE)
+    second = machine.trigger("a", unique=replace).id
+
+    machine.advance(1)
+    machine.ring()
+
+    assert [run.id for run in machine.live("a")] == [second]
+    assert machine.trigger("a", unique=run_pb2.UniqueKey(key="k")).id == second
+
+
+def test_an_occurrence_that_was_added_and_then_scheduled_runs_once(machine: Machine) -> None:
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    machine.create("a", cron="0 12 * * *", overlap=allow)
+    edit = Edit(nominal_time=timestamp(instant("2026-01-01T03:00")), kind=Edit.KIND_ADD)
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+    machine.do(job_pb2.UpdateJobRequest(job=job_of("a", cron="0 * * * *", overlap=allow)))
+
+    for _ in range(4):
+        machine.advance(HOUR_MS)
+        machine.ring()
+
+    assert len(machine.live("a")) == 4
+
+
+def test_an_occurrence_that_was_moved_into_an_outage_runs_once(machine: Machine) -> None:
+    """It was fired at its own instant, and again as a part of the backlog."""
+    everything = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_ALL)
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    machine.create("a", cron="0 * * * *", misfire=everything, overlap=allow)
+    machine.do(move("a", "2026-01-01T02:00", "2026-01-01T01:30"))
+    machine.at("2026-01-01T03:30")
+
+    for _ in range(5):
+        machine.ring()
+        machine.advance(1_000)
+
+    assert len(machine.live("a")) == 3
+
+
+def test_an_occurrence_that_was_moved_behind_an_outage_is_taken_out_of_its_stretch(
+    machine: Machine,
+) -> None:
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    machine.create("a", cron="0 * * * *", overlap=allow)
+    machine.do(move("a", "2026-01-01T02:00", "2026-01-01T06:30"))
+    machine.at("2026-01-01T05:30")
+    machine.ring()
+
+    machine.at("2026-01-01T06:30")
+    machine.ring()
+
+    ledger = machine.ledger("a")
+    assert ledger[instant("2026-01-01T01:00")].count == 3
+    assert ledger[instant("2026-01-01T02:00")].outcome == run_pb2.OUTCOME_RAN
