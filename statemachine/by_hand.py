@@ -78,9 +78,9 @@ def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.R
     if not run.retry_at_ms:
         word = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
         raise Refused.because(
-            Reason.ERROR_REASON_FIELD_INVALID,
+            Reason.ERROR_REASON_NOT_RETRYING,
             f"the run {request.run} is {word} and does not wait for a retry",
-            field="run", run=request.run, state=word,
+            run=request.run, state=word,
         )  # fmt: skip
     runs.make_ready(view, jid, occasion, run, job.spec)
     view.put(keys.run(jid, occasion), run)

@@ -49,6 +49,7 @@ WAKE_UNIQUE = b"U"
 WAKE_FLOW = b"F"
 
 OCCASION_MAX = (1 << 64) - 1
+RUN_ID_CHARS = 200  # A name, three numbers and three dots.
 _ONE = struct.Struct(">cQ")
 _TWO = struct.Struct(">cQQ")
 _LANE = struct.Struct(">cI")
@@ -281,13 +282,14 @@ def run_id(name: str, jid: int, occasion: int) -> str:
 
 def run_key(run_id: str) -> tuple[int, int] | None:
     """The jid and occasion of a run id, or None if it is none."""
-    _, *numbers = run_id.split(".")
-    if not 2 <= len(numbers) <= 3:
+    parts = run_id.split(".")
+    if len(run_id) > RUN_ID_CHARS or not 3 <= len(parts) <= 4:
         return None
-    for number in numbers:
-        if not (number.isascii() and number.isdecimal() and len(number) <= 19):
-            return None
-    jid, nominal_ms, serial = (*map(int, numbers), 0)[:3]
-    if jid >> 64 or nominal_ms >> 48 or serial >> 16:
+    try:
+        jid, nominal_ms = int(parts[1]), int(parts[2])
+        serial = int(parts[3]) if len(parts) == 4 else 0
+    except ValueError:
         return None
-    return jid, nominal_ms << 16 | serial
+    if 0 <= jid < 1 << 64 and 0 <= nominal_ms < 1 << 48 and 0 <= serial < 1 << 16:
+        return jid, nominal_ms << 16 | serial
+    return None

@@ -49,7 +49,7 @@ def settle(
         state.last_nominal_at_ms = max(nominal_ms, state.last_nominal_at_ms)
         if outcome not in WITH_RUN:
             state.skipped += 1
-    view.put_raw(keys.ledger(jid, nominal_ms), ALONE[outcome])
+    view.put_encoded(keys.ledger(jid, nominal_ms), ALONE[outcome])
     if not state.ledger_from_ms or nominal_ms < state.ledger_from_ms:
         state.ledger_from_ms = nominal_ms
     if newest and outcome not in WITH_RUN:

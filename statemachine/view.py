@@ -171,7 +171,11 @@ class View:
         if key not in written and key[0] in _PREFIX:
             self._note(key)
         written[key] = value
+
+    def put_encoded(self, key: bytes, value: bytes) -> None:
+        """Put a record that is encoded already."""
         self.records.pop(key, None)
+        self.put_raw(key, value)
 
     def put_new(self, key: bytes) -> None:
         """As `put_raw`, for an entry that is known not to be stored: should this decision delete

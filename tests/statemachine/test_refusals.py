@@ -1,0 +1,257 @@
+"""Every refusal: its reason, its field, and that nothing was changed (`refused` looks at that)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from raftsched.proto.v1 import (
+    calendar_pb2,
+    common_pb2,
+    dead_letter_pb2,
+    job_pb2,
+    namespace_pb2,
+    queue_pb2,
+    run_pb2,
+    schedule_pb2,
+    worker_pb2,
+)
+from raftsched.statemachine.instants import duration, timestamp
+
+from .driver import HOUR_MS, START_MS, Machine, job_of
+
+Spec = job_pb2.JobSpec
+Action = job_pb2.Action
+Edit = schedule_pb2.OccurrenceEdit
+LONG = "x" * 5_000
+TOO_LONG_MS = Duration(seconds=12 * 366 * 86_400)
+BAD_TIME = Timestamp(seconds=-5)
+
+# What is wrong with a spec, the field that is named, and the reason.
+SPECS: list[tuple[Spec, str, str]] = [
+    (Spec(labels={"Bad Name": "x"}), "spec.labels[Bad Name]", "FIELD_INVALID"),
+    (Spec(labels={"a": LONG}), "spec.labels[a]", "LIMIT_EXCEEDED"),
+    (Spec(labels={f"l{n}": "" for n in range(33)}), "spec.labels", "LIMIT_EXCEEDED"),
+    (Spec(worker_labels={f"l{n}": "" for n in range(9)}), "spec.worker_labels", "LIMIT_EXCEEDED"),
+    (Spec(owner=LONG), "spec.owner", "LIMIT_EXCEEDED"),
+    (Spec(description=LONG), "spec.description", "LIMIT_EXCEEDED"),
+    (Spec(payload=common_pb2.Payload(data=b"x" * 65_537)), "spec.payload.data",
+     "PAYLOAD_TOO_LARGE"),
+    (Spec(payload=common_pb2.Payload(content_type=LONG)), "spec.payload.content_type",
+     "LIMIT_EXCEEDED"),
+    (Spec(queue="No"), "spec.queue", "FIELD_INVALID"),
+    (Spec(priority=7), "spec.priority", "FIELD_INVALID"),  # type: ignore[arg-type]
+    (Spec(delivery=7), "spec.delivery", "FIELD_INVALID"),  # type: ignore[arg-type]
+    (Spec(keep_history=Duration()), "spec.keep_history", "FIELD_INVALID"),
+    (Spec(delete_after=TOO_LONG_MS), "spec.delete_after", "FIELD_INVALID"),
+    (Spec(misfire=job_pb2.MisfirePolicy(rule=9)), "spec.misfire.rule", "FIELD_INVALID"),  # type: ignore[arg-type]
+    (Spec(misfire=job_pb2.MisfirePolicy(maximum=10_001)), "spec.misfire.maximum", "FIELD_INVALID"),
+    (Spec(misfire=job_pb2.MisfirePolicy(start_deadline=Duration())),
+     "spec.misfire.start_deadline", "FIELD_INVALID"),
+    (Spec(overlap=job_pb2.OverlapPolicy(limit=-1)), "spec.overlap.limit", "FIELD_INVALID"),
+    (Spec(retry=job_pb2.RetryPolicy(max_attempts=1_001)), "spec.retry.max_attempts",
+     "FIELD_INVALID"),
+    (Spec(retry=job_pb2.RetryPolicy(factor_percent=99)), "spec.retry.factor_percent",
+     "FIELD_INVALID"),
+    (Spec(retry=job_pb2.RetryPolicy(jitter_percent=101)), "spec.retry.jitter_percent",
+     "FIELD_INVALID"),
+    (Spec(retry=job_pb2.RetryPolicy(first=TOO_LONG_MS)), "spec.retry.first", "FIELD_INVALID"),
+    (Spec(retry=job_pb2.RetryPolicy(fatal_kinds=["k"] * 33)), "spec.retry.fatal_kinds",
+     "LIMIT_EXCEEDED"),
+    (Spec(timeouts=job_pb2.Timeouts(attempt=Duration())), "spec.timeouts.attempt",
+     "FIELD_INVALID"),
+    (Spec(concurrency=job_pb2.ConcurrencyLimit(job=-1)), "spec.concurrency.job", "FIELD_INVALID"),
+    (Spec(concurrency=job_pb2.ConcurrencyLimit(key="k")), "spec.concurrency.key_limit",
+     "FIELD_INVALID"),
+    (Spec(concurrency=job_pb2.ConcurrencyLimit(key_limit=1)), "spec.concurrency.key",
+     "FIELD_REQUIRED"),
+    (Spec(concurrency=job_pb2.ConcurrencyLimit(key="a\0", key_limit=1)), "spec.concurrency.key",
+     "FIELD_INVALID"),
+    (Spec(action=Action(handler="http")), "spec.action.handler", "FIELD_INVALID"),
+    (Spec(action=Action(handler="No No")), "spec.action.handler", "FIELD_INVALID"),
+    (Spec(action=Action()), "spec.action", "FIELD_REQUIRED"),
+    (Spec(action=Action(http=job_pb2.HttpAction(url="ftp://x"))), "spec.action.http.url",
+     "FIELD_INVALID"),
+    (Spec(action=Action(http=job_pb2.HttpAction(url="http://x", method="BREW"))),
+     "spec.action.http.method", "FIELD_INVALID"),
+    (Spec(action=Action(http=job_pb2.HttpAction(url="http://x", expected_statuses=[42]))),
+     "spec.action.http.expected_statuses", "FIELD_INVALID"),
+    (Spec(action=Action(grpc=job_pb2.GrpcAction(method="a.B/C"))), "spec.action.grpc.target",
+     "FIELD_REQUIRED"),
+    (Spec(action=Action(grpc=job_pb2.GrpcAction(target="h:1", method="C"))),
+     "spec.action.grpc.method", "FIELD_INVALID"),
+    (Spec(action=Action(shell=job_pb2.ShellAction())), "spec.action.shell.argv",
+     "FIELD_REQUIRED"),
+    (Spec(action=Action(shell=job_pb2.ShellAction(argv=["a", "b"], use_shell=True))),
+     "spec.action.shell.argv", "FIELD_INVALID"),
+    (Spec(action=Action(shell=job_pb2.ShellAction(argv=["x" * 70_000]))), "spec.action.shell",
+     "LIMIT_EXCEEDED"),
+    (Spec(upstream=job_pb2.Upstream(jobs=[job_pb2.Dependency(job="Bad")])),
+     "spec.upstream.jobs[0].job", "FIELD_INVALID"),
+    (Spec(upstream=job_pb2.Upstream(jobs=[job_pb2.Dependency(job="a")] * 2)),
+     "spec.upstream.jobs[1].job", "FIELD_INVALID"),
+    (Spec(upstream=job_pb2.Upstream(stuck_after=Duration())), "spec.upstream.stuck_after",
+     "FIELD_INVALID"),
+    (Spec(timing=schedule_pb2.Timing(max_runs=-1)), "spec.timing.max_runs", "FIELD_INVALID"),
+    (Spec(timing=schedule_pb2.Timing(exclude_calendars=["none"])),
+     "spec.timing.exclude_calendars[0]", "CALENDAR_NOT_FOUND"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "field", "reason"), SPECS, ids=lambda value: str(value)[:40])
+def test_a_wrong_spec_is_refused_by_field_and_reason(
+    machine: Machine, spec: Spec, field: str, reason: str
+) -> None:
+    wanted = job_pb2.Job(name="a", spec=spec)
+    if not spec.HasField("action"):
+        wanted.spec.action.handler = "work"
+
+    refusal = machine.refused(job_pb2.CreateJobRequest(job=wanted))
+
+    assert [fault.field for fault in refusal.faults] == [field]
+    assert refusal.word == reason
+
+
+def stage(machine: Machine) -> None:
+    """Some things to be refused about."""
+    machine.create("a", cron="0 * * * *", overlap=job_pb2.OverlapPolicy(limit=1))
+    machine.create("b", after=["a"])
+    machine.trigger("a", unique=run_pb2.UniqueKey(key="k"))
+    days = calendar_pb2.Calendar(name="days", rules=[calendar_pb2.CalendarRule(weekday=7)])
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=days))
+    machine.create("c", timing=schedule_pb2.Timing(exclude_calendars=["days"]), cron="0 0 * * *")
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name="full")))
+    machine.create("x", namespace="full")
+
+
+def edit(**fields: object) -> job_pb2.EditOccurrenceRequest:
+    return job_pb2.EditOccurrenceRequest(job="a", edit=Edit(**fields))  # type: ignore[arg-type]
+
+
+def ends(machine: Machine) -> run_pb2.Run:
+    """A run that has ended."""
+    run = machine.trigger("c", force=True)
+    machine.do(run_pb2.TerminateRunRequest(run=run.id))
+    return run
+
+
+Ask = Callable[[Machine], object]
+Namespace = namespace_pb2.Namespace
+ASKED: list[tuple[str, Ask]] = [
+    ("NAMESPACE_NOT_FOUND", lambda m: job_pb2.PauseJobRequest(namespace="no", job="a")),
+    ("JOB_NOT_FOUND", lambda m: job_pb2.ResumeJobRequest(job="no")),
+    ("JOB_EXISTS", lambda m: job_pb2.CreateJobRequest(job=job_of("a"))),
+    ("CYCLE", lambda m: job_pb2.UpdateJobRequest(job=job_of("a", after=["b"]))),
+    ("HAS_DEPENDENTS", lambda m: job_pb2.DeleteJobRequest(job="a")),
+    ("OVERLAP_REFUSED", lambda m: job_pb2.TriggerJobRequest(job="a")),
+    ("UNIQUE_KEY_TAKEN", lambda m: job_pb2.TriggerJobRequest(
+        job="a", unique=run_pb2.UniqueKey(key="k", policy=run_pb2.UniqueKey.POLICY_REJECT))),
+    ("PAYLOAD_TOO_LARGE", lambda m: job_pb2.TriggerJobRequest(
+        job="a", payload=common_pb2.Payload(data=b"x" * 65_537))),
+    ("FIELD_INVALID", lambda m: job_pb2.TriggerJobRequest(job="a", due_time=BAD_TIME)),
+    ("FIELD_INVALID", lambda m: job_pb2.TriggerJobRequest(job="a", queue="NO")),
+    ("FIELD_INVALID", lambda m: job_pb2.PauseJobRequest(job="a", until=timestamp(START_MS))),
+    ("LIMIT_EXCEEDED", lambda m: job_pb2.PauseJobRequest(job="a", reason=LONG)),
+    ("LIMIT_EXCEEDED", lambda m: job_pb2.ImportJobsRequest(jobs=[job_of("z")] * 1_001)),
+    ("LIMIT_EXCEEDED", lambda m: job_pb2.PauseJobRequest(job="a", request_id=LONG)),
+    ("FIELD_INVALID", lambda m: job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(5), to_time=timestamp(START_MS * 2))),
+    ("LIMIT_EXCEEDED", lambda m: job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(0), to_time=timestamp(START_MS))),
+    ("FIELD_REQUIRED", lambda m: edit(nominal_time=timestamp(START_MS + HOUR_MS))),
+    ("FIELD_INVALID", lambda m: edit(nominal_time=timestamp(5), kind=Edit.KIND_SKIP)),
+    ("FIELD_INVALID", lambda m: edit(
+        nominal_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_MOVE)),
+    ("OCCURRENCE_NOT_FOUND", lambda m: edit(
+        nominal_time=timestamp(START_MS + 5), kind=Edit.KIND_SKIP)),
+    ("OCCURRENCE_NOT_FOUND", lambda m: edit(
+        nominal_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_ADD)),
+    ("OCCURRENCE_NOT_FOUND", lambda m: job_pb2.RevertOccurrenceRequest(
+        job="a", nominal_time=timestamp(START_MS + HOUR_MS))),
+    ("RUN_NOT_FOUND", lambda m: run_pb2.CancelRunRequest(run="a.1.5")),
+    ("RUN_NOT_FOUND", lambda m: run_pb2.CancelRunRequest(run="what")),
+    ("RUN_NOT_FOUND", lambda m: run_pb2.CancelRunRequest(run="a.1.-5")),
+    ("RUN_NOT_FOUND", lambda m: run_pb2.CancelRunRequest(
+        namespace="full", run=m.live("a")[0].id)),
+    ("RUN_NOT_FOUND", lambda m: worker_pb2.ExtendRequest(run="what", token=1)),
+    ("RUN_ENDED", lambda m: run_pb2.CancelRunRequest(run=ends(m).id)),
+    ("RUN_ENDED", lambda m: run_pb2.TerminateRunRequest(run=ends(m).id)),
+    ("FIELD_INVALID", lambda m: run_pb2.CancelRunRequest(
+        run=m.live("a")[0].id, grace=TOO_LONG_MS)),
+    ("LIMIT_EXCEEDED", lambda m: run_pb2.TerminateRunRequest(
+        run=m.live("a")[0].id, reason=LONG)),
+    ("NOT_RETRYING", lambda m: run_pb2.RetryRunRequest(run=m.live("a")[0].id)),
+    ("DEAD_LETTER_NOT_FOUND", lambda m: dead_letter_pb2.EditDeadLetterRequest(run="a.1.5")),
+    ("FILTER_INVALID", lambda m: dead_letter_pb2.PurgeDeadLettersRequest(filter="colour=red")),
+    ("FILTER_INVALID", lambda m: dead_letter_pb2.PurgeDeadLettersRequest(filter="job=a AND")),
+    ("FILTER_INVALID", lambda m: dead_letter_pb2.PurgeDeadLettersRequest(filter="job a")),
+    ("FILTER_INVALID", lambda m: dead_letter_pb2.PurgeDeadLettersRequest(filter=LONG)),
+    ("QUEUE_NOT_FOUND", lambda m: queue_pb2.PauseQueueRequest(queue="no")),
+    ("LIMIT_EXCEEDED", lambda m: queue_pb2.PauseQueueRequest(queue="default", reason=LONG)),
+    ("FIELD_INVALID", lambda m: queue_pb2.UpdateQueueRequest(
+        queue=queue_pb2.Queue(name="default", rate=-1))),
+    ("ETAG_MISMATCH", lambda m: queue_pb2.UpdateQueueRequest(
+        queue=queue_pb2.Queue(name="default", rate=1, etag="v9"))),
+    ("NAME_EXISTS", lambda m: namespace_pb2.CreateNamespaceRequest(
+        namespace=Namespace(name="full"))),
+    ("FIELD_REQUIRED", lambda m: namespace_pb2.CreateNamespaceRequest()),
+    ("FIELD_INVALID", lambda m: namespace_pb2.CreateNamespaceRequest(
+        namespace=Namespace(name="n", weight=1_001))),
+    ("FIELD_INVALID", lambda m: namespace_pb2.UpdateNamespaceRequest(
+        namespace=Namespace(name="full", keep_ledger=duration(5)))),
+    ("ETAG_MISMATCH", lambda m: namespace_pb2.UpdateNamespaceRequest(
+        namespace=Namespace(name="full", etag="v7"))),
+    ("IN_USE", lambda m: namespace_pb2.DeleteNamespaceRequest(namespace="full")),
+    ("IN_USE", lambda m: namespace_pb2.DeleteNamespaceRequest(namespace="default")),
+    ("CALENDAR_NOT_FOUND", lambda m: calendar_pb2.DeleteCalendarRequest(calendar="no")),
+    ("IN_USE", lambda m: calendar_pb2.DeleteCalendarRequest(calendar="days")),
+    ("NAME_EXISTS", lambda m: calendar_pb2.CreateCalendarRequest(calendar=calendar_pb2.Calendar(
+        name="days", rules=[calendar_pb2.CalendarRule(weekday=1)]))),
+    ("FIELD_INVALID", lambda m: calendar_pb2.CreateCalendarRequest(calendar=calendar_pb2.Calendar(
+        name="other", rules=[calendar_pb2.CalendarRule(weekday=8)]))),
+    ("ETAG_MISMATCH", lambda m: calendar_pb2.UpdateCalendarRequest(
+        calendar=calendar_pb2.Calendar(name="days", etag="v7"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reason", "ask"), ASKED, ids=[f"{n}-{row[0]}" for n, row in enumerate(ASKED)]
+)
+def test_what_cannot_be_done_is_refused_with_its_reason(
+    machine: Machine, reason: str, ask: Ask
+) -> None:
+    stage(machine)
+
+    refusal = machine.refused(ask(machine))
+
+    assert refusal.word == reason
+    assert len(refusal.message) > 20
+
+
+def test_an_emptied_namespace_can_be_deleted(machine: Machine) -> None:
+    stage(machine)
+    machine.do(job_pb2.DeleteJobRequest(namespace="full", job="x"))
+    machine.ring()
+
+    machine.do(namespace_pb2.DeleteNamespaceRequest(namespace="full"))
+
+    gone = namespace_pb2.DeleteNamespaceRequest(namespace="full")
+    assert machine.refused(gone).word == "NAMESPACE_NOT_FOUND"
+
+
+def test_settings_of_a_namespace_and_a_calendar_can_be_changed(machine: Machine) -> None:
+    stage(machine)
+    settings = Namespace(name="full", quota=namespace_pb2.Quota(jobs=1), weight=7)
+    changed = machine.ask(
+        namespace_pb2.UpdateNamespaceRequest(namespace=settings), namespace_pb2.Namespace
+    )
+    days = calendar_pb2.Calendar(name="days", rules=[calendar_pb2.CalendarRule(weekday=6)])
+    calendar = machine.ask(calendar_pb2.UpdateCalendarRequest(calendar=days), calendar_pb2.Calendar)
+
+    assert (changed.quota.jobs, changed.weight, changed.etag) == (1, 7, "v2")
+    assert (calendar.rules[0].weekday, calendar.jobs, calendar.etag) == (6, 1, "v2")
+    over = job_pb2.CreateJobRequest(job=job_of("y", namespace="full"))
+    assert machine.refused(over).word == "QUOTA_EXCEEDED"
