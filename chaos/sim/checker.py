@@ -52,7 +52,13 @@ class Checker:
         commit, applied = core.commit, core.last_applied
         if commit < before[0] or applied < before[1]:
             self.fail(f"K1 {node} went back from {before} to {(commit, applied)}")
-        if core.role == LEADER and self.leaders.setdefault(core.term, node) != node:
+        if core.role == LEADER and core.term not in self.leaders:
+            self.leaders[core.term] = node
+            if core.journal.last_index < self.top:
+                self.fail(
+                    f"L2 {node} leads with {core.journal.last_index} < {self.top} acknowledged"
+                )
+        if core.role == LEADER and self.leaders[core.term] != node:
             self.fail(f"E1 {node} and {self.leaders[core.term]} lead in term {core.term}")
         journal = core.journal
         start = max(before[0], journal.base_index) + 1
@@ -64,11 +70,6 @@ class Checker:
                     f"but it was committed with term {self.terms[index]}"
                 )
         return commit, applied
-
-    def took_office(self, node: str, core: Core) -> None:
-        """L2, leader completeness: everything acknowledged is in a new leader's log."""
-        if core.journal.last_index < self.top:
-            self.fail(f"L2 {node} leads with {core.journal.last_index} < {self.top} acknowledged")
 
     def sent(self, node: str, incarnation: int, to: str, message: Message) -> None:
         """V1, at the moment a vote leaves the node."""

@@ -26,13 +26,15 @@ class Client:
         self.attempt = 0
         self.request = ""
         self.stopped = False
+        self.reading = False
         self.pending: tuple[SimNode, int, float] | None = None  # node, its life, since
 
     def go(self) -> None:
         if self.stopped:
             return
         dice = self.world.dice
-        if dice.random() < 0.2:
+        self.reading = dice.random() < 0.2
+        if self.reading:
             self.read()
             return
         self.count += 1
@@ -110,7 +112,8 @@ class Client:
         node, life, since = self.pending
         if node.life != life:
             self.attempt += 1
-            self.again(0.02)
+            self.pending = None
+            self.world.after(0.02, self.go if self.reading else self.write)
         elif node.paused:
             self.pending = (node, life, self.world.now)
         elif self.world.now - since > PATIENCE:

@@ -31,7 +31,8 @@ class Faults:
             "power_all": self.power_all, "pause": self.pause, "wipe": self.wipe,
             "eio": self.eio, "full": self.full, "slow_disk": self.slow_disk,
             "flip": self.flip, "snapshot": self.snapshot, "member": self.member,
-            "rot": self.rot, "transfer": self.transfer, "slow_link": self.slow_link, "upgrade": self.upgrade,
+            "rot": self.rot, "transfer": self.transfer, "slow_link": self.slow_link,
+            "upgrade": self.upgrade,
         }  # fmt: skip
         self.kinds = [known[f] for f in sorted(self.options.faults) if f in known]
 
@@ -321,7 +322,7 @@ class Faults:
                 node.start()
         cores = [n.core for n in cluster.nodes.values() if n.core is not None]
         known = {pair for core in cores for pair in core.journal.configs}
-        committed = max(core.commit for core in cores)
+        committed = max(cluster.checker.terms, default=0)
         in_force = max((i for i, _ in known if i <= committed), default=0)
         configs = [Configuration.decode(text) for index, text in known if index >= in_force]
         whole = [

@@ -286,8 +286,6 @@ class SimNode:
     def leadership_gained(self, term: int) -> None:
         self.led = True
         self.world.tell(f"{self.name} leads in term {term}")
-        if self.core is not None:
-            self.cluster.checker.took_office(self.name, self.core)
 
     def leadership_lost(self, term: int) -> None:
         self.led = False

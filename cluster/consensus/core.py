@@ -136,6 +136,7 @@ class Core(Introduction):
 
     def receive(self, peer: str, incarnation: int, message: Message, now: float) -> None:
         """Take a message from a peer whose name the transport vouches for."""
+        self.heard_disks[peer] = incarnation
         match message:
             case Append():
                 self.on_append(peer, message, now)

@@ -83,10 +83,10 @@ class Election(Replication):
             self.send(peer, ask)
 
     def on_pre_vote(self, peer: str, incarnation: int, ask: PreVote, now: float) -> None:
+        # Whether it was removed is for the asker to judge: our configuration may be the older.
         removed_at = self.removed_at(peer)
         granted = (
             ask.term > self.term
-            and not removed_at
             and not self.leader_lives(now)
             and self.is_voter
             and self.not_replaced(peer, incarnation)

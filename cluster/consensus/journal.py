@@ -450,9 +450,8 @@ class Journal:
         if record.kind == VOTE:
             self.term, self.vote = record.term, record.payload.decode() or None
         elif record.kind in ENTRY_KINDS:
-            if not self._runs and record.index <= self.base_index + 1:
-                self.base_index, self.base_term = record.index - 1, record.prev_term
-                self.configs = [c for c in self.configs if c[0] < record.index]
+            if record.index <= self.base_index or not self._runs:
+                self._rebase(record)
             elif record.index <= self.last_index:
                 self._void_from(record.index)
             if record.index != (self.last_index if self._runs else self.base_index) + 1:
@@ -464,6 +463,18 @@ class Journal:
                 f"the journal has a record of kind {record.kind}, which this release does not "
                 "know. A newer release wrote it; start that one."
             )
+
+    def _rebase(self, record: Record) -> None:
+        """Begin at a record that has nothing before it any more.
+
+        A header tells where the log ended when its segment began. If that end was replaced later
+        and the segments before have been cut, the first entries in force are further down.
+        """
+        if record.index > self.base_index + 1:
+            raise Damaged(f"entry {record.index} follows {self.base_index}. {segment.ADVICE}")
+        self._runs, self._terms = [], []
+        self.base_index, self.base_term = record.index - 1, record.prev_term
+        self.configs = [c for c in self.configs if c[0] < record.index]
 
     def _clean_tail(self, last: segment.Found | None) -> None:
         """Overwrite a torn tail: a part of it must not become valid behind a later record."""

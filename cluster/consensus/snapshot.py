@@ -192,10 +192,9 @@ class Incoming:
     asked_at: float = 0.0
     asked: tuple[int, int] = (0, 0)  # The next file and offset to ask for.
     got: tuple[int, int] = (0, 0)  # The next file and offset to take.
-    written: int = 0  # Files finished.
     pieces: deque[tuple[int, int, bytes]] = field(default_factory=deque)
+    early: dict[tuple[int, int], bytes] = field(default_factory=dict)
     _begun: bool = False
-    _hash: object = None
 
     FOLDER = f"{FOLDER}/incoming"
 
@@ -226,17 +225,21 @@ class Incoming:
 
     def ask_again(self) -> None:
         self.asked = self.got
+        self.early.clear()
 
     def take(self, chunk: Chunk) -> None:
-        """Take the next chunk; any other is late or repeated."""
+        """Take what was asked for; chunks may come in another order, late or twice."""
+        at = (chunk.file, chunk.offset)
+        if self.got <= at < self.asked and len(self.early) < self.settings.chunk_window:
+            self.early[at] = chunk.data
         self._skip_empty()
-        file, offset = self.got
-        if (chunk.file, chunk.offset) != self.got or file >= len(self.manifest.files):
-            return
-        left = self.manifest.files[file].size - offset
-        size = min(self.settings.chunk_bytes, left)
-        if len(chunk.data) == size:
-            self.pieces.append((file, offset, chunk.data))
+        while (data := self.early.pop(self.got, None)) is not None:
+            file, offset = self.got
+            left = self.manifest.files[file].size - offset
+            size = min(self.settings.chunk_bytes, left)
+            if len(data) != size:
+                return  # Not what was asked for; it is asked for again.
+            self.pieces.append((file, offset, data))
             self.got = (file, offset + size) if left > size else (file + 1, 0)
             self._skip_empty()
 

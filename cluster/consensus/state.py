@@ -100,6 +100,7 @@ class State(Walled):
         self.jobs: deque[Job] = deque()
         self.answers: deque[Callable[[], None]] = deque()
         self.connected: set[str] = set()
+        self.heard_disks: dict[str, int] = {}
         self.progress: dict[str, Progress] = {}
         self.voters: set[str] = set()
         self.pre_voters: set[str] = set()
@@ -161,10 +162,12 @@ class State(Walled):
         """Return the incarnation a message to a peer is meant for, or 0 if any may have it.
 
         What a leader tells a follower is about the disk it knows; an empty one that has taken
-        its place must not believe it.
+        its place must not believe it. A follower answers whoever spoke last: its own
+        configuration may be older than the disk it is led from.
         """
         member = self.config.members.get(peer)
-        return member.incarnation if member is not None else 0
+        known = member.incarnation if member is not None else 0
+        return known if self.role == LEADER else self.heard_disks.get(peer, known)
 
     def removed_at(self, peer: str) -> int:
         """Return the index of the committed configuration that lacks a peer, or 0."""
