@@ -77,6 +77,10 @@ def hunt(mutant: Mutant) -> dict[str, object]:
     for count in range(1, mutant.budget + 1):
         found = run_seed(count, mutant=mutant).violation
         if found:
+            # The same history without the defect must hold, or it was not the defect.
+            control = run_seed(count, mutant=replace(mutant, kit=Kit())).violation
+            if control:
+                return row(mutant.name, mutant.budget, None, f"seed {count} without it: {control}")
             return row(mutant.name, mutant.budget, count, found)
     return row(mutant.name, mutant.budget, None, "")
 
