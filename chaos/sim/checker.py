@@ -52,6 +52,8 @@ class Checker:
         commit, applied = core.commit, core.last_applied
         if commit < before[0] or applied < before[1]:
             self.fail(f"K1 {node} went back from {before} to {(commit, applied)}")
+        if commit > core.journal.last_index:
+            self.fail(f"K1 {node} has committed {commit} of {core.journal.last_index} entries")
         if core.role == LEADER and core.term not in self.leaders:
             self.leaders[core.term] = node
             if core.journal.last_index < self.top:

@@ -74,6 +74,8 @@ class Cluster:
     def check_calls(self) -> None:
         for client in self.clients:
             client.check()
+            if client.current is None and not client.stopped:
+                client.go()
         self.world.after(0.25, self.check_calls)
 
     # Who is where.
@@ -159,7 +161,7 @@ class Cluster:
 
     def level(self, names: list[str]) -> bool:
         """Everyone in the healed majority has applied the same and nobody waits."""
-        if any(c.pending for c in self.clients):
+        if any(not call.answered for client in self.clients for call in client.calls):
             return False
         cores = [self.nodes[n].core for n in names]
         return (

@@ -6,6 +6,7 @@ of its defects back into the core or the journal. Those after them are mistakes 
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 
 from ...cluster.consensus.core import Core
@@ -17,6 +18,7 @@ from ...cluster.consensus.port import Reply
 from ...cluster.consensus.snapshot import Manifest
 from ...cluster.consensus.walled import CANDIDATE, LEADER
 from .cluster import Kit
+from .disk import SimDisk
 
 
 class A1Truncates(Core):
@@ -82,22 +84,23 @@ class A5IgnoresTheTermOfAcks(Core):
         super().on_append_ack(peer, incarnation, ack, now)
 
 
-COMMITS: dict[int, int] = {}
+COMMITS: weakref.WeakKeyDictionary[SimDisk, int] = weakref.WeakKeyDictionary()
 
 
 class A6BelievesTheCommitIndex(Core):
     """The commit index is kept apart from the journal, at once, and believed at start."""
 
-    def stand_on_snapshot(self, journal: Journal, machine: object) -> None:
-        super().stand_on_snapshot(journal, machine)  # type: ignore[arg-type]
-        self.remembered = COMMITS.get(id(journal.disk), 0)
+    began = False
 
-    def apply_committed(self) -> bool:
-        disk = id(self.journal.disk)
-        # Entries up to it are applied as soon as they are in the journal, whoever wrote them.
-        self.commit = max(self.commit, min(self.remembered, self.journal.last_index))
+    def step(self, now: float) -> bool:
+        disk = self.snapshots.disk
+        assert isinstance(disk, SimDisk)
+        if not self.began:
+            self.began = True
+            self.commit = max(self.commit, COMMITS.get(disk, 0))
+        more = super().step(now)
         COMMITS[disk] = max(COMMITS.get(disk, 0), self.commit)
-        return super().apply_committed()
+        return more
 
 
 class A7CallsBackBeforeCounting(Core):
@@ -198,13 +201,13 @@ class C10LeavesCallersWaiting(Core):
 class VotesTwice(Core):
     """A13 and the like: a vote is given to whoever asks last."""
 
-    def on_vote(self, peer: str, incarnation: int, ask: Vote, now: float) -> None:
-        if ask.term == self.term and self.role not in (LEADER, CANDIDATE) and self.is_voter:
+    def on_vote(self, peer: str, ask: Vote, now: float) -> None:
+        if ask.term == self.term and self.role not in (LEADER, CANDIDATE):
             mine = (self.journal.last_term, self.journal.last_index)
             if (ask.last_term, ask.last) >= mine:
                 self.send(peer, VoteReply(self.term, True))
                 return
-        super().on_vote(peer, incarnation, ask, now)
+        super().on_vote(peer, ask, now)
 
 
 class CommitsOldTerms(Core):
@@ -263,6 +266,7 @@ class Mutant:
     kit: Kit
     budget: int
     faults: frozenset[str] = frozenset()  # Classes without which it cannot show.
+    nodes: int = 0  # The size of the cluster it needs to show.
 
 
 MUTANTS = [
@@ -270,8 +274,14 @@ MUTANTS = [
     Mutant("A2", Kit(core=A2CommitsUnverifiedTail), 100, frozenset({"isolate", "kill"})),
     Mutant("A3", Kit(core=A3DropsTheSuffix), 50, frozenset({"snapshot", "power_all"})),
     Mutant("A4", Kit(journal=A4RewritesInPlace), 100, frozenset({"snapshot", "power_all"})),
-    Mutant("A5", Kit(core=A5IgnoresTheTermOfAcks), 200, frozenset({"reorder", "cut", "kill"})),
-    Mutant("A6", Kit(core=A6BelievesTheCommitIndex), 100, frozenset({"power_all", "wipe"})),
+    Mutant(
+        "A5",
+        Kit(core=A5IgnoresTheTermOfAcks),
+        200,
+        frozenset({"reorder", "slow_link", "isolate"}),
+        nodes=5,
+    ),
+    Mutant("A6", Kit(core=A6BelievesTheCommitIndex), 100, frozenset({"power_all", "slow_disk"})),
     Mutant("A7", Kit(core=A7CallsBackBeforeCounting), 20, frozenset({"raise"})),
     Mutant("A8", Kit(core=A8SkipsWhatItDoesNotKnow), 30, frozenset({"upgrade"})),
     Mutant("A9", Kit(core=A9GoesOnAfterLosingApplied), 20),
@@ -282,7 +292,13 @@ MUTANTS = [
     Mutant("B1-no-sync", Kit(journal=SyncsNothing), 30, frozenset({"power_all"})),
     Mutant("B1-outbox", Kit(release=speaks_too_soon), 50, frozenset({"power_all"})),
     Mutant("A13-votes-twice", Kit(core=VotesTwice), 100, frozenset({"kill", "pause", "cut"})),
-    Mutant("old-term-commit", Kit(core=CommitsOldTerms), 400, frozenset({"kill", "isolate"})),
+    Mutant(
+        "old-term-commit",
+        Kit(core=CommitsOldTerms),
+        400,
+        frozenset({"kill", "isolate"}),
+        nodes=5,
+    ),
     Mutant("read-without-round", Kit(core=ReadsWithoutARound), 50, frozenset({"isolate", "pause"})),
     Mutant("disk-progress", Kit(core=ForgetsProgressOfDisk), 100, frozenset({"wipe", "kill"})),
 ]

@@ -33,7 +33,8 @@ def run_seed(seed: int, *, mutant: Mutant | None = None, story: int = 0) -> Outc
     """Live through one history. The same seed gives the same one, to the last message."""
     options = draw(seed)
     if mutant is not None:
-        options = replace(options, faults=options.faults | mutant.faults)
+        nodes = mutant.nodes or options.nodes
+        options = replace(options, faults=options.faults | mutant.faults, nodes=nodes)
     cluster = Cluster(options, mutant.kit if mutant is not None else Kit())
     violation = ""
     try:

@@ -147,11 +147,11 @@ class Core(Introduction):
             case HeartbeatAck():
                 self.on_heartbeat_ack(peer, incarnation, message, now)
             case PreVote():
-                self.on_pre_vote(peer, incarnation, message, now)
+                self.on_pre_vote(peer, message, now)
             case PreVoteReply():
-                self.on_pre_vote_reply(peer, message, now)
+                self.on_pre_vote_reply(peer, incarnation, message, now)
             case Vote():
-                self.on_vote(peer, incarnation, message, now)
+                self.on_vote(peer, message, now)
             case VoteReply():
                 self.on_vote_reply(peer, incarnation, message, now)
             case TimeoutNow():

@@ -82,19 +82,19 @@ class Election(Replication):
         for peer in self.other_voters():
             self.send(peer, ask)
 
-    def on_pre_vote(self, peer: str, incarnation: int, ask: PreVote, now: float) -> None:
+    def on_pre_vote(self, peer: str, ask: PreVote, now: float) -> None:
         # Whether it was removed is for the asker to judge: our configuration may be the older.
         removed_at = self.removed_at(peer)
         granted = (
             ask.term > self.term
             and not self.leader_lives(now)
-            and self.is_voter
-            and self.not_replaced(peer, incarnation)
             and (ask.last_term, ask.last) >= (self.journal.last_term, self.journal.last_index)
         )
         self.send(peer, PreVoteReply(self.term, ask.term, granted, removed_at))
 
-    def on_pre_vote_reply(self, peer: str, reply: PreVoteReply, now: float) -> None:
+    def on_pre_vote_reply(
+        self, peer: str, incarnation: int, reply: PreVoteReply, now: float
+    ) -> None:
         if reply.removed_at > self.config_index:
             self.removed_self = True
         if reply.term > self.term:
@@ -102,7 +102,8 @@ class Election(Replication):
         elif reply.granted and reply.asked == self.term + 1 and self.role != LEADER:
             if self.leader_lives(now) or not self.may_lead():
                 return
-            self.pre_voters.add(peer)
+            if self.config.is_voter(peer, incarnation):
+                self.pre_voters.add(peer)
             if self.config.majority(self.pre_voters):
                 self.stand(now, transfer=False)
 
@@ -122,17 +123,18 @@ class Election(Replication):
         for peer in self.other_voters():
             self.send(peer, ask)
 
-    def on_vote(self, peer: str, incarnation: int, ask: Vote, now: float) -> None:
+    def on_vote(self, peer: str, ask: Vote, now: float) -> None:
         if ask.term > self.term:
             if not ask.transfer and self.leader_lives(now):
                 return  # A node that was cut off may not depose a leader that works.
             self.step_down(ask.term, now)
+        # Granted also by a node that does not know yet that it votes, and to a disk it does not
+        # know yet: our log may be the older one, and the only complete one could wait for ever.
+        # The candidate counts the disks its own log names, and a replaced disk asks nobody.
         granted = (
             ask.term == self.term
             and self.role == FOLLOWER
             and self.vote in (None, peer)
-            and self.is_voter
-            and self.not_replaced(peer, incarnation)
             and (ask.last_term, ask.last) >= (self.journal.last_term, self.journal.last_index)
         )
         if granted:

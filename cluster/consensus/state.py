@@ -153,11 +153,6 @@ class State(Walled):
     def other_voters(self) -> list[str]:
         return [v for v in self.config.voters if v != self.me]
 
-    def not_replaced(self, peer: str, incarnation: int) -> bool:
-        """Tell whether a message is from the disk we know under that name, or an unknown one."""
-        member = self.config.members.get(peer)
-        return member is None or member.incarnation == incarnation
-
     def disk_of(self, peer: str) -> int:
         """Return the incarnation a message to a peer is meant for, or 0 if any may have it.
 
