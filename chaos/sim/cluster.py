@@ -114,13 +114,15 @@ class Cluster:
         if core is None or index not in self.checker.terms:
             return
         copies, lost = [], 0
-        for name in core.config.voters:
+        # A wiped disk may have been a voter's when the entry was committed, and have had it.
+        counted = sorted({*core.config.voters, *self.wiped})
+        for name in counted:
             if self.nodes[name].flipped or name in self.wiped:
                 lost += 1
                 continue
             disk, term = self.nodes[name].disk, self.checker.terms[index]
             copies.append(holds(disk, self.options.limits, index, term))
-        self.checker.durable(index, copies, lost, len(core.config.voters))
+        self.checker.durable(index, copies, lost, len(counted))
 
     def stopped(self, node: SimNode, error: Exception) -> None:
         """A node ended itself: fine if it was given a reason, a violation otherwise."""

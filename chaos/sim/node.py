@@ -121,7 +121,9 @@ class SimNode:
         self.cluster.stopped(self, error)
 
     def caller_failed(self, error: Exception) -> None:
-        """A simulated client raises on purpose."""
+        """Take what a simulated client raises on purpose; anything else is to be seen."""
+        if not isinstance(error, RuntimeError):
+            raise error
 
     # What happens to it.
 

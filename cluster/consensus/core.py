@@ -354,18 +354,32 @@ class Core(Introduction):
         for peer, member in sorted(self.config.members.items()):
             if member.voter or peer not in self.progress:
                 continue
-            progress = self.progress[peer]
-            if (
-                not progress.probing
-                and progress.match >= self.noop_index
-                and (self.journal.last_index - progress.match <= self.settings.apply_step)
-            ):
-                self.change_members(self.config.with_voter(peer), now)
+            config = self.config.with_voter(peer)
+            if self.caught_up(self.progress[peer]) and self.could_commit(config, peer, now):
+                self.change_members(config, now)
                 return
         for peer in sorted(self.applicants):
             self.readmit(peer, now)
             if not self.may_change_members():
                 return
+
+    def caught_up(self, progress: Progress) -> bool:
+        left = self.journal.last_index - progress.match
+        behind_noop = progress.match < self.noop_index
+        return not progress.probing and not behind_noop and left <= self.settings.apply_step
+
+    def could_commit(self, config: Configuration, newest: str, now: float) -> bool:
+        """Tell whether a configuration has its majority here and now, the new voter included.
+
+        A node that died since it caught up would only raise the number of votes that are needed.
+        """
+        since = now - self.settings.silence_min
+        heard = {
+            peer
+            for peer, progress in self.progress.items()
+            if peer in self.connected and progress.heard_at > since
+        }
+        return newest in heard and config.majority(heard | {self.me})
 
     def notice_own_removal(self) -> None:
         """See from the log that this node was removed."""
