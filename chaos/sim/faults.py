@@ -169,6 +169,8 @@ class Faults:
         if leader is None or leader.core is None:
             return False
         core = leader.core
+        if core.config_index > core.commit:
+            return False
         for name in list(self.cluster.wiped):
             progress = core.progress.get(name)
             node = self.cluster.nodes[name]
