@@ -278,7 +278,7 @@ MUTANTS = [
         "A5",
         Kit(core=A5IgnoresTheTermOfAcks),
         200,
-        frozenset({"reorder", "slow_link", "isolate"}),
+        frozenset({"late", "isolate", "cut"}),
         nodes=5,
     ),
     Mutant("A6", Kit(core=A6BelievesTheCommitIndex), 100, frozenset({"power_all", "slow_disk"})),

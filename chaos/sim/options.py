@@ -12,7 +12,7 @@ from .world import Wire
 FAULTS = (
     "cut", "one_way", "bridge", "isolate", "silent", "kill", "power", "power_all", "pause",
     "wipe", "eio", "full", "slow_disk", "flip", "snapshot", "member", "transfer", "drift",
-    "slow_link", "rot", "upgrade", "raise", "duplicate", "reorder",
+    "slow_link", "rot", "upgrade", "raise", "duplicate", "reorder", "late",
 )  # fmt: skip
 
 
@@ -43,16 +43,17 @@ class Options:
         )
 
 
-def draw(seed: int, fault_seconds: float = 12.0) -> Options:
+def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 12.0) -> Options:
     """Return the history of a seed. Each switches on its own classes of faults (a swarm)."""
     dice = random.Random(f"options {seed}")
     share = dice.choice((0.2, 0.4, 0.7))
-    faults = {f for f in FAULTS if dice.random() < share} | {dice.choice(("kill", "power"))}
+    faults = {f for f in FAULTS if dice.random() < share} | {dice.choice(("kill", "power"))} | more
     wire = Wire(
         delay=dice.choice((0.0002, 0.001, 0.01, 0.03)),
         jitter=dice.choice((0.0001, 0.001, 0.01)),
         duplicate=dice.choice((0.01, 0.1)) if "duplicate" in faults else 0.0,
         reorder="reorder" in faults,
+        late=dice.choice((0.01, 0.05)) if "late" in faults else 0.0,
         silent=0.5 if "silent" in faults else 0.0,
     )
     payload = dice.choice((20, 200, 1500))

@@ -31,10 +31,9 @@ class Outcome:
 
 def run_seed(seed: int, *, mutant: Mutant | None = None, story: int = 0) -> Outcome:
     """Live through one history. The same seed gives the same one, to the last message."""
-    options = draw(seed)
-    if mutant is not None:
-        nodes = mutant.nodes or options.nodes
-        options = replace(options, faults=options.faults | mutant.faults, nodes=nodes)
+    options = draw(seed, mutant.faults if mutant is not None else frozenset())
+    if mutant is not None and mutant.nodes:
+        options = replace(options, nodes=mutant.nodes)
     cluster = Cluster(options, mutant.kit if mutant is not None else Kit())
     violation = ""
     try:

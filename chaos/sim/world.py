@@ -21,6 +21,7 @@ class Wire:
     jitter: float = 0.0005
     duplicate: float = 0.0
     reorder: bool = False
+    late: float = 0.0  # How often a message comes seconds later, from a connection long gone.
     silent: float = 0.0  # How often a cut is not noticed by the ends.
 
 
@@ -87,6 +88,10 @@ class Links:
         for _ in range(copies):
             delay = wire.delay + wire.jitter * dice.random() + self.slow.get(key, 0.0)
             when = self.world.now + delay
+            if wire.late and dice.random() < wire.late:
+                late = self.world.now + dice.uniform(0.2, 3.0)
+                self.world.at(late, lambda: self.deliver(a, b, frame))
+                continue
             if not wire.reorder:
                 when = max(when, self.last.get(key, 0.0) + 1e-7)
                 self.last[key] = when

@@ -202,10 +202,14 @@ class Replication(CatchUp):
         )
 
     def on_heartbeat(self, peer: str, beat: Heartbeat, now: float) -> None:
-        if self.hear(peer, beat.term, now):
-            if beat.known > self.commit and not self.installing:
-                self.move_commit(beat.known)
-            self.freshness.heard(beat.commit, beat.echo - beat.age)
+        if not self.hear(peer, beat.term, now):
+            # With our term but without its round: rounds are counted by each leader, and this
+            # answer could reach the same node in a later office.
+            self.send_first(peer, HeartbeatAck(self.term, 0, now))
+            return
+        if beat.known > self.commit and not self.installing:
+            self.move_commit(beat.known)
+        self.freshness.heard(beat.commit, beat.echo - beat.age)
         self.send_first(peer, HeartbeatAck(self.term, beat.round, now))
 
     # Applying.
