@@ -427,6 +427,7 @@ class Journal:
             self.settled(batch)
         self.synced_index = self.last_index
         self._cache_first = self.last_index + 1
+        self._sealed = False  # What was found is durable now, but nothing on the disk says so.
 
     def _recover_segment(self, part: segment.Found) -> None:
         header = part.header
