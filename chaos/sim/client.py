@@ -71,7 +71,7 @@ class Client:
             if index is None:
                 self.later(0.02, self.write)
             else:
-                self.cluster.acknowledged(request, index, top)
+                self.cluster.acknowledged(node, request, index, top)
                 self.later(0.01, self.go)
             self.maybe_raise()
 

@@ -95,32 +95,30 @@ class Cluster:
             return self.world.dice.choice(leading)
         return self.nodes[self.world.dice.choice(self.first_names)]
 
-    def config_core(self) -> Core | None:
-        """The core that knows the newest committed configuration."""
-        cores = [n.core for n in self.nodes.values() if n.core is not None]
-        known = [c for c in cores if c.config_index <= c.commit]
-        return max(known, key=lambda c: (c.config_index, c.commit), default=None)
-
     # Promises.
 
-    def acknowledged(self, request: str, index: int, invoked_top: int) -> None:
+    def acknowledged(self, node: SimNode, request: str, index: int, invoked_top: int) -> None:
         self.checker.acknowledged(request, index, invoked_top)
         if self.world.dice.random() < 0.03:
-            self.check_copies(index)
+            self.check_copies(node, index)
 
-    def check_copies(self, index: int) -> None:
-        """K2, on what would be left if the power went at this moment."""
-        core = self.config_core()
+    def check_copies(self, node: SimNode, index: int) -> None:
+        """K2, on what would be left if the power went at this moment.
+
+        The configuration that counts is the leader's last one, committed or not.
+        """
+        core = node.core
         if core is None or index not in self.checker.terms:
             return
         copies, lost = [], 0
         # A wiped disk may have been a voter's when the entry was committed, and have had it.
         counted = sorted({*core.config.voters, *self.wiped})
         for name in counted:
-            if self.nodes[name].flipped or name in self.wiped:
+            voter = self.nodes[name]
+            if voter.flipped or name in self.wiped:
                 lost += 1
                 continue
-            disk, term = self.nodes[name].disk, self.checker.terms[index]
+            disk, term = voter.disk, self.checker.terms[index]
             copies.append(holds(disk, self.options.limits, index, term))
         self.checker.durable(index, copies, lost, len(counted))
 

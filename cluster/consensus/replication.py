@@ -209,7 +209,7 @@ class Replication(CatchUp):
             return
         if beat.known > self.commit and not self.installing:
             self.move_commit(beat.known)
-        self.freshness.heard(beat.commit, beat.echo - beat.age)
+        self.freshness.heard(beat.commit, beat.echo - beat.age, self.last_applied)
         self.send_first(peer, HeartbeatAck(self.term, beat.round, now))
 
     # Applying.

@@ -70,8 +70,10 @@ class Freshness:
         self.as_of = float("-inf")
         self._pending: tuple[int, float] | None = None
 
-    def heard(self, commit: int, as_of: float) -> None:
-        if self._pending is None:
+    def heard(self, commit: int, as_of: float, applied: int) -> None:
+        if commit <= applied:
+            self.as_of = max(self.as_of, as_of)
+        elif self._pending is None:
             self._pending = (commit, as_of)
 
     def applied(self, index: int) -> None:
