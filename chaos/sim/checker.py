@@ -1,9 +1,9 @@
 """What must hold at every moment of a history.
 
 E1 one leader per term; L1, L2 one entry per index once it is committed; K1 commit and applied
-never go down; K2 an acknowledged entry is on the durable image of a majority; V1 no disk votes
-twice in a term; A1 the same entries, each once, with equal digests; R1 reads see what was
-acknowledged before; H1 everybody is answered.
+never go down; K2 an acknowledged entry is on the durable image of a majority, and what a leader
+believes of a follower is so; V1 no disk votes twice in a term; A1 the same entries, each once,
+with equal digests; R1 reads see what was acknowledged before; H1 everybody is answered.
 """
 
 from __future__ import annotations
@@ -74,6 +74,22 @@ class Checker:
                     f"but it was committed with term {self.terms[index]}"
                 )
         return commit, applied
+
+    def believed(self, leader: Core, peer: str, follower: Core) -> None:
+        """What a leader believes of a follower is so, once the follower is in its term."""
+        progress = leader.progress.get(peer)
+        member = leader.config.members.get(peer)
+        if progress is None or member is None or member.incarnation != follower.incarnation:
+            return
+        if leader.role != LEADER or leader.term != follower.term or not progress.match:
+            return
+        match, journal = progress.match, follower.journal
+        if match < max(journal.base_index, leader.journal.base_index):
+            return
+        if journal.last_index < match or journal.term_at(match) != leader.journal.term_at(match):
+            self.fail(
+                f"K2 {leader.me} believes {peer} has {match}; it ends at {journal.last_index}"
+            )
 
     def sent(self, node: str, incarnation: int, to: str, message: Message) -> None:
         """V1, at the moment a vote leaves the node."""

@@ -27,7 +27,7 @@ class Faults:
         self.active = False
         known = {
             "cut": self.cut, "one_way": self.one_way, "bridge": self.bridge,
-            "isolate": self.isolate, "kill": self.kill, "power": self.power,
+            "isolate": self.isolate, "halves": self.halves, "kill": self.kill, "power": self.power,
             "power_all": self.power_all, "pause": self.pause, "wipe": self.wipe,
             "eio": self.eio, "full": self.full, "slow_disk": self.slow_disk,
             "flip": self.flip, "snapshot": self.snapshot, "member": self.member,
@@ -91,6 +91,15 @@ class Faults:
         rest = [n for n in self.cluster.names if n != name]
         self.world.fault(f"isolate {name}")
         self.cut_for([(name, r) for r in rest] + [(r, name) for r in rest], self.soon(0.2, 4))
+
+    def halves(self) -> None:
+        """The leader with one other on one side, the rest on the other."""
+        leader = self.pick().name
+        side = {leader, self.world.dice.choice([n for n in self.cluster.names if n != leader])}
+        rest = [n for n in self.cluster.names if n not in side]
+        self.world.fault(f"halves: {' and '.join(sorted(side))} apart")
+        pairs = [(a, b) for a in sorted(side) for b in rest]
+        self.cut_for([*pairs, *((b, a) for a, b in pairs)], self.soon(0.2, 2))
 
     def slow_link(self) -> None:
         a, b = self.world.dice.sample(self.cluster.first_names, 2)

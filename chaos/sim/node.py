@@ -190,6 +190,10 @@ class SimNode:
 
     def watch(self, core: Core) -> None:
         self.marks = self.cluster.checker.stepped(self.name, core, self.marks)
+        for peer in core.progress:
+            follower = self.cluster.nodes[peer].core
+            if follower is not None:
+                self.cluster.checker.believed(core, peer, follower)
 
     def flush(self, core: Core) -> None:
         for to, message in self.cluster.kit.release(core):

@@ -12,7 +12,7 @@ from .world import Wire
 FAULTS = (
     "cut", "one_way", "bridge", "isolate", "silent", "kill", "power", "power_all", "pause",
     "wipe", "eio", "full", "slow_disk", "flip", "snapshot", "member", "transfer", "drift",
-    "slow_link", "rot", "upgrade", "raise", "duplicate", "reorder", "late",
+    "slow_link", "rot", "upgrade", "raise", "duplicate", "reorder", "late", "halves",
 )  # fmt: skip
 
 
