@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ...cluster.consensus.core import Core
 from ...cluster.consensus.journal import Journal, JournalLimits
-from ...cluster.consensus.message import Message
+from ...cluster.consensus.message import Introduce, Message
 from ...cluster.consensus.port import Settings
 from .disk import SimDisk
 from .register import Register
@@ -28,10 +28,12 @@ class Node:
         self.gained: list[int] = []
         self.lost: list[int] = []
         self.gone = False
+        self.lives = 0
         self.start(0.0)
 
     def start(self, now: float) -> None:
-        dice = random.Random(self.name)
+        self.lives += 1
+        dice = random.Random(f"{self.name}/{self.lives}")
         self.machine = Register(self.disk, lambda i, data, _: self.applied.append((i, data)))
         journal = Journal(self.disk, LIMITS, "00112233445566aa")
         self.core = Core(
@@ -85,8 +87,13 @@ class Group:
                 node = self.nodes[name]
                 for to, message in node.turn(self.now):
                     if to in self.nodes and self.passes(name, to, message):
-                        there = self.nodes[to].core
-                        there.receive(name, node.core.incarnation, message, self.now)
+                        self.hand_over(node, to, message)
+
+    def hand_over(self, node: Node, to: str, message: Message) -> None:
+        """Deliver a message, unless it is meant for a disk that is gone."""
+        there, meant_for = self.nodes[to].core, node.core.disk_of(to)
+        if meant_for in (0, there.incarnation) or isinstance(message, Introduce):
+            there.receive(node.name, node.core.incarnation, message, self.now)
 
     def run(self, seconds: float) -> None:
         until = self.now + seconds
