@@ -311,7 +311,7 @@ class Faults:
         links = cluster.links
         links.cut.clear()
         links.slow.clear()
-        links.wire.silent = 0.0
+        links.wire.silent = links.wire.late = 0.0
         for node in chosen:
             node.resume()
             if node.core is None:

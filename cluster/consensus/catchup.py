@@ -68,7 +68,7 @@ class CatchUp(State):
 
     def snapshot_made(self, manifest: Manifest) -> None:
         self.making = False
-        self.snapshots.add(manifest)
+        self.snapshots.add(manifest, {p.offered for p in self.progress.values()})
         self.cut_journal()
 
     def cut_journal(self) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -87,7 +87,7 @@ def folder_of(index: int) -> str:
 
 
 class Snapshots:
-    """The snapshots of this node. The two newest are kept: one may be on its way to somebody."""
+    """The snapshots of this node: the two newest, and those on their way to a follower."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -143,12 +143,17 @@ class Snapshots:
     def publish(self, manifest: Manifest) -> Callable[[], None]:
         return lambda: _publish(self.disk, f"{FOLDER}/making", manifest)
 
-    def add(self, manifest: Manifest) -> None:
-        """Take note of a snapshot that has its final name."""
+    def add(self, manifest: Manifest, on_offer: Set[int] = frozenset()) -> None:
+        """Take note of a snapshot that has its final name; remove old ones nobody fetches.
+
+        If the one on its way to a follower went with each new one, a cluster that writes faster
+        than the follower reads would never get it back.
+        """
         self.by_index[manifest.index] = manifest
         for old in sorted(self.by_index)[:-2]:
-            del self.by_index[old]
-            self.disk.remove(folder_of(old))
+            if old not in on_offer:
+                del self.by_index[old]
+                self.disk.remove(folder_of(old))
 
     # Sending one.
 
