@@ -53,7 +53,7 @@ def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 1
         jitter=dice.choice((0.0001, 0.001, 0.01)),
         duplicate=dice.choice((0.01, 0.1)) if "duplicate" in faults else 0.0,
         reorder="reorder" in faults,
-        late=dice.choice((0.01, 0.05)) if "late" in faults else 0.0,
+        late=dice.choice((0.01, 0.05, 0.3)) if "late" in faults else 0.0,
         silent=0.5 if "silent" in faults else 0.0,
     )
     payload = dice.choice((20, 200, 1500))
