@@ -342,8 +342,7 @@ class Faults:
             if n.core is not None and n.name not in cluster.wiped and not n.flipped
         ]
         dice.shuffle(whole)
-        newest = max(cores, key=lambda c: c.config_index).config
-        whole = [n for n in whole if n.name in newest.voters]
+        whole = [n for n in whole if any(n.name in config.voters for config in configs)]
         for size in range(1, len(whole) + 1):
             names = {n.name for n in whole[:size]}
             if all(config.majority(names) for config in configs):

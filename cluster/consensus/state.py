@@ -177,6 +177,8 @@ class State(Walled):
         index, text = self.journal.configs[-1] if self.journal.configs else (-1, "{}")
         if index != self.config_index:
             self.config_index, self.config = index, Configuration.decode(text)
+            if self.me in self.config.members:
+                self.removed_self = False  # Added again while it was still running.
 
     def silence(self) -> float:
         """Return how long a leader may be silent this time."""
