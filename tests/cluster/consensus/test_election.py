@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from raftsched.chaos.sim.group import Group, Node
-from raftsched.cluster.consensus.message import PreVote, PreVoteReply, Vote
+from raftsched.cluster.consensus.message import Heartbeat, PreVote, PreVoteReply, Vote
 from raftsched.cluster.consensus.walled import FOLLOWER
 
 
@@ -91,6 +91,18 @@ def test_one_broken_link_does_not_depose_a_leader_the_others_hear(three: Group) 
 
     assert leader.core.in_office
     assert other.core.leader == leader.name
+    assert {n.core.term for n in three.nodes.values()} == {leader.core.term}
+
+
+def test_an_answer_goes_to_the_disk_that_spoke(three: Group) -> None:
+    """Found by the simulator: the follower's configuration may be older than the leader's disk."""
+    leader = three.lead()
+    follower = three.others(leader)[0]
+
+    beat = Heartbeat(leader.core.term, 0, 0, 0, 0.0, 0.0)
+    follower.core.receive(leader.name, 4711, beat, three.now)
+
+    assert follower.core.disk_of(leader.name) == 4711
 
 
 def test_a_vote_asked_for_without_need_is_not_answered(three: Group) -> None:
