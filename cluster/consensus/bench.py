@@ -38,6 +38,7 @@ With --json one JSON object is the last line of stdout, everything else goes to 
   bulk_mb_s                               8 writers, 256 KiB
   failover_p50_ms, _p99_ms, _max_ms       leader killed (-9) -> next commit by the new one
   snapshot_mb, snapshot_s, snapshot_mb_s  to an empty node, with `snapshot_commits_s` going on
+  snapshot_commit_p99_ms                  of those commits
   snapshot_elections                      terms that passed meanwhile
 The exit status is 0 if everything ran, whatever the figures.
 """
@@ -100,7 +101,7 @@ class BenchNode:
         self.driver = Driver(place, self.disk, self.machine, self)
         self.probing: set[asyncio.Task[None]] = set()
         self.steady: asyncio.Task[None] | None = None
-        self.steady_count = 0
+        self.steady_took: list[float] = []
 
     # The watcher.
 
@@ -147,7 +148,7 @@ class BenchNode:
         return {
             "role": status.role, "ready": status.ready, "term": status.term, "peers": peers,
             "base": base, "applied": applied, "last": status.last_index,
-            "steady": self.steady_count, "rss_mb": resident_mb(),
+            "steady": len(self.steady_took), "rss_mb": resident_mb(),
         }  # fmt: skip
 
     async def do_write(self, size: int, writers: int, seconds: float) -> dict[str, Any]:
@@ -178,15 +179,26 @@ class BenchNode:
             self.steady = None
         if rate:
             self.steady = asyncio.get_running_loop().create_task(self.keep_writing(rate))
-        return {"steady": self.steady_count}
+        took = sorted(self.steady_took) or [0.0]
+        return {"steady": len(self.steady_took), "p99": took[len(took) * 99 // 100] * 1e3}
 
     async def keep_writing(self, rate: float) -> None:
+        """Begin writes at a rate, whether or not the ones before have ended."""
         body, step = os.urandom(1024), 0.01
         due = time.perf_counter()
+        under_way: set[asyncio.Task[None]] = set()
+
+        async def write() -> None:
+            before = time.perf_counter()
+            if await self.driver.propose(body, 5.0) is not None:
+                self.steady_took.append(time.perf_counter() - before)
+
         while True:
-            batch = [self.driver.propose(body, 5.0) for _ in range(round(rate * step))]
-            answers = await asyncio.gather(*batch)
-            self.steady_count += sum(index is not None for index in answers)
+            for _ in range(round(rate * step)):
+                if len(under_way) < 1000:
+                    task = asyncio.get_running_loop().create_task(write())
+                    under_way.add(task)
+                    task.add_done_callback(under_way.discard)
             due += step
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
 
@@ -365,13 +377,14 @@ class Bench:
         await self.level(name, 300)
         wall = time.monotonic() - begun
         last = await leader.ask("status")
-        await leader.ask("steady", rate=0)
+        steady = await leader.ask("steady", rate=0)
         await self.close()
         return {
             "snapshot_mb": megabytes,
             "snapshot_s": round(wall, 2),
             "snapshot_mb_s": round(megabytes / wall, 1),
             "snapshot_commits_s": round((last["steady"] - before["steady"]) / wall),
+            "snapshot_commit_p99_ms": round(steady["p99"], 1),
             "snapshot_elections": last["term"] - first["term"],
             "leader_rss_mb": round(last["rss_mb"]),
         }
