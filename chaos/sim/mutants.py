@@ -315,6 +315,8 @@ MUTANTS = [
         frozenset({"kill", "isolate", "halves"}),
         nodes=5,
     ),
-    Mutant("read-without-round", Kit(core=ReadsWithoutARound), 50, frozenset({"isolate", "pause"})),
+    Mutant(
+        "read-without-round", Kit(core=ReadsWithoutARound), 100, frozenset({"isolate", "halves"})
+    ),
     Mutant("disk-progress", Kit(core=ForgetsProgressOfDisk), 100, frozenset({"wipe", "kill"})),
 ]

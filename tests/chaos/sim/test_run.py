@@ -20,6 +20,7 @@ from raftsched.chaos.sim.stock import run_stock
 FOUND_BY = {
     "A1": 3, "A2": 46, "A3": 1, "A4": 8, "A5": 3, "A6": 25, "A7": 1, "A8": 4, "A9": 1, "A10": 1,
     "A11": 14, "C4": 5, "C10": 10, "B1-no-sync": 1, "B1-outbox": 1, "A13-votes-twice": 6,
+    "read-without-round": 28, "disk-progress": 8,
 }  # fmt: skip
 
 DIGEST = """

@@ -97,6 +97,25 @@ def test_an_offer_of_a_snapshot_commits_nothing(three: Group) -> None:
     assert follower.core.last_applied == last
 
 
+def test_copies_of_an_entry_of_an_old_term_commit_nothing(three: Group) -> None:
+    """Figure 8 of the Raft paper: such an entry may still be replaced."""
+    leader = three.lead()
+    three.passes = lambda a, b, m: False
+    for _ in range(3):
+        three.write(leader)
+    three.run(1.0)
+    core, commit = leader.core, leader.core.commit
+    core.stand(three.now, transfer=False)
+    core.take_office(three.now)
+
+    for progress in core.progress.values():
+        progress.match = core.noop_index - 1
+    core.advance_commit()
+
+    assert core.noop_index - 1 > commit
+    assert core.commit == commit
+
+
 def test_an_acknowledgement_of_another_term_changes_nothing(three: Group) -> None:
     """Rule 3, A5."""
     leader, follower, last = followed(three)
