@@ -226,19 +226,6 @@ class VotesTwice(Core):
         super().on_vote(peer, ask, now)
 
 
-class CommitsOldTerms(Core):
-    """Figure 8 of the Raft paper: copies of an entry of an old term are counted."""
-
-    def advance_commit(self) -> None:
-        voters = self.config.voters
-        match = [
-            self.journal.synced_index if v == self.me else self.progress[v].match for v in voters
-        ]
-        index = sorted(match, reverse=True)[len(voters) // 2]
-        if index > self.commit:
-            self.move_commit(index)
-
-
 class ReadsWithoutARound(Core):
     """A leader believes in itself."""
 
@@ -308,13 +295,6 @@ MUTANTS = [
     Mutant("B1-no-sync", Kit(journal=SyncsNothing), 30, frozenset({"power_all"})),
     Mutant("B1-outbox", Kit(release=speaks_too_soon), 50, frozenset({"power_all"})),
     Mutant("A13-votes-twice", Kit(core=VotesTwice), 100, frozenset({"kill", "pause", "cut"})),
-    Mutant(
-        "old-term-commit",
-        Kit(core=CommitsOldTerms),
-        400,
-        frozenset({"kill", "isolate", "halves"}),
-        nodes=5,
-    ),
     Mutant(
         "read-without-round", Kit(core=ReadsWithoutARound), 100, frozenset({"isolate", "halves"})
     ),

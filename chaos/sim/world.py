@@ -90,7 +90,7 @@ class Links:
             when = self.world.now + delay
             if wire.late and dice.random() < wire.late:
                 late = self.world.now + dice.uniform(0.2, 3.0)
-                self.world.at(late, lambda: self.deliver(a, b, frame))
+                self.world.at(late, lambda: self._arrive_late(a, b, frame))
                 continue
             if not wire.reorder:
                 when = max(when, self.last.get(key, 0.0) + 1e-7)
@@ -100,6 +100,11 @@ class Links:
     def _arrive(self, a: str, b: str, pair: tuple[str, str], epoch: int, frame: object) -> None:
         # What was under way is lost with the connection, except where messages may come late.
         if (a, b) not in self.cut and (self.epoch.get(pair, 0) == epoch or self.wire.reorder):
+            self.deliver(a, b, frame)
+
+    def _arrive_late(self, a: str, b: str, frame: object) -> None:
+        # Healing ends it: the heartbeats of a dead leader would hold back an election.
+        if self.wire.late:
             self.deliver(a, b, frame)
 
     def break_pair(self, a: str, b: str, *, noticed: bool = True) -> None:
