@@ -163,6 +163,11 @@ class Cluster:
         """Everyone in the healed majority has applied the same and nobody waits."""
         if any(not call.answered for client in self.clients for call in client.calls):
             return False
+        leader = self.leader()
+        if leader is None or leader.core is None:
+            return False
+        # One that turns out to have been removed is not kept up to date.
+        names[:] = [n for n in names if n in leader.core.config.members]
         cores = [self.nodes[n].core for n in names]
         return (
             len({(c.last_applied, c.commit, c.journal.last_index) if c else () for c in cores}) == 1
