@@ -1,0 +1,1 @@
+"""The seeded simulator: real consensus on simulated links, disks and clocks."""

@@ -1,0 +1,123 @@
+"""The command line of the simulator: `python -m raftsched.chaos.sim --help`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+from .run import Outcome, hunt_all, hunt_stock, run_seed, run_seeds
+
+HELP = """\
+Run the consensus core in a simulated world: links, disks, clocks, processes, all from a seed.
+
+  --seed N      one history; prints its options, its story and its violation if there is one
+  --seeds N     histories FIRST .. FIRST+N-1
+  --mutants     switch each known defect on and look for it; fails if one survives its budget
+
+With --json one JSON object is the last line of stdout, everything else goes to stderr:
+  --seed        {"seed","violation","options","simulated_s","fault_events","acks","reads","wall_s"}
+  --seeds       {"seeds","violations","failed","simulated_hours","fault_events","acks","reads",
+                 "wall_s"}
+  --mutants     {"mutants":[{"mutant","seeds","budget","found"}],"survivors","wall_s"}
+The exit status is 0 only if no violation was found, or, with --mutants, every one was.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m raftsched.chaos.sim",
+        description=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--seed", type=int, help="replay one history")
+    what.add_argument("--seeds", type=int, help="how many histories")
+    what.add_argument("--mutants", action="store_true", help="look for each known defect")
+    parser.add_argument("--first", type=int, default=1, help="the first seed of --seeds")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
+    parser.add_argument("--story", type=int, default=40, help="lines told of a --seed")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    options = parser.parse_args(argv)
+    begun = time.monotonic()
+    if options.mutants:
+        result, good = all_mutants(options.jobs)
+    elif options.seed is not None:
+        result, good = one_seed(options.seed, options.story)
+    else:
+        result, good = many_seeds(range(options.first, options.first + options.seeds), options.jobs)
+    result["wall_s"] = round(time.monotonic() - begun, 1)
+    if options.json:
+        print(json.dumps(result))  # noqa: T201  # This is the program's output.
+    return 0 if good else 1
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201  # As above.
+
+
+def one_seed(seed: int, lines: int) -> tuple[dict[str, object], bool]:
+    outcome = run_seed(seed, story=lines)
+    for line in outcome.story:
+        say(line)
+    tell(outcome)
+    result = {
+        "seed": seed,
+        "violation": outcome.violation,
+        "options": outcome.options,
+        "simulated_s": round(outcome.simulated_s, 3),
+        "fault_events": outcome.fault_events,
+        "acks": outcome.acks,
+        "reads": outcome.reads,
+    }
+    return result, not outcome.violation
+
+
+def tell(outcome: Outcome) -> None:
+    say(outcome.options)
+    if outcome.violation:
+        say(f"seed {outcome.seed}: VIOLATION: {outcome.violation}")
+        say(f"replay: python -m raftsched.chaos.sim --seed {outcome.seed}")
+    else:
+        say(f"seed {outcome.seed}: all held; {outcome.acks} writes acknowledged")
+
+
+def many_seeds(seeds: range, jobs: int) -> tuple[dict[str, object], bool]:
+    failed, done = [], 0
+    simulated, faults, acks, reads = 0.0, 0, 0, 0
+    for outcome in run_seeds(seeds, jobs):
+        done += 1
+        simulated += outcome.simulated_s
+        faults += outcome.fault_events
+        acks += outcome.acks
+        reads += outcome.reads
+        if outcome.violation:
+            failed.append(outcome.seed)
+            tell(outcome)
+        if done % 100 == 0:
+            say(f"{done} of {len(seeds)} seeds, {len(failed)} violations")
+    result: dict[str, object] = {
+        "seeds": done,
+        "violations": len(failed),
+        "failed": failed[:100],
+        "simulated_hours": round(simulated / 3600, 2),
+        "fault_events": faults,
+        "acks": acks,
+        "reads": reads,
+    }
+    return result, not failed
+
+
+def all_mutants(jobs: int) -> tuple[dict[str, object], bool]:
+    rows = [hunt_stock()]
+    say(f"{rows[0]['mutant']}: {rows[0]['seeds']} seeds: {rows[0]['found']}")
+    for row in hunt_all(jobs):
+        rows.append(row)
+        say(f"{row['mutant']}: {row['seeds'] or 'SURVIVED'} seeds: {row['found']}")
+    survivors = [row["mutant"] for row in rows if row["seeds"] is None]
+    return {"mutants": rows, "survivors": survivors}, not survivors
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Callers that write and read through whoever leads, and try again under the same id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...cluster.consensus.core import Core
+from ...cluster.consensus.faults import Refused
+from .world import Violation
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+    from .node import SimNode
+
+PATIENCE = 4.0  # H1: on a node that runs, a call is answered in this time, one way or another.
+
+
+@dataclass
+class Call:
+    """One call to one node."""
+
+    node: SimNode
+    life: int
+    since: float
+    what: str
+    answered: bool = False
+
+
+class Client:
+    """One request at a time. It loses patience and asks elsewhere; the first call lives on."""
+
+    def __init__(self, number: int, cluster: Cluster) -> None:
+        self.number, self.cluster, self.world = number, cluster, cluster.world
+        self.count = 0
+        self.calls: list[Call] = []
+        self.current: Call | None = None
+        self.stopped = False
+
+    def go(self) -> None:
+        """Begin the next request."""
+        self.current = None
+        if self.stopped:
+            return
+        dice = self.world.dice
+        self.top = self.cluster.checker.top
+        if dice.random() < 0.3:
+            self.read()
+            return
+        self.count += 1
+        self.request = f"c{self.number}-{self.count}"
+        size = dice.randint(1, self.cluster.options.payload)
+        body = {"id": self.request, "key": f"k{dice.randint(0, 9)}", "add": "x" * size}
+        self.body = json.dumps(body).encode()
+        self.write()
+
+    def write(self) -> None:
+        """Send the request, or send it again."""
+        self.current = None
+        if self.stopped:
+            return
+        request, top, node = self.request, self.top, self.cluster.guess_leader()
+        call = Call(node, node.life, self.world.now, request)
+
+        def reply(index: int | None) -> None:
+            self.take_answer(call)
+            if call is not self.current:
+                return
+            if index is None:
+                self.later(0.02, self.write)
+            else:
+                self.cluster.acknowledged(node, request, index, top)
+                self.later(0.01, self.go)
+            self.maybe_raise()
+
+        self.ask(call, lambda core: core.propose(self.body, reply), self.write)
+
+    def read(self) -> None:
+        top, node = self.top, self.cluster.guess_leader()
+        call = Call(node, node.life, self.world.now, "read")
+
+        def reply(index: int | None) -> None:
+            self.take_answer(call)
+            if index is not None and node.core is not None:
+                self.cluster.checker.read(node.name, index, node.core.last_applied, top)
+            if call is self.current:
+                self.later(0.01, self.go)
+
+        self.ask(call, lambda core: core.read(reply), self.go)
+
+    def ask(self, call: Call, do: Callable[[Core], None], again: Callable[[], None]) -> None:
+        """Call a node on its loop; come back later if it refuses, is gone, or takes long."""
+        node = call.node
+        self.current = call
+        try:
+            if node.core is None or node.paused:
+                raise Refused("nobody is there")
+            do(node.core)
+        except Refused:
+            self.later(0.03, again)
+            return
+        self.calls.append(call)
+        node.poke()
+        if not call.answered:
+            patience = self.world.dice.choice((0.1, 0.3, 1.0))
+            self.world.after(patience, lambda: again() if call is self.current else None)
+
+    def later(self, delay: float, what: Callable[[], None]) -> None:
+        waiting = self.current
+        pause = delay * (0.5 + self.world.dice.random())
+        self.world.after(pause, lambda: what() if waiting is self.current else None)
+
+    def take_answer(self, call: Call) -> None:
+        if call.answered:
+            raise Violation(f"H1 {call.what} was answered twice by {call.node.name}")
+        call.answered = True
+
+    def maybe_raise(self) -> None:
+        if "raise" in self.cluster.options.faults and self.world.dice.random() < 0.02:
+            raise RuntimeError("a client raises when it is answered")
+
+    def check(self) -> None:
+        """H1. A call whose node died is not answered by it; the caller sees that."""
+        self.calls = [c for c in self.calls if not c.answered and c.node.life == c.life]
+        for call in self.calls:
+            if call.node.paused:
+                call.since = self.world.now
+            elif self.world.now - call.since > PATIENCE:
+                raise Violation(f"H1 {call.what} waits since {call.since:.2f} on {call.node.name}")

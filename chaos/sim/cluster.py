@@ -1,0 +1,186 @@
+"""A cluster in one process, its callers, and its two phases: faults, then healing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...cluster.consensus.core import Core
+from ...cluster.consensus.faults import Damaged
+from ...cluster.consensus.journal import Journal
+from ...cluster.consensus.message import Message
+from .checker import Checker, holds
+from .client import Client
+from .faults import Faults
+from .node import SimNode
+from .options import Options
+from .world import Links, Violation, World
+
+LEADER_WITHIN = 2.0
+CAUGHT_UP_WITHIN = 10.0
+
+
+def release(core: Core) -> list[tuple[str, Message]]:
+    return core.outbox.release(core.journal.synced)
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What nodes are made of; a mutant has one part exchanged."""
+
+    core: type[Core] = Core
+    journal: type[Journal] = Journal
+    release: Callable[[Core], list[tuple[str, Message]]] = release
+
+
+class Cluster:
+    """See the head of this file."""
+
+    def __init__(self, options: Options, kit: Kit) -> None:
+        self.options, self.kit = options, kit
+        self.world = World(options.seed)
+        self.checker = Checker(self.world.tell)
+        self.first_names = [f"n{i}" for i in range(1, options.nodes + 1)]
+        self.spare = f"n{options.nodes + 1}"
+        self.names = [*self.first_names, self.spare]
+        self.contacts = {n: f"{n}:1" for n in self.first_names}
+        self.links = Links(self.world, options.wire, self.names)
+        self.nodes = {n: SimNode(n, self) for n in self.names}
+        self.clients = [Client(i, self) for i in range(options.clients)]
+        self.links.deliver = lambda a, b, m: self.nodes[b].receive(a, *m)
+        self.links.notice = lambda a, b, up: self.nodes[a].link(b, up)
+        self.links.alive = lambda n: self.nodes[n].core is not None
+        self.wiped: dict[str, int] = {}  # Node -> incarnations lost and not yet made good.
+        self.faults = Faults(self)
+        self.judging = True
+
+    # A history.
+
+    def run(self) -> None:
+        """Live through it, or raise Violation."""
+        for name in self.first_names:
+            self.nodes[name].start()
+        self.links.keep_connecting()
+        if not self.world.run(5.0, lambda: self.leader() is not None):
+            raise Violation("no leader after a first start without faults")
+        self.world.run(self.world.now + 0.2)
+        for client in self.clients:
+            client.go()
+        self.check_calls()
+        self.faults.begin()
+        self.world.run(self.world.now + self.options.fault_seconds)
+        self.heal()
+
+    def check_calls(self) -> None:
+        for client in self.clients:
+            client.check()
+            if client.current is None and not client.stopped:
+                client.go()
+        self.world.after(0.25, self.check_calls)
+
+    # Who is where.
+
+    def live(self) -> list[SimNode]:
+        return [n for n in self.nodes.values() if n.core is not None and not n.paused]
+
+    def leader(self) -> SimNode | None:
+        """The leader of the highest term, if it has taken office."""
+        leading = [n for n in self.live() if n.core is not None and n.core.in_office]
+        return max(leading, key=lambda n: n.core.term if n.core else 0, default=None)
+
+    def guess_leader(self) -> SimNode:
+        """Where a client would try: mostly the leader, sometimes one that thinks it is."""
+        leading = [n for n in self.live() if n.core is not None and n.core.in_office]
+        if leading and self.world.dice.random() < 0.95:
+            return self.world.dice.choice(leading)
+        return self.nodes[self.world.dice.choice(self.first_names)]
+
+    # Promises.
+
+    def acknowledged(self, node: SimNode, request: str, index: int, invoked_top: int) -> None:
+        self.checker.acknowledged(request, index, invoked_top)
+        if self.world.dice.random() < 0.03:
+            self.check_copies(node, index)
+
+    def check_copies(self, node: SimNode, index: int) -> None:
+        """K2, on what would be left if the power went at this moment.
+
+        The configuration that counts is the leader's last one, committed or not.
+        """
+        core = node.core
+        if core is None or index not in self.checker.terms:
+            return
+        copies, lost = [], 0
+        # A wiped disk may have been a voter's when the entry was committed, and have had it.
+        counted = sorted({*core.config.voters, *self.wiped})
+        for name in counted:
+            voter = self.nodes[name]
+            if voter.flipped or name in self.wiped:
+                lost += 1
+                continue
+            disk, term = voter.disk, self.checker.terms[index]
+            copies.append(holds(disk, self.options.limits, index, term))
+        self.checker.durable(index, copies, lost, len(counted))
+
+    def stopped(self, node: SimNode, error: Exception) -> None:
+        """A node ended itself: fine if it was given a reason, a violation otherwise."""
+        text = str(error)
+        reasons = (
+            "the disk failed" in text,
+            node.flipped and isinstance(error, Damaged),
+            "does not know" in text and not node.future and "upgrade" in self.options.faults,
+        )
+        if not any(reasons):
+            raise Violation(f"{node.name} stopped without a fault: {node.broken}")
+
+    # The second phase.
+
+    def heal(self) -> None:
+        """Heal a majority, leave the rest broken, and demand progress."""
+        core_nodes = self.faults.leave_majority()
+        world, names = self.world, [n.name for n in core_nodes]
+        world.tell(f"healed: {', '.join(names)}")
+        if not world.run(world.now + LEADER_WITHIN + 1.0, lambda: self.leads(names)):
+            raise Violation(f"no leader among {names} after {LEADER_WITHIN + 1.0} s")
+        begun, acks = world.now, self.checker.acks
+        for client in self.clients:
+            client.stopped = False
+        if not world.run(begun + CAUGHT_UP_WITHIN, lambda: self.checker.acks > acks):
+            raise Violation(f"nothing was acknowledged in {CAUGHT_UP_WITHIN} s by {names}")
+        for client in self.clients:
+            client.stopped = True
+        if not world.run(begun + CAUGHT_UP_WITHIN, lambda: self.level(names)):
+            where = {n: (c.last_applied, c.commit) for n in names if (c := self.nodes[n].core)}
+            raise Violation(f"not caught up after {CAUGHT_UP_WITHIN} s: {where}")
+        world.run(world.now + 0.5)
+        self.check_end(names)
+
+    def leads(self, names: list[str]) -> bool:
+        leader = self.leader()
+        return leader is not None and leader.name in names
+
+    def level(self, names: list[str]) -> bool:
+        """Everyone in the healed majority has applied the same and nobody waits."""
+        if any(not call.answered for client in self.clients for call in client.calls):
+            return False
+        leader = self.leader()
+        if leader is None or leader.core is None:
+            return False
+        # One that turns out to have been removed is not kept up to date.
+        names[:] = [n for n in names if n in leader.core.config.members]
+        cores = [self.nodes[n].core for n in names]
+        return (
+            len({(c.last_applied, c.commit, c.journal.last_index) if c else () for c in cores}) == 1
+        )
+
+    def check_end(self, names: list[str]) -> None:
+        """Everything acknowledged is in everyone's state, and the states are equal."""
+        machines = {n: c.machine for n in names if (c := self.nodes[n].core) is not None}
+        digests = {n: getattr(m, "digest", "") for n, m in machines.items()}
+        if len(set(digests.values())) > 1:
+            raise Violation(f"A1 states differ at the end: {digests}")
+        for name, machine in machines.items():
+            requests = getattr(machine, "requests", {})
+            gone = [r for r in self.checker.acked if r not in requests]
+            if gone:
+                raise Violation(f"{name} lost {len(gone)} acknowledged writes: {gone[:5]}")

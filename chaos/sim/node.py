@@ -1,0 +1,301 @@
+"""One simulated process: the core, its journal and state, on its disk and its clock."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...cluster.consensus.core import Core
+from ...cluster.consensus.disk import FULL
+from ...cluster.consensus.faults import Fatal
+from ...cluster.consensus.journal import Batch
+from ...cluster.consensus.message import Introduce, decode, encode
+from ...cluster.consensus.state import Job
+from .disk import SimDisk
+from .register import Register
+from .world import Violation
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+INBOX_MAX = 5_000
+
+
+class SimNode:
+    """Drives a core as the asyncio driver does, on the world's time."""
+
+    def __init__(self, name: str, cluster: Cluster) -> None:
+        self.name, self.cluster, self.world = name, cluster, cluster.world
+        self.disk = SimDisk()
+        self.core: Core | None = None
+        self.paused = False
+        self.rate = 1.0  # How fast its clock runs.
+        self.slow = 0.0  # Added to each round of the disk.
+        self.future = False  # Runs a later release, which knows one more kind of entry.
+        self.broken = ""  # Why it stopped by itself.
+        self.flipped = False
+        self.life = 0
+        self.inbox: list[Callable[[], None]] = []
+        self.marks = (0, 0)
+        self.lives_applied = 0
+        self.timer_at = float("inf")
+        self.batch: Batch | None = None
+        self.job: Job | None = None
+        self.led = False
+
+    # Its clock.
+
+    def clock(self) -> float:
+        return self.world.now * self.rate
+
+    # Life and death.
+
+    def start(self) -> None:
+        self.life += 1
+        self.broken, self.paused = "", False
+        self.marks, self.inbox = (0, 0), []
+        self.batch = self.job = None
+        self.timer_at = float("inf")
+        self.lives_applied = 0
+        dice = random.Random(self.world.dice.getrandbits(64))
+        try:
+            journal_id = f"{dice.getrandbits(64):016x}"
+            options = self.cluster.options
+            journal = self.cluster.kit.journal(self.disk, options.limits, journal_id)
+            machine = Register(self.disk, self.applied)
+            self.core = self.cluster.kit.core(
+                self.name,
+                self.cluster.contacts,
+                journal,
+                self.disk,
+                machine,
+                self,
+                dice,
+                options.settings,
+                self.clock(),
+            )
+            self.lives_applied = self.core.last_applied
+            if self.future:
+                self.core.known_kinds |= {16}
+            self.core.caller_failed = self.caller_failed  # type: ignore[method-assign]
+            self.marks = (self.core.commit, self.core.last_applied)
+        except Fatal as error:
+            self.stop(error)
+            return
+        self.world.tell(f"{self.name} starts")
+        self.poke()
+
+    def die(self, *, power: bool) -> None:
+        """Kill the process, and maybe the power with it."""
+        if self.core is not None and self.batch is not None:
+            # The helper was somewhere in its round.
+            for op in self.batch.ops[: self.world.dice.randint(0, len(self.batch.ops))]:
+                if not self.try_op(op):
+                    break
+        if self.core is not None and self.job is not None and self.world.dice.random() < 0.5:
+            self.try_op(self.job.run)
+        self.core = None
+        self.life += 1
+        self.led = False
+        if power:
+            self.disk.crash(self.world.dice)
+        self.disk.sync_error = False
+        for other in self.cluster.names:
+            if other != self.name:
+                self.cluster.links.break_pair(self.name, other)
+
+    def try_op(self, op: Callable[[], object]) -> bool:
+        try:
+            op()
+        except (OSError, Fatal):
+            return False
+        return True
+
+    def stop(self, error: Exception) -> None:
+        """The node ends itself; whether it had a reason is judged by the cluster."""
+        self.world.tell(f"{self.name} stops: {type(error).__name__}: {error}")
+        self.broken = f"{type(error).__name__}: {error}"
+        self.die(power=False)
+        self.cluster.stopped(self, error)
+
+    def caller_failed(self, error: Exception) -> None:
+        """Take what a simulated client raises on purpose; anything else is to be seen."""
+        if not isinstance(error, RuntimeError):
+            raise error
+
+    # What happens to it.
+
+    def receive(self, peer: str, frame: bytes, meant_for: int) -> None:
+        def take() -> None:
+            core = self.core
+            if core is not None and meant_for in (0, core.incarnation):
+                message, incarnation = decode(frame)
+                core.receive(peer, incarnation, message, self.clock())
+
+        self.do(take)
+
+    def link(self, peer: str, up: bool) -> None:
+        def notice() -> None:
+            if self.core is not None:
+                (self.core.link_up if up else self.core.link_down)(peer, self.clock())
+
+        self.do(notice)
+
+    def do(self, what: Callable[[], None]) -> None:
+        """Do something on this node's loop, now or when it runs again."""
+        if self.core is None:
+            return
+        if self.paused:
+            if len(self.inbox) < INBOX_MAX:
+                self.inbox.append(what)
+            return
+        try:
+            what()
+        except Fatal as error:
+            self.stop(error)
+            return
+        self.poke()
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            waiting, self.inbox = self.inbox, []
+            for what in waiting:
+                self.do(what)
+            self.do(lambda: None)
+
+    # The driver.
+
+    def poke(self) -> None:
+        """Carry on until there is nothing to do at this moment."""
+        core = self.core
+        if core is None or self.paused:
+            return
+        try:
+            more = core.step(self.clock())
+            self.watch(core)
+            core.run_answers()
+        except Fatal as error:
+            self.stop(error)
+            return
+        self.flush(core)
+        self.begin_batch(core)
+        self.begin_job(core)
+        life = self.life
+        if more:
+            self.world.after(0.0001, lambda: self.poke() if life == self.life else None)
+        self.set_timer(core)
+
+    def watch(self, core: Core) -> None:
+        self.marks = self.cluster.checker.stepped(self.name, core, self.marks)
+        for peer in core.progress:
+            follower = self.cluster.nodes[peer].core
+            if follower is not None:
+                self.cluster.checker.believed(core, peer, follower)
+
+    def flush(self, core: Core) -> None:
+        for to, message in self.cluster.kit.release(core):
+            self.cluster.checker.sent(self.name, core.incarnation, to, message)
+            meant_for = 0 if isinstance(message, Introduce) else core.disk_of(to)
+            frame = encode(message, core.incarnation)
+            self.cluster.links.send(self.name, to, (frame, meant_for))
+
+    def set_timer(self, core: Core) -> None:
+        at = max(core.next_at(self.clock()) / self.rate, self.world.now + 0.0005)
+        if at < self.timer_at - 1e-9 or self.timer_at <= self.world.now:
+            self.timer_at = at
+            life = self.life
+            self.world.at(at, lambda: self.timer(life, at))
+
+    def timer(self, life: int, at: float) -> None:
+        if life == self.life and at == self.timer_at:
+            self.timer_at = float("inf")
+            self.poke()
+
+    def begin_batch(self, core: Core) -> None:
+        if self.batch is not None:
+            return
+        self.batch = core.journal.take(idle=self.world.dice.random() < 0.05)
+        if self.batch is not None:
+            self.later(self.disk_time(), lambda: self.end_batch(core))
+
+    def end_batch(self, core: Core) -> None:
+        batch = self.batch
+        if batch is None:
+            return
+        try:
+            batch.run()
+        except OSError as error:
+            if error.errno in FULL:
+                core.disk_full(True, self.clock())
+                self.poke()
+                self.later(0.3, lambda: self.end_batch(core))
+            else:
+                self.stop(Fatal(f"the disk failed: {errno.errorcode.get(error.errno or 0)}"))
+            return
+        self.batch = None
+        core.journal.settled(batch)
+        if core.full:
+            core.disk_full(False, self.clock())
+        self.poke()
+
+    def begin_job(self, core: Core) -> None:
+        if self.job is None and core.jobs:
+            self.job = core.jobs.popleft()
+            self.later(2 * self.disk_time(), lambda: self.end_job(core))
+
+    def end_job(self, core: Core) -> None:
+        job = self.job
+        if job is None:
+            return
+        try:
+            result = job.run()
+            self.job = None
+            job.done(result)
+        except OSError as error:
+            if error.errno in FULL:
+                self.later(0.5, lambda: self.end_job(core))
+            else:
+                self.stop(Fatal(f"the disk failed: {errno.errorcode.get(error.errno or 0)}"))
+            return
+        except Fatal as error:
+            self.stop(error)
+            return
+        self.poke()
+
+    def later(self, delay: float, what: Callable[[], None]) -> None:
+        """Do something unless the process has ended by then; a paused one does it on resume."""
+        life = self.life
+
+        def run() -> None:
+            if life == self.life and self.core is not None:
+                if self.paused:
+                    self.inbox.append(run)
+                else:
+                    what()
+
+        self.world.after(delay, run)
+
+    def disk_time(self) -> float:
+        return 0.0001 + 0.0004 * self.world.dice.random() + self.slow
+
+    # The machine and the watcher.
+
+    def applied(self, index: int, data: bytes, digest: str) -> None:
+        if index <= self.lives_applied:
+            raise Violation(f"A1 {self.name} applied {index} twice")
+        self.lives_applied = index
+        self.cluster.checker.applied(self.name, index, data, digest)
+
+    def leadership_gained(self, term: int) -> None:
+        self.led = True
+        self.world.tell(f"{self.name} leads in term {term}")
+
+    def leadership_lost(self, term: int) -> None:
+        self.led = False
+        self.world.tell(f"{self.name} lost leadership, term is {term}")
+
+    def removed(self) -> None:
+        self.world.tell(f"{self.name} was removed")

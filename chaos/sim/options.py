@@ -1,0 +1,86 @@
+"""What one seed decides: the size of the cluster, the sizes in it, the faults it meets."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from ...cluster.consensus.journal import JournalLimits
+from ...cluster.consensus.port import Settings
+from .world import Wire
+
+FAULTS = (
+    "cut", "one_way", "bridge", "isolate", "silent", "kill", "power", "power_all", "pause",
+    "wipe", "eio", "full", "slow_disk", "flip", "snapshot", "member", "transfer", "drift",
+    "slow_link", "rot", "upgrade", "raise", "duplicate", "reorder", "late", "halves",
+)  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Options:
+    """One history."""
+
+    seed: int
+    nodes: int
+    faults: frozenset[str]
+    calm: float  # Mean seconds between faults.
+    fault_seconds: float
+    wire: Wire
+    settings: Settings
+    limits: JournalLimits
+    clients: int
+    payload: int
+    lists: list[str] = field(default_factory=list)
+
+    def describe(self) -> str:
+        """One line that says what this seed switches on."""
+        return (
+            f"seed={self.seed} nodes={self.nodes} calm={self.calm:.2f}s clients={self.clients} "
+            f"payload<={self.payload} segment={self.limits.segment} "
+            f"compact={self.settings.compact_bytes} tail={self.settings.tail_entries} "
+            f"append={self.settings.append_bytes} delay={self.wire.delay * 1e3:.1f}ms "
+            f"faults={','.join(sorted(self.faults))}"
+        )
+
+
+def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 12.0) -> Options:
+    """Return the history of a seed. Each switches on its own classes of faults (a swarm)."""
+    dice = random.Random(f"options {seed}")
+    share = dice.choice((0.2, 0.4, 0.7))
+    faults = {f for f in FAULTS if dice.random() < share} | {dice.choice(("kill", "power"))} | more
+    wire = Wire(
+        delay=dice.choice((0.0002, 0.001, 0.01, 0.03)),
+        jitter=dice.choice((0.0001, 0.001, 0.01)),
+        duplicate=dice.choice((0.01, 0.1)) if "duplicate" in faults else 0.0,
+        reorder="reorder" in faults,
+        late=dice.choice((0.01, 0.05, 0.3)) if "late" in faults else 0.0,
+        silent=0.5 if "silent" in faults else 0.0,
+    )
+    payload = dice.choice((20, 200, 1500))
+    limits = JournalLimits(
+        segment=dice.choice((16, 24, 64)) << 10,
+        cache=dice.choice((2, 16, 256)) << 10,
+        entry=4 << 10,
+    )
+    settings = Settings(
+        append_bytes=dice.choice((1500, 4000, 64 << 10)),
+        window_bytes=dice.choice((6000, 64 << 10)),
+        compact_bytes=dice.choice((48 << 10, 96 << 10, 1 << 20)),
+        tail_entries=dice.choice((0, 5, 50)),
+        chunk_bytes=dice.choice((512, 2048, 16384)),
+        chunk_window=dice.choice((1, 4)),
+        apply_step=dice.choice((1, 16, 256)),
+        heartbeat=dice.choice((0.03, 0.05, 0.07)),
+    )
+    return Options(
+        seed=seed,
+        nodes=dice.choice((3, 3, 3, 5)),
+        faults=frozenset(faults),
+        calm=dice.choice((0.1, 0.3, 0.6, 1.5)),
+        fault_seconds=fault_seconds,
+        wire=wire,
+        settings=settings,
+        limits=limits,
+        clients=dice.choice((2, 4, 8)),
+        payload=payload,
+    )

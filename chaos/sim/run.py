@@ -1,0 +1,106 @@
+"""One seed, many seeds, and the mutants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+from .cluster import Cluster, Kit
+from .mutants import MUTANTS, Mutant
+from .options import draw
+from .stock import run_stock
+from .world import Violation
+
+STOCK_BUDGET = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of one history."""
+
+    seed: int
+    violation: str
+    options: str
+    simulated_s: float
+    fault_events: int
+    acks: int
+    reads: int
+    story: tuple[str, ...] = ()
+
+
+def run_seed(seed: int, *, mutant: Mutant | None = None, story: int = 0) -> Outcome:
+    """Live through one history. The same seed gives the same one, to the last message."""
+    options = draw(seed, mutant.faults if mutant is not None else frozenset())
+    if mutant is not None and mutant.nodes:
+        options = replace(options, nodes=mutant.nodes)
+    cluster = Cluster(options, mutant.kit if mutant is not None else Kit())
+    violation = ""
+    try:
+        cluster.run()
+    except Violation as error:
+        violation = str(error)
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as e:
+        if mutant is None:
+            raise  # A mistake of the simulator, or of the core: either must be seen whole.
+        violation = f"{type(e).__name__}: {e}"
+    return Outcome(
+        seed=seed,
+        violation=violation,
+        options=options.describe(),
+        simulated_s=cluster.world.now,
+        fault_events=cluster.world.fault_events,
+        acks=cluster.checker.acks,
+        reads=cluster.checker.reads,
+        story=tuple(cluster.world.story[-story:]) if story else (),
+    )
+
+
+def run_seeds(seeds: Iterable[int], jobs: int) -> Iterable[Outcome]:
+    """Yield the outcomes in the order of the seeds."""
+    if jobs == 1:
+        yield from map(run_seed, seeds)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(run_seed, seeds, chunksize=4)
+
+
+def hunt(mutant: Mutant) -> dict[str, object]:
+    """Look for a mutant; return after how many seeds it was found, and how."""
+    for count in range(1, mutant.budget + 1):
+        found = run_seed(count, mutant=mutant).violation
+        if found:
+            # The same history without the defect must hold, or it was not the defect.
+            control = run_seed(count, mutant=replace(mutant, kit=Kit())).violation
+            if control:
+                return row(mutant.name, mutant.budget, None, f"seed {count} without it: {control}")
+            return row(mutant.name, mutant.budget, count, found)
+    return row(mutant.name, mutant.budget, None, "")
+
+
+def hunt_stock() -> dict[str, object]:
+    """Look for what PySyncObj loses as it is released."""
+    for seed in range(1, STOCK_BUDGET + 1):
+        found = run_stock(seed)
+        if found:
+            return row("stock PySyncObj", STOCK_BUDGET, seed, found)
+    return row("stock PySyncObj", STOCK_BUDGET, None, "")
+
+
+def row(name: str, budget: int, seeds: int | None, found: str) -> dict[str, object]:
+    return {"mutant": name, "seeds": seeds, "budget": budget, "found": found[:160]}
+
+
+def hunt_all(jobs: int) -> Iterable[dict[str, object]]:
+    if jobs == 1:
+        yield from map(hunt, MUTANTS)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(hunt, MUTANTS)

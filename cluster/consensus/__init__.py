@@ -1,0 +1,1 @@
+"""Agreement between the nodes: the only folder that knows PySyncObj."""

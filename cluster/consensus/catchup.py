@@ -1,0 +1,200 @@
+"""How a node too far behind for the log gets a snapshot.
+
+The leader offers a manifest; the follower fetches what it lacks, a few chunks ahead, and asks
+again for what does not come. So the sender keeps no state, a broken line costs nothing that has
+arrived, and a slow disk on one side slows only that transfer. Commit does not move until the
+snapshot is verified, put in place and the journal stands on it.
+"""
+
+from __future__ import annotations
+
+from .faults import require
+from .message import AppendAck, Chunk, Fetch, Offer
+from .progress import Progress
+from .snapshot import FileOf, Incoming, Manifest, Snapshots
+from .state import Job, State
+
+
+class CatchUp(State):
+    """See the head of this file."""
+
+    snapshots: Snapshots
+    incoming: Incoming | None = None
+    making = False
+
+    # The leader's side.
+
+    def offer(self, peer: str, progress: Progress, now: float) -> None:
+        latest = self.snapshots.latest
+        if latest is None or latest.index < self.journal.base_index:
+            self.make_snapshot()
+            return
+        if (
+            progress.offered != latest.index
+            and now - progress.fetched_at > 10 * self.settings.probe
+        ):
+            progress.offered = latest.index
+            progress.offer_at = now
+        if progress.offered and now >= progress.offer_at:
+            progress.offer_at = now + 4 * self.settings.probe
+            manifest = self.snapshots.by_index.get(progress.offered)
+            if manifest is None:
+                progress.offered = 0
+            else:
+                self.send(peer, Offer(self.term, manifest.encode()))
+
+    def make_snapshot(self) -> None:
+        """Write the present state beside the journal, on the helper."""
+        if self.making or self.installing or self.last_applied <= self.snapshots.last_index:
+            return
+        index = self.last_applied
+        self.making = True
+        work = self.snapshots.write(self.machine.checkpoint())
+
+        def written(made: tuple[int, list[FileOf]]) -> None:
+            self.publish_snapshot(max(index, made[0]), *made)
+
+        self.jobs.append(Job("checkpoint", work, written))
+
+    def publish_snapshot(self, index: int, state: int, files: list[FileOf]) -> None:
+        """Name the snapshot: the state may hold more than when it was asked for."""
+        if index < self.journal.base_index:
+            self.making = False  # A snapshot from elsewhere was installed in the meantime.
+            return
+        configs = [c for c in self.journal.configs if c[0] <= index][-1:]
+        manifest = Manifest(index, self.journal.term_at(index), state, configs, files)
+        work = self.snapshots.publish(manifest)
+        self.jobs.append(Job("publish snapshot", work, lambda _: self.snapshot_made(manifest)))
+
+    def snapshot_made(self, manifest: Manifest) -> None:
+        self.making = False
+        self.snapshots.add(manifest, {p.offered for p in self.progress.values()})
+        self.cut_journal()
+
+    def cut_journal(self) -> None:
+        """Drop old segments, but not what a follower needs that fetches a snapshot now."""
+        limit = self.snapshots.last_index - self.settings.tail_entries
+        for progress in self.progress.values():
+            if progress.offered:
+                limit = min(limit, progress.offered)
+        if limit > self.journal.base_index:
+            self.journal.cut(min(limit, self.journal.synced_index))
+
+    def on_fetch(self, peer: str, fetch: Fetch, now: float) -> None:
+        progress = self.progress.get(peer)
+        if progress is not None:
+            progress.fetched_at = now
+        size = min(fetch.size, self.settings.chunk_bytes)
+        data = self.snapshots.read(fetch.snapshot, fetch.file, fetch.offset, size)
+        there = data is not None
+        answer = Chunk(self.term, fetch.snapshot, fetch.file, fetch.offset, there, data or b"")
+        self.send(peer, answer)
+
+    # The follower's side.
+
+    def on_offer(self, peer: str, offer: Offer, now: float) -> None:
+        if not self.hear(peer, offer.term, now):
+            self.send(peer, AppendAck(self.term, 0, 0, False))
+            return
+        manifest = Manifest.decode(offer.manifest)
+        if self.has_snapshot(manifest):
+            # An old or repeated offer: what it holds is here, and so is what came after.
+            self.send(peer, AppendAck(self.term, manifest.index, manifest.index, True))
+        elif self.incoming is None or self.incoming.manifest.id != manifest.id:
+            if not self.installing and not (self.incoming and self.incoming.busy):
+                self.incoming = Incoming(manifest, self.snapshots, self.settings)
+                self.fetch_more(peer, now)
+        elif now - self.incoming.asked_at > 2 * self.settings.probe:
+            self.incoming.ask_again()
+            self.fetch_more(peer, now)
+
+    def has_snapshot(self, manifest: Manifest) -> bool:
+        return manifest.index <= self.commit
+
+    def hear(self, peer: str, term: int, now: float) -> bool:
+        raise NotImplementedError
+
+    def on_chunk(self, peer: str, chunk: Chunk, now: float) -> None:
+        incoming = self.incoming
+        if incoming is None or incoming.manifest.id != chunk.snapshot or self.installing:
+            return
+        if not chunk.there:
+            if not incoming.busy:
+                self.incoming = None
+            return
+        incoming.take(chunk)
+        self.write_incoming(peer, now)
+        self.fetch_more(peer, now)
+
+    def fetch_more(self, peer: str, now: float) -> None:
+        incoming = self.incoming
+        if incoming is None:
+            return
+        incoming.source = peer
+        for file, offset, size in incoming.wanted():
+            incoming.asked_at = now
+            self.send(peer, Fetch(self.term, incoming.manifest.id, file, offset, size))
+        if incoming.complete and not incoming.busy and not self.installing:
+            self.install(incoming)
+
+    def write_incoming(self, peer: str, now: float) -> None:
+        incoming = self.incoming
+        work = incoming.work() if incoming is not None else None
+        if work is not None and incoming is not None:
+
+            def written(_: object) -> None:
+                incoming.busy = False
+                self.write_incoming(peer, incoming.asked_at)
+                self.fetch_more(peer, incoming.asked_at)
+
+            incoming.busy = True
+            self.jobs.append(Job("write snapshot", work, written))
+
+    def tick_incoming(self, now: float) -> None:
+        """Ask again for chunks that did not come, of whoever leads now."""
+        incoming = self.incoming
+        if incoming is None or incoming.busy or self.installing:
+            return
+        if now - incoming.asked_at > 2 * self.settings.probe and incoming.source in self.connected:
+            incoming.ask_again()
+            self.fetch_more(incoming.source, now)
+
+    # Putting it in place.
+
+    def install(self, incoming: Incoming) -> None:
+        manifest = incoming.manifest
+        if self.has_snapshot(manifest):
+            self.incoming = None
+            return
+        # Until it is done nothing is appended, applied or voted for: the state is in between.
+        self.installing = True
+        finish = incoming.finish
+
+        def put_in_place() -> Manifest:
+            folder = finish()
+            self.machine.restore(folder)
+            return manifest
+
+        self.jobs.append(Job("install snapshot", put_in_place, self.installed))
+
+    def installed(self, manifest: Manifest) -> None:
+        require(manifest.index > self.commit, f"snapshot {manifest.index} came after {self.commit}")
+        self.installing = False
+        self.incoming = None
+        self.snapshots.add(manifest)
+        self.fail_waiting(manifest.index)
+        stand_on(self, manifest)
+        self.last_applied = max(manifest.index, self.machine.applied())
+        self.commit = max(self.commit, self.last_applied)
+        self.config_changed()
+        if self.leader is not None:
+            ack = AppendAck(self.term, manifest.index, manifest.index, True)
+            self.send(self.leader, ack)
+
+
+def stand_on(core: CatchUp, manifest: Manifest) -> None:
+    """Make the journal follow a snapshot, keeping a tail that continues it."""
+    journal = core.journal
+    known = journal.base_index <= manifest.index <= journal.last_index
+    if not known or journal.term_at(manifest.index) != manifest.term:
+        journal.reset(manifest.index, manifest.term, manifest.configs)

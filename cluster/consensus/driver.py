@@ -1,0 +1,322 @@
+"""A node's consensus on one asyncio loop: the only place where it meets time and threads.
+
+Three threads: the loop, which decides everything; `sync`, which writes and syncs the journal;
+`bulk`, which makes and installs snapshots. Both helpers get work that touches nothing the loop
+changes. If any of the three raises, the node ends: `ended` tells why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from .core import Core
+from .disk import FULL, Disk
+from .faults import DiskFailed, Refused
+from .journal import Batch, Journal, JournalLimits
+from .message import Message
+from .port import Machine, Settings, Status, Watcher
+from .state import Job
+from .transport import Identity, LinkLimits, Links
+from .walled import check_audited
+
+logger = logging.getLogger(__name__)
+
+FULL_RETRY = 0.5  # Seconds between attempts to write on a full disk.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Who this node is and whom it starts with."""
+
+    cluster: str
+    node: str
+    contacts: dict[str, str]  # Node -> host:port, this one included, the same on all of them.
+    settings: Settings = field(default_factory=Settings)
+    journal: JournalLimits = field(default_factory=JournalLimits)
+    links: LinkLimits = field(default_factory=LinkLimits)
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+
+
+class Driver:
+    """The port of consensus, for a node."""
+
+    def __init__(
+        self,
+        place: Place,
+        disk: Disk,
+        machine: Machine,
+        watcher: Watcher,
+        clock: Callable[[], float] = time.monotonic,
+        dice: random.Random | None = None,
+    ) -> None:
+        check_audited()
+        self.place, self.clock = place, clock
+        # The system's own randomness: nodes that start together must not draw the same.
+        self.dice = dice or random.Random(secrets.randbits(128))
+        journal = Journal(disk, place.journal, f"{self.dice.getrandbits(64):016x}")
+        self.core = Core(
+            place.node, place.contacts, journal, disk, machine, watcher,
+            self.dice, place.settings, clock(),
+        )  # fmt: skip
+        identity = Identity(
+            cluster=place.cluster, node=place.node, incarnation=self.core.incarnation
+        )
+        self.links = Links(
+            identity, place.links, clock, self.dice,
+            self._received, self._up, self._down, place.contexts,
+        )  # fmt: skip
+        self._sync = ThreadPoolExecutor(1, "sync")
+        self._bulk = ThreadPoolExecutor(1, "bulk")
+        self._batch: Batch | None = None
+        self._job: Job | None = None
+        self._turning = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._wrote_at = clock()
+        self._config_index = -2
+        self._stopping = False
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        await self.links.listen(self.place.contacts[self.place.node])
+        self._poke()
+
+    async def stop(self) -> None:
+        """End in order: nothing is lost by it, and nothing is handed over either."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.links.close()
+        # The round that is under way ends; the disk may be closed after this.
+        for thread in (self._sync, self._bulk):
+            await self._loop.run_in_executor(None, thread.shutdown)
+        self.core.fail_waiting()
+        self.core.fail_reads()
+        self.core.run_answers()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    # The port.
+
+    async def propose(self, data: bytes, timeout: float) -> int | None:
+        """Return the index of the entry once it is applied here, or None for "unknown"."""
+        return await self._ask(lambda reply: self.core.propose(data, reply), timeout)
+
+    async def barrier(self, timeout: float) -> int | None:
+        """Return when all that was committed before is applied; None if that is not known."""
+        return await self._ask(self.core.read, timeout)
+
+    async def add_member(self, name: str, timeout: float) -> int | None:
+        return await self._ask(
+            lambda reply: self.core.add_member(name, self.clock(), reply), timeout
+        )
+
+    async def remove_member(self, name: str, timeout: float) -> int | None:
+        return await self._ask(
+            lambda reply: self.core.remove_member(name, self.clock(), reply), timeout
+        )
+
+    async def transfer(self, target: str | None, timeout: float) -> bool:
+        """Hand leadership over; True if this node does not lead any more."""
+        answer = await self._ask(
+            lambda reply: self.core.transfer(
+                target, self.clock(), lambda over: reply(1 if over else None)
+            ),
+            timeout,
+        )
+        return answer is not None
+
+    def status(self) -> Status:
+        return self.core.status()
+
+    def staleness(self) -> float:
+        """Return how old the applied state is at most, in seconds."""
+        return self.core.staleness(self.clock())
+
+    async def _ask(
+        self, call: Callable[[Callable[[int | None], None]], None], timeout: float
+    ) -> int | None:
+        if self._stopping or self.ended.done():
+            raise Refused(f"{self.place.node} is stopping; ask another node")
+        future: asyncio.Future[int | None] = self._loop.create_future()
+
+        def reply(index: int | None) -> None:
+            if not future.done():
+                future.set_result(index)
+
+        call(reply)
+        self._poke()
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            return None
+
+    # What happens.
+
+    def _received(self, peer: str, incarnation: int, message: Message) -> None:
+        self._guard(lambda: self.core.receive(peer, incarnation, message, self.clock()))
+
+    def _up(self, peer: str) -> None:
+        self._guard(lambda: self.core.link_up(peer, self.clock()))
+
+    def _down(self, peer: str) -> None:
+        self._guard(lambda: self.core.link_down(peer, self.clock()))
+
+    def _guard(self, what: Callable[[], None]) -> None:
+        """Do something to the core; if it raises, this node has ended."""
+        if self._stopping or self.ended.done():
+            return
+        try:
+            what()
+        except Exception as error:
+            self._fail(error)
+            return
+        self._poke()
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.ended.done():
+            logger.critical("%s ends: %s: %s", self.place.node, type(error).__name__, error)
+            self.ended.set_exception(error)
+            self._stopping = True
+            for session in list(self.links.sessions.values()):
+                session.close("this node ends")
+
+    # Turns.
+
+    def _poke(self) -> None:
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turning = False
+        if self._stopping or self.ended.done():
+            return
+        try:
+            now = self.clock()
+            more = self.core.step(now)
+            self._flush()
+            self._begin_batch(now)
+            self._begin_job()
+            self.core.run_answers()
+            self._follow_members()
+            for task in self.links.tasks:
+                if task.done():
+                    task.result()
+                    raise Refused(f"the task {task.get_name()} of the links ended")
+        except Exception as error:
+            self._fail(error)
+            return
+        if more:
+            self._poke()
+        else:
+            self._set_timer(now)
+
+    def _flush(self) -> None:
+        core = self.core
+        ready = core.outbox.release(core.journal.synced)
+        if ready:
+            self.links.send([(to, core.disk_of(to), message) for to, message in ready])
+
+    def _set_timer(self, now: float) -> None:
+        at = max(self.core.next_at(now), now + 0.0005)
+        if self._timer is None or at < self._timer_at or self._timer_at <= now:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = at
+            self._timer = self._loop.call_later(at - now, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if not self._turning:
+            self._turn()
+
+    def _follow_members(self) -> None:
+        core = self.core
+        if core.config_index != self._config_index:
+            self._config_index = core.config_index
+            members = {n: m.address for n, m in core.config.members.items()}
+            self.links.follow({**self.place.contacts, **members})
+
+    # The journal's helper.
+
+    def _begin_batch(self, now: float) -> None:
+        if self._batch is not None:
+            return
+        idle = now - self._wrote_at > self.place.settings.heartbeat
+        self._batch = self.core.journal.take(idle=idle)
+        if self._batch is not None:
+            self._run_batch()
+
+    def _run_batch(self) -> None:
+        batch = self._batch
+        if batch is not None and not self._stopping:
+            self._loop.run_in_executor(self._sync, batch.run).add_done_callback(self._batch_ran)
+
+    def _batch_ran(self, done: asyncio.Future[None]) -> None:
+        error = done.exception()
+        batch = self._batch
+        if batch is None or self._stopping:
+            return
+        if isinstance(error, OSError) and error.errno in FULL:
+            logger.error("%s: the disk is full; nothing is lost", self.place.node)
+            self._guard(lambda: self.core.disk_full(True, self.clock()))
+            self._loop.call_later(FULL_RETRY, self._run_batch)
+        elif error is not None:
+            self._fail(disk_failed(error))
+        else:
+            self._batch = None
+            self._wrote_at = self.clock()
+            self.core.journal.settled(batch)
+            if self.core.full:
+                self.core.disk_full(False, self.clock())
+            if not self._turning:
+                self._turn()
+
+    # The helper for bulk.
+
+    def _begin_job(self) -> None:
+        if self._job is None and self.core.jobs:
+            self._job = self.core.jobs.popleft()
+            self._run_job()
+
+    def _run_job(self) -> None:
+        job = self._job
+        if job is not None and not self._stopping:
+            self._loop.run_in_executor(self._bulk, job.run).add_done_callback(self._job_ran)
+
+    def _job_ran(self, done: asyncio.Future[Any]) -> None:
+        error = done.exception()
+        job = self._job
+        if job is None or self._stopping:
+            return
+        if isinstance(error, OSError) and error.errno in FULL:
+            logger.error("%s: no space to %s; it is tried again", self.place.node, job.name)
+            self._loop.call_later(FULL_RETRY, self._run_job)
+        elif error is not None:
+            self._fail(disk_failed(error))
+        else:
+            self._job = None
+            result = done.result()
+            self._guard(lambda: job.done(result))
+
+
+def disk_failed(error: BaseException) -> BaseException:
+    """Say what an error of the operating system means for this node."""
+    if isinstance(error, OSError):
+        return DiskFailed(
+            f"the disk refused a write or a sync ({error}); what it holds is not known any more, "
+            "so this node stops. Replace the disk, or start again with an empty folder."
+        )
+    return error

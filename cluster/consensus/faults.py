@@ -1,0 +1,37 @@
+"""What ends a node, and what only refuses a call."""
+
+from __future__ import annotations
+
+
+class Fatal(Exception):
+    """The node must stop: going on could break a promise. Nothing may swallow this."""
+
+
+class Broken(Fatal):
+    """An invariant of the protocol does not hold on this node."""
+
+
+class Damaged(Fatal):
+    """The disk returned something that was promised and is not there any more."""
+
+
+class DiskFailed(Fatal):
+    """The disk said no to a write or a sync. After that its page cache cannot be believed."""
+
+
+class Unsupported(Fatal):
+    """The log holds something only a newer release understands."""
+
+
+class DiskFull(Exception):
+    """There is no space; nothing was lost, and writing goes on once there is space."""
+
+
+class Refused(Exception):
+    """The call was not carried out and nothing changed; the text says what to do."""
+
+
+def require(claim: bool, story: str) -> None:
+    """Assert in production too: `python -O` must not remove what stops a wrong node."""
+    if not claim:
+        raise Broken(story)

@@ -1,0 +1,150 @@
+"""How nodes with empty disks form a cluster once, and how an empty disk joins one later.
+
+There is no flag that says "first start": an operator would set it again after a lost disk, and a
+node that forgot its votes would vote twice. Instead a fresh node draws a number for its disk, its
+incarnation, and asks every node on its list. It writes down the incarnations it heard, once, and
+announces that table. Once every node announces the same table, or one that does belongs to a
+cluster, the table is the first configuration. So a first start needs all nodes once.
+
+A fresh node that hears of a cluster whose table does not have its incarnation is a newcomer: it
+keeps introducing itself, and the leader admits it as a learner, in place of its former disk or
+when an operator adds it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .election import Election
+from .journal import CONFIG, Entry
+from .membership import Configuration, Member
+from .message import Introduce
+from .walled import LEADER
+
+
+class Introduction(Election):
+    """See the head of this file."""
+
+    contacts: dict[str, str]  # Node -> address, as given at the start, this node included.
+    applicants: dict[str, tuple[int, str]]
+    announced: dict[str, Any]
+    introduce_at = 0.0
+
+    @property
+    def formed(self) -> bool:
+        """Tell whether this node belongs, or belonged, to a cluster."""
+        return bool(self.journal.configs)
+
+    def begin(self, incarnation: int) -> None:
+        """Name this disk if it has no name yet."""
+        self.applicants, self.announced = {}, {}
+        if "incarnation" not in self.journal.identity:
+            self.journal.set_identity({"incarnation": incarnation, "table": None})
+        if not self.formed and list(self.contacts) == [self.me]:
+            self.form({self.me: self.incarnation})
+
+    @property
+    def table(self) -> dict[str, int] | None:
+        table: dict[str, int] | None = self.journal.identity.get("table")
+        return table
+
+    def tick_introduction(self, now: float) -> None:
+        if now >= self.introduce_at and not (self.formed and self.me in self.config.members):
+            self.introduce_at = now + self.settings.introduce
+            for peer in sorted(self.contacts):
+                if peer != self.me:
+                    self.send(peer, self.introduction())
+
+    def introduction(self) -> Introduce:
+        text = json.dumps(
+            {
+                "formed": self.formed,
+                "table": self.table,
+                "member": self.config.members.keys() >= {self.me},
+                "address": self.contacts[self.me],
+                "contacts": self.contacts,
+            }
+        )
+        return Introduce(self.term, text.encode())
+
+    def on_introduce(self, peer: str, incarnation: int, message: Introduce, now: float) -> None:
+        said = parse(message.text)
+        if said is None:
+            return
+        if not self.formed:
+            self.hear_table(peer, incarnation, said)
+        elif not said["formed"] or not said["member"]:
+            self.send(peer, self.introduction())
+            self.applicants[peer] = (incarnation, said["address"])
+            self.readmit(peer, now)
+
+    def hear_table(self, peer: str, incarnation: int, said: dict[str, Any]) -> None:
+        """Take part in the first formation."""
+        if said["formed"]:
+            if said["table"] == self.table and self.table is not None:
+                self.form(self.table)
+            return  # Otherwise this disk is new to a cluster that exists, and waits to be let in.
+        if said["contacts"] != self.contacts:
+            return  # Two lists cannot make one cluster; status shows that none was formed.
+        if self.table is None:
+            self.applicants[peer] = (incarnation, said["address"])
+            if len(self.applicants) == len(self.contacts) - 1:
+                table = {p: number for p, (number, _) in self.applicants.items()}
+                table[self.me] = self.incarnation
+                # Durable before it is announced, and never another one.
+                identity = {**self.journal.identity, "table": dict(sorted(table.items()))}
+                self.journal.set_identity(identity)
+        if said["table"] is not None:
+            self.announced[peer] = (incarnation, said["table"])
+        self.form_if_agreed()
+
+    def form_if_agreed(self) -> None:
+        table = self.table
+        others = [p for p in self.contacts if p != self.me]
+        if table is not None and all(
+            self.announced.get(p) == (table.get(p), table) for p in others
+        ):
+            self.form(table)
+
+    def form(self, table: dict[str, int]) -> None:
+        """Begin the log with the first configuration, the same on every node."""
+        self.journal.set_identity({**self.journal.identity, "table": table})
+        members = {n: Member(number, self.contacts[n], True) for n, number in table.items()}
+        first = Configuration(members).encode()
+        self.journal.append(Entry(1, 0, CONFIG, first))
+        self.config_changed()
+        self.applicants = {}
+        self.deadline = 0.0
+
+    def readmit(self, peer: str, now: float) -> None:
+        """A member came back with an empty disk: take it in as a learner."""
+        member = self.config.members.get(peer)
+        if self.role != LEADER or member is None or not self.may_change_members():
+            return
+        incarnation, address = self.applicants[peer]
+        if member.incarnation != incarnation:
+            self.change_members(self.config.with_learner(peer, incarnation, address), now)
+
+    def may_change_members(self) -> bool:
+        raise NotImplementedError
+
+    def change_members(self, config: Configuration, now: float) -> None:
+        raise NotImplementedError
+
+
+def parse(text: bytes) -> dict[str, Any] | None:
+    """Return what a node said of itself, or None if it is nonsense."""
+    try:
+        said = json.loads(text)
+        table = said["table"]
+        shaped = (
+            isinstance(said["formed"], bool)
+            and isinstance(said["member"], bool)
+            and isinstance(said["address"], str)
+            and isinstance(said["contacts"], dict)
+            and (table is None or all(isinstance(v, int) for v in table.values()))
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return said if shaped else None

@@ -1,0 +1,492 @@
+"""The log of one node on its disk, with its term and vote: the truth everything else follows.
+
+The journal only ever appends. An entry at an index that exists takes the place of it and of all
+behind it, so that a crash while a conflicting tail is replaced leaves the old tail whole.
+
+Appending changes memory; nothing touches the disk until `take` hands out a Batch, which a helper
+thread runs: all writes of the round, then one sync. `settled` then moves `synced`. What must not
+be said before it is durable waits for the `end` that was reached when it was decided.
+
+One batch is under way at a time. Its first record is a seal: it says that everything before it
+is durable, which is true when it is written, since the batch before has been synced. At start a
+record that is not intact is a torn tail if no seal vouches for it, and is cut; otherwise it is
+damage, and the node refuses to start.
+"""
+
+from __future__ import annotations
+
+import bisect
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import segment
+from .disk import Disk
+from .faults import Damaged, Unsupported, require
+from .record import (
+    COMMAND,
+    CONFIG,
+    ENTRY_KINDS,
+    HEADER_BYTES,
+    IDENTITY,
+    NOOP,
+    RECORD,
+    SEAL,
+    VOTE,
+    Entry,
+    Header,
+    Record,
+    decode,
+    encode,
+    seal_payload,
+)
+
+__all__ = ["COMMAND", "CONFIG", "NOOP", "Batch", "Entry", "Journal", "JournalLimits"]
+
+Op = Callable[[], None]
+FOLDER = "journal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalLimits:
+    """Sizes of the journal, in bytes."""
+
+    segment: int = 64 << 20  # Old entries go by whole segments, so this is the grain of a cut.
+    cache: int = 32 << 20  # Entries kept in memory for followers that are nearly up to date.
+    entry: int = 4 << 20  # One entry; a frame and a segment hold at least one.
+
+    def __post_init__(self) -> None:
+        if self.segment < HEADER_BYTES + 2 * RECORD.size + self.entry:
+            raise ValueError(f"a segment of {self.segment} bytes cannot hold an entry")
+
+
+@dataclass(slots=True)
+class Batch:
+    """One round of writes and its sync. Run it on any thread, once or, if it failed for want
+    of space, again: every operation may be repeated."""
+
+    ops: list[Op]
+    end: int
+
+    def run(self) -> None:
+        for op in self.ops:
+            op()
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive entries in one segment: where each starts."""
+
+    number: int
+    first: int
+    offsets: array[int] = field(default_factory=lambda: array("I"))
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.offsets) - 1
+
+
+class Journal:
+    """See the head of this file. Not for threads: only a Batch may leave the loop."""
+
+    def __init__(self, disk: Disk, limits: JournalLimits, journal_id: str) -> None:
+        self.disk = disk
+        self.limits = limits
+        self.journal_id = journal_id  # 16 hex digits; those on disk win over these.
+        self.term = 0
+        self.vote: str | None = None
+        self.identity: dict[str, Any] = {}
+        self.configs: list[tuple[int, str]] = []
+        self.base_index = self.base_term = 0
+        self.last_index = self.last_term = 0
+        self.end = self.synced = 0  # In bytes ever appended.
+        self.spoken_for = 0  # Where the last vote or identity ended.
+        self.synced_index = 0
+        self._unsynced: deque[tuple[int, int]] = deque()
+        self._runs: list[Run] = []
+        self._terms: list[tuple[int, int]] = []  # (first index, term), rising
+        self._segments: list[int] = []
+        self._number = 0
+        self._offset = self._start = 0
+        self._crc = 0
+        self._cache: dict[int, Entry] = {}
+        self._cache_first, self._cache_bytes = 1, 0
+        self._ops: list[Op] = []
+        self._chunks: list[bytes] = []
+        self._removals: list[Op] = []
+        self._sealed = True
+        self._in_flight = False
+        disk.make_folder(FOLDER)
+        disk.lock("lock")
+        self._recover()
+
+    # What is asked of it.
+
+    def term_at(self, index: int) -> int:
+        """Return the term of an entry from the base on."""
+        if index == self.base_index:
+            return self.base_term
+        require(self.base_index < index <= self.last_index, f"no entry {index} in the journal")
+        return self._terms[bisect.bisect_right(self._terms, (index, 1 << 62)) - 1][1]
+
+    def first_of_term(self, index: int) -> int:
+        """Return the first index that has the same term as `index` without a gap."""
+        at = bisect.bisect_right(self._terms, (index, 1 << 62)) - 1
+        return max(self._terms[at][0], self.base_index + 1)
+
+    def entries(self, first: int, last: int, size: int) -> list[Entry]:
+        """Return entries from `first` to at most `last`, at least one, about `size` bytes."""
+        require(self.base_index < first <= last <= self.last_index, f"no entries {first}..{last}")
+        found: list[Entry] = []
+        while first <= last and size > 0:
+            if first >= self._cache_first:
+                part: Iterable[Entry] = (self._cache[i] for i in range(first, last + 1))
+            else:
+                part = self._read(first, min(last, self._cache_first - 1), size)
+            for entry in part:
+                found.append(entry)
+                size -= len(entry.data) + RECORD.size
+                first += 1
+                if size <= 0:
+                    break
+        return found
+
+    def entry(self, index: int) -> Entry:
+        return self.entries(index, index, 1)[0]
+
+    def _read(self, first: int, last: int, size: int) -> Iterable[Entry]:
+        run = self._runs[bisect.bisect_right(self._runs, first, key=lambda r: r.first) - 1]
+        path = segment.path_of(FOLDER, run.number)
+        for index in range(first, min(last, run.last) + 1):
+            offset = run.offsets[index - run.first]
+            data = self.disk.read(path, offset, RECORD.size)
+            length = RECORD.unpack(data)[2] if len(data) == RECORD.size else 0
+            if length <= self.limits.entry:
+                data += self.disk.read(path, offset + RECORD.size, length)
+            record = decode(data, 0)
+            if record is None or record.index != index:
+                raise Damaged(f"{path}: entry {index} is not intact. {segment.ADVICE}")
+            yield Entry(index, record.term, record.kind, record.payload)
+            size -= len(data)
+            if size <= 0:
+                return
+
+    # What changes it.
+
+    def append(self, entry: Entry) -> None:
+        """Put an entry at its place; what is at or behind that place is void."""
+        index, term, kind, data = entry
+        require(
+            self.base_index < index <= self.last_index + 1,
+            f"entry {index} does not follow {self.base_index}..{self.last_index}",
+        )
+        require(len(data) <= self.limits.entry, f"an entry of {len(data)} bytes is too large")
+        prev_term = self.term_at(index - 1)
+        require(term >= prev_term, f"entry {index} has term {term} after term {prev_term}")
+        if index <= self.last_index:
+            self._void_from(index)
+        offset = self._write(kind, index, term, prev_term, data)
+        self._place(entry, offset)
+        self._unsynced.append((self.end, index))
+        self._cache[index] = entry
+        self._cache_bytes += len(data)
+
+    def set_term(self, term: int, vote: str | None) -> None:
+        """Note term and vote; they count when `synced` has reached `spoken_for`."""
+        require(term >= self.term, f"the term may not go from {self.term} to {term}")
+        require(
+            term > self.term or self.vote in (None, vote),
+            f"in term {term} this node voted for {self.vote}, not for {vote}",
+        )
+        if (term, vote) != (self.term, self.vote):
+            self.term, self.vote = term, vote
+            self._write(VOTE, 0, term, 0, (vote or "").encode())
+            self.spoken_for = self.end
+
+    def set_identity(self, identity: dict[str, Any]) -> None:
+        """Note who this node is; kept in each segment's header from now on."""
+        self.identity = identity
+        self._roll(reset=False)
+        self._write(IDENTITY, 0, 0, 0, b"")
+        self.spoken_for = self.end
+
+    def reset(self, index: int, term: int, configs: list[tuple[int, str]]) -> None:
+        """Begin anew behind a snapshot: every entry on this disk is void."""
+        self._runs, self._terms = [], []
+        self._cache, self._cache_first, self._cache_bytes = {}, index + 1, 0
+        self._unsynced.clear()
+        self.configs = list(configs)
+        self.base_index = self.last_index = index
+        self.base_term = self.last_term = term
+        self.synced_index = index
+        old = list(self._segments)
+        self._roll(reset=True)
+        self._write(IDENTITY, 0, 0, 0, b"")
+        self.spoken_for = self.end
+        self._drop(old)
+
+    def cut(self, index: int) -> None:
+        """Forget entries up to `index` as far as whole segments allow."""
+        require(index <= self.synced_index, f"cut at {index} is beyond {self.synced_index}")
+        keep = next((r.number for r in self._runs if r.last > index), self._number)
+        old = [n for n in self._segments if n < keep]
+        if not old:
+            return
+        gone = [r for r in self._runs if r.number < keep]
+        if gone:
+            last = gone[-1].last
+            self.base_term = self.term_at(last)
+            self.base_index = last
+            self._runs = self._runs[len(gone) :]
+            at = bisect.bisect_right(self._terms, (last, 1 << 62)) - 1
+            self._terms = self._terms[at:]
+            below = [c for c in self.configs if c[0] <= last]
+            self.configs = below[-1:] + [c for c in self.configs if c[0] > last]
+            self._evict(last)
+        self._drop(old)
+
+    def _drop(self, old: list[int]) -> None:
+        # Only after the sync of the batch: until then they are all there is.
+        self._segments = [n for n in self._segments if n not in old]
+        for number in old:
+            path = segment.path_of(FOLDER, number)
+            self._removals.append(lambda path=path: self.disk.remove(path))  # type: ignore[misc]
+        self._removals.append(lambda: self.disk.sync_folder(FOLDER))
+
+    # Rounds.
+
+    @property
+    def bytes_kept(self) -> int:
+        """How much disk the journal takes, counted in whole segments but for the last."""
+        return (len(self._segments) - 1) * self.limits.segment + self._offset
+
+    @property
+    def bytes_waiting(self) -> int:
+        """How much was appended and is not durable yet."""
+        return self.end - self.synced
+
+    def take(self, *, idle: bool = False) -> Batch | None:
+        """Return the next round, if there is anything to do and none is under way.
+
+        With `idle`, seal what is durable: without that, damage to the last round could not
+        be told from a torn tail.
+        """
+        if self._in_flight:
+            return None
+        if idle and not self._chunks and not self._sealed:
+            self._add(SEAL, 0, 0, 0, seal_payload(self.journal_id, self._number, self._offset))
+            self._sealed = True
+        if not self._chunks and not self._ops and not self._removals:
+            return None
+        self._flush()
+        path = segment.path_of(FOLDER, self._number)
+        ops = [*self._ops, lambda: self.disk.sync(path), *self._removals]
+        self._ops, self._removals, self._in_flight = [], [], True
+        return Batch(ops, self.end)
+
+    def settled(self, batch: Batch) -> None:
+        """A batch ran to its end: what it held is durable."""
+        self._in_flight = False
+        self.synced = batch.end
+        while self._unsynced and self._unsynced[0][0] <= self.synced:
+            self.synced_index = self._unsynced.popleft()[1]
+        self._trim_cache()
+
+    def _trim_cache(self) -> None:
+        while self._cache_bytes > self.limits.cache and self._cache_first <= self.synced_index:
+            self._evict(self._cache_first)
+
+    def _evict(self, upto: int) -> None:
+        while self._cache_first <= upto:
+            entry = self._cache.pop(self._cache_first, None)
+            self._cache_bytes -= len(entry.data) if entry else 0
+            self._cache_first += 1
+
+    # Bytes.
+
+    def _write(self, kind: int, index: int, term: int, prev_term: int, payload: bytes) -> int:
+        """Add a record to the round; return where its segment has it."""
+        if self._offset + 3 * RECORD.size + len(payload) > self.limits.segment:
+            self._roll(reset=False)
+        if not self._chunks:
+            self._add(SEAL, 0, 0, 0, seal_payload(self.journal_id, self._number, self._offset))
+        self._sealed = False
+        offset = self._offset
+        self._add(kind, index, term, prev_term, payload)
+        return offset
+
+    def _add(self, kind: int, index: int, term: int, prev_term: int, payload: bytes) -> None:
+        data, self._crc = encode(kind, index, term, prev_term, payload, self._crc)
+        self._chunks.append(data)
+        self._offset += len(data)
+        self.end += len(data)
+
+    def _flush(self) -> None:
+        if self._chunks:
+            data, offset = b"".join(self._chunks), self._start
+            path = segment.path_of(FOLDER, self._number)
+            self._ops.append(lambda: self.disk.write(path, offset, data))
+            self._chunks = []
+        self._start = self._offset
+
+    def _roll(self, *, reset: bool) -> None:
+        """Begin a new segment. The old one is synced first, so that only the last can be torn."""
+        if self._number:
+            self._flush()
+            old = segment.path_of(FOLDER, self._number)
+            self._ops.append(lambda: self.disk.sync(old))
+        header = Header(
+            number=self._number + 1,
+            journal_id=self.journal_id,
+            reset=reset,
+            chain=0 if reset else self._crc,
+            last_index=self.last_index,
+            last_term=self.last_term,
+            term=self.term,
+            vote=self.vote,
+            identity=self.identity,
+            configs=self.configs,
+        )
+        self._begin(header)
+
+    def _begin(self, header: Header) -> None:
+        path = segment.path_of(FOLDER, header.number)
+        size, data = self.limits.segment, header.encode()
+        self._ops += [
+            lambda: self.disk.allocate(path, size),
+            lambda: self.disk.write(path, 0, data),
+            lambda: self.disk.sync(path),
+            lambda: self.disk.sync_folder(FOLDER),
+        ]
+        self._number = header.number
+        self._segments.append(header.number)
+        self._offset = self._start = HEADER_BYTES
+        self._crc = header.seed()
+
+    # Memory.
+
+    def _place(self, entry: Entry, offset: int) -> None:
+        """Note where an entry is."""
+        index, term, kind, data = entry
+        run = self._runs[-1] if self._runs else None
+        if run is None or run.number != self._number or run.last + 1 != index:
+            run = Run(self._number, index)
+            self._runs.append(run)
+        run.offsets.append(offset)
+        if not self._terms or self._terms[-1][1] != term:
+            self._terms.append((index, term))
+        if kind == CONFIG:
+            self.configs.append((index, data.decode()))
+        self.last_index, self.last_term = index, term
+
+    def _void_from(self, index: int) -> None:
+        """Forget the tail from `index` on; its bytes stay, void by what is written after."""
+        while self._runs and self._runs[-1].first >= index:
+            self._runs.pop()
+        if self._runs:
+            run = self._runs[-1]
+            del run.offsets[max(index - run.first, 0) :]
+        while self._terms and self._terms[-1][0] >= index:
+            self._terms.pop()
+        self.configs = [c for c in self.configs if c[0] < index]
+        while self._unsynced and self._unsynced[-1][1] >= index:
+            self._unsynced.pop()
+        for gone in range(max(index, self._cache_first), self.last_index + 1):
+            entry = self._cache.pop(gone, None)
+            self._cache_bytes -= len(entry.data) if entry else 0
+        self._cache_first = min(self._cache_first, index)
+        self.synced_index = min(self.synced_index, index - 1)
+        self.last_index, self.last_term = index - 1, self.term_at(index - 1)
+
+    # Start.
+
+    def _recover(self) -> None:
+        """Read what is there, cut a torn tail, refuse damage, make durable what was found."""
+        numbers = segment.numbers(self.disk, FOLDER)
+        if numbers != list(range(numbers[0], numbers[0] + len(numbers))) if numbers else False:
+            raise Damaged(f"segments are missing among {numbers}. {segment.ADVICE}")
+        found = [(n, segment.read(self.disk, FOLDER, n)) for n in numbers]
+        if found and found[-1][1] is None:
+            self.disk.remove(segment.path_of(FOLDER, found.pop()[0]))
+            self.disk.sync_folder(FOLDER)
+        for number, part in found:
+            if part is None:
+                raise Damaged(f"segment {number} has no intact header. {segment.ADVICE}")
+            self._recover_segment(part)
+        if self._number:
+            self._clean_tail(found[-1][1])
+        else:
+            self._roll(reset=False)
+            self._write(IDENTITY, 0, 0, 0, b"")
+            self.spoken_for = self.end
+        batch = self.take()
+        if batch is not None:
+            batch.run()
+            self.settled(batch)
+        self.synced_index = self.last_index
+        self._cache_first = self.last_index + 1
+        self._sealed = False  # What was found is durable now, but nothing on the disk says so.
+
+    def _recover_segment(self, part: segment.Found) -> None:
+        header = part.header
+        first = not self._segments
+        if header.reset or first:
+            self._runs, self._terms, self.configs = [], [], list(header.configs)
+            self.base_index = self.last_index = header.last_index
+            self.base_term = self.last_term = header.last_term
+            self.journal_id = header.journal_id
+        elif header.chain != self._crc or header.journal_id != self.journal_id:
+            where = segment.path_of(FOLDER, self._number)
+            raise Damaged(f"{where}: its end is not what the next segment saw. {segment.ADVICE}")
+        self.term, self.vote, self.identity = header.term, header.vote, header.identity
+        self._number = header.number
+        self._segments.append(header.number)
+        for record in part.records:
+            self._recover_record(record)
+        self._crc, self._offset, self._start = part.crc, part.end, part.end
+
+    def _recover_record(self, record: Record) -> None:
+        if record.kind == VOTE:
+            self.term, self.vote = record.term, record.payload.decode() or None
+        elif record.kind in ENTRY_KINDS:
+            if record.index <= self.base_index or not self._runs:
+                self._rebase(record)
+            elif record.index <= self.last_index:
+                self._void_from(record.index)
+            if record.index != (self.last_index if self._runs else self.base_index) + 1:
+                raise Damaged(f"entry {record.index} follows {self.last_index}. {segment.ADVICE}")
+            entry = Entry(record.index, record.term, record.kind, record.payload)
+            self._place(entry, record.offset)
+        elif record.kind not in (SEAL, IDENTITY):
+            raise Unsupported(
+                f"the journal has a record of kind {record.kind}, which this release does not "
+                "know. A newer release wrote it; start that one."
+            )
+
+    def _rebase(self, record: Record) -> None:
+        """Begin at a record that has nothing before it any more.
+
+        A header tells where the log ended when its segment began. If that end was replaced later
+        and the segments before have been cut, the first entries in force are further down.
+        """
+        if record.index > self.base_index + 1:
+            raise Damaged(f"entry {record.index} follows {self.base_index}. {segment.ADVICE}")
+        self._runs, self._terms = [], []
+        self.base_index, self.base_term = record.index - 1, record.prev_term
+        self.configs = [c for c in self.configs if c[0] < record.index]
+
+    def _clean_tail(self, last: segment.Found | None) -> None:
+        """Overwrite a torn tail: a part of it must not become valid behind a later record."""
+        if last is None:
+            return
+        path = segment.path_of(FOLDER, self._number)
+        if last.torn:
+            zeros = bytes(last.torn)
+            self._ops.append(lambda: self.disk.write(path, last.end, zeros))
+        # A sync that failed before leaves pages that are readable, clean and not on the disk.
+        # Only writing them again makes the next sync write them.
+        self._ops.append(lambda: self.disk.write(path, last.unsure_from, last.unsure))
+        # What was found need not have been synced before the crash; now it is spoken of.
+        self._ops.append(lambda: self.disk.sync(path))

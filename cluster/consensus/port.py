@@ -1,0 +1,104 @@
+"""The port: what consensus asks of the node that uses it, and what it tells it.
+
+Everything here is called on the loop, one call at a time, except where it says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+Reply = Callable[[int | None], None]
+"""Called once: with an index, or with None for "unknown", never both."""
+
+
+class Machine(Protocol):
+    """The replicated state. What `apply` raises stops the node."""
+
+    def applied(self) -> int:
+        """Return the index up to which the state holds everything; asked at start and after
+        a restore. Entries above it are applied again."""
+
+    def apply(self, index: int, data: bytes) -> None:
+        """Take a committed entry: in order, each index once as long as the node lives."""
+
+    def checkpoint(self) -> Callable[[str], int]:
+        """Return a function that writes the present state, or a later one, durably as files
+        into the folder it is given, and returns the index that state holds. It runs on a
+        helper thread."""
+
+    def restore(self, folder: str) -> None:
+        """Put the state in that folder in place of the present one, atomically. Runs on a
+        helper thread while nothing is applied."""
+
+
+class Watcher(Protocol):
+    """Who wants to know about leadership."""
+
+    def leadership_gained(self, term: int) -> None:
+        """This node leads and has applied everything that was committed before its term."""
+
+    def leadership_lost(self, term: int) -> None:
+        """It does not lead any more, or may not; whoever waited has been answered."""
+
+    def removed(self) -> None:
+        """This node was removed from the cluster and should stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Times in seconds, sizes in bytes. Each has a reason beside it."""
+
+    heartbeat: float = 0.05  # A sixth of the shortest silence that counts.
+    silence_min: float = 0.3  # Above the worst stall seen of a disk or of the interpreter.
+    silence_max: float = 0.6
+    rank_step: float = 0.008  # A vote takes about 2 ms; the next in rank waits four of them.
+    retry_min: float = 0.02  # A lost election after a lost connection is tried again soon,
+    retry_max: float = 0.04  # doubling up to `silence_max` so that slow links get their turn.
+    probe: float = 0.15  # An append without an answer is sent again after this.
+    transfer: float = 1.0  # A target that has not taken over by then will not.
+    append_bytes: int = 1 << 20  # One message; large enough for 60 MB/s at 1 ms a round.
+    window_bytes: int = 8 << 20  # Under way to one follower.
+    waiting_bytes: int = 64 << 20  # Proposed and not yet applied; more is refused.
+    reads_max: int = 10_000  # Reads that wait for a round; more is refused.
+    outbox_max: int = 10_000  # Messages that wait for the disk; the oldest is dropped.
+    apply_step: int = 256  # Entries applied before the loop looks at its messages again.
+    compact_bytes: int = 256 << 20  # Journal kept before a snapshot is made and it is cut.
+    tail_entries: int = 10_000  # Entries kept behind a snapshot for slow followers.
+    chunk_bytes: int = 256 << 10  # Of a snapshot; small enough not to delay heartbeats.
+    chunk_window: int = 4  # Chunks asked for ahead.
+    introduce: float = 0.2  # How often a node without a cluster asks around.
+
+    def __post_init__(self) -> None:
+        if not 4 * self.heartbeat < self.silence_min < self.silence_max:
+            raise ValueError("silence must begin after four heartbeats and end later")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """Another member as this node sees it."""
+
+    voter: bool
+    address: str
+    connected: bool
+    match: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """Where this node stands."""
+
+    node: str
+    role: str
+    term: int
+    leader: str | None
+    ready: bool
+    last_index: int
+    commit: int
+    applied: int
+    durable: int
+    base: int
+    full: bool
+    removed: bool
+    peers: dict[str, Peer] = field(default_factory=dict)

@@ -1,0 +1,52 @@
+"""What a leader knows about one follower."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Progress:
+    """`match` is durable there and equal to ours; `next` is what to send.
+
+    While probing, one append at a time is under way, to find where the logs agree. Otherwise
+    appends follow each other without waiting, up to a window of bytes.
+    """
+
+    next: int
+    heard_at: float
+    match: int = 0
+    probing: bool = True
+    probe_at: float = 0.0
+    probed: int = -1  # The `prev` that was asked last; answers to others are late.
+    moved_at: float = 0.0
+    in_flight: int = 0
+    sent: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes)
+    round: int = 0
+    echo: float = 0.0
+    offered: int = 0  # Index of the snapshot on offer, 0 if none.
+    offer_at: float = 0.0
+    fetched_at: float = -1e9
+    told: int = 0  # Commit index the follower was told last.
+
+    def acked(self, index: int, now: float) -> None:
+        """The follower has all up to `index`. This never lowers anything."""
+        if index > self.match or self.probing:
+            self.moved_at = now
+        self.match = max(self.match, index)
+        self.next = max(self.next, index + 1)
+        self.probing = False
+        if index >= self.offered:
+            self.offered = 0
+        while self.sent and self.sent[0][0] <= self.match:
+            self.in_flight -= self.sent.popleft()[1]
+
+    def probe(self, next_index: int, now: float) -> None:
+        """Forget what is under way and ask again from `next_index`, at once."""
+        self.next = max(self.match + 1, next_index)
+        self.probing = True
+        self.probe_at = now
+        self.probed = -1
+        self.in_flight = 0
+        self.sent.clear()

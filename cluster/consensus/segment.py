@@ -1,0 +1,61 @@
+"""One file of the journal, read back after a start."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .disk import Disk
+from .faults import Damaged
+from .record import HEADER_BYTES, SEAL, Header, Record, decode, promised_beyond
+
+SUFFIX = ".segment"
+
+
+def path_of(folder: str, number: int) -> str:
+    return f"{folder}/{number:012d}{SUFFIX}"
+
+
+def numbers(disk: Disk, folder: str) -> list[int]:
+    names = disk.list(folder)
+    return sorted(int(n.removesuffix(SUFFIX)) for n in names if n.endswith(SUFFIX))
+
+
+class Found(NamedTuple):
+    """What a segment holds: its records up to the first that is not intact."""
+
+    header: Header
+    records: list[Record]
+    end: int
+    crc: int
+    torn: int  # How many bytes behind `end` are not zero.
+    unsure_from: int  # Where the last seal stands: what follows need not have been synced.
+    unsure: bytes
+
+
+def read(disk: Disk, folder: str, number: int) -> Found | None:
+    """Return None for a segment whose creation did not get as far as its first record."""
+    path = path_of(folder, number)
+    data = disk.read(path, 0, disk.size(path))
+    header = Header.decode(data[:HEADER_BYTES])
+    if header is None:
+        if data[HEADER_BYTES:].strip(b"\0"):
+            raise Damaged(f"{path}: the header is not intact but records follow it. {ADVICE}")
+        return None
+    if header.number != number:
+        raise Damaged(f"{path}: the header is that of segment {header.number}. {ADVICE}")
+    records, end, crc = [], HEADER_BYTES, header.seed()
+    while (record := decode(data, end, crc)) is not None:
+        records.append(record)
+        end, crc = record.end, record.crc
+    if promised_beyond(data, header.journal_id, number, end):
+        raise Damaged(f"{path}: damaged at byte {end}, before a point known as durable. {ADVICE}")
+    unsure = next((r.offset for r in reversed(records) if r.kind == SEAL), HEADER_BYTES)
+    torn = len(data[end:].rstrip(b"\0"))
+    return Found(header, records, end, crc, torn, unsure, data[unsure:end])
+
+
+ADVICE = (
+    "Acknowledged entries may be missing, so this node must not vote or acknowledge with this "
+    "disk. Set the folder aside and start with an empty one: the node is then rebuilt from its "
+    "peers."
+)

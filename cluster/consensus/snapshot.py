@@ -1,0 +1,301 @@
+"""Snapshots on disk: folders of files, each with a manifest that names every byte.
+
+A folder counts from the moment it has its final name, and it gets that name when its files and
+its manifest are durable. Everything else in `snapshots/` is left over from a crash and removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections import deque
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .disk import Disk
+from .faults import Damaged, require
+from .message import Chunk
+from .port import Settings
+
+FOLDER = "snapshots"
+MANIFEST = "manifest.json"
+FILES_MAX = 100_000
+MANIFEST_MAX = 8 << 20
+BLOCK = 1 << 20
+
+
+class FileOf(NamedTuple):
+    """A file of a snapshot."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a snapshot holds, and where in the log it stands."""
+
+    index: int
+    term: int
+    state: int  # What the machine says it holds: less than `index` where no-ops follow.
+    configs: list[tuple[int, str]]
+    files: list[FileOf]
+
+    @property
+    def id(self) -> int:
+        """A name for exactly these bytes."""
+        digest = hashlib.sha256(self._body()).digest()
+        return int.from_bytes(digest[:7], "big")
+
+    def _body(self) -> bytes:
+        fields = [self.index, self.term, self.state, self.configs, self.files]
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    def encode(self) -> bytes:
+        body = self._body()
+        return b"%08x" % zlib.crc32(body) + body
+
+    @classmethod
+    def decode(cls, data: bytes) -> Manifest:
+        """Raise Damaged if these bytes are no manifest."""
+        try:
+            if int(data[:8], 16) != zlib.crc32(data[8:]):
+                raise ValueError("its checksum differs")
+            index, term, state, configs, files = json.loads(data[8:])
+            manifest = cls(
+                int(index),
+                int(term),
+                int(state),
+                [(int(i), str(text)) for i, text in configs],
+                [FileOf(str(name), int(size), str(digest)) for name, size, digest in files],
+            )
+            for file in manifest.files:
+                if "/" in file.name or file.name in ("", ".", "..", MANIFEST) or file.size < 0:
+                    raise ValueError(f"{file.name!r} is no file of a snapshot")
+            if len(manifest.files) > FILES_MAX:
+                raise ValueError(f"{len(manifest.files)} files are over {FILES_MAX}")
+        except (ValueError, TypeError) as error:
+            raise Damaged(f"this is no manifest of a snapshot: {error}") from error
+        return manifest
+
+
+def folder_of(index: int) -> str:
+    return f"{FOLDER}/{index:020d}"
+
+
+class Snapshots:
+    """The snapshots of this node: the two newest, and those on their way to a follower."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.by_index: dict[int, Manifest] = {}
+        disk.make_folder(FOLDER)
+        for name in disk.list(FOLDER):
+            if name.isdecimal():
+                manifest = self._load(f"{FOLDER}/{name}")
+                self.by_index[manifest.index] = manifest
+            else:
+                disk.remove(f"{FOLDER}/{name}")
+
+    def _load(self, folder: str) -> Manifest:
+        path = f"{folder}/{MANIFEST}"
+        try:
+            return Manifest.decode(self.disk.read(path, 0, self.disk.size(path)))
+        except Damaged as error:
+            raise Damaged(f"{path}: {error}. {ADVICE}") from error
+
+    @property
+    def latest(self) -> Manifest | None:
+        return self.by_index[max(self.by_index)] if self.by_index else None
+
+    @property
+    def last_index(self) -> int:
+        return max(self.by_index, default=0)
+
+    def verify(self, manifest: Manifest) -> None:
+        """Compare every file with its digest, or raise Damaged."""
+        folder = folder_of(manifest.index)
+        for file in manifest.files:
+            path = f"{folder}/{file.name}"
+            if digest_of(self.disk, path) != (file.size, file.sha256):
+                raise Damaged(f"{path} is not what was written. {ADVICE}")
+
+    # Making one; all of it on the helper.
+
+    def write(self, checkpoint: Callable[[str], int]) -> Callable[[], tuple[int, list[FileOf]]]:
+        disk, folder = self.disk, f"{FOLDER}/making"
+
+        def work() -> tuple[int, list[FileOf]]:
+            disk.remove(folder)
+            disk.make_folder(folder)
+            index = checkpoint(folder)
+            files = []
+            for name in disk.list(folder):
+                size, digest = digest_of(disk, f"{folder}/{name}")
+                files.append(FileOf(name, size, digest))
+            return index, files
+
+        return work
+
+    def publish(self, manifest: Manifest) -> Callable[[], None]:
+        return lambda: _publish(self.disk, f"{FOLDER}/making", manifest)
+
+    def add(self, manifest: Manifest, on_offer: Set[int] = frozenset()) -> None:
+        """Take note of a snapshot that has its final name; remove old ones nobody fetches.
+
+        If the one on its way to a follower went with each new one, a cluster that writes faster
+        than the follower reads would never get it back.
+        """
+        self.by_index[manifest.index] = manifest
+        for old in sorted(self.by_index)[:-2]:
+            if old not in on_offer:
+                del self.by_index[old]
+                self.disk.remove(folder_of(old))
+
+    # Sending one.
+
+    def read(self, snapshot: int, file: int, offset: int, size: int) -> bytes | None:
+        """Return a piece of a file, or None if the snapshot is not here."""
+        for manifest in self.by_index.values():
+            if manifest.id == snapshot and file < len(manifest.files):
+                path = f"{folder_of(manifest.index)}/{manifest.files[file].name}"
+                return self.disk.read(path, offset, size)
+        return None
+
+
+def _publish(disk: Disk, folder: str, manifest: Manifest) -> None:
+    path, final = f"{folder}/{MANIFEST}", folder_of(manifest.index)
+    disk.write(path, 0, manifest.encode())
+    disk.sync(path)
+    disk.sync_folder(folder)
+    disk.remove(final)  # Only ever one that a crash left without anybody relying on it.
+    disk.rename(folder, final)
+    disk.sync_folder(FOLDER)
+
+
+def digest_of(disk: Disk, path: str) -> tuple[int, str]:
+    """Return size and SHA-256 of a file."""
+    digest, size = hashlib.sha256(), 0
+    while block := disk.read(path, size, BLOCK):
+        digest.update(block)
+        size += len(block)
+    return size, digest.hexdigest()
+
+
+@dataclass
+class Incoming:
+    """A snapshot on its way in: what was asked for, what came, what is written."""
+
+    manifest: Manifest
+    snapshots: Snapshots
+    settings: Settings
+    source: str = ""
+    busy: bool = False  # The helper writes; nothing may put another snapshot in its place.
+    asked_at: float = 0.0
+    asked: tuple[int, int] = (0, 0)  # The next file and offset to ask for.
+    got: tuple[int, int] = (0, 0)  # The next file and offset to take.
+    pieces: deque[tuple[int, int, bytes]] = field(default_factory=deque)
+    early: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    _begun: bool = False
+
+    FOLDER = f"{FOLDER}/incoming"
+
+    def wanted(self) -> list[tuple[int, int, int]]:
+        """Return what to ask for now: a few chunks ahead of what is written."""
+        wanted = []
+        size = self.settings.chunk_bytes
+        room = self.settings.chunk_window - self._under_way()
+        while room > 0 and self.asked[0] < len(self.manifest.files):
+            file, offset = self.asked
+            left = self.manifest.files[file].size - offset
+            if left > 0:
+                wanted.append((file, offset, min(size, left)))
+                room -= 1
+            self.asked = (file, offset + size) if left > size else (file + 1, 0)
+        return wanted
+
+    def _under_way(self) -> int:
+        """Chunks asked for and not yet handed to the helper; empty files count for none."""
+        file, offset = self.got
+        count = len(self.pieces)
+        size = self.settings.chunk_bytes
+        while (file, offset) < self.asked and count <= self.settings.chunk_window:
+            left = self.manifest.files[file].size - offset
+            count += left > 0
+            file, offset = (file, offset + size) if left > size else (file + 1, 0)
+        return count
+
+    def ask_again(self) -> None:
+        self.asked = self.got
+        self.early.clear()
+
+    def take(self, chunk: Chunk) -> None:
+        """Take what was asked for; chunks may come in another order, late or twice."""
+        at = (chunk.file, chunk.offset)
+        if self.got <= at < self.asked and len(self.early) < self.settings.chunk_window:
+            self.early[at] = chunk.data
+        self._skip_empty()
+        while (data := self.early.pop(self.got, None)) is not None:
+            file, offset = self.got
+            left = self.manifest.files[file].size - offset
+            size = min(self.settings.chunk_bytes, left)
+            if len(data) != size:
+                return  # Not what was asked for; it is asked for again.
+            self.pieces.append((file, offset, data))
+            self.got = (file, offset + size) if left > size else (file + 1, 0)
+            self._skip_empty()
+
+    def _skip_empty(self) -> None:
+        files = self.manifest.files
+        while self.got[0] < len(files) and not files[self.got[0]].size:
+            self.got = (self.got[0] + 1, 0)
+
+    @property
+    def complete(self) -> bool:
+        self._skip_empty()
+        return self.got[0] >= len(self.manifest.files) and not self.pieces
+
+    def work(self) -> Callable[[], None] | None:
+        """Return the writing of what has come, for the helper."""
+        if self.busy or not self.pieces:
+            return None
+        pieces, self.pieces = list(self.pieces), deque()
+        return lambda: self._write(pieces)
+
+    def _write(self, pieces: list[tuple[int, int, bytes]]) -> None:
+        disk = self.snapshots.disk
+        if not self._begun:
+            self._begun = True
+            disk.remove(self.FOLDER)
+            disk.make_folder(self.FOLDER)
+        for file, offset, data in pieces:
+            path = f"{self.FOLDER}/{self.manifest.files[file].name}"
+            disk.write(path, offset, data)
+            if (offset // len(data)) % 32 == 31:
+                disk.sync(path)  # A little at a time, instead of gigabytes at the end.
+
+    def finish(self) -> str:
+        """Verify, make durable, give the final name; on the helper. Return the folder."""
+        disk = self.snapshots.disk
+        if not self._begun:
+            disk.remove(self.FOLDER)
+            disk.make_folder(self.FOLDER)
+        for file in self.manifest.files:
+            path = f"{self.FOLDER}/{file.name}"
+            if not file.size:
+                disk.write(path, 0, b"")
+            disk.sync(path)
+            if digest_of(disk, path) != (file.size, file.sha256):
+                raise Damaged(f"{path}: it did not arrive as it was sent; start again")
+        _publish(disk, self.FOLDER, self.manifest)
+        require(self.manifest.index > 0, "a snapshot holds something")
+        return folder_of(self.manifest.index)
+
+
+ADVICE = (
+    "This node's state cannot be believed. Set its folder aside and start with an empty one: it "
+    "is then rebuilt from its peers."
+)

@@ -1,0 +1,250 @@
+"""What all parts of the core share: the node's place in the cluster and its outbox.
+
+Nothing in the core reads a clock: `now` comes in with each call, from one clock that never runs
+backwards. Nothing waits either: what has to happen later is found again by `step`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .faults import require
+from .journal import COMMAND, CONFIG, NOOP, Entry, Journal
+from .membership import Configuration
+from .message import Message
+from .port import Machine, Reply, Settings, Watcher
+from .progress import Progress
+from .walled import FOLLOWER, LEADER, Walled
+
+
+class Outbox:
+    """Messages that wait until what they say is durable.
+
+    Each waits for the journal to be durable up to where it ended when the message was written.
+    Heartbeats say nothing about entries, only about the term, so they go in a line of their own
+    that waits for the last vote: a slow disk does not silence a leader. A message may be lost
+    anywhere on its way, so a full line drops its oldest.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.lines: tuple[deque[tuple[int, str, Message]], ...] = (
+            deque(maxlen=limit),
+            deque(maxlen=limit),
+        )
+
+    def put(self, line: int, need: int, to: str, message: Message) -> None:
+        self.lines[line].append((need, to, message))
+
+    def release(self, synced: int) -> list[tuple[str, Message]]:
+        """Return what may leave now, heartbeats first."""
+        ready = []
+        for line in self.lines:
+            while line and line[0][0] <= synced:
+                _, to, message = line.popleft()
+                ready.append((to, message))
+        return ready
+
+
+@dataclass
+class Job:
+    """Work for the helper thread; `done` is called on the loop with what `run` returned."""
+
+    name: str
+    run: Callable[[], Any]
+    done: Callable[[Any], None]
+
+
+class Freshness:
+    """How old the applied state may be, by this node's own clock.
+
+    The leader echoes the time we last told it. Its commit index of that moment included
+    everything committed up to then, if it was still followed by a majority; `age` accounts for
+    the time it cannot be sure of that.
+    """
+
+    def __init__(self) -> None:
+        self.as_of = float("-inf")
+        self._pending: tuple[int, float] | None = None
+
+    def heard(self, commit: int, as_of: float, applied: int) -> None:
+        if commit <= applied:
+            self.as_of = max(self.as_of, as_of)
+        elif self._pending is None:
+            self._pending = (commit, as_of)
+
+    def applied(self, index: int) -> None:
+        if self._pending is not None and self._pending[0] <= index:
+            self.as_of = max(self.as_of, self._pending[1])
+            self._pending = None
+
+
+class State(Walled):
+    """The fields of the core and what every part of it does with them."""
+
+    def __init__(
+        self,
+        me: str,
+        journal: Journal,
+        machine: Machine,
+        watcher: Watcher,
+        dice: random.Random,
+        settings: Settings,
+        floor: int,
+    ) -> None:
+        self.settings = settings
+        self.machine = machine
+        self.watcher = watcher
+        self.outbox = Outbox(settings.outbox_max)
+        self.jobs: deque[Job] = deque()
+        self.answers: deque[Callable[[], None]] = deque()
+        self.connected: set[str] = set()
+        self.heard_disks: dict[str, int] = {}
+        self.progress: dict[str, Progress] = {}
+        self.voters: set[str] = set()
+        self.pre_voters: set[str] = set()
+        self.attempts = 0
+        self.heard_at = float("-inf")
+        self.quorum_at = 0.0
+        self.beat_at = 0.0
+        self.round = 0
+        self.noop_index = 0
+        self.in_office = False  # Leadership was announced to the watcher.
+        self.full = False
+        self.installing = False
+        self.removed_self = False
+        self.told_removed = False
+        self.known_kinds = frozenset({NOOP, COMMAND, CONFIG})
+        self.freshness = Freshness()
+        self.waiting: dict[int, tuple[int, int, Reply]] = {}  # index -> term, size, reply
+        self.waiting_bytes = 0
+        self.transfer_to: str | None = None
+        self.transfer_until = 0.0
+        self.transfer_sent = False
+        self.transfer_reply: Callable[[bool], None] | None = None
+        # PySyncObj's constructor looks at every attribute, so all must be there before.
+        self.config_index, self.config = -2, Configuration({})
+        super().__init__(me, journal, dice)
+        self.config_changed()
+        # A snapshot may end with entries that are no business of the machine.
+        applied = max(machine.applied(), floor)
+        require(
+            journal.base_index <= applied <= journal.last_index,
+            f"the state holds entries up to {applied}, but the journal those from "
+            f"{journal.base_index} to {journal.last_index}",
+        )
+        self.last_applied = applied
+        # What was applied had been committed; entries after it may be, and will be found out.
+        self.commit = applied
+
+    # Who is who.
+
+    @property
+    def incarnation(self) -> int:
+        """The name of this node's disk."""
+        number: int = self.journal.identity.get("incarnation", 0)
+        return number
+
+    @property
+    def is_voter(self) -> bool:
+        return self.config.is_voter(self.me, self.incarnation)
+
+    def other_voters(self) -> list[str]:
+        return [v for v in self.config.voters if v != self.me]
+
+    def disk_of(self, peer: str) -> int:
+        """Return the incarnation a message to a peer is meant for, or 0 if any may have it.
+
+        What a leader tells a follower is about the disk it knows; an empty one that has taken
+        its place must not believe it. A follower answers whoever spoke last: its own
+        configuration may be older than the disk it is led from.
+        """
+        member = self.config.members.get(peer)
+        known = member.incarnation if member is not None else 0
+        return known if self.role == LEADER else self.heard_disks.get(peer, known)
+
+    def removed_at(self, peer: str) -> int:
+        """Return the index of the committed configuration that lacks a peer, or 0."""
+        if peer in self.config.members or self.config_index > self.commit:
+            return 0
+        return max(self.config_index, 0)
+
+    def config_changed(self) -> None:
+        """Follow the last configuration in the log, committed or not."""
+        index, text = self.journal.configs[-1] if self.journal.configs else (-1, "{}")
+        if index != self.config_index:
+            self.config_index, self.config = index, Configuration.decode(text)
+            if self.me in self.config.members:
+                self.removed_self = False  # Added again while it was still running.
+
+    def silence(self) -> float:
+        """Return how long a leader may be silent this time."""
+        low, high = self.settings.silence_min, self.settings.silence_max
+        return low + (high - low) * self.dice.random()
+
+    # Messages.
+
+    def send(self, to: str, message: Message) -> None:
+        self.outbox.put(1, self.journal.end, to, message)
+
+    def send_first(self, to: str, message: Message) -> None:
+        self.outbox.put(0, self.journal.spoken_for, to, message)
+
+    # Terms and callers.
+
+    def step_down(self, term: int, now: float) -> None:
+        """Follow in `term`. Nobody is left waiting: what is not known is answered as unknown."""
+        was_leader = self.role == LEADER
+        self.set_role(FOLLOWER)
+        if term > self.term:
+            self.set_term(term, None)
+        self.leader = None
+        self.voters, self.pre_voters = set(), set()
+        if was_leader:
+            self.progress = {}
+            self.deadline = now + self.silence()
+            self.fail_waiting()
+            self.fail_reads()
+            self.answer_transfer(True)
+            if self.in_office:
+                self.in_office = False
+                self.watcher.leadership_lost(self.term)
+
+    def fail_waiting(self, upto: int | None = None) -> None:
+        """Answer "unknown" to those who wait for entries up to an index, or for any."""
+        for index in sorted(i for i in self.waiting if upto is None or i <= upto):
+            _, size, reply = self.waiting.pop(index)
+            self.waiting_bytes -= size
+            self.answer(reply, None)
+
+    def fail_reads(self) -> None:
+        raise NotImplementedError
+
+    def answer(self, reply: Reply, index: int | None) -> None:
+        """Answer later, outside the core: what a caller does cannot get into it."""
+        self.answers.append(lambda: reply(index))
+
+    def answer_transfer(self, over: bool) -> None:
+        reply, self.transfer_reply, self.transfer_to = self.transfer_reply, None, None
+        if reply is not None:
+            self.answers.append(lambda: reply(over))
+
+    def carry_out(self, entry: Entry) -> None:
+        """Do what an entry says."""
+        if entry.kind not in (NOOP, CONFIG):
+            self.machine.apply(entry.index, entry.data)
+
+    def applied_entry(self, entry: Entry) -> None:
+        """Tell those who waited for an entry that it is applied."""
+        self.freshness.applied(entry.index)
+        waiter = self.waiting.pop(entry.index, None)
+        if waiter is not None:
+            term, size, reply = waiter
+            self.waiting_bytes -= size
+            self.answer(reply, entry.index if term == entry.term else None)
+        if entry.index == self.noop_index and self.role == LEADER:
+            self.in_office = True
+            self.watcher.leadership_gained(self.term)

@@ -1,0 +1,347 @@
+"""The links to the other nodes: TCP, or mutual TLS where the certificate is the identity.
+
+Both ends dial, every 50 to 200 ms, until there is one connection. Each end then says which
+cluster, protocol, node and disk it is; whatever does not fit closes the connection. Frames are a
+length and a body, bounded; pings go both ways, so that a link that is dead in one direction is
+noticed at both ends. A message may be lost here at any time and consensus expects that, so a
+peer that does not read loses messages instead of costing memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import ssl
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from .faults import Refused
+from .message import FRAME_MAX, PROTOCOL, Append, Introduce, Message, WireError, decode, encode
+
+logger = logging.getLogger(__name__)
+
+_LENGTH = struct.Struct("<I")
+PING = b"\xff"
+HELLO_MAX = 4096
+CONNECTIONS_MAX = 64  # Strangers included; a cluster needs two dozen at most.
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkLimits:
+    """Seconds and bytes."""
+
+    ping: float = 0.1
+    dead: float = 2.0  # Without a byte for so long the connection is given up.
+    hello: float = 1.0  # From the connection to an accepted hello.
+    dial_min: float = 0.05
+    dial_max: float = 0.2
+    dial_timeout: float = 1.0
+    queued: int = 32 << 20  # Written to a peer and not read by it; beyond, messages are lost.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What a node says of itself first."""
+
+    cluster: str
+    node: str
+    incarnation: int
+
+
+class Session(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, links: Links, dialled: str | None) -> None:
+        self.links = links
+        self.dialled = dialled
+        self.peer: str | None = None
+        self.peer_incarnation = 0
+        self.transport: asyncio.Transport | None = None
+        self.buffer = bytearray()
+        self.heard_at = self.began_at = links.clock()
+        self.lost_messages = 0
+
+    @property
+    def dialler(self) -> str:
+        return self.links.identity.node if self.dialled is not None else str(self.peer)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=self.links.limits.queued)
+        if not self.links.admit(self):
+            self.close("too many connections")
+            return
+        me = self.links.identity
+        said = {
+            "cluster": me.cluster,
+            "protocol": PROTOCOL,
+            "node": me.node,
+            "incarnation": me.incarnation,
+        }
+        self.write([json.dumps(said).encode()])
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.links.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self.links.clock()
+        buffer = self.buffer
+        buffer += data
+        start = 0
+        while len(buffer) - start >= _LENGTH.size and self.transport is not None:
+            (length,) = _LENGTH.unpack_from(buffer, start)
+            if length > (FRAME_MAX if self.peer is not None else HELLO_MAX):
+                self.close(f"a frame of {length} bytes is too large")
+                return
+            end = start + _LENGTH.size + length
+            if end > len(buffer):
+                break
+            frame = bytes(memoryview(buffer)[start + _LENGTH.size : end])
+            start = end
+            try:
+                self.take(frame)
+            except WireError as error:
+                self.close(str(error))
+                return
+        del buffer[:start]
+
+    def take(self, frame: bytes) -> None:
+        if self.peer is None:
+            self.take_hello(frame)
+        elif frame != PING:
+            message, incarnation = decode(frame)
+            if incarnation != self.peer_incarnation:
+                raise WireError(f"{self.peer} speaks for disk {incarnation}, not its own")
+            self.links.received(self.peer, incarnation, message)
+
+    def take_hello(self, frame: bytes) -> None:
+        """Accept the peer, or raise WireError saying what does not fit."""
+        try:
+            said = json.loads(frame)
+            cluster, protocol, node, incarnation = (
+                said["cluster"],
+                said["protocol"],
+                said["node"],
+                said["incarnation"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise WireError(f"this is no hello: {error}") from error
+        me = self.links.identity
+        if protocol != PROTOCOL or cluster != me.cluster:
+            raise WireError(
+                f"it is of cluster {str(cluster)[:80]!r} with protocol {protocol}, this is "
+                f"{me.cluster!r} with {PROTOCOL}"
+            )
+        if not isinstance(node, str) or not isinstance(incarnation, int) or node == me.node:
+            raise WireError("it does not say who it is")
+        if self.dialled not in (None, node):
+            raise WireError(f"{self.dialled} was called, {node!r} answers")
+        if not 0 < incarnation < 1 << 56:
+            raise WireError(f"{incarnation} is no incarnation")
+        self.check_certificate(node)
+        self.peer_incarnation = incarnation
+        self.links.accept(self, node)
+
+    def check_certificate(self, node: str) -> None:
+        """With TLS, the name in the certificate is who the peer is."""
+        if self.transport is None or self.transport.get_extra_info("sslcontext") is None:
+            return
+        certificate = self.transport.get_extra_info("peercert") or {}
+        names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+        if node not in names:
+            raise WireError(f"it says it is {node!r}, its certificate says {names}")
+
+    def write(self, frames: list[bytes]) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            parts: list[bytes] = []
+            for frame in frames:
+                parts += (_LENGTH.pack(len(frame)), frame)
+            self.transport.writelines(parts)
+
+    @property
+    def backed_up(self) -> bool:
+        return (
+            self.transport is None
+            or self.transport.get_write_buffer_size() > self.links.limits.queued
+        )
+
+    def close(self, why: str) -> None:
+        """End the connection at once; what is queued is lost."""
+        if self.transport is not None:
+            if why:
+                peer = self.transport.get_extra_info("peername")
+                logger.warning("connection with %s (%s) closed: %s", self.peer, peer, why)
+            transport, self.transport = self.transport, None
+            transport.abort()
+
+
+class Links:
+    """All connections of a node. Not for threads."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        limits: LinkLimits,
+        clock: Callable[[], float],
+        dice: random.Random,
+        received: Callable[[str, int, Message], None],
+        up: Callable[[str], None],
+        down: Callable[[str], None],
+        contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
+    ) -> None:
+        """`contexts` are those for accepting and for dialling; None means no TLS."""
+        self.identity, self.limits, self.clock, self.dice = identity, limits, clock, dice
+        self.received, self._up, self._down = received, up, down
+        self.contexts = contexts
+        self.sessions: dict[str, Session] = {}
+        self._all: set[Session] = set()
+        self._server: asyncio.Server | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._addresses: dict[str, str] = {}
+        self._shared: tuple[Append | None, bytes] = (None, b"")
+        self._closed = False
+
+    async def listen(self, address: str) -> str:
+        """Listen on host:port; return the address with the port that was given."""
+        host, port = split(address)
+        loop = asyncio.get_running_loop()
+        context = self.contexts[0] if self.contexts else None
+        try:
+            self._server = await loop.create_server(
+                lambda: Session(self, None), host, port, ssl=context
+            )
+        except OSError as error:
+            raise Refused(f"cannot listen on {address}: {error}; choose another address") from error
+        self._tasks[""] = loop.create_task(self._keep_pinging(), name="pings")
+        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+
+    def follow(self, addresses: dict[str, str]) -> None:
+        """Keep connections to exactly these nodes, and accept others that introduce themselves."""
+        wanted = {n: a for n, a in addresses.items() if n != self.identity.node}
+        for name in [n for n in self._tasks if n and n not in wanted]:
+            self._tasks.pop(name).cancel()
+        self._addresses = wanted
+        for name in wanted:
+            if name not in self._tasks and not self._closed:
+                task = asyncio.get_running_loop().create_task(self._keep_dialling(name), name=name)
+                self._tasks[name] = task
+
+    async def close(self) -> None:
+        self._closed = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        for session in list(self._all):
+            session.close("")
+        # The loop tells the sessions in its next turn.
+        await asyncio.sleep(0)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What runs in the background; none of it may end while the node lives."""
+        return list(self._tasks.values())
+
+    # Sending.
+
+    def send(self, messages: list[tuple[str, int, Message]]) -> None:
+        """Send each message to its node, if the disk it is meant for is there."""
+        frames: dict[str, list[bytes]] = {}
+        for to, meant_for, message in messages:
+            session = self.sessions.get(to)
+            if session is None or session.backed_up:
+                continue
+            if meant_for not in (0, session.peer_incarnation) and type(message) is not Introduce:
+                continue
+            frames.setdefault(to, []).append(self._encode(message))
+        for to, parts in frames.items():
+            self.sessions[to].write(parts)
+
+    def _encode(self, message: Message) -> bytes:
+        """Encode once what goes to several followers."""
+        if type(message) is not Append:
+            return encode(message, self.identity.incarnation)
+        if self._shared[0] is not message:
+            self._shared = (message, encode(message, self.identity.incarnation))
+        return self._shared[1]
+
+    # Sessions.
+
+    def admit(self, session: Session) -> bool:
+        if self._closed or len(self._all) >= CONNECTIONS_MAX:
+            return False
+        self._all.add(session)
+        return True
+
+    def accept(self, session: Session, node: str) -> None:
+        """Take a session into use; of two that began together both ends keep the same one."""
+        old = self.sessions.get(node)
+        if old is not None:
+            crossing = session.began_at - old.began_at < self.limits.dial_timeout
+            same_disk = session.peer_incarnation == old.peer_incarnation
+            dialler = node if session.dialled is None else self.identity.node
+            if crossing and same_disk and old.dialler < dialler:
+                raise WireError(f"there is a connection with {node} already")
+            self._drop(old)
+            old.close("replaced by a newer one")
+        session.peer = node
+        self.sessions[node] = session
+        self._up(node)
+
+    def forget(self, session: Session) -> None:
+        self._all.discard(session)
+        session.transport = None
+        self._drop(session)
+
+    def _drop(self, session: Session) -> None:
+        if session.peer is not None and self.sessions.get(session.peer) is session:
+            del self.sessions[session.peer]
+            self._down(session.peer)
+
+    async def _keep_dialling(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        context = self.contexts[1] if self.contexts else None
+        while True:
+            if name not in self.sessions:
+                host, port = split(self._addresses[name])
+                session = Session(self, name)
+
+                def made(session: Session = session) -> Session:
+                    return session
+
+                extra: dict[str, Any] = {}
+                if context is not None:
+                    extra = {"ssl": context, "server_hostname": name}
+                try:
+                    async with asyncio.timeout(self.limits.dial_timeout):
+                        await loop.create_connection(made, host, port, **extra)
+                except (OSError, TimeoutError) as error:
+                    logger.debug("%s at %s is not reachable: %s", name, host, error)
+            await asyncio.sleep(self.dice.uniform(self.limits.dial_min, self.limits.dial_max))
+
+    async def _keep_pinging(self) -> None:
+        while True:
+            await asyncio.sleep(self.limits.ping)
+            now = self.clock()
+            for session in list(self._all):
+                if session.peer is None:
+                    if now - session.began_at > self.limits.hello:
+                        session.close("it did not say who it is in time")
+                elif now - session.heard_at > self.limits.dead:
+                    session.close(f"silent for {now - session.heard_at:.1f} s")
+                else:
+                    session.write([PING])
+
+
+def split(address: str) -> tuple[str, int]:
+    """Split host:port, or raise Refused."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or not host:
+        raise Refused(f"{address!r} is no address; write it as host:port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,259 @@
+"""The real loop on real sockets and a real disk, in one process. Loopback, free ports."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from raftsched.cluster.consensus import walled
+from raftsched.cluster.consensus.bench import BenchMachine, free_ports
+from raftsched.cluster.consensus.disk import RealDisk
+from raftsched.cluster.consensus.driver import Driver, Place
+from raftsched.cluster.consensus.faults import DiskFailed, Refused
+from raftsched.cluster.consensus.journal import JournalLimits
+from raftsched.cluster.consensus.transport import split
+
+SMALL = JournalLimits(segment=5 << 20)
+Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
+
+
+class Quiet:
+    """A watcher that only counts."""
+
+    def __init__(self) -> None:
+        self.gained: list[int] = []
+
+    def leadership_gained(self, term: int) -> None:
+        self.gained.append(term)
+
+    def leadership_lost(self, term: int) -> None:
+        """Nobody asks."""
+
+    def removed(self) -> None:
+        """Nobody asks."""
+
+
+def driver(
+    folder: Path, name: str, contacts: dict[str, str], contexts: Contexts | None = None
+) -> Driver:
+    disk = RealDisk(folder / name)
+    place = Place(cluster="test", node=name, contacts=contacts, journal=SMALL, contexts=contexts)
+    return Driver(place, disk, BenchMachine(disk), Quiet(), dice=random.Random(name))
+
+
+@asynccontextmanager
+async def cluster(
+    folder: Path, count: int, contexts: Callable[[str], Contexts] | None = None
+) -> AsyncIterator[dict[str, Driver]]:
+    names = [f"n{i}" for i in range(1, count + 1)]
+    ports = free_ports(count)
+    contacts = {n: f"127.0.0.1:{p}" for n, p in zip(names, ports, strict=True)}
+    drivers = {n: driver(folder, n, contacts, contexts(n) if contexts else None) for n in names}
+    for each in drivers.values():
+        await each.start()
+    try:
+        yield drivers
+    finally:
+        for each in drivers.values():
+            await each.stop()
+
+
+async def until(what: Callable[[], bool], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not what():
+            await asyncio.sleep(0.002)
+
+
+async def leader_of(drivers: dict[str, Driver]) -> Driver:
+    await until(lambda: any(d.status().ready for d in drivers.values()))
+    return next(d for d in drivers.values() if d.status().ready)
+
+
+async def test_three_nodes_agree_over_sockets(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as drivers:
+        leader = await leader_of(drivers)
+
+        index = await leader.propose(b"hello", 2.0)
+        barrier = await leader.barrier(2.0)
+
+        assert index is not None
+        assert barrier is not None
+        assert barrier >= index
+        await until(lambda: all(d.status().applied >= index for d in drivers.values()))
+
+
+async def test_one_node_alone_is_a_cluster(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as drivers:
+        leader = await leader_of(drivers)
+
+        assert await leader.propose(b"alone", 2.0) is not None
+        assert await leader.barrier(2.0) is not None
+
+
+async def test_leadership_is_handed_over_on_request(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as drivers:
+        leader = await leader_of(drivers)
+        target = next(n for n in drivers if drivers[n] is not leader)
+        await until(lambda: len(leader.links.sessions) == 2)
+
+        went = await leader.transfer(target, 3.0)
+
+        assert went
+        await until(lambda: drivers[target].status().ready)
+
+
+async def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as drivers:
+        leader = await leader_of(drivers)
+        index = await leader.propose(b"kept", 2.0)
+        await leader.stop()
+        leader.core.journal.disk.close()  # type: ignore[attr-defined]  # It is a RealDisk.
+
+    again = driver(tmp_path, "n1", leader.place.contacts)
+
+    assert index is not None
+    assert again.core.journal.entry(index).data == b"kept"
+
+
+async def test_a_disk_that_fails_ends_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path, 1) as drivers:
+        leader = await leader_of(drivers)
+
+        def fails(_: str) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(leader.core.journal.disk, "sync", fails)
+        answer = await leader.propose(b"lost", 0.3)
+
+        assert answer is None
+        with pytest.raises(DiskFailed, match="this node stops"):
+            leader.ended.result()
+
+
+async def raw(address: str, *parts: bytes) -> bytes:
+    """Send bytes as a stranger would, and return what comes until the end."""
+    host, port = split(address)
+    async with asyncio.timeout(3.0):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"".join(parts))
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack("<I", len(body)) + body
+
+
+HELLO = b'{"cluster":"%s","protocol":1,"node":"%s","incarnation":7}'
+STRANGERS = [
+    struct.pack("<I", 1 << 30),
+    frame(b"\x00garbage"),
+    frame(b"[]"),
+    frame(HELLO % (b"other", b"n2")),
+    frame(HELLO % (b"test", b"n1")),
+    frame(HELLO.replace(b":1,", b":9,") % (b"test", b"n2")),
+    frame(HELLO % (b"test", b"n2")) + frame(b"\x63nonsense"),
+    frame(HELLO % (b"test", b"n2")) + frame(b"\x08" + bytes(16)),
+]
+
+
+@pytest.mark.parametrize("said", STRANGERS, ids=range(len(STRANGERS)))
+async def test_a_stranger_is_shown_out_and_disturbs_nobody(tmp_path: Path, said: bytes) -> None:
+    async with cluster(tmp_path, 1) as drivers:
+        leader = await leader_of(drivers)
+
+        await raw(leader.place.contacts["n1"], said)
+
+        assert leader.links.sessions == {}
+        assert await leader.propose(b"still here", 2.0) is not None
+
+
+async def test_a_taken_address_is_refused_with_advice(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        node = driver(tmp_path, "n1", {"n1": address})
+
+        with pytest.raises(Refused, match="choose another address"):
+            await node.start()
+        await node.stop()
+
+
+def test_another_pysyncobj_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walled, "AUDITED_SHA256", "0" * 64)
+
+    with pytest.raises(Refused, match=r"Install pysyncobj==0\.3\.17 unchanged"):
+        walled.check_audited()
+
+
+def certify(folder: Path, names: list[str]) -> Callable[[str], Contexts]:
+    """Make an authority and a certificate for each name."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(
+            ["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=30
+        )
+
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    for name in names:
+        openssl(
+            "req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}"
+        )
+        (folder / "ext").write_text(f"subjectAltName=DNS:{name}")
+        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "ext")
+        openssl("x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")
+
+    def contexts(name: str) -> Contexts:
+        accepting = ssl.create_default_context(
+            ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.pem")
+        )
+        accepting.verify_mode = ssl.CERT_REQUIRED
+        dialling = ssl.create_default_context(
+            ssl.Purpose.SERVER_AUTH, cafile=str(folder / "ca.pem")
+        )
+        for context in (accepting, dialling):
+            context.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
+        return accepting, dialling
+
+    return contexts
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
+async def test_nodes_agree_over_mutual_tls(tmp_path: Path) -> None:
+    contexts = certify(tmp_path, ["n1", "n2", "n3"])
+
+    async with cluster(tmp_path, 3, contexts) as drivers:
+        leader = await leader_of(drivers)
+
+        assert await leader.propose(b"secret", 2.0) is not None
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
+async def test_a_certificate_speaks_for_its_own_node_only(tmp_path: Path) -> None:
+    contexts = certify(tmp_path, ["n1", "n2", "other"])
+
+    def stolen(name: str) -> Contexts:
+        return contexts("other" if name == "n2" else name)
+
+    async with cluster(tmp_path, 2, stolen) as drivers:
+        await asyncio.sleep(0.5)
+
+        assert all(not d.links.sessions for d in drivers.values())

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from raftsched.chaos.sim.group import Group, Node
+from raftsched.cluster.consensus.message import Heartbeat, PreVote, PreVoteReply, Vote
+from raftsched.cluster.consensus.walled import FOLLOWER
+
+
+def cut_off(group: Group, node: Node, *, noticed: bool) -> None:
+    """Take a node away, as a killed process or as a silent line."""
+    group.passes = lambda a, b, m: node.name not in (a, b)
+    for other in group.others(node) if noticed else []:
+        other.core.link_down(node.name, group.now)
+        node.core.link_down(other.name, group.now)
+
+
+def test_a_first_start_elects_one_leader_and_applies_its_entry(three: Group) -> None:
+    leader = three.lead()
+
+    assert leader.gained == [leader.core.term]
+    assert leader.core.commit == leader.core.noop_index
+    assert {n.core.leader for n in three.nodes.values()} == {leader.name}
+
+
+def test_a_broken_connection_to_the_leader_elects_within_a_few_milliseconds(three: Group) -> None:
+    leader = three.lead()
+
+    cut_off(three, leader, noticed=True)
+    three.run(0.05)
+
+    assert [n for n in three.others(leader) if n.core.in_office]
+
+
+def test_the_first_in_rank_stands_first(three: Group) -> None:
+    leader = three.lead()
+
+    cut_off(three, leader, noticed=True)
+
+    first, second = sorted(three.others(leader), key=lambda n: n.name)
+    step = first.core.settings.rank_step
+    assert first.core.deadline < three.now + step / 2
+    assert second.core.deadline >= three.now + step
+
+
+def test_mere_silence_elects_nobody_for_300_ms(three: Group) -> None:
+    leader = three.lead()
+    terms = {n.core.term for n in three.nodes.values()}
+
+    cut_off(three, leader, noticed=False)
+    three.run(0.25)
+    early = {n.core.term for n in three.nodes.values()}
+    three.run(0.8)
+
+    assert early == terms
+    assert [n for n in three.others(leader) if n.core.in_office]
+
+
+def test_a_leader_without_a_majority_steps_down_after_two_timeouts(three: Group) -> None:
+    leader = three.lead()
+
+    cut_off(three, leader, noticed=False)
+    three.run(0.5)
+    early = leader.core.in_office
+    three.run(0.15)
+
+    assert early
+    assert not leader.core.in_office
+    assert leader.core.role == FOLLOWER
+
+
+def test_a_node_that_was_cut_off_does_not_depose_the_leader(three: Group) -> None:
+    """C7: PySyncObj came back with term 67 after a minute and won."""
+    leader = three.lead()
+    lonely = three.others(leader)[0]
+    cut_off(three, lonely, noticed=False)
+    three.run(3.0)
+
+    three.passes = lambda a, b, m: True
+    three.run(1.0)
+
+    assert leader.core.in_office
+    assert {n.core.term for n in three.nodes.values()} == {leader.core.term}
+
+
+def test_one_broken_link_does_not_depose_a_leader_the_others_hear(three: Group) -> None:
+    leader = three.lead()
+    one, other = three.others(leader)
+    three.passes = lambda a, b, m: {a, b} != {leader.name, one.name}
+
+    one.core.link_down(leader.name, three.now)
+    three.run(2.0)
+
+    assert leader.core.in_office
+    assert other.core.leader == leader.name
+    assert {n.core.term for n in three.nodes.values()} == {leader.core.term}
+
+
+def test_an_answer_goes_to_the_disk_that_spoke(three: Group) -> None:
+    """Found by the simulator: the follower's configuration may be older than the leader's disk."""
+    leader = three.lead()
+    follower = three.others(leader)[0]
+
+    beat = Heartbeat(leader.core.term, 0, 0, 0, 0.0, 0.0)
+    follower.core.receive(leader.name, 4711, beat, three.now)
+
+    assert follower.core.disk_of(leader.name) == 4711
+
+
+def test_a_vote_asked_for_without_need_is_not_answered(three: Group) -> None:
+    leader = three.lead()
+    asker, asked = three.others(leader)
+    term = asked.core.term
+
+    ask = Vote(term + 5, 10_000, term + 4, False)
+    asked.core.receive(asker.name, asker.core.incarnation, ask, three.now)
+
+    assert asked.core.term == term
+
+
+def test_a_log_that_is_behind_gets_no_pre_vote(three: Group) -> None:
+    leader = three.lead()
+    asker, asked = three.others(leader)
+    asked.core.link_down(leader.name, three.now)
+
+    ask = PreVote(asked.core.term + 1, 0, 0)
+    asked.core.receive(asker.name, asker.core.incarnation, ask, three.now)
+    asked.core.deadline = three.now + 1
+    replies = [m for to, m in asked.turn(three.now) if isinstance(m, PreVoteReply)]
+
+    assert [r.granted for r in replies] == [False]
+
+
+def test_leadership_goes_to_a_target_that_has_everything(three: Group) -> None:
+    leader = three.lead()
+    target = three.others(leader)[0]
+    answers: list[bool] = []
+    three.write(leader)
+
+    leader.core.transfer(target.name, three.now, answers.append)
+    three.run(0.2)
+
+    assert target.core.in_office
+    assert answers == [True]
+
+
+def test_a_transfer_waits_for_the_target_and_gives_up_in_time(three: Group) -> None:
+    leader = three.lead()
+    target = three.others(leader)[0]
+    three.passes = lambda a, b, m: b != target.name
+    written = three.write(leader)
+    answers: list[bool] = []
+
+    leader.core.transfer(target.name, three.now, answers.append)
+    three.run(0.9)
+    waiting = (leader.core.in_office, list(answers))
+    three.run(0.3)
+
+    assert waiting == (True, [])
+    assert answers == [False]
+    assert leader.core.in_office
+    assert written != [None]
+
+
+def test_reads_that_come_together_share_a_round(three: Group) -> None:
+    leader = three.lead()
+    answers: list[int | None] = []
+    three.run(0.1)
+    before = leader.core.round
+
+    for _ in range(100):
+        leader.core.read(answers.append)
+    three.turns(4)
+
+    assert len(answers) == 100
+    assert None not in answers
+    assert leader.core.round <= before + 2
+
+
+def test_a_leader_that_was_replaced_serves_no_read(three: Group) -> None:
+    leader = three.lead()
+    cut_off(three, leader, noticed=False)
+    answers: list[int | None] = []
+
+    leader.core.read(answers.append)
+    three.run(1.0)
+
+    assert answers == [None]
+
+
+def test_a_stale_read_knows_how_stale_it_is(three: Group) -> None:
+    leader = three.lead()
+    follower = three.others(leader)[0]
+    three.run(1.0)
+    fresh = follower.core.staleness(three.now)
+
+    cut_off(three, leader, noticed=False)
+    follower.core.deadline = three.now + 100
+    three.now += 5.0
+
+    assert fresh < 0.3
+    assert 5.0 <= follower.core.staleness(three.now) < 5.3

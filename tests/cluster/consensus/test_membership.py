@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from raftsched.chaos.sim.disk import SimDisk
+from raftsched.chaos.sim.group import Group, Node
+from raftsched.cluster.consensus.faults import Damaged, Refused
+from raftsched.cluster.consensus.message import Vote, VoteReply
+from raftsched.cluster.consensus.port import Settings
+from raftsched.cluster.consensus.snapshot import FileOf, Manifest
+
+SMALL = replace(Settings(), compact_bytes=30 << 10, tail_entries=5, chunk_bytes=100)
+
+
+def connect(group: Group, name: str) -> None:
+    for other in group.names:
+        if other != name:
+            group.nodes[other].core.link_up(name, group.now)
+            group.nodes[name].core.link_up(other, group.now)
+
+
+def restart(group: Group, node: Node, *, empty: bool = False) -> None:
+    for other in group.others(node):
+        other.core.link_down(node.name, group.now)
+    if empty:
+        node.disk = SimDisk()
+        node.applied.clear()
+    node.start(group.now)
+    connect(group, node.name)
+
+
+def add(group: Group, name: str) -> Node:
+    node = Node(name, [*group.names, name], Settings())
+    group.nodes[name] = node
+    group.names.append(name)
+    connect(group, name)
+    return node
+
+
+def test_nothing_begins_before_all_nodes_have_met() -> None:
+    """A first start needs every node once; a majority could be one that forgot."""
+    group = Group(3)
+    group.passes = lambda a, b, m: "n3" not in (a, b)
+
+    group.run(3.0)
+    formed = [n.core.formed for n in group.nodes.values()]
+    group.passes = lambda a, b, m: True
+    group.lead()
+
+    assert formed == [False, False, False]
+
+
+def test_all_nodes_begin_with_the_same_configuration(three: Group) -> None:
+    three.lead()
+
+    assert len({n.core.journal.entry(1).data for n in three.nodes.values()}) == 1
+
+
+def test_two_lists_of_members_never_make_a_cluster() -> None:
+    group = Group(3)
+    group.nodes["n3"].core.contacts = {"n3": "n3:1", "n1": "n1:1", "n2": "elsewhere:1"}
+
+    group.run(3.0)
+
+    assert not any(n.core.formed for n in group.nodes.values())
+
+
+def test_a_lost_disk_comes_back_as_another_and_gets_its_vote_again(three: Group) -> None:
+    leader = three.lead()
+    lost = three.others(leader)[0]
+    three.write(leader, "before")
+    three.run(0.2)
+    former = lost.core.incarnation
+
+    restart(three, lost, empty=True)
+    three.turns(2)
+    at_once = lost.core.is_voter
+    three.run(2.0)
+
+    assert not at_once
+    assert lost.core.incarnation != former
+    assert lost.core.is_voter
+    assert lost.core.last_applied == leader.core.last_applied
+
+
+def test_an_empty_disk_grants_nothing_that_counts(three: Group) -> None:
+    """Its former disk may have voted in this very term."""
+    leader = three.lead()
+    lost, other = three.others(leader)
+    three.passes = lambda a, b, m: False
+    restart(three, lost, empty=True)
+    other.core.step_down(other.core.term, three.now)
+    other.core.leader = None
+    other.core.stand(three.now, transfer=False)
+
+    reply = VoteReply(other.core.term, True)
+    other.core.receive(lost.name, lost.core.incarnation, reply, three.now)
+
+    assert other.core.voters == {other.name}
+
+
+def test_an_added_node_learns_first_and_votes_when_it_has_caught_up(three: Group) -> None:
+    leader = three.lead()
+    added = add(three, "n4")
+    three.run(0.5)
+    answers: list[int | None] = []
+
+    leader.core.add_member("n4", three.now, answers.append)
+    learner = not leader.core.config.members["n4"].voter
+    three.run(1.0)
+
+    assert learner
+    assert answers != [None]
+    assert leader.core.config.voters == ["n1", "n2", "n3", "n4"]
+    assert added.core.is_voter
+
+
+def test_members_change_one_at_a_time(three: Group) -> None:
+    """A12: PySyncObj tests a variable that nothing sets."""
+    leader = three.lead()
+    three.passes = lambda a, b, m: False
+    leader.core.remove_member("n1" if leader.name != "n1" else "n2", three.now, lambda _: None)
+
+    with pytest.raises(Refused, match="not committed yet"):
+        leader.core.remove_member(leader.name, three.now, lambda _: None)
+
+
+def test_a_removed_node_is_told_and_stops(three: Group) -> None:
+    leader = three.lead()
+    gone = three.others(leader)[0]
+
+    leader.core.remove_member(gone.name, three.now, lambda _: None)
+    three.run(0.5)
+
+    assert gone.gone
+    assert gone.core.status().removed
+    assert len(leader.core.config.voters) == 2
+    assert gone.name not in leader.core.progress
+
+
+def test_a_removed_node_that_missed_it_learns_it_when_it_asks(three: Group) -> None:
+    leader = three.lead()
+    gone = three.others(leader)[0]
+    three.passes = lambda a, b, m: gone.name not in (a, b)
+    leader.core.remove_member(gone.name, three.now, lambda _: None)
+    three.run(0.5)
+    leader.core.progress.pop(gone.name, None)
+
+    three.passes = lambda a, b, m: True
+    gone.core.link_down(leader.name, three.now)
+    three.run(1.0)
+
+    assert gone.gone
+    assert leader.core.in_office
+
+
+def test_a_leader_that_removes_itself_hands_over(three: Group) -> None:
+    leader = three.lead()
+    answers: list[int | None] = []
+
+    leader.core.remove_member(leader.name, three.now, answers.append)
+    three.run(2.0)
+
+    assert leader.gone
+    assert not leader.core.in_office
+    assert len(answers) == 1
+    assert [n for n in three.others(leader) if n.core.in_office]
+
+
+def test_the_last_voter_cannot_be_removed() -> None:
+    group = Group(1)
+    leader = group.lead()
+
+    with pytest.raises(Refused, match="last voter"):
+        leader.core.remove_member("n1", group.now, lambda _: None)
+
+
+def test_members_survive_restart_and_snapshot() -> None:
+    group = Group(3, SMALL)
+    leader = group.lead()
+    leader.core.remove_member(group.others(leader)[0].name, group.now, lambda _: None)
+    group.run(0.3)
+    voters = leader.core.config.voters
+    for number in range(400):
+        group.write(leader, f"w{number}" + "x" * 100)
+        group.run(0.01)
+    group.run(0.3)
+
+    assert leader.core.journal.base_index > leader.core.config_index
+    leader.start(group.now)
+    assert leader.core.config.voters == voters
+
+
+# Snapshots.
+
+
+def grown(group: Group) -> Node:
+    """Write until the leader's journal has been cut."""
+    leader = group.lead()
+    for number in range(600):
+        group.write(leader, f"w{number}" + "x" * 100)
+        group.run(0.01)
+        if leader.core.journal.base_index > 50:
+            break
+    group.run(0.3)
+    return leader
+
+
+def test_a_node_far_behind_joins_by_snapshot() -> None:
+    group = Group(3, SMALL)
+    lost = "n3" if group.lead().name != "n3" else "n2"
+    group.passes = lambda a, b, m: lost not in (a, b)
+    leader = grown(group)
+    node = group.nodes[lost]
+
+    group.passes = lambda a, b, m: True
+    connect(group, lost)
+    group.run(4.0)
+
+    assert leader.core.journal.base_index > 50
+    assert node.core.snapshots.last_index > 0
+    assert node.core.last_applied == leader.core.last_applied
+    assert node.machine.digest == leader.machine.digest
+
+
+def test_a_snapshot_goes_on_where_the_line_broke() -> None:
+    group = Group(3, replace(SMALL, chunk_bytes=300))
+    lost = "n3" if group.lead().name != "n3" else "n2"
+    group.passes = lambda a, b, m: lost not in (a, b)
+    leader = grown(group)
+    node = group.nodes[lost]
+    group.passes = lambda a, b, m: True
+    connect(group, lost)
+    for _ in range(200):
+        group.run(0.01)
+        if node.core.incoming is not None and node.core.incoming.got > (0, 3000):
+            break
+    assert node.core.incoming is not None
+    got = node.core.incoming.got
+
+    group.passes = lambda a, b, m: lost not in (a, b)
+    group.run(0.25)
+    group.passes = lambda a, b, m: True
+    connect(group, lost)
+    resumed = node.core.incoming.got if node.core.incoming is not None else None
+    group.run(4.0)
+
+    assert resumed is not None
+    assert resumed >= got > (0, 0)
+    assert node.core.last_applied == leader.core.last_applied
+
+
+def test_a_crash_at_any_step_of_an_installation_leaves_a_whole_state() -> None:
+    group = Group(3, SMALL)
+    leader = grown(group)
+    follower = group.others(leader)[0]
+    group.run(0.5)
+
+    follower.start(group.now)
+
+    assert follower.core.last_applied >= follower.core.snapshots.last_index
+    assert follower.core.journal.last_index >= follower.core.snapshots.last_index
+
+
+def test_the_journal_behind_a_snapshot_is_kept_at_start() -> None:
+    """A3: PySyncObj clears it unless it begins exactly where the snapshot ends."""
+    group = Group(3)
+    leader = group.lead()
+    for number in range(30):
+        group.write(leader, f"w{number}")
+    group.run(0.3)
+    leader.core.make_snapshot()
+    group.run(0.1)
+    for number in range(30):
+        group.write(leader, f"after{number}")
+    group.run(0.3)
+    last, snapshot = leader.core.journal.last_index, leader.core.snapshots.last_index
+
+    leader.start(group.now)
+
+    assert snapshot < last
+    assert leader.core.journal.last_index == last
+    assert leader.core.last_applied == snapshot
+
+
+def test_a_damaged_snapshot_stops_the_start() -> None:
+    """A10: PySyncObj starts with an empty state, votes and leads."""
+    group = Group(3)
+    leader = group.lead()
+    group.write(leader)
+    group.run(0.3)
+    leader.core.make_snapshot()
+    group.run(0.1)
+    path = next(n for n in leader.disk.files if n.endswith("part-0"))
+    leader.disk.flip(path, 5, 2)
+
+    with pytest.raises(Damaged, match="rebuilt from its peers"):
+        leader.start(group.now)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"00000000[]", b"zzzzzzzz[1]", Manifest(1, 1, 1, [], []).encode()[:-1]],
+)
+def test_what_is_no_manifest_is_refused(data: bytes) -> None:
+    with pytest.raises(Damaged, match="no manifest"):
+        Manifest.decode(data)
+
+
+def test_a_manifest_names_no_file_outside_its_folder() -> None:
+    manifest = Manifest(1, 1, 1, [], [FileOf("../vote", 1, "00")])
+
+    with pytest.raises(Damaged, match="no file of a snapshot"):
+        Manifest.decode(manifest.encode())
+
+
+def test_a_vote_for_the_old_disk_is_not_one_for_the_new(three: Group) -> None:
+    leader = three.lead()
+    lost = three.others(leader)[0]
+    three.run(0.2)
+    former = lost.core.incarnation
+    restart(three, lost, empty=True)
+    three.run(2.0)
+
+    term = leader.core.term + 1
+    assert leader.core.config.members[lost.name].incarnation != former
+    leader.core.receive(lost.name, former, Vote(term, 0, 0, False), three.now)
+    assert leader.core.in_office
