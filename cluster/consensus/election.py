@@ -27,7 +27,8 @@ class Election(Replication):
                 self.ask_pre_votes(now)
 
     def may_lead(self) -> bool:
-        return self.is_voter and not self.full and not self.installing and not self.removed_self
+        able = not self.full and not self.installing and not self.removed_self
+        return able and (self.is_voter or self.is_leaving)
 
     def retry_delay(self) -> float:
         """How long to wait for the outcome of an election before the next one."""

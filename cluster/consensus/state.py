@@ -152,6 +152,19 @@ class State(Walled):
     def is_voter(self) -> bool:
         return self.config.is_voter(self.me, self.incarnation)
 
+    @property
+    def is_leaving(self) -> bool:
+        """Tell whether this node's removal is in its log and not known as committed.
+
+        It must still be able to lead: the others may need its vote, and its log is the newest.
+        """
+        configs = self.journal.configs
+        return (
+            self.config_index > self.commit
+            and len(configs) > 1
+            and Configuration.decode(configs[-2][1]).is_voter(self.me, self.incarnation)
+        )
+
     def other_voters(self) -> list[str]:
         return [v for v in self.config.voters if v != self.me]
 
