@@ -8,7 +8,6 @@ done, `seal` turns the writes into a change. The store is never written here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -59,32 +58,48 @@ class Recall:
 
     A view takes a record out when it looks at it, and may change it. Only when that view's change
     was applied are the records put back (`keep`); whatever became of a view that was dropped, the
-    store is asked anew. Any other change applied in between forgets everything (`forget`).
+    store is asked anew. Any other change applied in between makes it forget everything.
+
+    There are two generations. When the young one is full it becomes the old one, and what nobody
+    took from the old one is forgotten whole. (Dropping the oldest of one dictionary one by one
+    looks simpler, and walks over the holes of all that was dropped before, each time.)
     """
 
     def __init__(self, most: int = RECALL_MAX) -> None:
-        self._most = most
-        self.records: dict[bytes, Message] = {}
+        self._half = most // 2
+        self._young: dict[bytes, Message] = {}
+        self._old: dict[bytes, Message] = {}
         self._revision = -1
 
-    def take(self, revision: int) -> dict[bytes, Message]:
-        """The records, for a view on the state with this revision."""
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def at(self, revision: int) -> Recall:
+        """This, for a view on the state with this revision."""
         if revision != self._revision:
-            self.records.clear()
-        return self.records
+            self._young.clear()
+            self._old.clear()
+        return self
+
+    def take(self, key: bytes) -> Message | None:
+        record = self._young.pop(key, None)
+        return self._old.pop(key, None) if record is None else record
 
     def keep(self, view: View) -> None:
         """The view's change, if it had one, is the change that was applied last."""
-        records = self.records
+        young, old = self._young, self._old
         for key, record in view.records.items():
             if key[0] in _RECALLED:
-                if record is None:
-                    records.pop(key, None)
+                if record is not None:
+                    young[key] = record
                 else:
-                    records[key] = record
-        # Those that were used last stand last.
-        for key in list(islice(records, max(0, len(records) - self._most))):
-            del records[key]
+                    young.pop(key, None)
+                old.pop(key, None)
+        if len(young) > self._half:
+            self._old, self._young = young, {}
+            if len(young) > 2 * self._half:
+                # One decision looked at more than there is room for.
+                self._old = {}
         self._revision = view.base + (1 if view.writes else 0)
 
 
@@ -96,7 +111,7 @@ class View:
         self._read = store.get
         # Parsed records by key; None is known to be absent.
         self.records: dict[bytes, Message | None] = {}
-        self._recalled: dict[bytes, Message] = {}
+        self._recall = Recall(0)
         # What was written: None for a record means that its value is made when sealing.
         self._written: dict[bytes, bytes | None] = {}
         self._edited: dict[bytes, Message] = {}
@@ -107,7 +122,7 @@ class View:
         )
         self.base = self.meta.revision
         if recall is not None:
-            self._recalled = recall.take(self.base)
+            self._recall = recall.at(self.base)
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
         self.meta.now_ms = self.now_ms
@@ -128,7 +143,7 @@ class View:
         records = self.records
         if key in records:
             return records[key]  # type: ignore[return-value]  # A table has one kind of record.
-        record = self._recalled.pop(key, None)
+        record = self._recall.take(key)
         if record is None:
             value = self._written.get(key) or self._read(key)
             if value is not None:
