@@ -2,8 +2,7 @@
 
 One process, the store on disk, changes as a leader makes them: up to 1,000 results, 1,000 due
 timers and 1,000 leases in one. A run is fired, leased and completed; all of it is decided, sealed
-and applied. The figures are processor
-time of one thread per run or per job, so that a busy machine disturbs them little.
+and applied. The figures are processor time of one thread, per run or per job.
 """
 
 from __future__ import annotations

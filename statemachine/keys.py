@@ -151,10 +151,6 @@ def ready_in(lane: int) -> bytes:
     return _LANE.pack(READY, lane)
 
 
-def ready_turn(key: bytes) -> int:
-    return int.from_bytes(key[5:13], "big")
-
-
 def lane(number: int) -> bytes:
     return _LANE.pack(LANE, number)
 

@@ -12,7 +12,6 @@ LABELS = 32
 LABEL_CHARS = 256
 WORKER_LABELS = 8
 SCHEDULES = 16
-CALENDARS_PER_JOB = 8
 UPSTREAM_JOBS = 64
 EDITS = 100  # Occurrences of one job changed by hand and still ahead.
 FATAL_KINDS = 32
@@ -34,15 +33,11 @@ LIMIT_KEY_CHARS = 128
 CONCURRENCY = 1_000_000
 NAMESPACES = 10_000
 CALENDARS = 1_000
-CALENDAR_RULES = 1_000
 IMPORT_JOBS = 1_000
 IMPORT_BYTES = 3 * 1024 * 1024  # A gRPC message is at most 4 MiB.
 BACKFILL_RUNS = 10_000
 AUDIT_TIMES = 10_000
 MISFIRE_RUNS = 10_000
-WORKER_QUEUES = 32
-WORKER_HANDLERS = 1_000
-WORKER_SLOTS = 10_000
 GRAPH_JOBS = 10_000  # Jobs that a search for a cycle looks at.
 PAGE = 1_000
 PAGE_DEFAULT = 50
@@ -50,7 +45,6 @@ PAGE_BYTES = 1024 * 1024
 
 # One change. Its size decides how long the loop is busy without a break (about 20 ms).
 CHANGE_ITEMS = 1_000
-CHANGE_BYTES = 4 * 1024 * 1024
 # One step of work that may be long: a purge, a release of a backlog, an unparking.
 STEP = 100
 LOOKED_AT = 20_000  # Records that one filtered call looks at.
