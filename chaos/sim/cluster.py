@@ -33,6 +33,9 @@ class Kit:
     release: Callable[[Core], list[tuple[str, Message]]] = release
 
 
+Schedule = Callable[["Cluster"], None]
+
+
 class Cluster:
     """See the head of this file."""
 
@@ -56,8 +59,8 @@ class Cluster:
 
     # A history.
 
-    def run(self) -> None:
-        """Live through it, or raise Violation."""
+    def run(self, schedule: Schedule | None = None) -> None:
+        """Live through it, or raise Violation; a schedule takes the place of random faults."""
         for name in self.first_names:
             self.nodes[name].start()
         self.links.keep_connecting()
@@ -65,10 +68,14 @@ class Cluster:
             raise Violation("no leader after a first start without faults")
         self.world.run(self.world.now + 0.2)
         for client in self.clients:
+            client.stopped = schedule is not None
             client.go()
         self.check_calls()
-        self.faults.begin()
-        self.world.run(self.world.now + self.options.fault_seconds)
+        if schedule is not None:
+            schedule(self)
+        else:
+            self.faults.begin()
+            self.world.run(self.world.now + self.options.fault_seconds)
         self.heal()
 
     def check_calls(self) -> None:

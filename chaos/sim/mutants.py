@@ -22,10 +22,11 @@ from ...cluster.consensus.message import (
     Vote,
     VoteReply,
 )
-from ...cluster.consensus.port import Reply
+from ...cluster.consensus.port import Machine, Reply
 from ...cluster.consensus.snapshot import Manifest
 from ...cluster.consensus.walled import CANDIDATE, LEADER
-from .cluster import Kit
+from .cluster import Kit, Schedule
+from .directed import figure_8, late_ack
 from .disk import SimDisk
 
 
@@ -56,11 +57,11 @@ class A2CommitsUnverifiedTail(Core):
 class A3DropsTheSuffix(Core):
     """At start the journal must begin exactly where the snapshot ends, or it is cleared."""
 
-    def stand_on_snapshot(self, journal: Journal, machine: object) -> None:
-        super().stand_on_snapshot(journal, machine)  # type: ignore[arg-type]
+    def stand_on_snapshot(self, journal: Journal, machine: Machine) -> None:
+        super().stand_on_snapshot(journal, machine)
         latest = self.snapshots.latest
         if latest is not None and journal.base_index != latest.index:
-            machine.restore(f"snapshots/{latest.index:020d}")  # type: ignore[attr-defined]
+            machine.restore(f"snapshots/{latest.index:020d}")
             journal.reset(latest.index, latest.term, latest.configs)
 
 
@@ -83,21 +84,37 @@ class A4RewritesInPlace(Journal):
         self.synced_index = synced
 
 
-class A5IgnoresTheTermOfAcks(Core):
-    """An acknowledgement counts whatever term it was given in, of entries and of rounds.
-
-    The rounds give it away. Of entries alone, the swarm has not met the schedule in hundreds of
-    seeds (the follower must have lost the entry again, and lag, when the old answer comes); a
-    test of the rules has it.
-    """
+class A5IgnoresTheTermOfRounds(Core):
+    """The answer to a heartbeat counts whatever term it was given in."""
 
     def on_heartbeat_ack(self, peer: str, incarnation: int, ack: HeartbeatAck, now: float) -> None:
         super().on_heartbeat_ack(peer, incarnation, ack._replace(term=self.term), now)
+
+
+class A5IgnoresTheTermOfAcks(Core):
+    """The answer to entries counts whatever term it was given in.
+
+    The swarm has not met the schedule in hundreds of seeds: the follower must have lost the entry
+    again, and lag, when the old answer comes.
+    """
 
     def on_append_ack(self, peer: str, incarnation: int, ack: AppendAck, now: float) -> None:
         if ack.ok and ack.at <= self.journal.last_index:
             ack = ack._replace(term=self.term)
         super().on_append_ack(peer, incarnation, ack, now)
+
+
+class CommitsOldTerms(Core):
+    """Copies of an entry of an old term commit it (figure 8 of the Raft paper)."""
+
+    def advance_commit(self) -> None:
+        voters = self.config.voters
+        match = [
+            self.journal.synced_index if v == self.me else self.progress[v].match for v in voters
+        ]
+        index = sorted(match, reverse=True)[len(voters) // 2]
+        if index > self.commit:
+            self.move_commit(index)
 
 
 COMMITS: weakref.WeakKeyDictionary[SimDisk, int] = weakref.WeakKeyDictionary()
@@ -172,9 +189,9 @@ class A9GoesOnAfterLosingApplied(Core):
 class A10StartsEmpty(Core):
     """A snapshot that cannot be read is left out of account."""
 
-    def stand_on_snapshot(self, journal: Journal, machine: object) -> None:
+    def stand_on_snapshot(self, journal: Journal, machine: Machine) -> None:
         try:
-            super().stand_on_snapshot(journal, machine)  # type: ignore[arg-type]
+            super().stand_on_snapshot(journal, machine)
         except Damaged:
             self.snapshots.add(self.snapshots.by_index[self.snapshots.last_index])
 
@@ -270,6 +287,7 @@ class Mutant:
     budget: int
     faults: frozenset[str] = frozenset()  # Classes without which it cannot show.
     nodes: int = 0  # The size of the cluster it needs to show.
+    schedule: Schedule | None = None  # In place of random faults.
 
 
 MUTANTS = [
@@ -278,12 +296,14 @@ MUTANTS = [
     Mutant("A3", Kit(core=A3DropsTheSuffix), 50, frozenset({"snapshot", "power_all"})),
     Mutant("A4", Kit(journal=A4RewritesInPlace), 100, frozenset({"snapshot", "power_all"})),
     Mutant(
-        "A5",
-        Kit(core=A5IgnoresTheTermOfAcks),
+        "A5-rounds",
+        Kit(core=A5IgnoresTheTermOfRounds),
         200,
         frozenset({"late", "halves", "isolate"}),
         nodes=5,
     ),
+    Mutant("A5-entries", Kit(core=A5IgnoresTheTermOfAcks), 5, schedule=late_ack),
+    Mutant("figure-8", Kit(core=CommitsOldTerms), 5, schedule=figure_8),
     Mutant("A6", Kit(core=A6BelievesTheCommitIndex), 100, frozenset({"power_all", "slow_disk"})),
     Mutant("A7", Kit(core=A7CallsBackBeforeCounting), 20, frozenset({"raise"})),
     Mutant("A8", Kit(core=A8SkipsWhatItDoesNotKnow), 30, frozenset({"upgrade"})),

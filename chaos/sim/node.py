@@ -79,7 +79,8 @@ class SimNode:
             self.lives_applied = self.core.last_applied
             if self.future:
                 self.core.known_kinds |= {16}
-            self.core.caller_failed = self.caller_failed  # type: ignore[method-assign]
+            # A simulated client may raise without ending the node.
+            self.core.caller_failed = self.caller_failed  # type: ignore[method-assign]  # See above.
             self.marks = (self.core.commit, self.core.last_applied)
         except Fatal as error:
             self.stop(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...cluster.consensus.journal import JournalLimits
 from ...cluster.consensus.port import Settings
@@ -83,4 +83,13 @@ def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 1
         limits=limits,
         clients=dice.choice((2, 4, 8)),
         payload=payload,
+    )
+
+
+def quiet(seed: int) -> Options:
+    """Return five nodes without faults, for a schedule that brings its own."""
+    drawn = draw(seed)
+    settings = Settings(append_bytes=1500, window_bytes=6000, compact_bytes=1 << 20)
+    return replace(
+        drawn, nodes=5, faults=frozenset(), wire=Wire(), settings=settings, payload=1500, clients=2
     )

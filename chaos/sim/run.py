@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from .cluster import Cluster, Kit
 from .mutants import MUTANTS, Mutant
-from .options import draw
+from .options import Options, draw, quiet
 from .stock import run_stock
 from .world import Violation
 
@@ -31,13 +31,11 @@ class Outcome:
 
 def run_seed(seed: int, *, mutant: Mutant | None = None, story: int = 0) -> Outcome:
     """Live through one history. The same seed gives the same one, to the last message."""
-    options = draw(seed, mutant.faults if mutant is not None else frozenset())
-    if mutant is not None and mutant.nodes:
-        options = replace(options, nodes=mutant.nodes)
+    options = options_of(seed, mutant)
     cluster = Cluster(options, mutant.kit if mutant is not None else Kit())
     violation = ""
     try:
-        cluster.run()
+        cluster.run(mutant.schedule if mutant is not None else None)
     except Violation as error:
         violation = str(error)
     except (
@@ -61,6 +59,15 @@ def run_seed(seed: int, *, mutant: Mutant | None = None, story: int = 0) -> Outc
         reads=cluster.checker.reads,
         story=tuple(cluster.world.story[-story:]) if story else (),
     )
+
+
+def options_of(seed: int, mutant: Mutant | None) -> Options:
+    if mutant is None:
+        return draw(seed)
+    if mutant.schedule is not None:
+        return quiet(seed)
+    options = draw(seed, mutant.faults)
+    return replace(options, nodes=mutant.nodes) if mutant.nodes else options
 
 
 def run_seeds(seeds: Iterable[int], jobs: int) -> Iterable[Outcome]:

@@ -20,6 +20,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from . import segment
@@ -251,8 +252,7 @@ class Journal:
         # Only after the sync of the batch: until then they are all there is.
         self._segments = [n for n in self._segments if n not in old]
         for number in old:
-            path = segment.path_of(FOLDER, number)
-            self._removals.append(lambda path=path: self.disk.remove(path))  # type: ignore[misc]
+            self._removals.append(partial(self.disk.remove, segment.path_of(FOLDER, number)))
         self._removals.append(lambda: self.disk.sync_folder(FOLDER))
 
     # Rounds.

@@ -92,9 +92,20 @@ class Walled(SyncObj):  # type: ignore[misc]  # PySyncObj has no types.
         # Never read from a disk: a commit index beyond the journal's end would be believed.
         self._SyncObj__raftCommitIndex = journal.base_index
 
-    term: int = property(lambda self: self._SyncObj__raftCurrentTerm)  # type: ignore[assignment]
-    vote: str | None = property(lambda self: self._SyncObj__votedForNodeId)  # type: ignore[assignment]
-    role: int = property(lambda self: self._SyncObj__raftState)  # type: ignore[assignment]
+    @property
+    def term(self) -> int:
+        number: int = self._SyncObj__raftCurrentTerm
+        return number
+
+    @property
+    def vote(self) -> str | None:
+        name: str | None = self._SyncObj__votedForNodeId
+        return name
+
+    @property
+    def role(self) -> int:
+        state: int = self._SyncObj__raftState
+        return state
 
     def set_term(self, term: int, vote: str | None) -> None:
         self._SyncObj__setCurrentTerm(term, vote)
