@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..proto.v1 import dead_letter_pb2, record_pb2, run_pb2
+from ..proto.v1 import dead_letter_pb2, record_pb2, run_pb2, worker_pb2
 from . import answers, audit_log, filters, keys, limits, namespaces, policies, runs, validate
 from .rejection import Reason, Refused
 from .view import View
@@ -66,6 +66,7 @@ def terminate(view: View, request: run_pb2.TerminateRunRequest, actor: str) -> r
         raise Refused.of(faults)
     message = request.reason or "terminated by hand"
     run.error.CopyFrom(run_pb2.RunError(kind="terminated", message=message))
+    runs.stop(view, jid, occasion, run, worker_pb2.Stop.KIND_LOST)
     runs.end(view, jid, occasion, run, runs.CANCELLED)
     audit_log.add(
         view, actor, "TerminateRun", job.namespace, f"run/{request.run}", request, request.reason

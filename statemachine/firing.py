@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
+from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import (
     clockwork,
     flows,
@@ -38,6 +38,7 @@ SCHEDULED = run_pb2.CAUSE_SCHEDULE
 BACKFILL = run_pb2.CAUSE_BACKFILL
 RAN = run_pb2.OUTCOME_RAN
 LATE = run_pb2.OUTCOME_LATE
+LOST = worker_pb2.Stop.KIND_LOST
 # A job's one ring may make many runs; after so many writes the rest waits for the next change.
 WRITES_MAX = 8 * limits.CHANGE_ITEMS
 
@@ -327,6 +328,7 @@ def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
     now_ms = view.now_ms
     heartbeat_ms = policies.ms_or(job.spec.timeouts, "heartbeat", 0)
     if 0 < run.cancel_at_ms <= now_ms:
+        runs.stop(view, jid, occasion, run, LOST)
         runs.end(view, jid, occasion, run, runs.CANCELLED)
     elif 0 < run.deadline_at_ms <= now_ms:
         taken_ms = run.deadline_at_ms - run.leased_at_ms
@@ -343,6 +345,7 @@ def _attempt_over(
     view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str
 ) -> None:
     error = run_pb2.RunError(kind=kind, message=message)
+    runs.stop(view, jid, occasion, run, LOST)
     attempt_failed(view, jid, occasion, run, Attempt.END_TIMED_OUT, error)
 
 
@@ -392,6 +395,7 @@ def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
 
 def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str) -> None:
     run.error.CopyFrom(run_pb2.RunError(kind=kind, message=message))
+    runs.stop(view, jid, occasion, run, LOST)
     runs.end(view, jid, occasion, run, runs.FAILED)
 
 
@@ -439,6 +443,7 @@ def delete_step(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
     for occasion, run in live:
         message = f"the job {job.name} was deleted"
         run.error.CopyFrom(run_pb2.RunError(kind="cancelled", message=message))
+        runs.stop(view, jid, occasion, run, LOST)
         runs.end(view, jid, occasion, run, runs.CANCELLED)
     if not live:
         prefix = keys.of_job(keys.ENDED, jid)

@@ -10,13 +10,13 @@ was decided on another state, so no decision can ever land on a state it was not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import cast
 
 from google.protobuf.message import Message
 
-from ..proto.v1 import change_pb2, record_pb2
+from ..proto.v1 import change_pb2, record_pb2, worker_pb2
 from . import keys, remembered
 from .rejection import Refused, Rejection
 from .rules import RULES
@@ -41,6 +41,8 @@ class Decision:
     change: bytes
     # In the order of the requests: a message, or a Rejection.
     replies: list[object]
+    # Attempts to stop, by worker, beside those that their worker reports on itself.
+    stops: list[tuple[str, worker_pb2.Stop]] = field(default_factory=list)
 
 
 class WrongBase(Exception):
@@ -49,7 +51,7 @@ class WrongBase(Exception):
 
 def decide(view: View, requests: Sequence[Request]) -> Decision:
     replies = [_decide_one(view, request) for request in requests]
-    return Decision(view.seal(), replies)
+    return Decision(view.seal(), replies, view.stops)
 
 
 def _decide_one(view: View, request: Request) -> object:

@@ -7,8 +7,9 @@ lane, its business key; and starts what waited for it.
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from ..proto.v1 import job_pb2, record_pb2, run_pb2, worker_pb2
 from . import clockwork, flows, keys, lanes, limits, policies, slots, timers
+from .instants import set_ms
 from .view import FORMAT, View
 
 RunRecord = record_pb2.RunRecord
@@ -194,8 +195,25 @@ def cancel(
     if not run.cancel_at_ms:
         run.error.CopyFrom(run_pb2.RunError(kind="cancelled", message=message))
     run.cancel_at_ms = timers.earliest(run.cancel_at_ms, view.now_ms + grace_ms)
+    stop(view, jid, occasion, run, worker_pb2.Stop.KIND_CANCEL)
     timers.set_run(view, jid, occasion, run, timers.earliest(run.timer_at_ms, run.cancel_at_ms))
     view.put(keys.run(jid, occasion), run)
+
+
+def stop(
+    view: View, jid: int, occasion: int, run: RunRecord, kind: worker_pb2.Stop.Kind.ValueType
+) -> None:
+    """Have the worker of a running attempt told to stop; call it before the lease is dropped."""
+    if run.state != RUNNING:
+        return
+    job = view.need(keys.job(jid), JobRecord)
+    word = worker_pb2.Stop(
+        token=run.token, run=keys.run_id(job.name, jid, occasion), kind=kind,
+        message=run.error.message,
+    )  # fmt: skip
+    if kind == worker_pb2.Stop.KIND_CANCEL:
+        set_ms(word.deadline, run.cancel_at_ms)
+    view.stops.append((run.worker, word))
 
 
 def live_of(view: View, jid: int, state: StateRecord, most: int) -> list[tuple[int, RunRecord]]:

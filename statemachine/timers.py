@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..proto.v1 import record_pb2
 from . import keys
+from .store import Reading
 from .view import View
 
 
@@ -43,3 +44,11 @@ def set_run(view: View, jid: int, occasion: int, run: record_pb2.RunRecord, at_m
 def earliest(*instants_ms: int) -> int:
     """The first of some instants, of which 0 are unset; 0 when all are."""
     return min((ms for ms in instants_ms if ms), default=0)
+
+
+def next_ms(stored: Reading, meta: record_pb2.MetaRecord) -> int | None:
+    """When the next timer rings; None when there is none."""
+    first = meta.timers_from or keys.TIMER
+    for key, _ in stored.scan(first, keys.after(keys.TIMER)):
+        return keys.timer_at(key)
+    return None

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from ..proto.v1 import change_pb2, namespace_pb2, record_pb2
+from ..proto.v1 import change_pb2, namespace_pb2, record_pb2, worker_pb2
 from . import keys
 from .store import Reading
 
@@ -128,6 +128,8 @@ class View:
         self.meta.now_ms = self.now_ms
         # The first of the timers that this decision has set.
         self.first_timer = NO_TIMER
+        # What workers are to stop, by worker: the leader tells them once the change is applied.
+        self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Jobs whose ledger got an entry among the old ones.
         self.backfilled: set[int] = set()
         # Usage by namespace: every run counts there, so it is worth a place of its own.

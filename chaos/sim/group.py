@@ -50,6 +50,9 @@ class Node:
     def removed(self) -> None:
         self.gone = True
 
+    def told(self, peer: str, text: bytes) -> None:
+        """Nobody tells anything in here."""
+
     def turn(self, now: float) -> list[tuple[str, Message]]:
         """Step, let the disk finish, and return what leaves."""
         core = self.core

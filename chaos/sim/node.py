@@ -300,3 +300,6 @@ class SimNode:
 
     def removed(self) -> None:
         self.world.tell(f"{self.name} was removed")
+
+    def told(self, peer: str, text: bytes) -> None:
+        """Nobody tells anything in here."""

@@ -116,6 +116,9 @@ class BenchNode:
     def removed(self) -> None:
         say({"node": self.name, "event": "removed"})
 
+    def told(self, peer: str, text: bytes) -> None:
+        """Nobody tells anything in here."""
+
     async def probe(self, term: int) -> None:
         """Commit something at once, and tell when it was applied."""
         index = await self.driver.propose(b"probe", 5.0)

@@ -32,6 +32,7 @@ from .message import (
     TimeoutNow,
     Vote,
     VoteReply,
+    Word,
 )
 from .port import Machine, Peer, Reply, Settings, Status, Watcher
 from .progress import Progress
@@ -164,6 +165,13 @@ class Core(Introduction):
                 self.on_chunk(peer, message, now)
             case Introduce():
                 self.on_introduce(peer, incarnation, message, now)
+            case Word():
+                self.watcher.told(peer, message.text)
+
+    def tell(self, text: bytes) -> None:
+        """Tell all connected members something that is not for the log; it may be lost."""
+        for peer in sorted(self.connected & self.config.members.keys()):
+            self.send_first(peer, Word(self.term, text))
 
     def disk_full(self, full: bool, now: float) -> None:
         """The last round could not be written, or now it could."""

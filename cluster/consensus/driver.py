@@ -23,7 +23,7 @@ from .disk import FULL, Disk
 from .faults import DiskFailed, Refused
 from .journal import Batch, Journal, JournalLimits
 from .message import Message
-from .port import Machine, Settings, Status, Watcher
+from .port import Machine, Reply, Settings, Status, Watcher
 from .state import Job
 from .transport import Identity, LinkLimits, Links
 from .walled import check_audited
@@ -135,6 +135,21 @@ class Driver:
             timeout,
         )
         return answer is not None
+
+    def submit(self, data: bytes, reply: Reply) -> None:
+        """As `propose`, with a reply that is called on the loop."""
+        self.core.propose(data, reply)
+        self._poke()
+
+    def confirm(self, reply: Reply) -> None:
+        """As `barrier`, with a reply that is called on the loop."""
+        self.core.read(reply)
+        self._poke()
+
+    def tell(self, text: bytes) -> None:
+        """Tell all connected members something that is not for the log; it may be lost."""
+        self.core.tell(text)
+        self._poke()
 
     def status(self) -> Status:
         return self.core.status()

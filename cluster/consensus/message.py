@@ -17,6 +17,7 @@ PROTOCOL = 1
 FRAME_MAX = 9 << 20  # Two entries of the largest size and their heads.
 TERM_MAX = 1 << 48  # An election each millisecond for 8,000 years.
 INDEX_MAX = 1 << 56
+WORD_MAX = 4096
 
 
 class WireError(Exception):
@@ -127,9 +128,16 @@ class Introduce(NamedTuple):
     text: bytes
 
 
+class Word(NamedTuple):
+    """What the server of one node tells the others of itself; nothing to do with agreement."""
+
+    term: int
+    text: bytes
+
+
 Message = (
     Append | AppendAck | Heartbeat | HeartbeatAck | PreVote | PreVoteReply | Vote | VoteReply
-    | TimeoutNow | Offer | Fetch | Chunk | Introduce
+    | TimeoutNow | Offer | Fetch | Chunk | Introduce | Word
 )  # fmt: skip
 
 _KINDS: list[tuple[type[Message], str]] = [
@@ -146,12 +154,13 @@ _KINDS: list[tuple[type[Message], str]] = [
     (Fetch, "QQIQI"),
     (Chunk, "QQIQ?"),
     (Introduce, "Q"),
+    (Word, "Q"),
 ]
 _HEAD = "<BQ"
 _ENTRY = struct.Struct("<QBI")
 _BY_TYPE = {kind: (n, struct.Struct(_HEAD + fmt)) for n, (kind, fmt) in enumerate(_KINDS)}
 _BY_NUMBER = [(kind, struct.Struct(_HEAD + fmt)) for kind, fmt in _KINDS]
-_TAILED = (Offer, Chunk, Introduce)
+_TAILED = (Offer, Chunk, Introduce, Word)
 
 
 def encode(message: Message, incarnation: int) -> bytes:
@@ -180,6 +189,8 @@ def decode(frame: bytes) -> tuple[Message, int]:
     _, incarnation, *fields = head.unpack_from(frame)
     _check(kind, fields)
     tail = frame[head.size :]
+    if kind is Word and len(tail) > WORD_MAX:
+        raise WireError(f"Word: {len(tail)} bytes are over {WORD_MAX}")
     if kind is Append:
         term, prev, prev_term, commit = fields
         entries = _entries(tail, prev, term)

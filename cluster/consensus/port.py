@@ -45,6 +45,9 @@ class Watcher(Protocol):
     def removed(self) -> None:
         """This node was removed from the cluster and should stop."""
 
+    def told(self, peer: str, text: bytes) -> None:
+        """A member's server tells of itself; see `Driver.tell`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

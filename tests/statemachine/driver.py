@@ -56,6 +56,8 @@ class Machine:
         self.index = 0
         # Changes in the order in which they were applied, as the journal holds them.
         self.log: list[bytes] = []
+        # Attempts to stop, as the last decision said.
+        self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Somebody lowered a limit, so that more may be under way than it says now.
         self.limits_may_be_exceeded = False
         self._workers: dict[int, str] = {}
@@ -92,6 +94,7 @@ class Machine:
             assert after.token >= before.token
             assert read_meta(self.store) == after
         self._recall.keep(view)
+        self.stops = decision.stops
         return decision.replies
 
     def do(self, body: object, actor: str = "") -> object:

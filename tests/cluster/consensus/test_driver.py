@@ -42,6 +42,9 @@ class Quiet:
     def removed(self) -> None:
         """Nobody asks."""
 
+    def told(self, peer: str, text: bytes) -> None:
+        """Nobody tells anything in here."""
+
 
 def driver(
     folder: Path, name: str, contacts: dict[str, str], contexts: Contexts | None = None

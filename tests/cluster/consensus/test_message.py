@@ -9,6 +9,7 @@ from raftsched.cluster.consensus.message import (
     FRAME_MAX,
     INDEX_MAX,
     TERM_MAX,
+    WORD_MAX,
     Append,
     AppendAck,
     Chunk,
@@ -24,6 +25,7 @@ from raftsched.cluster.consensus.message import (
     Vote,
     VoteReply,
     WireError,
+    Word,
     decode,
     encode,
 )
@@ -43,6 +45,7 @@ SAMPLES: list[Message] = [
     Fetch(5, 77, 1, 4096, 1024),
     Chunk(5, 77, 1, 4096, True, b"data"),
     Introduce(0, b"{}"),
+    Word(5, b"{}"),
 ]
 
 
@@ -63,6 +66,7 @@ HOSTILE = [
     (encode(Append(3, 0, 0, 0, (Entry(1, 1, 9, b""),)), 1), "no entry of kind 9"),
     (encode(Append(3, 0, 0, 0, (Entry(1, 1, COMMAND, b"long"),)), 1)[:-1], "cut off"),
     (bytes(FRAME_MAX + 1), "over"),
+    (encode(Word(1, bytes(WORD_MAX + 1)), 1), "4097 bytes are over 4096"),
 ]
 
 
