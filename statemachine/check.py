@@ -244,6 +244,8 @@ def _flows(store: Reading) -> Iterator[Breach]:
             yield Breach(key, "the wave has ended, and nothing will forget it")
         if flow.waiting and not flow.stuck and not flow.timer_at_ms:
             yield Breach(key, "a step of the wave waits, and nothing will call it stuck")
+        if flow.stuck and not flow.live and not flow.timer_at_ms:
+            yield Breach(key, "the wave waits for ever, and nothing will forget it")
     for key, _, step in records(store, keys.STEP, record_pb2.FlowStepRecord):
         if store.get(keys.FLOW + key[1:17]) is None:
             yield Breach(key, "the wave of this step is not there")

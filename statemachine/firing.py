@@ -400,10 +400,8 @@ def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, messag
 
 
 def _purge(view: View, jid: int, occasion: int) -> None:
-    run = view.get(keys.ended(jid, occasion), RunRecord)
-    if run is None:
+    if not runs.purge(view, jid, occasion):
         return
-    runs.forget(view, jid, occasion, run)
     state = view.need(keys.state(jid), StateRecord)
     if state.ledger_from_ms and state.state != clockwork.DELETING:
         job = view.need(keys.job(jid), JobRecord)

@@ -10,7 +10,7 @@ for; it still fires if that comes.
 from __future__ import annotations
 
 from ..proto.v1 import flow_pb2, job_pb2, record_pb2, run_pb2
-from . import clockwork, keys, limits, overlap, policies, rejection, runs, timers
+from . import clockwork, keys, limits, namespaces, overlap, policies, rejection, runs, timers
 from .view import FORMAT, View
 
 JobRecord = record_pb2.JobRecord
@@ -57,6 +57,7 @@ def run_ended(view: View, jid: int, occasion: int, run: RunRecord, state: StateR
     flow_key = keys.flow(run.flow_jid, run.flow_occasion)
     flow = view.need(flow_key, FlowRecord)
     flow.live -= 1
+    flow.failed |= run.state == run_pb2.RUN_STATE_FAILED
     view.put(flow_key, flow)
     ended = record_pb2.UpstreamRecord(jid=jid, occasion=occasion, state=run.state)
     for downstream in downstream_of(view, jid):
@@ -160,11 +161,23 @@ def _settle(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord) -> 
     if not flow.live and not flow.waiting:
         flow.ended_at_ms = view.now_ms
         flow.stuck = False
+        flow.stuck_since_ms = 0
         _set_timer(view, flow_jid, flow_occasion, flow, 0)
-        root = view.get(keys.state(flow_jid), StateRecord)
-        keep_ms = root.keep_failed_ms if root is not None else 0
-        _set_timer(view, flow_jid, flow_occasion, flow, view.now_ms + keep_ms)
+        _set_timer(view, flow_jid, flow_occasion, flow, _kept_until(view, flow_jid, flow))
+    elif flow.stuck_since_ms and not flow.live:
+        # What its last run did not free, nothing will; it goes as a failure does.
+        _set_timer(view, flow_jid, flow_occasion, flow, _kept_until(view, flow_jid, flow))
     view.put(keys.flow(flow_jid, flow_occasion), flow)
+
+
+def _kept_until(view: View, flow_jid: int, flow: FlowRecord) -> int:
+    """When a wave that has ended, or waits for ever, is forgotten."""
+    if view.get(keys.job(flow_jid), JobRecord) is None:
+        return view.now_ms
+    well_ms, failed_ms = namespaces.keep_times(view, flow_jid)
+    if flow.ended_at_ms:
+        return flow.ended_at_ms + (failed_ms if flow.failed else well_ms)
+    return flow.stuck_since_ms + failed_ms
 
 
 def _set_timer(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord, at_ms: int) -> None:
@@ -184,8 +197,32 @@ def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
         return
     flow.timer_at_ms = 0
     if flow.ended_at_ms:
+        _let_go(view, flow_jid, flow_occasion, flow)
+        return
+    ahead = _look_for_stuck(view, flow_jid, flow_occasion, flow)
+    if flow.waiting and not ahead:
+        flow.stuck_since_ms = flow.stuck_since_ms or view.now_ms
+        if not flow.live:
+            _let_go(view, flow_jid, flow_occasion, flow)
+            return
+    if ahead:
+        flow.stuck_since_ms = 0
+    _set_timer(view, flow_jid, flow_occasion, flow, ahead)
+    _settle(view, flow_jid, flow_occasion, flow)
+
+
+def _let_go(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord) -> None:
+    """Forget a wave, unless it is to be kept for longer."""
+    until_ms = _kept_until(view, flow_jid, flow)
+    if until_ms <= view.now_ms:
         forget(view, flow_jid, flow_occasion, flow)
         return
+    _set_timer(view, flow_jid, flow_occasion, flow, until_ms)
+    view.put(keys.flow(flow_jid, flow_occasion), flow)
+
+
+def _look_for_stuck(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord) -> int:
+    """Mark a wave some step of which waits for too long; the next instant to look, 0 for none."""
     ahead = 0
     for jid in flow.jids:
         step = view.get(keys.step(flow_jid, flow_occasion, jid), StepRecord)
@@ -199,8 +236,7 @@ def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
                 flow.stuck = True
             else:
                 ahead = timers.earliest(ahead, step.stuck_at_ms)
-    _set_timer(view, flow_jid, flow_occasion, flow, ahead)
-    _settle(view, flow_jid, flow_occasion, flow)
+    return ahead
 
 
 def forget(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord) -> None:

@@ -104,7 +104,7 @@ def _wire(
     spec = job.spec
     queue = spec.queue or "default"
     job.lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
-    state.keep_ms, state.keep_failed_ms = runs.keep_times(spec, namespace)
+    state.keep_ms = policies.ms_or(spec, "keep_history", 0)
     state.after_end = bool(plan.rests)
     has_upstream = spec.HasField("upstream") and bool(spec.upstream.jobs)
     timing = spec.timing

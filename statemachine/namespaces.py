@@ -52,6 +52,21 @@ def keep_ledger_ms(view: View, name: str) -> int:
     return policies.ms_or(record.settings, "keep_ledger", limits.KEEP_LEDGER_MS)
 
 
+def keep_times(view: View, jid: int) -> tuple[int, int]:
+    """How long the namespace of a job keeps runs that ended well, and failed ones."""
+    number = keys.namespace_of(jid)
+    found = view.keeps.get(number)
+    if found is None:
+        record = find(view, view.need(keys.job(jid), record_pb2.JobRecord).namespace)
+        assert record is not None, f"the job {jid} lives in a namespace that is not there"
+        settings = record.settings
+        found = view.keeps[number] = (
+            policies.ms_or(settings, "keep_succeeded", limits.KEEP_SUCCEEDED_MS),
+            policies.ms_or(settings, "keep_failed", limits.KEEP_FAILED_MS),
+        )
+    return found
+
+
 def create(view: View, request: namespace_pb2.CreateNamespaceRequest, actor: str) -> Namespace:
     wanted = request.namespace
     faults = validate.name("namespace.name", wanted.name) + _faults(wanted)
@@ -93,6 +108,7 @@ def update(view: View, request: namespace_pb2.UpdateNamespaceRequest, actor: str
     changed = audit_log.difference(record.settings, merged)
     record.settings.CopyFrom(merged)
     view.quotas.pop(name, None)
+    view.keeps.pop(record.number, None)
     record.version += 1
     view.put(keys.namespace(name), record)
     audit_log.add(view, actor, "UpdateNamespace", name, f"namespace/{name}", request, changed)

@@ -8,7 +8,7 @@ lane, its business key; and starts what waited for it.
 from __future__ import annotations
 
 from ..proto.v1 import job_pb2, record_pb2, run_pb2, worker_pb2
-from . import clockwork, flows, keys, lanes, limits, policies, slots, timers
+from . import clockwork, flows, keys, lanes, limits, namespaces, policies, slots, timers
 from .instants import set_ms
 from .view import FORMAT, View
 
@@ -152,12 +152,31 @@ def remember(view: View, jid: int, occasion: int, run: RunRecord, state: StateRe
     if run.state == FAILED:
         view.put_raw(keys.dead(namespace, run.ended_at_ms, jid, occasion))
         usage_of(view, namespace).dead += 1
-        keep_ms = state.keep_failed_ms
-    else:
-        keep_ms = state.keep_ms
-    run.purge_at_ms = run.ended_at_ms + keep_ms
+    run.purge_at_ms = purge_at(view, jid, run, state)
     timers.put(view, keys.purge_timer(run.purge_at_ms, jid, occasion))
     view.put(keys.ended(jid, occasion), run)
+
+
+def purge_at(view: View, jid: int, run: RunRecord, state: StateRecord) -> int:
+    """When a run that has ended leaves the history, as its job and its namespace say now."""
+    well_ms, failed_ms = namespaces.keep_times(view, jid)
+    return run.ended_at_ms + (failed_ms if run.state == FAILED else state.keep_ms or well_ms)
+
+
+def purge(view: View, jid: int, occasion: int) -> bool:
+    """Its time in the history is over, unless it is to be kept for longer by now."""
+    key = keys.ended(jid, occasion)
+    run = view.get(key, RunRecord)
+    if run is None:
+        return False
+    at_ms = purge_at(view, jid, run, view.need(keys.state(jid), StateRecord))
+    if at_ms > view.now_ms:
+        run.purge_at_ms = at_ms
+        timers.put(view, keys.purge_timer(at_ms, jid, occasion))
+        view.put(key, run)
+        return False
+    forget(view, jid, occasion, run)
+    return True
 
 
 def forget(view: View, jid: int, occasion: int, run: RunRecord) -> None:
@@ -261,12 +280,3 @@ def _release_unique(view: View, jid: int, occasion: int, run: RunRecord) -> None
     held.until_ms = view.now_ms + run.unique_hold_ms
     timers.put(view, keys.unique_timer(held.until_ms, jid, run.unique_key))
     view.put(key, held)
-
-
-def keep_times(spec: job_pb2.JobSpec, settings: record_pb2.NamespaceRecord) -> tuple[int, int]:
-    """How long runs that ended well, and failed ones, stay in a job's history."""
-    namespace = settings.settings
-    keep_ms = policies.ms_or(spec, "keep_history", 0) or policies.ms_or(
-        namespace, "keep_succeeded", limits.KEEP_SUCCEEDED_MS
-    )
-    return keep_ms, policies.ms_or(namespace, "keep_failed", limits.KEEP_FAILED_MS)

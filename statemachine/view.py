@@ -136,6 +136,8 @@ class View:
         self.usages: dict[int, record_pb2.UsageRecord] = {}
         self.namespaces: dict[str, record_pb2.NamespaceRecord | None] = {}
         self.quotas: dict[str, namespace_pb2.Quota] = {}
+        # How long runs that ended well, and failed ones, stay, by namespace.
+        self.keeps: dict[int, tuple[int, int]] = {}
         # Queues by the lanes of the runs that leave them.
         self.queues: dict[int, record_pb2.QueueRecord] = {}
         self.lanes: dict[bytes, int] = {}

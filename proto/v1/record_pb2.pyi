@@ -19,6 +19,8 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from . import access_pb2 as _access_pb2
+from . import alert_pb2 as _alert_pb2
 from . import calendar_pb2 as _calendar_pb2
 from . import common_pb2 as _common_pb2
 from . import flow_pb2 as _flow_pb2
@@ -168,6 +170,13 @@ class UsageRecord(_message.Message):
     DEAD_FIELD_NUMBER: _builtins.int
     PAYLOAD_BYTES_FIELD_NUMBER: _builtins.int
     TURN_FIELD_NUMBER: _builtins.int
+    BACKLOG_FIELD_NUMBER: _builtins.int
+    BACKLOG_FREE_US_FIELD_NUMBER: _builtins.int
+    HOUR_AT_MS_FIELD_NUMBER: _builtins.int
+    LEASES_ENDED_FIELD_NUMBER: _builtins.int
+    LEASES_TOOK_MS_FIELD_NUMBER: _builtins.int
+    BEFORE_ENDED_FIELD_NUMBER: _builtins.int
+    BEFORE_TOOK_MS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     jobs: _builtins.int
@@ -182,6 +191,20 @@ class UsageRecord(_message.Message):
     """Bytes of payloads of registered jobs."""
     turn: _builtins.int
     """Where it stands in the round of namespaces that share workers: the lowest goes next."""
+    backlog: _builtins.int
+    """Missed nominal times that still wait for their run."""
+    backlog_free_us: _builtins.int
+    """From when on the next one of them, after an outage, may become a run: microseconds since 1970."""
+    hour_at_ms: _builtins.int
+    """How many leases ended in the clock hour that began at `hour_at_ms`, and how long they lasted."""
+    leases_ended: _builtins.int
+    """See hour_at_ms."""
+    leases_took_ms: _builtins.int
+    """See hour_at_ms."""
+    before_ended: _builtins.int
+    """The same of the clock hour before that."""
+    before_took_ms: _builtins.int
+    """See before_ended."""
     def __init__(
         self,
         *,
@@ -192,10 +215,17 @@ class UsageRecord(_message.Message):
         dead: _builtins.int = ...,
         payload_bytes: _builtins.int = ...,
         turn: _builtins.int = ...,
+        backlog: _builtins.int = ...,
+        backlog_free_us: _builtins.int = ...,
+        hour_at_ms: _builtins.int = ...,
+        leases_ended: _builtins.int = ...,
+        leases_took_ms: _builtins.int = ...,
+        before_ended: _builtins.int = ...,
+        before_took_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead", b"dead", "format", b"format", "jobs", b"jobs", "leased", b"leased", "live", b"live", "payload_bytes", b"payload_bytes", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "backlog_free_us", b"backlog_free_us", "before_ended", b"before_ended", "before_took_ms", b"before_took_ms", "dead", b"dead", "format", b"format", "hour_at_ms", b"hour_at_ms", "jobs", b"jobs", "leased", b"leased", "leases_ended", b"leases_ended", "leases_took_ms", b"leases_took_ms", "live", b"live", "payload_bytes", b"payload_bytes", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -295,10 +325,10 @@ class JobStateRecord(_message.Message):
     HAS_DOWNSTREAM_FIELD_NUMBER: _builtins.int
     AFTER_END_FIELD_NUMBER: _builtins.int
     KEEP_MS_FIELD_NUMBER: _builtins.int
-    KEEP_FAILED_MS_FIELD_NUMBER: _builtins.int
     MAY_FINISH_FIELD_NUMBER: _builtins.int
     DELETE_AFTER_MS_FIELD_NUMBER: _builtins.int
     LEDGER_PURGE_AT_MS_FIELD_NUMBER: _builtins.int
+    LEDGER_PURGED_MS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     state: _job_pb2.JobStatus.State.ValueType
@@ -352,9 +382,7 @@ class JobStateRecord(_message.Message):
     after_end: _builtins.bool
     """A schedule starts from the end of a run."""
     keep_ms: _builtins.int
-    """How long runs that ended well, and failed ones, stay in the history."""
-    keep_failed_ms: _builtins.int
-    """See keep_ms."""
+    """How long runs that ended well stay in the history. 0: as long as the namespace says."""
     may_finish: _builtins.bool
     """Only its schedules make it happen, so without a next nominal time it is FINISHED."""
     delete_after_ms: _builtins.int
@@ -363,6 +391,8 @@ class JobStateRecord(_message.Message):
     """When its oldest ledger entry has had its time, for a job that nothing else wakes before. 0: no
     such plan.
     """
+    ledger_purged_ms: _builtins.int
+    """Ledger entries before this instant were purged. 0: none was yet."""
     @_builtins.property
     def agenda(self) -> Global___AgendaRecord:
         """What few jobs have beside their schedules. Unset when there is nothing in it."""
@@ -398,14 +428,14 @@ class JobStateRecord(_message.Message):
         has_downstream: _builtins.bool = ...,
         after_end: _builtins.bool = ...,
         keep_ms: _builtins.int = ...,
-        keep_failed_ms: _builtins.int = ...,
         may_finish: _builtins.bool = ...,
         delete_after_ms: _builtins.int | None = ...,
         ledger_purge_at_ms: _builtins.int = ...,
+        ledger_purged_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "agenda", b"agenda", "delete_after_ms", b"delete_after_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "after_end", b"after_end", "agenda", b"agenda", "delete_after_ms", b"delete_after_ms", "delete_at_ms", b"delete_at_ms", "failed", b"failed", "fired", b"fired", "format", b"format", "has_downstream", b"has_downstream", "held", b"held", "keep_failed_ms", b"keep_failed_ms", "keep_ms", b"keep_ms", "last_end_at_ms", b"last_end_at_ms", "last_nominal_at_ms", b"last_nominal_at_ms", "last_occasion", b"last_occasion", "last_state", b"last_state", "ledger_from_ms", b"ledger_from_ms", "ledger_purge_at_ms", b"ledger_purge_at_ms", "live", b"live", "live_from", b"live_from", "may_finish", b"may_finish", "next_due_at_ms", b"next_due_at_ms", "next_nominal_at_ms", b"next_nominal_at_ms", "once", b"once", "parked", b"parked", "pause_reason", b"pause_reason", "pause_until_ms", b"pause_until_ms", "running", b"running", "serial", b"serial", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "timer_at_ms", b"timer_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms", "after_end", b"after_end", "agenda", b"agenda", "delete_after_ms", b"delete_after_ms", "delete_at_ms", b"delete_at_ms", "failed", b"failed", "fired", b"fired", "format", b"format", "has_downstream", b"has_downstream", "held", b"held", "keep_ms", b"keep_ms", "last_end_at_ms", b"last_end_at_ms", "last_nominal_at_ms", b"last_nominal_at_ms", "last_occasion", b"last_occasion", "last_state", b"last_state", "ledger_from_ms", b"ledger_from_ms", "ledger_purge_at_ms", b"ledger_purge_at_ms", "ledger_purged_ms", b"ledger_purged_ms", "live", b"live", "live_from", b"live_from", "may_finish", b"may_finish", "next_due_at_ms", b"next_due_at_ms", "next_nominal_at_ms", b"next_nominal_at_ms", "once", b"once", "parked", b"parked", "pause_reason", b"pause_reason", "pause_until_ms", b"pause_until_ms", "running", b"running", "serial", b"serial", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "timer_at_ms", b"timer_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delete_after_ms: _TypeAlias = _typing.Literal["delete_after_ms"]  # noqa: Y015
     _WhichOneofArgType__delete_after_ms: _TypeAlias = _typing.Literal["_delete_after_ms", b"_delete_after_ms"]  # noqa: Y015
@@ -1066,6 +1096,7 @@ class SessionRecord(_message.Message):
     NUMBER_FIELD_NUMBER: _builtins.int
     LEASED_FIELD_NUMBER: _builtins.int
     TOKEN_FROM_FIELD_NUMBER: _builtins.int
+    CANCELS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     number: _builtins.int
@@ -1074,6 +1105,8 @@ class SessionRecord(_message.Message):
     """Leases it holds."""
     token_from: _builtins.int
     """It holds no lease with a smaller token: where scans for them start."""
+    cancels: _builtins.int
+    """Of its leases, those whose runs are to be cancelled."""
     def __init__(
         self,
         *,
@@ -1081,10 +1114,11 @@ class SessionRecord(_message.Message):
         number: _builtins.int = ...,
         leased: _builtins.int = ...,
         token_from: _builtins.int = ...,
+        cancels: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "leased", b"leased", "number", b"number", "token_from", b"token_from"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancels", b"cancels", "format", b"format", "leased", b"leased", "number", b"number", "token_from", b"token_from"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1133,6 +1167,8 @@ class RememberedRecord(_message.Message):
     TYPE_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     AT_MS_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
+    TOKEN_STEPS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     request: _builtins.bytes
@@ -1143,6 +1179,12 @@ class RememberedRecord(_message.Message):
     """The answer."""
     at_ms: _builtins.int
     """When it was given."""
+    session: _builtins.int
+    """For LeaseRequest, in place of an answer: the session that the leases were granted to."""
+    @_builtins.property
+    def token_steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """For LeaseRequest: by how much the token of each lease is above that of the one before."""
+
     def __init__(
         self,
         *,
@@ -1151,10 +1193,12 @@ class RememberedRecord(_message.Message):
         type: _builtins.str = ...,
         answer: _builtins.bytes = ...,
         at_ms: _builtins.int = ...,
+        session: _builtins.int = ...,
+        token_steps: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "at_ms", b"at_ms", "format", b"format", "request", b"request", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "at_ms", b"at_ms", "format", b"format", "request", b"request", "session", b"session", "token_steps", b"token_steps", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1255,6 +1299,112 @@ class CalendarRecord(_message.Message):
 Global___CalendarRecord: _TypeAlias = CalendarRecord  # noqa: Y015
 
 @_typing.final
+class SweepRecord(_message.Message):
+    """What a namespace that was deleted leaves behind, until it is swept away."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORMAT_FIELD_NUMBER: _builtins.int
+    TIMER_AT_MS_FIELD_NUMBER: _builtins.int
+    format: _builtins.int
+    """1."""
+    timer_at_ms: _builtins.int
+    """Where its timer stands in the table of timers."""
+    def __init__(
+        self,
+        *,
+        format: _builtins.int = ...,
+        timer_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "timer_at_ms", b"timer_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SweepRecord: _TypeAlias = SweepRecord  # noqa: Y015
+
+@_typing.final
+class AlertRecord(_message.Message):
+    """A condition to be told about."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORMAT_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    TRUE_SINCE_MS_FIELD_NUMBER: _builtins.int
+    RAISED_AT_MS_FIELD_NUMBER: _builtins.int
+    TOLD_IN_FIELD_NUMBER: _builtins.int
+    format: _builtins.int
+    """1."""
+    version: _builtins.int
+    """See Alert.etag."""
+    true_since_ms: _builtins.int
+    """Since when its condition holds. 0: it does not."""
+    raised_at_ms: _builtins.int
+    """Since when it is raised. 0: it is not."""
+    told_in: _builtins.int
+    """The revision of the change in which it was raised or cleared last."""
+    @_builtins.property
+    def settings(self) -> _alert_pb2.Alert:
+        """What the user ordered; output-only fields are empty."""
+
+    def __init__(
+        self,
+        *,
+        format: _builtins.int = ...,
+        settings: _alert_pb2.Alert | None = ...,
+        version: _builtins.int = ...,
+        true_since_ms: _builtins.int = ...,
+        raised_at_ms: _builtins.int = ...,
+        told_in: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "raised_at_ms", b"raised_at_ms", "settings", b"settings", "told_in", b"told_in", "true_since_ms", b"true_since_ms", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlertRecord: _TypeAlias = AlertRecord  # noqa: Y015
+
+@_typing.final
+class AccessTokenRecord(_message.Message):
+    """A secret that tells who calls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORMAT_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    CREATED_AT_MS_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    format: _builtins.int
+    """1."""
+    created_at_ms: _builtins.int
+    """When it was created."""
+    digest: _builtins.bytes
+    """SHA-256 of the secret."""
+    @_builtins.property
+    def settings(self) -> _access_pb2.AccessToken:
+        """What it may do; output-only fields are empty."""
+
+    def __init__(
+        self,
+        *,
+        format: _builtins.int = ...,
+        settings: _access_pb2.AccessToken | None = ...,
+        created_at_ms: _builtins.int = ...,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "digest", b"digest", "format", b"format", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccessTokenRecord: _TypeAlias = AccessTokenRecord  # noqa: Y015
+
+@_typing.final
 class FlowRecord(_message.Message):
     """A wave through jobs that depend on each other."""
 
@@ -1269,6 +1419,8 @@ class FlowRecord(_message.Message):
     STUCK_FIELD_NUMBER: _builtins.int
     JIDS_FIELD_NUMBER: _builtins.int
     TIMER_AT_MS_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    STUCK_SINCE_MS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     live: _builtins.int
@@ -1285,6 +1437,10 @@ class FlowRecord(_message.Message):
     """A step waits longer than its `stuck_after`."""
     timer_at_ms: _builtins.int
     """Where its timer stands in the table of timers. 0: it has none."""
+    failed: _builtins.bool
+    """A run of it failed, so it is kept as long as those are."""
+    stuck_since_ms: _builtins.int
+    """Since when nothing lies ahead of it but steps that are stuck. 0: something does."""
     @_builtins.property
     def jids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The jobs it has reached, in the order in which it did."""
@@ -1301,10 +1457,12 @@ class FlowRecord(_message.Message):
         stuck: _builtins.bool = ...,
         jids: _abc.Iterable[_builtins.int] | None = ...,
         timer_at_ms: _builtins.int = ...,
+        failed: _builtins.bool = ...,
+        stuck_since_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cannot_run", b"cannot_run", "created_at_ms", b"created_at_ms", "ended_at_ms", b"ended_at_ms", "format", b"format", "jids", b"jids", "live", b"live", "stuck", b"stuck", "timer_at_ms", b"timer_at_ms", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cannot_run", b"cannot_run", "created_at_ms", b"created_at_ms", "ended_at_ms", b"ended_at_ms", "failed", b"failed", "format", b"format", "jids", b"jids", "live", b"live", "stuck", b"stuck", "stuck_since_ms", b"stuck_since_ms", "timer_at_ms", b"timer_at_ms", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

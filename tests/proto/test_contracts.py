@@ -432,7 +432,7 @@ PLANTED: list[tuple[Rule, str, str, str, str]] = [
     (unfit_routes, "job.proto", '{get: "/v1/forecast"', '{put: "/v1/forecast"', "must have a body"),
     (unfit_routes, "flow.proto", "string filter = 2;", "repeated Flow filter = 2;", "in a query"),
     (
-        leaks_of_the_store, "alert.proto", "package raftsched.v1;",
+        leaks_of_the_store, "event.proto", "package raftsched.v1;",
         'package raftsched.v1; import "raftsched/v1/record.proto";', "has nothing to do with",
     ),
     (unmarked_enums, "run.proto", "CAUSE_UNSPECIFIED", "CAUSE_NONE", "Cause must begin with"),
