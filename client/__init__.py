@@ -1,1 +1,62 @@
-"""What a program uses to talk to a raftsched cluster."""
+"""What a program uses to talk to a raftsched cluster.
+
+    from raftsched.client import Client
+
+    with Client("node-1:7400,node-2:7400,node-3:7400") as client:
+        ...
+
+`Client` blocks, `AsyncClient` is for asyncio; both have the same methods. Every error is a
+`RaftschedError`. Nothing is loaded before it is asked for, so importing this costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .async_client import AsyncClient as AsyncClient
+    from .errors import AlreadyExists as AlreadyExists
+    from .errors import CallerError as CallerError
+    from .errors import ClusterError as ClusterError
+    from .errors import Conflict as Conflict
+    from .errors import InvalidArgument as InvalidArgument
+    from .errors import LeaseLost as LeaseLost
+    from .errors import NotFound as NotFound
+    from .errors import OutcomeUnknown as OutcomeUnknown
+    from .errors import RaftschedError as RaftschedError
+    from .errors import RateLimited as RateLimited
+    from .errors import Unavailable as Unavailable
+    from .links import Answer as Answer
+    from .links import Tls as Tls
+    from .sync_client import Client as Client
+
+# Name -> the module it stands in.
+_HOMES = {
+    "AlreadyExists": "errors",
+    "Answer": "links",
+    "AsyncClient": "async_client",
+    "CallerError": "errors",
+    "Client": "sync_client",
+    "ClusterError": "errors",
+    "Conflict": "errors",
+    "InvalidArgument": "errors",
+    "LeaseLost": "errors",
+    "NotFound": "errors",
+    "OutcomeUnknown": "errors",
+    "RaftschedError": "errors",
+    "RateLimited": "errors",
+    "Tls": "links",
+    "Unavailable": "errors",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

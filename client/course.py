@@ -1,0 +1,161 @@
+"""One call's way to its answer: whom to ask, how long to wait, when to give up.
+
+This is all policy and no I/O, so that the blocking and the asynchronous client do the same:
+
+    course = Course(...)
+    while True:
+        attempt = course.next_try(now)
+        send course.request to attempt.address, with attempt.timeout
+        answered: course.answered(leader), done
+        failed:   wait course.failed(failure, now) seconds, which raises when it is over
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from google.protobuf.message import Message
+
+from .endpoints import Endpoints
+from .errors import OutcomeUnknown, RaftschedError, RateLimited, Unavailable
+from .methods import Method, asked_wait
+from .refusals import TRY_ELSEWHERE, Failure
+
+# The first try may last this long, each further one twice as long, so that a hung node costs
+# seconds, and a slow answer still arrives.
+TRY_FIRST_S = 5.0
+# The first wait between two tries, twice as long each time.
+BACKOFF_FIRST_S = 0.02
+BACKOFF_CAP_S = 1.0
+# So often in a row the word on who leads is followed without a wait.
+HINTS_MAX = 3
+# A node that says this is passed over for a while, as one that cannot be reached.
+LEAVE_ALONE = frozenset({"DRAINING", "STATE_DIVERGED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """Whom to ask, and for how long."""
+
+    address: str
+    timeout: float
+
+
+class Course:
+    """The policy of one call."""
+
+    def __init__(
+        self,
+        method: Method,
+        request: Message,
+        endpoints: Endpoints,
+        *,
+        started: float,
+        timeout: float,
+        pinned: str = "",
+        retry: bool = True,
+    ) -> None:
+        self.method = method
+        self.request = request
+        self._endpoints = endpoints
+        self._deadline = started + timeout
+        self._timeout = timeout
+        # Only this endpoint may be asked.
+        self._pinned = pinned
+        self._retry = retry
+        self._tried: list[str] = []
+        self._hinted = ""
+        self._hints = 0
+        self._waits = 0
+        # Some try may have done what was asked.
+        self._perhaps_done = False
+
+    def next_try(self, now: float) -> Try:
+        address = self._pinned or self._hinted or self._endpoints.pick(now, self._tried)
+        self._hinted = ""
+        left = max(self._deadline - now, 0.001)
+        if self._retry and self.method.repeatable and not self._pinned:
+            most = TRY_FIRST_S * 2 ** min(len(self._tried), 10) + asked_wait(self.request)
+            left = min(left, most)
+        self._tried.append(address)
+        return Try(address, left)
+
+    def answered(self, leader: str) -> None:
+        self._endpoints.answered(self._tried[-1], leader)
+
+    def failed(self, failure: Failure, now: float) -> float:
+        """Seconds to wait before the next try; raises what the caller is told if there is none."""
+        self._note(failure, now)
+        if not failure.outcome_known and not self.method.reads:
+            self._perhaps_done = True
+        if not self._may_go_on(failure):
+            raise self._verdict(failure)
+        wait = self._wait(failure, now)
+        if now + wait >= self._deadline:
+            raise self._out_of_time(failure)
+        return wait
+
+    def broke_off(self, failure: Failure, now: float) -> RaftschedError:
+        """What the caller is told about a stream that ended after it had begun."""
+        self._note(failure, now)
+        return self._verdict(failure)
+
+    def _note(self, failure: Failure, now: float) -> None:
+        address = self._tried[-1]
+        if failure.broken or failure.reason in LEAVE_ALONE:
+            self._endpoints.broke(address, now)
+        else:
+            self._endpoints.answered(address, "")
+        if failure.leader:
+            self._endpoints.learn(failure.leader)
+        elif failure.reason in TRY_ELSEWHERE:
+            self._endpoints.forget_leader(address)
+
+    def _may_go_on(self, failure: Failure) -> bool:
+        if not self._retry or not failure.retryable:
+            return False
+        return failure.outcome_known or self.method.repeatable
+
+    def _wait(self, failure: Failure, now: float) -> float:
+        leader = failure.leader
+        fresh = leader and leader != self._tried[-1] and not self._endpoints.suspect(leader, now)
+        if failure.reason in TRY_ELSEWHERE and fresh and not self._pinned:
+            self._hints += 1
+            if self._hints <= HINTS_MAX:
+                self._hinted = leader
+                return 0.0
+        self._waits += 1
+        step: float = min(BACKOFF_CAP_S, BACKOFF_FIRST_S * 2 ** min(self._waits - 1, 10))
+        # Those who were told the same time must not come back at the same instant.
+        asked = (failure.retry_after or 0.0) * random.uniform(1.0, 1.25)
+        return max(asked, random.uniform(0.5, 1.0) * step)
+
+    def _verdict(self, failure: Failure) -> RaftschedError:
+        """What the caller is told about a failure after which there is no other try."""
+        if failure.retryable or not failure.outcome_known:
+            return self._last_word(failure, "it is not tried again")
+        return failure.error(failure.error_kind, failure.message, self._request_id)
+
+    def _out_of_time(self, failure: Failure) -> RaftschedError:
+        return self._last_word(
+            failure, f"no other try fits into the timeout of {self._timeout:g} s"
+        )
+
+    def _last_word(self, failure: Failure, why: str) -> RaftschedError:
+        asked = ", ".join(dict.fromkeys(self._tried))
+        said = f"{self.method.name}: {why}; asked {asked}; the last word was: {failure.message}"
+        if self._perhaps_done:
+            said = f"{said}. It may have been done; call again with {self._how_to_repeat()}"
+            return failure.error(OutcomeUnknown, said, self._request_id)
+        kind = RateLimited if failure.error_kind is RateLimited else Unavailable
+        return failure.error(kind, f"{said}. It was not done", self._request_id)
+
+    def _how_to_repeat(self) -> str:
+        if self._request_id:
+            return f"request_id {self._request_id!r} to learn which"
+        return "the same token" if self.method.repeatable else "care: it has no request_id"
+
+    @property
+    def _request_id(self) -> str:
+        return str(getattr(self.request, "request_id", ""))

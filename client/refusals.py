@@ -1,0 +1,154 @@
+"""From what gRPC says about a failed try to a Failure, and from a Failure to an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .errors import (
+    AlreadyExists,
+    CallerError,
+    ClusterError,
+    Conflict,
+    FieldFault,
+    Forbidden,
+    InvalidArgument,
+    LeaseLost,
+    NotFound,
+    QuotaExceeded,
+    RaftschedError,
+    RateLimited,
+    RevisionGone,
+    SessionLost,
+    Unauthenticated,
+    Unavailable,
+)
+
+DOMAIN = "raftsched"
+DETAILS = "grpc-status-details-bin"
+# How gRPC begins its words about a call that found no connection, so that nothing was sent.
+NEVER_SENT = (
+    "failed to connect to all addresses",
+    "connections to all backends failing",
+    "DNS resolution failed",
+    "empty address list",
+)
+# Another node may do it, or the same one in a moment. Nothing was done.
+TRY_ELSEWHERE = frozenset({"NO_QUORUM", "NOT_LEADER", "DRAINING", "CLOCK_SKEW", "STATE_DIVERGED"})
+# It may be done in a moment. Nothing was done.
+TRY_LATER = frozenset({"RATE_LIMITED", "BACKLOG_FULL", "DISK_FULL"})
+# It may have been done.
+UNKNOWN = frozenset({"LEADER_CHANGED", "COMMIT_TIMEOUT"})
+# What gRPC itself says when a connection broke or nobody answered in time.
+BROKEN = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
+# What gRPC or a server's fault says, without a word on what was done.
+FAULTY = frozenset({"UNKNOWN", "INTERNAL", "CANCELLED", "ABORTED", "DATA_LOSS"})
+
+BY_REASON: Mapping[str, type[RaftschedError]] = {
+    "LEASE_LOST": LeaseLost,
+    "SESSION_LOST": SessionLost,
+    "QUOTA_EXCEEDED": QuotaExceeded,
+    "REVISION_GONE": RevisionGone,
+    "RATE_LIMITED": RateLimited,
+    "BACKLOG_FULL": RateLimited,
+    "DISK_FULL": Unavailable,
+    "STATE_DIVERGED": Unavailable,
+    "ETAG_MISMATCH": Conflict,
+}
+BY_CODE: Mapping[str, type[RaftschedError]] = {
+    "INVALID_ARGUMENT": InvalidArgument,
+    "NOT_FOUND": NotFound,
+    "ALREADY_EXISTS": AlreadyExists,
+    "FAILED_PRECONDITION": Conflict,
+    "OUT_OF_RANGE": CallerError,
+    "UNAUTHENTICATED": Unauthenticated,
+    "PERMISSION_DENIED": Forbidden,
+    "UNAVAILABLE": Unavailable,
+    # gRPC's own word for a message over its limit; the cluster's refusals have a reason.
+    "RESOURCE_EXHAUSTED": InvalidArgument,
+    "UNIMPLEMENTED": CallerError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a try came to that was not answered with success."""
+
+    # The name of the gRPC code.
+    code: str
+    message: str
+    # Empty: the cluster said nothing, so this comes from gRPC.
+    reason: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    faults: tuple[FieldFault, ...] = ()
+    # Seconds. None: nothing was said.
+    retry_after: float | None = None
+    # The leader's address, as far as the node that answered knows it.
+    leader: str = ""
+
+    @property
+    def never_sent(self) -> bool:
+        return not self.reason and self.message.startswith(NEVER_SENT)
+
+    @property
+    def broken(self) -> bool:
+        """The endpoint was not to be reached, fell silent or broke off."""
+        if self.reason:
+            return False
+        return self.code in BROKEN or "RST_STREAM" in self.message
+
+    @property
+    def retryable(self) -> bool:
+        return self.broken or self.reason in TRY_ELSEWHERE | TRY_LATER | UNKNOWN
+
+    @property
+    def outcome_known(self) -> bool:
+        """It is certain that nothing was done."""
+        if self.reason:
+            return self.reason not in UNKNOWN
+        return self.never_sent or self.code not in BROKEN | FAULTY
+
+    @property
+    def error_kind(self) -> type[RaftschedError]:
+        return BY_REASON.get(self.reason) or BY_CODE.get(self.code, ClusterError)
+
+    def error(self, kind: type[RaftschedError], message: str, request_id: str) -> RaftschedError:
+        return kind(
+            message,
+            reason=self.reason,
+            values=self.values,
+            faults=self.faults,
+            code=self.code,
+            retry_after=self.retry_after,
+            request_id=request_id,
+        )
+
+
+def failure(code: str, message: str, trailing: Mapping[str, str | bytes]) -> Failure:
+    """Read the status of a refused call: its code, its words and its trailing metadata."""
+    leader = str(trailing.get("raftsched-leader", ""))
+    details = trailing.get(DETAILS)
+    if not isinstance(details, bytes):
+        return Failure(code, message, leader=leader)
+    return _with_details(code, message, leader, details)
+
+
+def _with_details(code: str, message: str, leader: str, details: bytes) -> Failure:
+    from google.rpc import error_details_pb2, status_pb2
+
+    reason, values = "", dict[str, str]()
+    faults: list[FieldFault] = []
+    retry_after: float | None = None
+    for item in status_pb2.Status.FromString(details).details:
+        if item.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
+            info = error_details_pb2.ErrorInfo.FromString(item.value)
+            if info.domain == DOMAIN:
+                reason, values = info.reason, dict(info.metadata)
+        elif item.Is(error_details_pb2.BadRequest.DESCRIPTOR):
+            wrong = error_details_pb2.BadRequest.FromString(item.value).field_violations
+            faults += [FieldFault(one.field, one.reason, one.description) for one in wrong]
+        elif item.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
+            delay = error_details_pb2.RetryInfo.FromString(item.value).retry_delay
+            retry_after = delay.ToMilliseconds() / 1000
+    leader = values.get("leader", "") or leader
+    return Failure(code, message, reason, values, tuple(faults), retry_after, leader)

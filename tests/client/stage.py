@@ -1,0 +1,427 @@
+"""Nodes that speak the contract in this process: the real rules on a store in memory, gRPC before
+it, and faults on demand.
+
+    stage = Stage(3)
+    stage.nodes[0].faults.append(lost_after_commit)
+    Client(stage.endpoints).call(...)
+
+All nodes share one machine, as if a follower passed calls on to the leader.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+
+from raftsched.client.methods import Method, method_of
+from raftsched.proto.v1 import (
+    access_pb2,
+    alert_pb2,
+    calendar_pb2,
+    cluster_pb2,
+    dead_letter_pb2,
+    event_pb2,
+    flow_pb2,
+    job_pb2,
+    namespace_pb2,
+    queue_pb2,
+    run_pb2,
+    worker_pb2,
+)
+from raftsched.statemachine import events
+from raftsched.statemachine.machine import read_meta
+from raftsched.statemachine.reads import READS, read
+from raftsched.statemachine.rejection import Reason, Refused, Rejection
+from raftsched.statemachine.rules import RULES
+from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.view import View
+
+from ..statemachine.driver import Machine
+
+FILES = (
+    access_pb2, alert_pb2, calendar_pb2, cluster_pb2, dead_letter_pb2, event_pb2, flow_pb2,
+    job_pb2, namespace_pb2, queue_pb2, run_pb2, worker_pb2,
+)  # fmt: skip
+TERM = 7
+THREADS = 32
+CODES = {
+    **dict.fromkeys(range(1, 20), grpc.StatusCode.INVALID_ARGUMENT),
+    **dict.fromkeys(range(20, 40), grpc.StatusCode.NOT_FOUND),
+    **dict.fromkeys(range(40, 60), grpc.StatusCode.ALREADY_EXISTS),
+    **dict.fromkeys(range(60, 80), grpc.StatusCode.FAILED_PRECONDITION),
+    **dict.fromkeys(range(80, 100), grpc.StatusCode.RESOURCE_EXHAUSTED),
+    **dict.fromkeys(range(100, 120), grpc.StatusCode.UNAVAILABLE),
+    Reason.ERROR_REASON_ETAG_MISMATCH: grpc.StatusCode.ABORTED,
+    Reason.ERROR_REASON_LEADER_CHANGED: grpc.StatusCode.ABORTED,
+    Reason.ERROR_REASON_COMMIT_TIMEOUT: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Reason.ERROR_REASON_REVISION_GONE: grpc.StatusCode.OUT_OF_RANGE,
+    Reason.ERROR_REASON_UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Reason.ERROR_REASON_FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.ERROR_REASON_STATE_DIVERGED: grpc.StatusCode.INTERNAL,
+}
+# What a fault gets: the node, the request, gRPC's context, and how the call would be answered.
+Fault = Callable[["Node", Any, grpc.ServicerContext, Callable[[], Message]], Message]
+
+
+def methods() -> Iterator[Method]:
+    """All calls of the contracts."""
+    for file in FILES:
+        for service in file.DESCRIPTOR.services_by_name.values():
+            for method in service.methods:
+                yield method_of(getattr(file, method.input_type.name))
+
+
+class Stage:
+    """Some nodes, one of which leads."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.machine = Machine(MemoryStore())
+        self.turn = threading.Condition()
+        self.token = ""
+        self.nodes = [Node(self) for _ in range(count)]
+        self.leader = self.nodes[0]
+
+    @property
+    def endpoints(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    def act(self, what: Callable[[Machine], object]) -> None:
+        """Do something to the machine; whoever waits for a change is woken."""
+        with self.turn:
+            what(self.machine)
+            self.turn.notify_all()
+
+    def finish(self, data: bytes = b"") -> None:
+        """A worker takes all that is ready, and succeeds."""
+
+        def work(machine: Machine) -> None:
+            machine.ring()
+            for lease in machine.grant("w1"):
+                machine.succeed(lease, data)
+
+        self.act(work)
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.stop()
+        self.machine.check()
+
+
+class Node:
+    """A gRPC server of its own port."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        # Each is used up by one call.
+        self.faults: deque[Fault] = deque()
+        self.heard: list[Message] = []
+        self.stopped = threading.Event()
+        self._pool = ThreadPoolExecutor(THREADS)
+        self._server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
+        self._server.add_generic_rpc_handlers((Handlers(self),))
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def stop(self) -> None:
+        """The process is gone: its port is closed and its calls have broken off."""
+        self.stopped.set()
+        self.stage.act(lambda machine: None)
+        self._server.stop(None).wait()
+        self._pool.shutdown()
+
+    def unary(self, request: Message, context: grpc.ServicerContext) -> Message:
+        self.heard.append(request)
+        self._greet(context)
+        if self.faults:
+            return self.faults.popleft()(self, request, context, lambda: self.answer(request))
+        try:
+            return self.answer(request)
+        except Refused as refused:
+            refuse(context, refused.rejection)
+
+    def _greet(self, context: grpc.ServicerContext) -> None:
+        said = dict(context.invocation_metadata())
+        self._trailing(context)
+        if self.stage.token and said.get("authorization") != f"Bearer {self.stage.token}":
+            refuse(context, rejection("UNAUTHENTICATED", "the token is not valid"))
+        if "raftsched-no-forward" in said and self.stage.leader is not self:
+            refuse(context, rejection("NOT_LEADER", "ask the leader", leader=self.leader))
+
+    @property
+    def leader(self) -> str:
+        return self.stage.leader.address
+
+    def _trailing(self, context: grpc.ServicerContext) -> None:
+        with self.stage.turn:
+            revision = read_meta(self.stage.machine.store).revision
+        context.set_trailing_metadata(
+            (
+                ("raftsched-leader", self.leader),
+                ("raftsched-term", str(TERM)),
+                ("raftsched-revision", f"{revision}.0"),
+                ("raftsched-age-ms", "12"),
+            )
+        )
+
+    def answer(self, request: Any) -> Message:  # noqa: ANN401  # Any request of the contracts.
+        """What the rules say; Refused if they refuse."""
+        if isinstance(request, run_pb2.WaitRunRequest):
+            return self._wait(request)
+        if isinstance(request, cluster_pb2.GetClusterStatusRequest):
+            return cluster_pb2.ClusterStatus(node=self.address, leader=self.leader)
+        if isinstance(request, event_pb2.ListEventsRequest):
+            return self._past(request)
+        with self.stage.turn:
+            machine = self.stage.machine
+            if type(request) in READS:
+                reply: object = read(View(machine.store.snapshot(), machine.now_ms), request)
+            elif type(request) in RULES:
+                [reply] = machine.do_all(request)
+                self.stage.turn.notify_all()
+            else:
+                reply = rejection("FIELD_INVALID", f"the stage does not play {type(request)}")
+        if isinstance(reply, Rejection):
+            raise Refused(reply)
+        assert isinstance(reply, Message)
+        return reply
+
+    def _wait(self, request: run_pb2.WaitRunRequest) -> run_pb2.Run:
+        asked = run_pb2.GetRunRequest(namespace=request.namespace, run=request.run)
+        limit = request.timeout.ToMilliseconds() / 1000
+        with self.stage.turn:
+            self.stage.turn.wait_for(lambda: self._ended(asked), limit)
+            return self._run(asked)
+
+    def _ended(self, asked: run_pb2.GetRunRequest) -> bool:
+        return self._run(asked).HasField("end_time") or self.stopped.is_set()
+
+    def _run(self, asked: run_pb2.GetRunRequest) -> run_pb2.Run:
+        machine = self.stage.machine
+        found = read(machine.view(), asked)
+        if isinstance(found, Rejection):
+            raise Refused(found)
+        assert isinstance(found, run_pb2.Run)
+        return found
+
+    def _past(self, request: event_pb2.ListEventsRequest) -> event_pb2.ListEventsResponse:
+        found = self._events((request.after.change, request.after.position))
+        page = event_pb2.ListEventsResponse(events=found[: request.page_size or 50])
+        page.end = len(page.events) == len(found)
+        page.progress.CopyFrom(page.events[-1].revision if page.events else request.after)
+        return page
+
+    def _events(self, after: tuple[int, int]) -> list[event_pb2.Event]:
+        with self.stage.turn:
+            machine = self.stage.machine
+            return [
+                event
+                for number, change in enumerate(machine.log, 1)
+                for event in events.events(change, number, machine.store)
+                if (event.revision.change, event.revision.position) > after
+            ]
+
+    def watch(
+        self, request: event_pb2.WatchEventsRequest, context: grpc.ServicerContext
+    ) -> Iterator[event_pb2.WatchEventsResponse]:
+        self.heard.append(request)
+        self._greet(context)
+        after = (request.after.change, request.after.position)
+        if not request.HasField("after"):
+            after = (len(self.stage.machine.log), 1_000_000)
+        context.add_callback(self._wake)
+        # The first word is empty, so that the caller knows that the watch stands.
+        yield _progress([], after)
+        while self._wait_for_events(after, context):
+            if self.faults:
+                self.faults.popleft()(self, request, context, event_pb2.WatchEventsResponse)
+            found = self._events(after)
+            after = (found[-1].revision.change, found[-1].revision.position)
+            yield _progress(found, after)
+
+    def _wait_for_events(self, after: tuple[int, int], context: grpc.ServicerContext) -> bool:
+        """Whether there are events, or a fault, before the caller or the node goes away."""
+
+        def gone() -> bool:
+            return self.stopped.is_set() or not context.is_active()
+
+        with self.stage.turn:
+            self.stage.turn.wait_for(lambda: self._events(after) or self.faults or gone())
+        return not gone()
+
+    def _wake(self) -> None:
+        with self.stage.turn:
+            self.stage.turn.notify_all()
+
+
+def _progress(
+    found: list[event_pb2.Event], after: tuple[int, int]
+) -> event_pb2.WatchEventsResponse:
+    answer = event_pb2.WatchEventsResponse(events=found)
+    answer.progress.change, answer.progress.position = after
+    return answer
+
+
+class Handlers(grpc.GenericRpcHandler):
+    """Every call of the contracts, by its path."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._methods = {method.path: method for method in methods()}
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        method = self._methods.get(details.method)
+        if method is None or method.requests_stream:
+            return None
+        if method.responses_stream:
+            return grpc.unary_stream_rpc_method_handler(
+                self._node.watch, method.request.FromString, method.response.SerializeToString
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            self._node.unary, method.request.FromString, method.response.SerializeToString
+        )
+
+
+def rejection(word: str, message: str, retry_after_ms: int = 0, **values: str) -> Rejection:
+    reason = Reason.Value(f"ERROR_REASON_{word}")
+    return Rejection(reason, message, values, retry_after_ms=retry_after_ms)
+
+
+class Status(grpc.Status):
+    """What abort_with_status wants."""
+
+    def __init__(self, code: grpc.StatusCode, details: str, packed: bytes) -> None:
+        self.code = code
+        self.details = details
+        self.trailing_metadata = (("grpc-status-details-bin", packed),)
+
+
+def refuse(context: grpc.ServicerContext, rejected: Rejection) -> NoReturn:
+    """End the call as the contract says a refusal looks."""
+    code = CODES[rejected.reason]
+    parts: list[Message] = [
+        error_details_pb2.ErrorInfo(
+            reason=rejected.word, domain="raftsched", metadata=dict(rejected.values)
+        )
+    ]
+    if rejected.faults:
+        wrong = [
+            error_details_pb2.BadRequest.FieldViolation(
+                field=fault.field,
+                description=fault.message,
+                reason=Reason.Name(fault.reason).removeprefix("ERROR_REASON_"),
+            )
+            for fault in rejected.faults
+        ]
+        parts.append(error_details_pb2.BadRequest(field_violations=wrong))
+    if rejected.retry_after_ms:
+        delay = Duration()
+        delay.FromMilliseconds(rejected.retry_after_ms)
+        parts.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    said = status_pb2.Status(code=code.value[0], message=rejected.message)
+    for part in parts:
+        packed = AnyMessage()
+        packed.Pack(part)
+        said.details.append(packed)
+    kept = tuple(context.trailing_metadata() or ())
+    status = Status(code, rejected.message, said.SerializeToString())
+    status.trailing_metadata = (*kept, *status.trailing_metadata)
+    context.abort_with_status(status)
+    raise AssertionError("abort does not return")
+
+
+# Faults.
+
+
+def refusing(word: str, message: str = "no", retry_after_ms: int = 0, **values: str) -> Fault:
+    """Refuse without doing anything."""
+
+    def fault(
+        node: Node, request: object, context: grpc.ServicerContext, answer: Callable[[], Message]
+    ) -> NoReturn:
+        refuse(context, rejection(word, message, retry_after_ms, **values))
+
+    return fault
+
+
+def losing_the_answer(code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> Fault:
+    """Do it, and break off before the answer."""
+
+    def fault(
+        node: Node, request: object, context: grpc.ServicerContext, answer: Callable[[], Message]
+    ) -> NoReturn:
+        answer()
+        context.abort(code, "Socket closed")
+        raise AssertionError("abort does not return")
+
+    return fault
+
+
+def breaking_off(
+    code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE, message: str = "Socket closed"
+) -> Fault:
+    """Break off without doing anything."""
+
+    def fault(
+        node: Node, request: object, context: grpc.ServicerContext, answer: Callable[[], Message]
+    ) -> NoReturn:
+        context.abort(code, message)
+        raise AssertionError("abort does not return")
+
+    return fault
+
+
+def silent(
+    node: Node, request: object, context: grpc.ServicerContext, answer: Callable[[], Message]
+) -> Message:
+    """Say nothing until the caller or the node goes away."""
+    with node.stage.turn:
+        gone = context.add_callback(node._wake)
+        node.stage.turn.wait_for(
+            lambda: not gone or not context.is_active() or node.stopped.is_set()
+        )
+    context.abort(grpc.StatusCode.CANCELLED, "gone")
+    raise AssertionError("abort does not return")
+
+
+# Endpoints that are no node.
+
+
+def dead_endpoint() -> str:
+    """An address at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+class BlackHole:
+    """Takes connections and never says anything."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._taken: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                self._taken.append(self._listener.accept()[0])
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+        for taken in self._taken:
+            taken.close()
