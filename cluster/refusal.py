@@ -1,0 +1,30 @@
+"""Why a node does not start or did not go on, as a code a supervisor can act on."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """The exit codes of `raftsched node`. DESIGN.md says which of them a restart may mend."""
+
+    CLEAN = 0
+    DIED = 1
+    CONFIG = 2
+    FOLDER_FOREIGN = 10
+    FOLDER_LOCKED = 11
+    OTHER_CLUSTER = 12
+    OTHER_NODE = 13
+    NEWER_FORMAT = 14
+    FOLDER_UNWRITABLE = 15
+    DISK_FULL = 16
+    ADDRESS_TAKEN = 17
+    DAMAGED = 18
+
+
+class CannotStart(Exception):
+    """One line for a person, and the code."""
+
+    def __init__(self, code: Exit, story: str) -> None:
+        super().__init__(story)
+        self.code = code
