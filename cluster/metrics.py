@@ -1,0 +1,188 @@
+"""What a node counts while it works, for Prometheus.
+
+Everything here is fed in batches, a change or a call at a time: a busy leader makes thousands of
+runs a second, and a count for each would be the dearest part of it. What can be read when somebody
+asks is in figures.py.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+
+from ..proto.v1 import change_pb2, record_pb2
+from ..statemachine import keys
+
+LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
+SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+CALLS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+BYTES = tuple(float(256 << 2 * i) for i in range(8))
+ITEMS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 10_000.0)
+# Of a change with more leases than this, so many speak for all; the count stays exact.
+SAMPLES = 64
+# Methods and codes are ours, but a path in a request is the caller's.
+SERIES_MAX = 1_000
+
+
+class Spread:
+    """A histogram that is fed many values at a time."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
+
+    def add_all(self, values: Sequence[float], stands_for: int) -> None:
+        """Take a sample of so many values."""
+        share, rest = divmod(stands_for, len(values))
+        for place, value in enumerate(values):
+            self.add(value, share + (place < rest))
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As the library wants them: cumulative, the last one without a bound."""
+        found, below = [], 0
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            below += count
+            found.append((bound, float(below)))
+        return found
+
+
+class Metrics:
+    """All that is counted. `registry` is the node's own: nothing of the process leaks in."""
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        self.wall = wall
+        # Whether to count what is decided: each change is applied by all nodes, and leads by one.
+        self.leads: Callable[[], bool] = lambda: False
+        self.lateness = Spread(LATENESS)
+        self.decide, self.commit, self.applying = Spread(SECONDS), Spread(SECONDS), Spread(SECONDS)
+        self.change_bytes, self.change_items = Spread(BYTES), Spread(ITEMS)
+        self.lag = Spread(SECONDS)
+        self.told = dict.fromkeys(TOLD, 0)
+        self.calls: dict[tuple[str, str], int] = {}
+        self.call_seconds: dict[str, Spread] = {}
+        self.leaderships = 0
+
+    def changed(self, index: int, data: bytes, meta: record_pb2.MetaRecord) -> None:
+        """A change was applied; a listener of the replica."""
+        if not self.leads():
+            return
+        change = change_pb2.Change.FromString(data)
+        self.change_bytes.add(len(data))
+        self.change_items.add(len(change.keys) + len(change.deletes))
+        told, leased = self.told, 0
+        for key in change.keys:
+            if (name := PUTS.get(key[:1])) is not None:
+                told[name] += 1
+                leased += key[:1] == keys.LEASE
+        for key in change.deletes:
+            told["leases_ended"] += key[:1] == keys.LEASE
+        if leased:
+            self._late(change, leased)
+
+    def _late(self, change: change_pb2.Change, leased: int) -> None:
+        """How long after their time runs were leased, told by an even sample of them."""
+        now_ms = self.wall() * 1000
+        step = -(-leased // SAMPLES)
+        places = [i for i, key in enumerate(change.keys) if key[:1] == keys.LEASE][::step]
+        runs = {keys.run(*keys.run_of(change.values[place])) for place in places}
+        late = []
+        for key, value in zip(change.keys, change.values, strict=True):
+            if key in runs:
+                run = record_pb2.RunRecord.FromString(value)
+                late.append(max(0.0, now_ms - run.due_at_ms) / 1000)
+        if late:
+            self.lateness.add_all(late, leased)
+
+    def decided(self, seconds: float) -> None:
+        """The leader turned requests into a change."""
+        self.decide.add(seconds)
+
+    def committed(self, seconds: float) -> None:
+        """From the decision until the change was applied here."""
+        self.commit.add(seconds)
+
+    def applied(self, seconds: float) -> None:
+        """This node wrote a change into its state."""
+        self.applying.add(seconds)
+
+    def called(self, method: str, code: str, seconds: float) -> None:
+        """A call was answered; a stream has ended."""
+        key = (method, code)
+        if key not in self.calls and len(self.calls) >= SERIES_MAX:
+            key = ("other", code)
+        self.calls[key] = self.calls.get(key, 0) + 1
+        spread = self.call_seconds.get(key[0])
+        if spread is None:
+            spread = self.call_seconds[key[0]] = Spread(CALLS)
+        spread.add(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        for name, help_, spread in (
+            ("lateness_seconds", "Lease granted after the run was due.", self.lateness),
+            ("decide_seconds", "Requests turned into one change.", self.decide),
+            ("commit_seconds", "From the decision until the change is applied.", self.commit),
+            ("apply_seconds", "One change written into the state.", self.applying),
+            ("change_bytes", "Size of a change.", self.change_bytes),
+            ("change_items", "Puts and deletes of a change.", self.change_items),
+            ("loop_lag_seconds", "The loop was late for a timer by so much.", self.lag),
+        ):
+            yield histogram(name, help_, [([], spread)])
+        for name, help_ in TOLD.items():
+            yield counter(name, help_, self.told[name])
+        yield counter("leaderships", "Times this node became leader.", self.leaderships)
+        yield self._calls()
+        yield histogram(
+            "call_seconds", "Time to answer a call; of a stream, its life.",
+            [([method], spread) for method, spread in self.call_seconds.items()], ["method"],
+        )  # fmt: skip
+
+    def _calls(self) -> Metric:
+        family = CounterMetricFamily(
+            "raftsched_calls", "Calls answered.", labels=["method", "code"]
+        )
+        for labels, count in self.calls.items():
+            family.add_metric(labels, count)
+        return family
+
+
+TOLD = {
+    "nominal_times": "Nominal times (or stretches of them) that got an outcome.",
+    "leases_granted": "Leases granted to workers.",
+    "leases_ended": "Leases that ended, however they did.",
+    "runs_ended": "Runs that ended, and changes to such runs.",
+    "dead_letters": "Runs that used up their attempts.",
+}
+# Each is told by a key of its table; see events.py of the rules for the same idea.
+PUTS = {
+    keys.LEDGER: "nominal_times",
+    keys.LEASE: "leases_granted",
+    keys.ENDED: "runs_ended",
+    keys.DEAD: "dead_letters",
+}
+
+
+def counter(name: str, help_: str, value: float) -> Metric:
+    return CounterMetricFamily(f"raftsched_{name}", help_, value=value)
+
+
+def histogram(
+    name: str, help_: str, rows: Iterable[tuple[list[str], Spread]], labels: Sequence[str] = ()
+) -> Metric:
+    family = HistogramMetricFamily(f"raftsched_{name}", help_, labels=labels)
+    for values, spread in rows:
+        family.add_metric(values, spread.buckets(), spread.total)
+    return family

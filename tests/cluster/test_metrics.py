@@ -1,0 +1,126 @@
+"""What a node counts: right, cheap, and in a form that Prometheus reads."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from raftsched.cluster import metrics
+from raftsched.cluster.metrics import Metrics, Spread
+from raftsched.proto.v1 import change_pb2, record_pb2
+from raftsched.statemachine import keys
+
+META = record_pb2.MetaRecord()
+NOW_MS = 1_700_000_000_000
+
+
+def shown(counted: Metrics) -> dict[str, float]:
+    """Samples by name and labels, as a scraper sees them."""
+    families = text_string_to_metric_families(generate_latest(counted.registry).decode())
+    return {
+        sample.name + "".join(f" {k}={v}" for k, v in sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def leading() -> Metrics:
+    counted = Metrics(wall=lambda: NOW_MS / 1000)
+    counted.leads = lambda: True
+    return counted
+
+
+def leases(count: int, late_ms: int = 3) -> bytes:
+    """A change that grants so many."""
+    puts = {}
+    for token in range(count):
+        run = keys.run(1 << 40 | token, 5 << 16)
+        puts[run] = record_pb2.RunRecord(
+            due_at_ms=NOW_MS - late_ms, token=token
+        ).SerializeToString()
+        puts[keys.lease(1, token)] = run[1:]
+    return change_pb2.Change(format=1, keys=puts, values=puts.values()).SerializeToString()
+
+
+def test_a_change_counts_what_its_keys_tell() -> None:
+    counted = leading()
+    change = change_pb2.Change(
+        format=1,
+        keys=[keys.ledger(1, 2), keys.ended(1, 2), keys.ended(1, 3), keys.dead(1, 2, 3, 4)],
+        values=[b""] * 4,
+        deletes=[keys.lease(1, 2), keys.state(1)],
+    )
+
+    counted.changed(1, change.SerializeToString(), META)
+
+    found = shown(counted)
+    assert found["raftsched_nominal_times_total"] == 1
+    assert found["raftsched_runs_ended_total"] == 2
+    assert found["raftsched_dead_letters_total"] == 1
+    assert found["raftsched_leases_ended_total"] == 1
+    assert found["raftsched_change_items_count"] == 1
+    assert found["raftsched_change_items_sum"] == 6
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 1000])
+def test_lateness_counts_every_lease_though_it_looks_at_few(count: int) -> None:
+    counted = leading()
+
+    counted.changed(1, leases(count, late_ms=3), META)
+
+    found = shown(counted)
+    assert found["raftsched_leases_granted_total"] == count
+    assert found["raftsched_lateness_seconds_count"] == count
+    assert found["raftsched_lateness_seconds_bucket le=0.002"] == 0
+    assert found["raftsched_lateness_seconds_bucket le=0.005"] == count
+    assert found["raftsched_lateness_seconds_sum"] == pytest.approx(0.003 * count)
+
+
+def test_a_follower_counts_no_changes() -> None:
+    counted = Metrics()
+
+    counted.changed(1, leases(3), META)
+
+    assert shown(counted)["raftsched_leases_granted_total"] == 0
+
+
+def test_calls_are_counted_by_method_and_code() -> None:
+    counted = Metrics()
+
+    for code in ("OK", "OK", "NOT_FOUND"):
+        counted.called("JobService/GetJob", code, 0.003)
+
+    found = shown(counted)
+    assert found["raftsched_calls_total code=OK method=JobService/GetJob"] == 2
+    assert found["raftsched_calls_total code=NOT_FOUND method=JobService/GetJob"] == 1
+    assert found["raftsched_call_seconds_count method=JobService/GetJob"] == 3
+
+
+def test_made_up_methods_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "SERIES_MAX", 10)
+    counted = Metrics()
+
+    for number in range(100):
+        counted.called(f"made/up{number}", "UNIMPLEMENTED", 0.0)
+
+    found = shown(counted)
+    assert found["raftsched_calls_total code=UNIMPLEMENTED method=other"] == 90
+    assert len(counted.call_seconds) == 11
+
+
+def test_a_spread_holds_each_value_in_one_bucket() -> None:
+    spread = Spread((1.0, 2.0))
+
+    for value in (0.5, 1.0, 1.5, 3.0):
+        spread.add(value)
+    spread.add_all([1.5, 3.0], 5)
+
+    assert spread.buckets() == [("1.0", 2.0), ("2.0", 6.0), ("+Inf", 9.0)]
+    assert spread.total == 6.0 + 3 * 1.5 + 2 * 3.0
+
+
+def test_nothing_of_another_registry_is_shown() -> None:
+    names = {name.split("{")[0].split(" ")[0] for name in shown(Metrics())}
+
+    assert all(name.startswith(("raftsched_", "process_")) for name in names)
