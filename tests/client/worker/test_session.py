@@ -1,0 +1,776 @@
+"""The rules at the top of worker.proto, each on a session without network or clock."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from raftsched.client import session as rules
+from raftsched.client.session import Orders, Session
+from raftsched.proto.v1 import worker_pb2
+from raftsched.proto.v1.worker_pb2 import Lease, Result, ResultAck, Stop, WorkRequest, WorkResponse
+
+HEARTBEAT_S, LAPSE_S = 10.0, 30.0
+SERVER_EPOCH_S = 1_700_000_000.0
+
+
+class Talk:
+    """A session, its clock, and a server that answers as the test says."""
+
+    def __init__(self, slots: int = 4) -> None:
+        self.now = 1_000.0
+        hello = worker_pb2.WorkerHello(worker="w-1", slots=slots, handlers=["h"])
+        self.session = Session(hello, self.now)
+        self.said: list[WorkRequest] = []
+
+    def connect(self) -> WorkRequest:
+        """Open a stream, be welcomed; the hello comes back."""
+        self.session.opened(self.now)
+        [hello] = self.say()
+        self.hear(self.welcome(beat=hello.beat))
+        return hello
+
+    def welcome(self, **more: object) -> WorkResponse:
+        frame = WorkResponse(**more)  # type: ignore[arg-type]
+        frame.welcome.heartbeat.FromMilliseconds(int(HEARTBEAT_S * 1000))
+        frame.welcome.lapse.FromMilliseconds(int(LAPSE_S * 1000))
+        frame.welcome.server_time.FromMilliseconds(int((SERVER_EPOCH_S + self.now) * 1000))
+        return frame
+
+    def say(self) -> list[WorkRequest]:
+        frames = self.session.frames(self.now)
+        self.said += frames
+        return frames
+
+    def hear(self, frame: WorkResponse | None = None, **fields: object) -> Orders:
+        return self.session.received(frame or WorkResponse(**fields), self.now)  # type: ignore[arg-type]
+
+    def lease(self, *tokens: int, deadline_in: float | None = None) -> Orders:
+        leases = [Lease(run=f"r-{token}", token=token) for token in tokens]
+        for lease in leases:
+            if deadline_in is not None:
+                at = SERVER_EPOCH_S + self.now + deadline_in
+                lease.deadline.FromMilliseconds(int(at * 1000))
+        return self.hear(leases=leases)
+
+    def succeed(self, *tokens: int) -> None:
+        for token in tokens:
+            self.session.ended(token, success(token))
+
+    def ack(self, *tokens: int, reason: str = "") -> Orders:
+        subject = ResultAck.SUBJECT_RESULT
+        return self.hear(acks=[ResultAck(token=t, reason=reason, subject=subject) for t in tokens])
+
+    def break_and_connect(self) -> WorkRequest:
+        self.session.closed()
+        return self.connect()
+
+    def pass_time(self, seconds: float) -> Orders:
+        """Let the time go by with a server that answers nothing."""
+        self.now += seconds
+        return self.session.tick(self.now)
+
+
+def success(token: int, data: bytes = b"") -> Result:
+    result = Result(run=f"r-{token}", token=token, success=worker_pb2.Success())
+    if data:
+        result.success.result.data = data
+    return result
+
+
+def failure(token: int) -> Result:
+    result = Result(run=f"r-{token}", token=token)
+    result.failure.error.kind = "ValueError"
+    return result
+
+
+def results(frames: list[WorkRequest]) -> list[int]:
+    return [result.token for frame in frames for result in frame.results]
+
+
+@pytest.fixture
+def talk() -> Talk:
+    return Talk()
+
+
+def test_the_first_frame_is_the_hello_with_credits_for_all_slots(talk: Talk) -> None:
+    talk.session.opened(talk.now)
+
+    [first] = talk.say()
+
+    assert first.hello.worker == "w-1"
+    assert first.credits == 4
+    assert not first.hello.held
+
+
+def test_nothing_but_the_hello_is_said_before_the_welcome(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.succeed(1)
+    talk.session.closed()
+    talk.session.opened(talk.now)
+    talk.say()
+
+    assert talk.say() == []
+
+    talk.hear(talk.welcome())
+    assert results(talk.say()) == [1]
+
+
+def test_leases_are_handed_out_once_even_if_they_come_twice(talk: Talk) -> None:
+    talk.connect()
+
+    assert [lease.token for lease in talk.lease(1, 2).start] == [1, 2]
+    assert talk.lease(2, 3).start[0].token == 3
+    assert talk.session.busy == 3
+
+
+def test_each_result_gives_one_credit(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1, 2, 3, 4)
+    assert talk.say() == []
+
+    talk.succeed(1, 2)
+    [frame] = talk.say()
+
+    assert frame.credits == 2
+    assert results([frame]) == [1, 2]
+
+
+def test_a_handler_of_a_lost_lease_keeps_its_slot_until_it_has_ended(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1, 2, 3, 4)
+    talk.hear(stops=[Stop(token=1, kind=Stop.KIND_LOST)])
+
+    assert talk.say() == []
+
+    talk.succeed(1)
+    [frame] = talk.say()
+    assert frame.credits == 1
+    assert results([frame]) == []
+
+
+def test_credits_stop_where_a_hello_could_not_name_all_leases() -> None:
+    talk = Talk(slots=10_000)
+    talk.connect()
+    talk.lease(*range(1, 10_001))
+    talk.succeed(*range(1, 10_001))
+
+    credits = sum(frame.credits for frame in talk.say())
+    assert credits == 0
+
+    talk.ack(*range(1, 101))
+    assert sum(frame.credits for frame in talk.say()) == 100
+
+
+def test_credits_stop_while_large_reports_wait() -> None:
+    talk = Talk(slots=2_000)
+    talk.connect()
+    talk.lease(*range(2_000))
+    for token in range(2_000):
+        talk.session.ended(token, success(token, bytes(65_536)))
+
+    assert sum(frame.credits for frame in talk.say()) == 0
+
+    talk.ack(*range(2_000))
+    assert sum(frame.credits for frame in talk.say()) == 2_000
+
+
+def test_everything_that_is_said_about_a_run_carries_its_token(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(7)
+    talk.session.extend(worker_pb2.ExtendRequest(run="r-7", token=7))
+    talk.session.progress(worker_pb2.ProgressReport(run="r-7", token=7))
+    talk.now += 1
+    frames = talk.say()
+    talk.succeed(7)
+    frames += talk.say()
+
+    assert [one.token for frame in frames for one in frame.extensions] == [7]
+    assert [one.token for frame in frames for one in frame.progress] == [7]
+    assert results(frames) == [7]
+
+
+def test_a_word_refused_with_lease_lost_stops_the_handler_at_once(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(7)
+    talk.session.extend(worker_pb2.ExtendRequest(run="r-7", token=7))
+    talk.say()
+
+    refusal = ResultAck(token=7, reason="LEASE_LOST", subject=ResultAck.SUBJECT_EXTENSION)
+    orders = talk.hear(acks=[refusal])
+
+    assert [(stop.token, stop.kind) for stop in orders.stop] == [(7, Stop.KIND_LOST)]
+    talk.succeed(7)
+    assert results(talk.say()) == []
+
+
+def test_a_stop_for_an_unknown_lease_is_passed_over(talk: Talk) -> None:
+    talk.connect()
+
+    stops = [Stop(token=9, kind=Stop.KIND_CANCEL), Stop(token=10, kind=Stop.KIND_LOST)]
+
+    assert talk.hear(stops=stops).stop == []
+
+
+def test_a_cancel_leaves_the_lease_standing_and_is_reported(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(7)
+
+    [stop] = talk.hear(stops=[Stop(token=7, kind=Stop.KIND_CANCEL)]).stop
+
+    assert stop.kind == Stop.KIND_CANCEL
+    ended = failure(7)
+    ended.failure.cancelled = True
+    talk.session.ended(7, ended)
+    assert talk.say()[0].results[0].failure.cancelled
+
+
+def test_a_report_is_said_again_on_a_new_stream_until_it_is_acknowledged(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1, 2)
+    talk.succeed(1, 2)
+    assert results(talk.say()) == [1, 2]
+    talk.ack(1)
+
+    talk.break_and_connect()
+    assert results(talk.say()) == [2]
+
+    talk.break_and_connect()
+    assert results(talk.say()) == [2]
+
+    talk.ack(2)
+    talk.break_and_connect()
+    assert results(talk.say()) == []
+    assert talk.session.idle
+
+
+def test_a_report_is_said_again_on_the_same_stream_after_a_while(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.succeed(1)
+    assert results(talk.say()) == [1]
+
+    again = []
+    for _ in range(25):
+        talk.hear(beat=talk.said[-1].beat)
+        talk.pass_time(1)
+        again += results(talk.say())
+
+    assert again
+    assert set(again) == {1}
+
+
+@pytest.mark.parametrize("reason", ["LEASE_LOST", "RUN_NOT_FOUND"])
+def test_a_report_that_is_refused_for_good_is_forgotten(talk: Talk, reason: str) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.succeed(1)
+    talk.say()
+
+    talk.ack(1, reason=reason)
+
+    assert talk.session.idle
+    assert not talk.break_and_connect().hello.held
+
+
+@pytest.mark.parametrize("reason", ["FIELD_INVALID", "PAYLOAD_TOO_LARGE", "LIMIT_EXCEEDED"])
+def test_a_result_that_cannot_be_taken_becomes_a_fatal_failure(talk: Talk, reason: str) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.succeed(1)
+    talk.say()
+
+    orders = talk.ack(1, reason=reason)
+
+    [frame] = talk.say()
+    assert frame.results[0].failure.fatal
+    assert reason in frame.results[0].failure.error.message
+    assert orders.complaints
+
+
+def test_when_even_the_failure_cannot_be_taken_the_run_is_given_back_then_left(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.succeed(1)
+    talk.say()
+    talk.ack(1, reason="FIELD_INVALID")
+    talk.say()
+
+    talk.ack(1, reason="FIELD_INVALID")
+    assert talk.say()[0].results[0].HasField("given_back")
+
+    talk.ack(1, reason="FIELD_INVALID")
+    assert talk.session.idle
+
+
+def test_an_unknown_refusal_keeps_the_report(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.succeed(1)
+    talk.say()
+
+    assert talk.ack(1, reason="SOMETHING_NEW").complaints
+
+    talk.break_and_connect()
+    assert results(talk.say()) == [1]
+
+
+def test_a_checkpoint_is_said_before_the_failure_that_follows_it(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.session.progress(worker_pb2.ProgressReport(run="r-1", token=1, checkpoint=b"here"))
+    talk.session.ended(1, failure(1))
+
+    for frames in (talk.say(), talk.break_and_connect() and talk.say()):
+        assert frames[0].progress[0].checkpoint == b"here"
+        assert not frames[0].results
+        assert results(frames) == [1]
+
+
+def test_a_new_stream_names_the_same_worker_and_all_leases_without_an_end(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1, 2, 3)
+    talk.succeed(1, 2)
+    talk.say()
+    talk.ack(1)
+
+    hello = talk.break_and_connect().hello
+
+    assert hello.worker == "w-1"
+    assert {held.token: held.run for held in hello.held} == {2: "r-2", 3: "r-3"}
+
+
+def test_credits_of_the_old_stream_are_void(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+
+    again = talk.break_and_connect()
+
+    # Four slots, one taken: all other three are said anew.
+    assert again.credits == 3
+
+
+def test_what_the_server_does_not_leave_us_is_stopped(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1, 2)
+    talk.succeed(2)
+    talk.break_and_connect()
+
+    stops = [Stop(token=token, kind=Stop.KIND_LOST) for token in (1, 2)]
+    orders = talk.hear(stops=stops)
+
+    # The second has ended by itself: there is nothing to stop, and nothing left to report.
+    assert [stop.token for stop in orders.stop] == [1]
+    assert talk.session.idle
+
+
+def test_work_goes_on_while_there_is_no_stream(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.session.closed()
+
+    assert not talk.pass_time(5).stop
+    talk.succeed(1)
+
+    assert talk.say() == []
+    talk.connect()
+    assert results(talk.say()) == [1]
+
+
+def test_a_redirect_names_the_leader(talk: Talk) -> None:
+    talk.session.opened(talk.now)
+    talk.say()
+
+    orders = talk.hear(redirect=worker_pb2.Redirect(leader="node-2:7400"))
+
+    assert orders.reconnect
+    assert orders.leader == "node-2:7400"
+
+
+def test_a_request_for_more_time_survives_the_stream(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.session.extend(worker_pb2.ExtendRequest(run="r-1", token=1))
+    talk.say()
+
+    talk.break_and_connect()
+
+    assert [one.token for frame in talk.say() for one in frame.extensions] == [1]
+
+
+def test_handlers_are_stopped_before_the_lapse_when_no_word_is_known_to_be_read(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+
+    assert not talk.pass_time(LAPSE_S * 0.8).stop
+    assert talk.session.next_at() <= talk.now + LAPSE_S * 0.2
+    orders = talk.pass_time(LAPSE_S * 0.15)
+
+    assert [(stop.token, stop.kind) for stop in orders.stop] == [(1, Stop.KIND_LOST)]
+    assert orders.reconnect
+    assert not talk.break_and_connect().hello.held
+
+
+def test_what_the_server_says_without_a_beat_does_not_prolong_a_lease(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+
+    stopped: list[Stop] = []
+    for _ in range(30):
+        talk.hear()
+        stopped += talk.pass_time(1).stop
+        talk.say()
+
+    assert [stop.token for stop in stopped] == [1]
+
+
+def test_a_beat_prolongs_from_when_it_was_said_not_from_when_it_came_back(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.pass_time(5)
+    [beat] = talk.say()
+    talk.now += 14
+    talk.hear(beat=beat.beat)
+
+    # 27 s after the beat was said are 8 s after it came back... plus 5.
+    assert not talk.pass_time(12.9).stop
+    talk.hear()
+    assert talk.pass_time(0.2).stop
+
+
+def test_a_welcome_shows_that_the_hello_was_read(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.pass_time(20)
+    talk.session.closed()
+    talk.session.opened(talk.now)
+    talk.say()
+    talk.hear(talk.welcome())
+
+    assert not talk.pass_time(20).stop
+
+
+def test_reports_outlive_the_lapse_though_their_leases_are_not_claimed(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1, 2)
+    talk.succeed(1)
+    talk.say()
+    talk.session.closed()
+
+    assert [stop.token for stop in talk.pass_time(LAPSE_S).stop] == [2]
+
+    assert not talk.connect().hello.held
+    assert results(talk.say()) == [1]
+    talk.ack(1, reason="LEASE_LOST")
+    assert talk.session.idle
+
+
+def test_a_deadline_by_the_servers_clock_stops_the_handler_by_ours(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1, deadline_in=3)
+
+    assert not talk.pass_time(2.9).stop
+    assert talk.session.next_at() == pytest.approx(talk.now + 0.1, abs=0.01)
+    assert [stop.token for stop in talk.pass_time(0.2).stop] == [1]
+
+
+def test_an_extension_moves_the_deadline(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1, deadline_in=3)
+    talk.session.extend(worker_pb2.ExtendRequest(run="r-1", token=1))
+    talk.say()
+    ack = ResultAck(token=1, subject=ResultAck.SUBJECT_EXTENSION)
+    ack.deadline.FromMilliseconds(int((SERVER_EPOCH_S + talk.now + 8) * 1000))
+
+    orders = talk.hear(acks=[ack])
+
+    assert orders.extended == [ack]
+    assert not talk.pass_time(7.9).stop
+    assert talk.pass_time(0.2).stop
+
+
+def test_deadlines_of_leases_that_ended_are_not_kept_for_long() -> None:
+    talk = Talk(slots=10)
+    talk.connect()
+    for token in range(10_000):
+        talk.lease(token, deadline_in=86_400)
+        talk.succeed(token)
+        talk.say()
+        talk.ack(token)
+
+    assert len(talk.session._deadline_heap) <= rules.ITEMS_MAX + 1
+
+
+def test_a_word_is_said_in_each_heartbeat_period(talk: Talk) -> None:
+    talk.connect()
+
+    said_at = []
+    for _ in range(60):
+        talk.hear()
+        talk.pass_time(0.5)
+        said_at += [talk.now] * len(talk.say())
+
+    gaps = [later - earlier for earlier, later in itertools.pairwise(said_at)]
+    assert max(gaps) < HEARTBEAT_S
+    # And no more often than needed.
+    assert len(said_at) <= 7
+
+
+def test_two_silent_periods_end_the_stream(talk: Talk) -> None:
+    talk.connect()
+
+    assert not talk.pass_time(2 * HEARTBEAT_S - 0.1).reconnect
+    assert talk.pass_time(0.2).reconnect
+
+
+def test_a_node_that_says_no_welcome_is_given_up(talk: Talk) -> None:
+    talk.session.opened(talk.now)
+    talk.say()
+
+    assert talk.pass_time(rules.WELCOME_S + 0.1).reconnect
+
+
+def test_a_report_without_any_answer_is_not_waited_for_two_periods(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.succeed(1)
+    talk.say()
+
+    assert talk.session.next_at() <= talk.now + rules.PATIENCE_S
+    assert talk.pass_time(rules.PATIENCE_S + 0.1).reconnect
+
+
+def test_a_drain_is_said_once_and_voids_the_credits(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.session.drain()
+
+    assert [frame.drain for frame in talk.say()] == [True]
+    talk.succeed(1)
+    [frame] = talk.say()
+
+    assert not frame.drain
+    assert frame.credits == 0
+
+
+def test_a_lease_that_crossed_our_drain_is_given_back_at_once(talk: Talk) -> None:
+    talk.connect()
+    talk.session.drain()
+    talk.say()
+
+    assert talk.lease(1).start == []
+
+    [frame] = talk.say()
+    assert frame.results[0].HasField("given_back")
+    assert talk.session.busy == 0
+
+
+def test_the_rest_is_given_back_and_acknowledged_before_the_end(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1, 2)
+    talk.session.drain()
+    talk.say()
+    talk.session.progress(worker_pb2.ProgressReport(run="r-2", token=2, checkpoint=b"half"))
+    talk.succeed(1)
+    talk.session.give_back_all()
+    frames = talk.say()
+
+    ends = {r.token: r for frame in frames for r in frame.results}
+    assert ends[1].HasField("success")
+    assert ends[2].given_back.checkpoint == b"half"
+    assert not talk.session.idle
+
+    # The handler comes to its end all the same: too late.
+    talk.succeed(2)
+    assert talk.say() == []
+    talk.ack(1, 2)
+    assert talk.session.idle
+
+
+def test_a_drain_is_said_again_on_a_new_stream(talk: Talk) -> None:
+    talk.connect()
+    talk.session.drain()
+    talk.say()
+
+    hello = talk.break_and_connect()
+
+    assert hello.drain
+    assert hello.credits == 0
+
+
+def test_a_drain_from_the_server_ends_the_credits_of_that_stream(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.hear(drain=True, drain_reason="upgrade")
+    talk.succeed(1)
+
+    assert talk.say()[0].credits == 0
+    assert talk.session.drained
+    assert talk.session.drain_reason == "upgrade"
+
+
+def test_no_frame_holds_more_than_a_thousand_results() -> None:
+    talk = Talk(slots=2_500)
+    talk.connect()
+    talk.lease(*range(2_500))
+    talk.succeed(*range(2_500))
+
+    frames = talk.say()
+
+    assert [len(frame.results) for frame in frames] == [1_000, 1_000, 500]
+    assert sum(frame.credits for frame in frames) == 2_500
+
+
+def test_no_frame_is_larger_than_three_mebibytes() -> None:
+    talk = Talk(slots=200)
+    talk.connect()
+    talk.lease(*range(200))
+    for token in range(200):
+        talk.session.ended(token, success(token, bytes(65_000)))
+
+    frames = talk.say()
+
+    assert results(frames) == list(range(200))
+    assert max(frame.ByteSize() for frame in frames) <= rules.FRAME_BYTES_MAX
+
+
+def test_progress_is_gathered_and_the_newest_counts(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    for done in range(100):
+        report = worker_pb2.ProgressReport(run="r-1", token=1, checkpoint=b"%d" % (done // 50))
+        report.progress.done = done
+        talk.session.progress(report)
+    late = worker_pb2.ProgressReport(run="r-1", token=1, log_tail=b"log")
+    talk.session.progress(late)
+    talk.session.progress(worker_pb2.ProgressReport(run="r-1", token=1))
+    talk.now += rules.PROGRESS_S
+
+    [frame] = talk.say()
+
+    [report] = frame.progress
+    assert report.progress.done == 99
+    assert report.checkpoint == b"1"
+    assert report.log_tail == b"log"
+
+
+def test_progress_of_a_lease_that_is_gone_is_not_said(talk: Talk) -> None:
+    talk.connect()
+    talk.lease(1)
+    talk.hear(stops=[Stop(token=1, kind=Stop.KIND_LOST)])
+
+    talk.session.progress(worker_pb2.ProgressReport(run="r-1", token=1))
+    talk.now += 1
+
+    assert not any(frame.progress for frame in talk.say())
+
+
+class Server:
+    """Judges a worker as the contract does, on a network that breaks between any two frames."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.standing: dict[int, int] = {}
+        self.recorded: dict[int, str] = {}
+        self.credits = 0
+        self.token = 0
+        self.next_run = 0
+        self.back: list[int] = []
+        self.out = WorkResponse()
+
+    def read(self, frame: WorkRequest) -> None:
+        if frame.HasField("hello"):
+            self._hello(frame.hello)
+        self.credits += frame.credits
+        if frame.drain:
+            self.credits, self.out.drain = 0, True
+        for result in frame.results:
+            self._judge(result)
+        self.out.beat = max(self.out.beat, frame.beat)
+
+    def _hello(self, hello: worker_pb2.WorkerHello) -> None:
+        held = {one.token for one in hello.held}
+        assert len(held) <= 10_000
+        for token in [token for token in self.standing if token not in held]:
+            self.back.append(self.standing.pop(token))
+        for token in held - self.standing.keys():
+            self.out.stops.add(token=token, kind=Stop.KIND_LOST)
+        self.credits = 0
+
+    def _judge(self, result: Result) -> None:
+        token = result.token
+        ack = self.out.acks.add(token=token, subject=ResultAck.SUBJECT_RESULT)
+        if token in self.standing:
+            run = self.standing.pop(token)
+            end = result.WhichOneof("end") or ""
+            if end == "given_back":
+                self.back.append(run)
+            else:
+                assert token not in self.recorded
+            self.recorded[token] = end
+        elif token not in self.recorded:
+            ack.reason = "LEASE_LOST"
+
+    def answer(self) -> WorkResponse:
+        out, self.out = self.out, WorkResponse()
+        for _ in range(self.chance.randint(0, min(self.credits, 5))):
+            self.credits -= 1
+            self.token += 1
+            run = self.back.pop() if self.back else self.next_run
+            self.next_run = max(self.next_run, run + 1)
+            self.standing[self.token] = run
+            out.leases.add(run=f"r-{run}", token=self.token)
+        return out
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_run_is_lost_or_recorded_twice_over_streams_that_break(seed: int) -> None:
+    chance = random.Random(seed)
+    talk, server = Talk(slots=chance.randint(1, 20)), Server(chance)
+    working: list[int] = []
+    done: set[int] = set()
+
+    def obey(orders: Orders) -> None:
+        working.extend(lease.token for lease in orders.start)
+
+    def exchange(upset: float) -> None:
+        for frame in talk.session.frames(talk.now):
+            if chance.random() < upset:
+                return talk.session.closed()
+            server.read(frame)
+        answer = server.answer()
+        if chance.random() < upset:
+            return talk.session.closed()
+        obey(talk.hear(answer))
+        return None
+
+    def step(upset: float) -> None:
+        if not talk.session._open:
+            talk.session.opened(talk.now)
+            server.out = talk.welcome()
+        exchange(upset)
+        talk.now += chance.random()
+        obey(talk.session.tick(talk.now))
+        chance.shuffle(working)
+        while working and chance.random() < 0.7:
+            token = working.pop()
+            done.add(token)
+            talk.session.ended(token, success(token))
+
+    for _ in range(400):
+        step(upset=0.1)
+        assert talk.session.held <= 20 + len(server.out.acks) + 5
+    talk.session.drain()
+    for _ in range(400):
+        step(upset=0.0)
+
+    assert talk.session.idle, f"seed {seed}"
+    assert talk.session.busy == 0
+    assert server.standing == {}, f"seed {seed}"
+    # Whatever is recorded as a success was done, once.
+    succeeded = {token for token, end in server.recorded.items() if end == "success"}
+    assert succeeded <= done
+    assert len(succeeded) > 50
