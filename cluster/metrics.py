@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-from ..proto.v1 import change_pb2, record_pb2
 from ..statemachine import keys
+from ..statemachine.record import Change, MetaRecord, RunRecord, parse, parse_change
 
 LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -76,11 +76,11 @@ class Metrics:
         self.call_seconds: dict[str, Spread] = {}
         self.leaderships = 0
 
-    def changed(self, index: int, data: bytes, meta: record_pb2.MetaRecord) -> None:
+    def changed(self, index: int, data: bytes, meta: MetaRecord) -> None:
         """A change was applied; a listener of the replica."""
         if not self.leads():
             return
-        change = change_pb2.Change.FromString(data)
+        change = parse_change(data, meta.revision)
         self.change_bytes.add(len(data))
         self.change_items.add(len(change.keys) + len(change.deletes))
         told, leased = self.told, 0
@@ -93,7 +93,7 @@ class Metrics:
         if leased:
             self._late(change, leased)
 
-    def _late(self, change: change_pb2.Change, leased: int) -> None:
+    def _late(self, change: Change, leased: int) -> None:
         """How long after their time runs were leased, told by an even sample of them."""
         now_ms = self.wall() * 1000
         step = -(-leased // SAMPLES)
@@ -102,7 +102,7 @@ class Metrics:
         late = []
         for key, value in zip(change.keys, change.values, strict=True):
             if key in runs:
-                run = record_pb2.RunRecord.FromString(value)
+                run = parse(key, value, RunRecord)
                 late.append(max(0.0, now_ms - run.due_at_ms) / 1000)
         if late:
             self.lateness.add_all(late, leased)

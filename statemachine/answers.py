@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from ..proto.v1 import common_pb2, job_pb2, record_pb2, run_pb2, worker_pb2
+from ..proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from . import keys, policies
 from .instants import set_ms, timestamp
+from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord, StateRecord
 from .view import View
-
-RunRecord = record_pb2.RunRecord
-JobRecord = record_pb2.JobRecord
 
 
 def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
@@ -21,7 +19,7 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
     )  # fmt: skip
     set_ms(answer.nominal_time, nominal_ms)
     set_ms(answer.due_time, run.due_at_ms)
-    if run.HasField("payload"):
+    if run.payload is not None:
         answer.payload.CopyFrom(run.payload)
     elif spec.HasField("payload"):
         answer.payload.CopyFrom(spec.payload)
@@ -51,7 +49,7 @@ def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
             job=name, run=keys.run_id(name, item.jid, item.occasion), state=item.state
         )
         ended = view.get(keys.ended(item.jid, item.occasion), RunRecord)
-        if ended is not None and ended.HasField("result"):
+        if ended is not None and ended.result is not None:
             result.result.CopyFrom(ended.result)
         results.append(result)
     return results
@@ -65,7 +63,7 @@ def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) 
         unique_key=record.unique_key, cancel_requested=bool(record.cancel_at_ms),
         held=record.held, log_tail=record.log_tail, checkpoint=record.checkpoint,
     )  # fmt: skip
-    lane = view.need(keys.lane(record.lane), record_pb2.LaneRecord)
+    lane = view.need(keys.lane(record.lane), LaneRecord)
     answer.queue = lane.queue
     set_ms(answer.nominal_time, occasion >> 16)
     set_ms(answer.due_time, record.due_at_ms)
@@ -81,9 +79,9 @@ def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) 
     if record.state == run_pb2.RUN_STATE_RUNNING:
         answer.worker = record.worker
     for name in ("payload", "result", "error"):
-        if record.HasField(name):  # type: ignore[arg-type]
+        if getattr(record, name) is not None:
             getattr(answer, name).CopyFrom(getattr(record, name))
-    if record.HasField("progress"):
+    if record.progress is not None:
         done = record.progress
         answer.progress.CopyFrom(
             run_pb2.Progress(
@@ -114,7 +112,7 @@ def attempts(record: RunRecord) -> list[run_pb2.Attempt]:
     return found
 
 
-def _attempt(item: record_pb2.AttemptRecord) -> run_pb2.Attempt:
+def _attempt(item: AttemptRecord) -> run_pb2.Attempt:
     return run_pb2.Attempt(
         number=item.number,
         worker=item.worker,
@@ -122,7 +120,7 @@ def _attempt(item: record_pb2.AttemptRecord) -> run_pb2.Attempt:
         end=item.end,
         start_time=timestamp(item.started_at_ms),
         end_time=timestamp(item.ended_at_ms),
-        error=item.error if item.HasField("error") else None,
+        error=item.error,
     )
 
 
@@ -134,9 +132,7 @@ ENDS = {
 }
 
 
-def job(
-    namespace: str, jid: int, record: JobRecord, state: record_pb2.JobStateRecord
-) -> job_pb2.Job:
+def job(namespace: str, jid: int, record: JobRecord, state: StateRecord) -> job_pb2.Job:
     answer = job_pb2.Job(
         namespace=namespace, name=record.name, spec=record.spec, uid=jid,
         etag=etag(record.version), version=record.version, creator=record.creator,
@@ -146,15 +142,13 @@ def job(
     return answer
 
 
-def status(
-    record: JobRecord, jid: int, state: record_pb2.JobStateRecord, answer: job_pb2.JobStatus
-) -> None:
+def status(record: JobRecord, jid: int, state: StateRecord, answer: job_pb2.JobStatus) -> None:
     answer.state = state.state
     answer.pause_reason = state.pause_reason
     for name in ("fired", "succeeded", "failed", "skipped", "running", "held"):
         setattr(answer, name, getattr(state, name))
     answer.live = state.live
-    answer.backlog = sum(part.left for part in state.agenda.backlog)
+    answer.backlog = sum(part.left for part in state.backlog)
     for name, ms in (
         ("pause_until", state.pause_until_ms),
         ("next_nominal_time", state.next_nominal_at_ms),
@@ -166,7 +160,7 @@ def status(
     if state.last_state:
         answer.last_run = keys.run_id(record.name, jid, state.last_occasion)
         answer.last_state = state.last_state
-    for edit in state.agenda.edits:
+    for edit in state.edits:
         shown = answer.edits.add(nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind)
         if edit.moved_to_ms:
             set_ms(shown.moved_to, edit.moved_to_ms)

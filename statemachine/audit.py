@@ -14,19 +14,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
+from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import clockwork, keys, ledger, limits, namespaces
 from .instants import timestamp
 from .jobs import find
 from .plan import Plan, count_nominals, nominal_times
 from .policies import ms_or
+from .record import JobRecord, LedgerRecord, StateRecord, parse
 from .rejection import Fault, Reason, Refused
 from .view import View
 from .workers import Workers
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-LedgerRecord = record_pb2.LedgerRecord
 Edit = schedule_pb2.OccurrenceEdit
 SHOWN = 1_000  # Gaps and surprises that one answer names.
 
@@ -102,7 +100,7 @@ def _book(view: View, jid: int, first: int, end: int) -> Book:
     for looked, (key, value) in enumerate(islice(entries, limits.LOOKED_AT + 1)):
         if looked == limits.LOOKED_AT:
             raise _too_many(limits.LOOKED_AT, "ledger entries")
-        book.add(keys.nominal_at(key), LedgerRecord.FromString(value))
+        book.add(keys.nominal_at(key), parse(key, value, LedgerRecord))
     return book
 
 
@@ -120,7 +118,7 @@ def _expected(plan: Plan, job: JobRecord, state: StateRecord, first: int, end: i
     found = nominal_times(plan, first, min(end, decided), limits.AUDIT_TIMES)
     if found.cut:
         raise _too_many(limits.AUDIT_TIMES, "nominal times")
-    waiting = {edit.nominal_at_ms for edit in state.agenda.edits if edit.kind == Edit.KIND_MOVE}
+    waiting = {edit.nominal_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE}
     since_ms = job.schedules_since_ms
     onces = {once.at_ms for once in plan.onces} if since_ms == job.created_at_ms else set()
     return [
@@ -128,7 +126,7 @@ def _expected(plan: Plan, job: JobRecord, state: StateRecord, first: int, end: i
         for at in found.times
         if at not in waiting
         and (at > since_ms or at in onces)
-        and not any(part.next_at_ms <= at < part.to_ms for part in state.agenda.backlog)
+        and not any(part.next_at_ms <= at < part.to_ms for part in state.backlog)
     ]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from google.protobuf.message import Message
 from google.protobuf.text_format import MessageToString
 
-from ..proto.v1 import record_pb2
 from . import keys, limits
 from .instants import to_ms
-from .view import FORMAT, View
+from .record import AuditEntryRecord, NamespaceRecord
+from .view import View
 
 CHANGE_CHARS = 1_024
 VALUE_CHARS = 80
@@ -21,8 +21,8 @@ def add(
 ) -> None:  # fmt: skip
     """Note a change that somebody made. The oldest note goes when there are too many."""
     meta = view.meta
-    entry = record_pb2.AuditEntryRecord(
-        format=FORMAT, at_ms=view.now_ms, actor=actor, method=method, namespace=namespace,
+    entry = AuditEntryRecord(
+        at_ms=view.now_ms, actor=actor, method=method, namespace=namespace,
         subject=subject, change=change[:CHANGE_CHARS], revision=view.base + 1,
         request_id=getattr(request, "request_id", ""),
     )  # fmt: skip
@@ -39,7 +39,7 @@ def _forget_oldest(view: View) -> bool:
     key = keys.audit(meta.audit_from)
     if meta.audit_next - meta.audit_from <= limits.AUDIT_ENTRIES:
         # One that was written just now is the newest, and stays.
-        oldest = view.get(key, record_pb2.AuditEntryRecord)
+        oldest = view.get(key, AuditEntryRecord)
         assert oldest is not None, f"the audit log has a gap at {meta.audit_from}"
         if oldest.at_ms + _keep_ms(view, oldest.namespace) > view.now_ms:
             return False
@@ -49,7 +49,7 @@ def _forget_oldest(view: View) -> bool:
 
 
 def _keep_ms(view: View, namespace: str) -> int:
-    record = view.get(keys.namespace(namespace), record_pb2.NamespaceRecord)
+    record = view.get(keys.namespace(namespace), NamespaceRecord)
     if record is None or not record.settings.HasField("keep_audit"):
         return limits.KEEP_AUDIT_MS
     return to_ms(record.settings.keep_audit)

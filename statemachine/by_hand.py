@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from ..proto.v1 import dead_letter_pb2, record_pb2, run_pb2, worker_pb2
+from ..proto.v1 import dead_letter_pb2, run_pb2, worker_pb2
 from . import answers, audit_log, filters, keys, limits, namespaces, policies, runs, validate
+from .record import JobRecord, LaneRecord, RunRecord, StateRecord
 from .rejection import Reason, Refused
 from .view import View
 
-JobRecord = record_pb2.JobRecord
-RunRecord = record_pb2.RunRecord
-StateRecord = record_pb2.JobStateRecord
 Found = tuple[int, int, RunRecord, JobRecord]
 
 
@@ -65,7 +63,7 @@ def terminate(view: View, request: run_pb2.TerminateRunRequest, actor: str) -> r
     if faults:
         raise Refused.of(faults)
     message = request.reason or "terminated by hand"
-    run.error.CopyFrom(run_pb2.RunError(kind="terminated", message=message))
+    run.error = run_pb2.RunError(kind="terminated", message=message)
     runs.stop(view, jid, occasion, run, worker_pb2.Stop.KIND_LOST)
     runs.end(view, jid, occasion, run, runs.CANCELLED)
     audit_log.add(
@@ -117,7 +115,7 @@ def edit_dead(
     faults = validate.payload("payload", request.payload)
     if faults:
         raise Refused.of(faults)
-    run.payload.CopyFrom(request.payload)
+    run.payload = request.payload
     view.put(keys.ended(jid, occasion), run)
     audit_log.add(view, actor, "EditDeadLetter", job.namespace, f"run/{request.run}", request)
     return answers.run(view, jid, occasion, run, job)
@@ -142,7 +140,7 @@ def _requeue(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord
     runs.forget(view, jid, occasion, run)
     run.attempts_forgiven = run.attempt
     run.ready_at_ms = run.started_at_ms = run.ended_at_ms = run.purge_at_ms = 0
-    run.ClearField("error")
+    run.error = None
     run.flow_jid = run.flow_occasion = 0
     run.unique_key = ""
     state.failed -= 1
@@ -195,8 +193,8 @@ def _matching(view: View, namespace: str, text: str) -> tuple[list[Found], bool]
         jid, occasion = keys.run_of(key)
         run = view.need(keys.ended(jid, occasion), RunRecord)
         job = view.need(keys.job(jid), JobRecord)
-        lane = view.need(keys.lane(run.lane), record_pb2.LaneRecord)
-        fields = {"job": job.name, "queue": lane.queue, "kind": run.error.kind}
+        lane = view.need(keys.lane(run.lane), LaneRecord)
+        fields = {"job": job.name, "queue": lane.queue, "kind": run.error.kind if run.error else ""}
         if filters.matches(wanted, fields):
             found.append((jid, occasion, run, job))
     return found, False

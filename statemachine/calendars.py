@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..proto.v1 import calendar_pb2, record_pb2
+from ..proto.v1 import calendar_pb2
 from . import audit_log, instants, keys, limits, namespaces, validate
 from .calendar_days import CalendarDays, compile_calendar
+from .record import CalendarRecord
 from .rejection import Fault, Reason, Refused
-from .view import FORMAT, View
+from .view import View
 
 Calendar = calendar_pb2.Calendar
-CalendarRecord = record_pb2.CalendarRecord
 
 
 def _find(view: View, namespace: str, name: str) -> tuple[int, CalendarRecord]:
@@ -56,7 +56,7 @@ def create(view: View, request: calendar_pb2.CreateCalendarRequest, actor: str) 
             f"there are {limits.CALENDARS} calendars in the namespace, which is the most",
             limit="calendars", maximum=limits.CALENDARS, actual=limits.CALENDARS + 1,
         )  # fmt: skip
-    record = CalendarRecord(format=FORMAT, version=1, updated_at_ms=view.now_ms)
+    record = CalendarRecord(version=1, updated_at_ms=view.now_ms)
     record.settings.CopyFrom(_settings(wanted, namespace.settings.name))
     view.put(key, record)
     audit_log.add(

@@ -7,18 +7,31 @@ every test, and a node may walk it in the background.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from itertools import islice
 
-from ..proto.v1 import flow_pb2, record_pb2, run_pb2
+from ..proto.v1 import flow_pb2, run_pb2
 from . import clockwork, keys, limits, namespaces, runs
 from .difference import Breach, jid_in, namespace_in, record, records
+from .record import (
+    FlowRecord,
+    JobRecord,
+    KeyRecord,
+    LedgerRecord,
+    MetaRecord,
+    NamespaceRecord,
+    QueueRecord,
+    RunRecord,
+    SessionRecord,
+    StateRecord,
+    StepRecord,
+    UniqueRecord,
+    UsageRecord,
+    parse,
+)
 from .store import Reading
 from .view import View
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-RunRecord = record_pb2.RunRecord
-LedgerRecord = record_pb2.LedgerRecord
 JOBS = RunRecord.PARKING_JOB
 KEYS = RunRecord.PARKING_KEY
 UNDER_WAY = frozenset({runs.PENDING, runs.RUNNING, runs.RETRYING})
@@ -30,7 +43,7 @@ def check(store: Reading, most: int = limits.LOOKED_AT) -> list[Breach]:
 
 
 def _breaches(store: Reading) -> Iterator[Breach]:
-    meta = record(store, keys.META, record_pb2.MetaRecord) or record_pb2.MetaRecord()
+    meta = record(store, keys.META, MetaRecord) or MetaRecord()
     yield from _jobs(store, meta)
     yield from _live_runs(store, meta)
     yield from _ended_runs(store, meta)
@@ -40,7 +53,7 @@ def _breaches(store: Reading) -> Iterator[Breach]:
     yield from _flows(store)
 
 
-def _jobs(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Breach]:
+def _jobs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
     for key, _, job in records(store, keys.JOB, JobRecord):
         jid = jid_in(key)
         if jid & ((1 << 40) - 1) > meta.job_serial:
@@ -66,20 +79,19 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
         yield Breach(key, f"the job {job.name} is ACTIVE, but nothing lies ahead of it")
     if state.state == clockwork.FINISHED and ahead:
         yield Breach(key, f"the job {job.name} is FINISHED, but something lies ahead of it")
-    backlog = state.agenda.backlog
+    backlog = state.backlog
     if backlog and not backlog[0].release_at_ms and not state.live:
         yield Breach(key, f"the backlog of the job {job.name} waits for a run, and there is none")
     if state.state != clockwork.ACTIVE or state.next_nominal_at_ms or state.live:
         return
     view = View(store, 0)
-    again = StateRecord()
-    again.CopyFrom(state)
+    again = copy(state)
     clockwork.look_ahead(view, jid_in(key), job, again, max(state.last_nominal_at_ms, view.now_ms))
     if again.next_nominal_at_ms:
         yield Breach(key, f"the job {job.name} has times ahead, but no next one")
 
 
-def _live_runs(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Breach]:
+def _live_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
     tokens: set[int] = set()
     for key, _, run in records(store, keys.RUN, RunRecord):
         jid, occasion = keys.run_of(key)
@@ -96,7 +108,7 @@ def _live_runs(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Breach]:
             if run.token in tokens or not run.token:
                 yield Breach(key, f"its token {run.token} is that of another live lease, or 0")
             tokens.add(run.token)
-            session = record(store, keys.session(run.worker), record_pb2.SessionRecord)
+            session = record(store, keys.session(run.worker), SessionRecord)
             if session is None or session.number != run.session:
                 yield Breach(key, f"its lease is not of the present session of {run.worker}")
         yield from _reachable(store, key, run)
@@ -129,7 +141,7 @@ def _reachable(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
 
 def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
     """A run that was due when the clock stood still is released by the end of another one."""
-    meta = record(store, keys.META, record_pb2.MetaRecord)
+    meta = record(store, keys.META, MetaRecord)
     now_ms = meta.now_ms if meta is not None else 0
     if run.due_at_ms > now_ms or 0 < run.timer_at_ms <= now_ms:
         if not 0 < run.timer_at_ms <= max(run.due_at_ms, now_ms):
@@ -140,7 +152,7 @@ def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
         yield Breach(key, "it is held back, but no other run of the job is under way")
 
 
-def _ended_runs(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Breach]:
+def _ended_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
     for key, _, run in records(store, keys.ENDED, RunRecord):
         jid, occasion = keys.ended_of(key)
         if store.get(keys.job(jid)) is None:
@@ -158,7 +170,7 @@ def _ended_runs(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Breach]
 
 def _recorded(
     store: Reading, key: bytes, jid: int, occasion: int, run: RunRecord,
-    meta: record_pb2.MetaRecord,
+    meta: MetaRecord,
 ) -> Iterator[Breach]:  # fmt: skip
     """A run that was fired has the entry in the ledger that it says it has."""
     nominal_ms = keys.nominal_of(occasion)
@@ -201,7 +213,7 @@ def _parked(store: Reading) -> Iterator[Breach]:
         jid = jid_in(key)
         if state.parked and not state.running and not _moving(store, jid, jid + 1, JOBS):
             yield Breach(key, f"{state.parked} runs wait for a slot that nobody has or wants")
-    for key, _, shared in records(store, keys.LIMIT_KEY, record_pb2.KeyRecord):
+    for key, _, shared in records(store, keys.LIMIT_KEY, KeyRecord):
         if shared.parked and not shared.running:
             number, name = namespace_in(key), key[5:].decode()
             first, end = keys.jid_of(number, 0), keys.jid_of(number + 1, 0)
@@ -209,12 +221,10 @@ def _parked(store: Reading) -> Iterator[Breach]:
                 yield Breach(key, f"{shared.parked} runs wait for a slot that nobody has or wants")
 
 
-def _moving(
-    store: Reading, first: int, end: int, waiting: RunRecord.Parking.ValueType, name: str = ""
-) -> bool:
+def _moving(store: Reading, first: int, end: int, waiting: int, name: str = "") -> bool:
     """Whether a run of these jobs, with this key if one is given, is in line for something else."""
-    for _, value in store.scan(keys.run(first, 0), keys.run(end, 0)):
-        run = RunRecord.FromString(value)
+    for key, value in store.scan(keys.run(first, 0), keys.run(end, 0)):
+        run = parse(key, value, RunRecord)
         if run.turn_ms and run.parking != waiting and (not name or run.limit_key == name):
             return True
     return False
@@ -222,7 +232,7 @@ def _moving(
 
 def _uniques(store: Reading) -> Iterator[Breach]:
     """A business key is held by a run that is under way, or for a time after its end."""
-    for key, _, taken in records(store, keys.UNIQUE, record_pb2.UniqueRecord):
+    for key, _, taken in records(store, keys.UNIQUE, UniqueRecord):
         jid, name = jid_in(key), key[9:].decode()
         run = record(store, keys.run(jid, taken.occasion), RunRecord)
         if not taken.until_ms and (run is None or run.unique_key != name):
@@ -231,13 +241,13 @@ def _uniques(store: Reading) -> Iterator[Breach]:
         jid, occasion = keys.run_of(key)
         # One that is to be cancelled may have lost it to the run that replaces it.
         if run.unique_key and not run.cancel_at_ms:
-            held = record(store, keys.unique(jid, run.unique_key), record_pb2.UniqueRecord)
+            held = record(store, keys.unique(jid, run.unique_key), UniqueRecord)
             if held is None or held.occasion != occasion:
                 yield Breach(key, f"it does not hold its key {run.unique_key}")
 
 
 def _flows(store: Reading) -> Iterator[Breach]:
-    for key, _, flow in records(store, keys.FLOW, record_pb2.FlowRecord):
+    for key, _, flow in records(store, keys.FLOW, FlowRecord):
         if not flow.live and not flow.waiting and not flow.ended_at_ms:
             yield Breach(key, "nothing of the wave is under way or waits, but it has not ended")
         if flow.ended_at_ms and not flow.timer_at_ms:
@@ -246,7 +256,7 @@ def _flows(store: Reading) -> Iterator[Breach]:
             yield Breach(key, "a step of the wave waits, and nothing will call it stuck")
         if flow.stuck and not flow.live and not flow.timer_at_ms:
             yield Breach(key, "the wave waits for ever, and nothing will forget it")
-    for key, _, step in records(store, keys.STEP, record_pb2.FlowStepRecord):
+    for key, _, step in records(store, keys.STEP, StepRecord):
         if store.get(keys.FLOW + key[1:17]) is None:
             yield Breach(key, "the wave of this step is not there")
         if (step.state == flow_pb2.FlowStep.STATE_FIRED) != bool(step.occasion):
@@ -268,15 +278,15 @@ def _exceeded(store: Reading) -> Iterator[Breach]:
         if limit.key:
             shared = keys.limit_key(keys.namespace_of(jid_in(key)), limit.key)
             most_by_key[shared] = max(limit.key_limit, most_by_key.get(shared, 0))
-    for key, _, record_of_key in records(store, keys.LIMIT_KEY, record_pb2.KeyRecord):
+    for key, _, record_of_key in records(store, keys.LIMIT_KEY, KeyRecord):
         most = most_by_key.get(key)
         if most is not None and record_of_key.running > most:
             yield Breach(key, f"{record_of_key.running} runs are leased; the limit is {most}")
-    for key, _, queue in records(store, keys.QUEUE, record_pb2.QueueRecord):
+    for key, _, queue in records(store, keys.QUEUE, QueueRecord):
         if queue.concurrency and queue.leased > queue.concurrency:
             yield Breach(key, f"{queue.leased} runs are leased; the limit is {queue.concurrency}")
-    for key, _, settings in records(store, keys.NAMESPACE, record_pb2.NamespaceRecord):
-        usage = record(store, keys.usage(settings.number), record_pb2.UsageRecord)
+    for key, _, settings in records(store, keys.NAMESPACE, NamespaceRecord):
+        usage = record(store, keys.usage(settings.number), UsageRecord)
         quota = settings.settings.quota.leases
         if quota and usage is not None and usage.leased > quota:
             yield Breach(key, f"{usage.leased} runs are leased; the quota is {quota}")

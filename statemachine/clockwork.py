@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, record_pb2, schedule_pb2
+from ..proto.v1 import job_pb2, schedule_pb2
 from . import keys, limits, timers
 from .calendar_days import CalendarDays, compile_calendar
 from .plan import Plan, due, next_nominal
+from .record import CalendarRecord, EditRecord, JobRecord, StateRecord
 from .schedule import restore_plan
 from .view import View
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
 Status = job_pb2.JobStatus
 Edit = schedule_pb2.OccurrenceEdit
 ACTIVE = Status.STATE_ACTIVE
@@ -37,7 +36,7 @@ def calendars_of(view: View, namespace: int, names: object) -> dict[str, Calenda
     """The calendars that a job names and that exist."""
     found = {}
     for name in names:  # type: ignore[attr-defined]
-        record = view.get(keys.calendar(namespace, name), record_pb2.CalendarRecord)
+        record = view.get(keys.calendar(namespace, name), CalendarRecord)
         if record is not None:
             days = compile_calendar(record.settings)
             assert isinstance(days, CalendarDays), f"calendar {name} was accepted wrong: {days}"
@@ -93,7 +92,7 @@ def settle(view: View, jid: int, state: StateRecord) -> None:
         state.state = FINISHED
     elif state.state == FINISHED and ahead(state):
         state.state = ACTIVE
-    if state.HasField("delete_after_ms") and over(state):
+    if state.delete_after_ms is not None and over(state):
         if not state.delete_at_ms:
             state.delete_at_ms = view.now_ms + state.delete_after_ms
     else:
@@ -107,13 +106,7 @@ def over(state: StateRecord) -> bool:
 
 
 def ahead(state: StateRecord) -> bool:
-    return bool(state.next_nominal_at_ms) or state.HasField("agenda")
-
-
-def clear_agenda(state: StateRecord) -> None:
-    """Drop an empty agenda, so that its absence says that there is nothing in it."""
-    if state.HasField("agenda") and not state.agenda.edits and not state.agenda.backlog:
-        state.ClearField("agenda")
+    return bool(state.next_nominal_at_ms or state.edits or state.backlog)
 
 
 def next_wake(view: View, state: StateRecord) -> int:
@@ -123,18 +116,18 @@ def next_wake(view: View, state: StateRecord) -> int:
     purge_at_ms = state.ledger_purge_at_ms
     if state.state == PAUSED:
         return timers.earliest(state.pause_until_ms, purge_at_ms)
-    if not state.HasField("agenda"):
+    if not state.edits and not state.backlog:
         return timers.earliest(state.next_due_at_ms, state.delete_at_ms, purge_at_ms)
     return timers.earliest(
         state.next_due_at_ms,
         state.delete_at_ms,
         purge_at_ms,
-        *(edit_due(edit) for edit in state.agenda.edits),
-        *(part.release_at_ms for part in state.agenda.backlog[:1]),
+        *(edit_due(edit) for edit in state.edits),
+        *(part.release_at_ms for part in state.backlog[:1]),
     )
 
 
-def edit_due(edit: record_pb2.EditRecord) -> int:
+def edit_due(edit: EditRecord) -> int:
     """When an edited occurrence is due by itself; 0 for a skipped one, which is only left out."""
     if edit.kind == Edit.KIND_MOVE:
         return edit.moved_to_ms
@@ -144,14 +137,14 @@ def edit_due(edit: record_pb2.EditRecord) -> int:
 def run_ended(view: View, jid: int, state: StateRecord) -> None:
     """A run has ended, which some schedules and backlogs wait for. The caller puts the state."""
     waits = False
-    if state.HasField("agenda") and state.agenda.backlog:
-        first = state.agenda.backlog[0]
+    if state.backlog:
+        first = state.backlog[0]
         waits = not first.release_at_ms
         if waits:
             first.release_at_ms = view.now_ms
     if state.after_end and not state.live and state.state in (ACTIVE, PAUSED):
         job = view.need(keys.job(jid), JobRecord)
         advance(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
-    elif not waits and (state.live or not state.HasField("delete_after_ms")):
+    elif not waits and (state.live or state.delete_after_ms is None):
         return
     settle(view, jid, state)

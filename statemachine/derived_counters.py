@@ -9,32 +9,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
 
-from google.protobuf.message import Message
-
-from ..proto.v1 import flow_pb2, record_pb2, run_pb2
+from ..proto.v1 import flow_pb2, run_pb2
 from . import keys
 from .clockwork import DELETING, next_wake
 from .difference import Difference, jid_in, namespace_in, record, records
 from .lanes import MARK
+from .record import (
+    CalendarRecord,
+    FlowRecord,
+    JobRecord,
+    KeyRecord,
+    LaneRecord,
+    QueueRecord,
+    Record,
+    RunRecord,
+    SessionRecord,
+    StateRecord,
+    StepRecord,
+    UsageRecord,
+    encode,
+    parse,
+)
 from .store import Reading
-from .view import FORMAT, View
+from .view import View
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-RunRecord = record_pb2.RunRecord
-LaneRecord = record_pb2.LaneRecord
-UsageRecord = record_pb2.UsageRecord
-QueueRecord = record_pb2.QueueRecord
-SessionRecord = record_pb2.SessionRecord
-KeyRecord = record_pb2.KeyRecord
-CalendarRecord = record_pb2.CalendarRecord
-FlowRecord = record_pb2.FlowRecord
 Step = flow_pb2.FlowStep
 RUNNING = run_pb2.RUN_STATE_RUNNING
 # The records that hold something derived.
-COUNTED: dict[bytes, type[Message]] = {
+COUNTED: dict[bytes, type[Record]] = {
     keys.STATE: StateRecord,
     keys.LANE: LaneRecord,
     keys.USAGE: UsageRecord,
@@ -93,18 +98,17 @@ def differences(store: Reading) -> Iterator[Difference]:
 
 
 def _changed(
-    key: bytes, value: bytes | None, found: Message, what: str, **wanted: object
+    key: bytes, value: bytes | None, found: Record, what: str, **wanted: object
 ) -> Iterator[Difference]:
     """Yield a record whose derived fields differ from what was counted."""
     wrong = []
-    right = type(found)()
-    right.CopyFrom(found)
+    right = copy(found)
     for name, counted in wanted.items():
         if getattr(found, name) != counted:
             wrong.append(f"{name} is {getattr(found, name)!r}, it should be {counted!r}")
             setattr(right, name, counted)
     if wrong:
-        yield Difference(key, value, right.SerializeToString(), f"{what}: {'; '.join(wrong)}")
+        yield Difference(key, value, encode(right), f"{what}: {'; '.join(wrong)}")
 
 
 def _states(store: Reading, totals: Totals) -> Iterator[Difference]:
@@ -196,7 +200,7 @@ def _usages(store: Reading, totals: Totals) -> Iterator[Difference]:
     for number in sorted(numbers):
         key = keys.usage(number)
         yield from _changed(
-            key, store.get(key), record(store, key, UsageRecord) or UsageRecord(format=FORMAT),
+            key, store.get(key), record(store, key, UsageRecord) or UsageRecord(),
             f"the usage of namespace {number}", jobs=totals.jobs[number], live=totals.live[number],
             leased=totals.leased[number], dead=totals.dead[number],
             payload_bytes=totals.payload_bytes[number],
@@ -237,7 +241,7 @@ def _limit_keys(store: Reading, totals: Totals) -> Iterator[Difference]:
     in_use = set(totals.running_by_key) | set(totals.parked_by_key)
     for key in sorted(in_use):
         yield from _changed(
-            key, store.get(key), record(store, key, KeyRecord) or KeyRecord(format=FORMAT),
+            key, store.get(key), record(store, key, KeyRecord) or KeyRecord(),
             f"the key {key[5:].decode()}", running=totals.running_by_key[key],
             parked=totals.parked_by_key[key],
         )  # fmt: skip
@@ -257,7 +261,7 @@ def _flows(store: Reading, totals: Totals) -> Iterator[Difference]:
         steps: Counter[int] = Counter()
         prefix = keys.steps_of(*keys.run_of(key))
         for step_key, step in store.scan(prefix, keys.after(prefix)):
-            state = record_pb2.FlowStepRecord.FromString(step).state
+            state = parse(step_key, step, StepRecord).state
             steps[state] += 1
             assert step_key.startswith(prefix)
         yield from _changed(

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..proto.v1 import record_pb2, run_pb2
+from ..proto.v1 import run_pb2
 from . import keys
 from .clockwork import DELETING
 from .difference import Difference, jid_in, record, records
+from .record import (
+    FlowRecord,
+    JobRecord,
+    LaneRecord,
+    MetaRecord,
+    RunRecord,
+    StateRecord,
+    UniqueRecord,
+)
 from .store import Reading
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-RunRecord = record_pb2.RunRecord
-FlowRecord = record_pb2.FlowRecord
-UniqueRecord = record_pb2.UniqueRecord
-LaneRecord = record_pb2.LaneRecord
 RUNNING = run_pb2.RUN_STATE_RUNNING
 FAILED = run_pb2.RUN_STATE_FAILED
 # Entries that a record wants: key and value.
@@ -177,7 +180,7 @@ def _flow_line_wanted(store: Reading, key: bytes, value: bytes) -> bool:
 
 def _early_timers(store: Reading) -> Iterator[Difference]:
     """Timers before the mark where the scan for due ones starts would never ring."""
-    meta = record(store, keys.META, record_pb2.MetaRecord)
+    meta = record(store, keys.META, MetaRecord)
     if meta is None or not meta.timers_from:
         return
     for key, value in store.scan(keys.TIMER, meta.timers_from):

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
-
-from google.protobuf.message import Message
 
 from . import keys
+from .record import AnyRecord, parse
 from .store import Reading
-from .view import parse
-
-Record = TypeVar("Record", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +38,14 @@ class Breach:
 
 
 def records(
-    store: Reading, table: bytes, kind: type[Record]
-) -> Iterator[tuple[bytes, bytes, Record]]:
+    store: Reading, table: bytes, kind: type[AnyRecord]
+) -> Iterator[tuple[bytes, bytes, AnyRecord]]:
     """Yield key, value and record of a whole table, in order."""
     for key, value in store.scan(table, keys.after(table)):
         yield key, value, parse(key, value, kind)
 
 
-def record(store: Reading, key: bytes, kind: type[Record]) -> Record | None:
+def record(store: Reading, key: bytes, kind: type[AnyRecord]) -> AnyRecord | None:
     value = store.get(key)
     return None if value is None else parse(key, value, kind)
 

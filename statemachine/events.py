@@ -15,21 +15,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ..proto.v1 import change_pb2, common_pb2, event_pb2, record_pb2, run_pb2
+from ..proto.v1 import common_pb2, event_pb2, run_pb2
 from . import answers, filters, keys, ledger, namespaces, queues, runs
 from .clockwork import DELETING, FINISHED
 from .difference import jid_in, namespace_in
 from .instants import set_ms
+from .record import (
+    AuditEntryRecord,
+    Change,
+    FlowRecord,
+    JobRecord,
+    LedgerRecord,
+    NamespaceRecord,
+    QueueRecord,
+    RunRecord,
+    StateRecord,
+    parse,
+    parse_change,
+)
 from .store import Reading
-from .view import FORMAT, UnknownFormat, View, parse
+from .view import View
 
 Event = event_pb2.Event
 Kind = event_pb2.EventKind
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-RunRecord = record_pb2.RunRecord
-LedgerRecord = record_pb2.LedgerRecord
-AuditEntryRecord = record_pb2.AuditEntryRecord
 Events = Iterator[Event]
 FIELDS = ("job", "kind", "queue", "run")
 ENDS = {
@@ -68,7 +76,7 @@ class Told:
         if found is not None:
             return found
         namespace = namespace_named(self.view, keys.namespace_of(jid))
-        return JobRecord(format=FORMAT, name="deleted", namespace=namespace)
+        return JobRecord(name="deleted", namespace=namespace)
 
     def event(self, kind: Kind.ValueType, job: JobRecord) -> Event:
         return Event(kind=kind, namespace=job.namespace, job=job.name)
@@ -76,7 +84,7 @@ class Told:
 
 def events(change: bytes, revision: int, lookup: Reading) -> list[Event]:
     """What happened in a change, in order; `lookup` is the state after it, or a later one."""
-    told = _sort(change_pb2.Change.FromString(change), revision, lookup)
+    told = _sort(parse_change(change, revision), revision, lookup)
     found: list[Event] = []
     for key, value in told.puts.items():
         teller = TELLERS.get(key[:1])
@@ -89,9 +97,7 @@ def events(change: bytes, revision: int, lookup: Reading) -> list[Event]:
     return found
 
 
-def _sort(change: change_pb2.Change, revision: int, lookup: Reading) -> Told:
-    if change.format != FORMAT:
-        raise UnknownFormat(f"the change of revision {revision} has format {change.format}")
+def _sort(change: Change, revision: int, lookup: Reading) -> Told:
     told = Told(
         revision, change.now_ms, View(lookup, 0),
         dict(zip(change.keys, change.values, strict=True)), frozenset(change.deletes),
@@ -116,7 +122,7 @@ def namespace_named(view: View, number: int) -> str:
     if not number:
         return namespaces.DEFAULT
     for key, value in view.stored.scan(keys.NAMESPACE, keys.after(keys.NAMESPACE)):
-        if parse(key, value, record_pb2.NamespaceRecord).number == number:
+        if parse(key, value, NamespaceRecord).number == number:
             return key[1:].decode()
     return ""
 
@@ -227,7 +233,7 @@ def _of_state(told: Told, key: bytes, value: bytes) -> Events:
 def _of_flow(told: Told, key: bytes, value: bytes) -> Events:
     """A wave ended, after which it is written no more; or its timer rang, and it is stuck."""
     jid, occasion = keys.run_of(key)
-    flow = parse(key, value, record_pb2.FlowRecord)
+    flow = parse(key, value, FlowRecord)
     if flow.ended_at_ms:
         kind = event_pb2.EVENT_KIND_FLOW_ENDED
     elif flow.stuck and (jid, occasion) in told.rung_flows:
@@ -256,7 +262,7 @@ def _of_note(told: Told, key: bytes, value: bytes) -> Events:
         if queue_key[:1] == keys.QUEUE and queue_key[5:] == name.encode():
             if namespace_named(told.view, namespace_in(queue_key)) != note.namespace:
                 continue
-            record = parse(queue_key, queue, record_pb2.QueueRecord)
+            record = parse(queue_key, queue, QueueRecord)
             event = Event(kind=event_pb2.EVENT_KIND_QUEUE_CHANGED, namespace=note.namespace)
             event.queue.CopyFrom(queues.settings(note.namespace, name, record))
             yield event

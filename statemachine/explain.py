@@ -7,21 +7,27 @@ tell another story than the rules. What only the leader knows, the workers, is h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from datetime import UTC, datetime
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
+from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import by_hand, clockwork, flows, grants, keys, lanes, namespaces, overlap, runs
 from .instants import timestamp
 from .jobs import find
 from .plan import excluded
+from .record import (
+    JobRecord,
+    KeyRecord,
+    LaneRecord,
+    QueueRecord,
+    RunRecord,
+    StateRecord,
+    StepRecord,
+    UsageRecord,
+)
 from .view import View
 from .workers import Worker, Workers, pulling
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-RunRecord = record_pb2.RunRecord
-LaneRecord = record_pb2.LaneRecord
-QueueRecord = record_pb2.QueueRecord
 Explanation = run_pb2.Explanation
 Obstacle = run_pb2.Obstacle
 Obstacles = Iterator[Obstacle]
@@ -102,7 +108,7 @@ def _slots(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacles:
         yield _obstacle(Obstacle.KIND_JOB_LIMIT, message)
     key = run.limit_key if run.parking == RunRecord.PARKING_KEY else limit.key
     if key:
-        shared = view.get(keys.limit_key(keys.namespace_of(jid), key), record_pb2.KeyRecord)
+        shared = view.get(keys.limit_key(keys.namespace_of(jid), key), KeyRecord)
         running = shared.running if shared is not None else 0
         if run.parking == RunRecord.PARKING_KEY or running >= limit.key_limit:
             message = (
@@ -122,8 +128,7 @@ def _queue(view: View, lane: LaneRecord) -> Obstacles:
         message = f"{queue.leased} runs of {name} are leased, and its limit is {queue.concurrency}"
         yield _obstacle(Obstacle.KIND_QUEUE_LIMIT, message)
     if queue.rate:
-        present = QueueRecord()
-        present.CopyFrom(queue)
+        present = copy(queue)
         grants.refill(view, present)
         if present.allowance < 1000:
             wait_ms = -(-(1000 - present.allowance) // queue.rate)
@@ -133,7 +138,7 @@ def _queue(view: View, lane: LaneRecord) -> Obstacles:
 
 def _namespace(view: View, jid: int, job: JobRecord) -> Obstacles:
     quota = namespaces.quota(view, job.namespace).leases
-    usage = view.get(keys.usage(keys.namespace_of(jid)), record_pb2.UsageRecord)
+    usage = view.get(keys.usage(keys.namespace_of(jid)), UsageRecord)
     if quota and usage is not None and usage.leased >= quota:
         message = (
             f"{usage.leased} runs of the namespace '{job.namespace}' are leased, and its quota is "
@@ -199,7 +204,7 @@ def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacl
 
 def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
     most = namespaces.quota(view, job.namespace).live_runs
-    usage = view.get(keys.usage(keys.namespace_of(jid)), record_pb2.UsageRecord)
+    usage = view.get(keys.usage(keys.namespace_of(jid)), UsageRecord)
     if most and usage is not None and usage.live >= most:
         message = (
             f"{usage.live} runs of the namespace '{job.namespace}' are under way, and its quota "
@@ -217,7 +222,7 @@ def _overlap(job: JobRecord, state: StateRecord) -> Obstacles:
 
 
 def _backlog(state: StateRecord) -> Obstacles:
-    backlog = state.agenda.backlog
+    backlog = state.backlog
     if backlog:
         left = sum(part.left for part in backlog)
         message = f"{left} past nominal times wait to be released, one each {backlog[0].pace_ms} ms"
@@ -233,7 +238,7 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
     for looked, (key, _) in enumerate(view.stored.scan(prefix, keys.after(prefix))):
         if looked == WAVES:
             break
-        step = view.get(keys.step(*keys.run_of(key), jid), record_pb2.FlowStepRecord)
+        step = view.get(keys.step(*keys.run_of(key), jid), StepRecord)
         if step is not None and step.state == flows.Step.STATE_WAITING:
             over = {item.jid for item in step.ended}
             sources = {name: flows.jid_named(view, keys.namespace_of(jid), name) for name in names}
@@ -262,7 +267,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
     if state.next_due_at_ms > view.now_ms:
         message = f"it is due next at {_clock(state.next_due_at_ms)}"
         yield _obstacle(Obstacle.KIND_NOT_DUE, message, state.next_due_at_ms)
-    for edit in state.agenda.edits:
+    for edit in state.edits:
         skipped = edit.kind == schedule_pb2.OccurrenceEdit.KIND_SKIP
         if skipped and edit.nominal_at_ms == nominal_ms:
             yield _obstacle(Obstacle.KIND_EXCLUDED, "the next occurrence was skipped by hand")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2, worker_pb2
+from ..proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import (
     clockwork,
     flows,
@@ -24,13 +24,11 @@ from . import (
     timers,
 )
 from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
+from .record import BacklogRecord, EditRecord, JobRecord, RunRecord, StateRecord, UniqueRecord
 from .reports import attempt_failed
 from .request import Ring, Rung
 from .view import View
 
-JobRecord = record_pb2.JobRecord
-RunRecord = record_pb2.RunRecord
-StateRecord = record_pb2.JobStateRecord
 Misfire = job_pb2.MisfirePolicy
 Edit = schedule_pb2.OccurrenceEdit
 Attempt = run_pb2.Attempt
@@ -95,7 +93,6 @@ def _ring_job(view: View, jid: int) -> None:
         view.put(keys.job(jid), job)
     if state.state != clockwork.PAUSED:
         fire_due(view, jid, job, state)
-    clockwork.clear_agenda(state)
     _plan_purge(view, jid, job, state)
     clockwork.settle(view, jid, state)
     view.put(key, state)
@@ -122,11 +119,11 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
             break
         _fire_scheduled(view, jid, job, state, nominal_ms, due_ms)
         clockwork.advance(view, jid, job, state, nominal_ms)
-    if state.HasField("agenda"):
+    if state.edits or state.backlog:
         _fire_edits(view, jid, job, state)
-        if state.agenda.backlog:
+        if state.backlog:
             _release_backlog(view, jid, job, state)
-        if state.after_end and not (state.next_nominal_at_ms or state.agenda.backlog or state.live):
+        if state.after_end and not (state.next_nominal_at_ms or state.backlog or state.live):
             # What was moved or waited became no run, so no end will set the next time.
             clockwork.look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, now_ms - 1))
 
@@ -138,16 +135,14 @@ def _fire_scheduled(
     if nominal_ms <= state.last_nominal_at_ms and ledger.knows(view, jid, nominal_ms):
         # It was moved to an earlier instant, and got its outcome there.
         return
-    if state.HasField("agenda"):
-        edits = state.agenda.edits
-        for edit in edits:
-            if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_SKIP:
-                edits.remove(edit)
-                ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
-                return
-            if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_MOVE:
-                # It has an instant of its own, and gets its outcome there.
-                return
+    for edit in state.edits:
+        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_SKIP:
+            _drop_edit(state, edit)
+            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+            return
+        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_MOVE:
+            # It has an instant of its own, and gets its outcome there.
+            return
     spec = job.spec
     if spec.HasField("timing") and spec.timing.exclude_calendars:
         plan = clockwork.plan_of(view, jid, job)
@@ -247,20 +242,20 @@ def _plan_all(
     if start > first:
         before = max(first, latest_nominal_before(plan, start) or first)
         ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
-    state.agenda.backlog.add(
+    part = BacklogRecord(
         next_at_ms=start, to_ms=last + 1, left=left, pace_ms=limits.OUTAGE_PACE_MS,
         release_at_ms=view.now_ms, cause=SCHEDULED,
     )  # fmt: skip
+    state.backlog = (*state.backlog, part)
 
 
 def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Fire the occurrences that somebody moved or added, as far as they are due."""
-    edits = state.agenda.edits
-    for edit in list(edits):
+    for edit in state.edits:
         due_ms = clockwork.edit_due(edit)
         if due_ms:
             if due_ms <= view.now_ms:
-                edits.remove(edit)
+                _drop_edit(state, edit)
                 if ledger.knows(view, jid, edit.nominal_at_ms):
                     # The schedules were changed, and those before or after had it as well.
                     continue
@@ -269,15 +264,18 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
                 if edit.kind == Edit.KIND_ADD:
                     ledger.mark_added(view, jid, edit.nominal_at_ms)
         elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
-            edits.remove(edit)
+            _drop_edit(state, edit)
+
+
+def _drop_edit(state: StateRecord, edit: EditRecord) -> None:
+    state.edits = tuple(other for other in state.edits if other is not edit)
 
 
 def _release_backlog(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Fire past nominal times at their pace, oldest first."""
     plan = clockwork.plan_of(view, jid, job)
-    backlog = state.agenda.backlog
     for _ in range(limits.STEP):
-        part = backlog[0]
+        part = state.backlog[0]
         if not part.release_at_ms or part.release_at_ms > view.now_ms:
             return
         nominal_ms = part.next_at_ms
@@ -292,8 +290,8 @@ def _release_backlog(view: View, jid: int, job: JobRecord, state: StateRecord) -
             part.release_at_ms += part.pace_ms
         following = next_nominal(plan, nominal_ms, ever=part.cause == BACKFILL)
         if following is None or following >= part.to_ms or part.left <= 0:
-            del backlog[0]
-            if not backlog:
+            state.backlog = state.backlog[1:]
+            if not state.backlog:
                 return
         else:
             part.next_at_ms = following
@@ -394,7 +392,7 @@ def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
 
 
 def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str) -> None:
-    run.error.CopyFrom(run_pb2.RunError(kind=kind, message=message))
+    run.error = run_pb2.RunError(kind=kind, message=message)
     runs.stop(view, jid, occasion, run, LOST)
     runs.end(view, jid, occasion, run, runs.FAILED)
 
@@ -413,7 +411,7 @@ def _purge(view: View, jid: int, occasion: int) -> None:
 def _free_unique(view: View, key: bytes) -> None:
     jid = int.from_bytes(key[10:18], "big")
     unique_key = keys.unique(jid, key[18:].decode())
-    taken = view.get(unique_key, record_pb2.UniqueRecord)
+    taken = view.get(unique_key, UniqueRecord)
     if taken is not None and 0 < taken.until_ms <= view.now_ms:
         view.delete(unique_key)
 
@@ -428,7 +426,7 @@ def begin_delete(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
     flows.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace, job.spec.timing.exclude_calendars, -1)
     state.state = clockwork.DELETING
-    state.ClearField("agenda")
+    state.edits = state.backlog = ()
     state.next_nominal_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
     state.has_downstream = state.after_end = False
 
@@ -440,7 +438,7 @@ def delete_step(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
     live = runs.live_of(view, jid, state, limits.STEP)
     for occasion, run in live:
         message = f"the job {job.name} was deleted"
-        run.error.CopyFrom(run_pb2.RunError(kind="cancelled", message=message))
+        run.error = run_pb2.RunError(kind="cancelled", message=message)
         runs.stop(view, jid, occasion, run, LOST)
         runs.end(view, jid, occasion, run, runs.CANCELLED)
     if not live:
@@ -465,7 +463,7 @@ def _free_all_unique(view: View, jid: int) -> int:
     prefix = keys.of_job(keys.UNIQUE, jid)
     found = list(islice(view.scan(prefix, keys.after(prefix)), limits.STEP))
     for key in found:
-        until_ms = view.need(key, record_pb2.UniqueRecord).until_ms
+        until_ms = view.need(key, UniqueRecord).until_ms
         if until_ms:
             view.delete(keys.unique_timer(until_ms, jid, key[9:].decode()))
         view.delete(key)

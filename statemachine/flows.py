@@ -9,15 +9,11 @@ for; it still fires if that comes.
 
 from __future__ import annotations
 
-from ..proto.v1 import flow_pb2, job_pb2, record_pb2, run_pb2
+from ..proto.v1 import flow_pb2, job_pb2, run_pb2
 from . import clockwork, keys, limits, namespaces, overlap, policies, rejection, runs, timers
-from .view import FORMAT, View
+from .record import FlowRecord, JobRecord, RunRecord, StateRecord, StepRecord, UpstreamRecord
+from .view import View
 
-JobRecord = record_pb2.JobRecord
-RunRecord = record_pb2.RunRecord
-StateRecord = record_pb2.JobStateRecord
-FlowRecord = record_pb2.FlowRecord
-StepRecord = record_pb2.FlowStepRecord
 Step = flow_pb2.FlowStep
 Dependency = job_pb2.Dependency
 Join = job_pb2.Upstream
@@ -36,7 +32,7 @@ MET = {
 def start(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     """A run that others wait for begins a wave. The caller puts the run."""
     run.flow_jid, run.flow_occasion = jid, occasion
-    flow = FlowRecord(format=FORMAT, live=1, created_at_ms=view.now_ms, jids=[jid])
+    flow = FlowRecord(live=1, created_at_ms=view.now_ms, jids=(jid,))
     view.put(keys.flow(jid, occasion), flow)
     view.put_raw(keys.flow_line(keys.namespace_of(jid), view.now_ms, jid, occasion))
 
@@ -59,7 +55,7 @@ def run_ended(view: View, jid: int, occasion: int, run: RunRecord, state: StateR
     flow.live -= 1
     flow.failed |= run.state == run_pb2.RUN_STATE_FAILED
     view.put(flow_key, flow)
-    ended = record_pb2.UpstreamRecord(jid=jid, occasion=occasion, state=run.state)
+    ended = UpstreamRecord(jid=jid, occasion=occasion, state=run.state)
     for downstream in downstream_of(view, jid):
         _look(view, run.flow_jid, run.flow_occasion, flow, downstream, ended)
     _settle(view, run.flow_jid, run.flow_occasion, flow)
@@ -72,7 +68,7 @@ def downstream_of(view: View, jid: int) -> list[int]:
 
 def _look(
     view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord, jid: int,
-    ended: record_pb2.UpstreamRecord | None,
+    ended: UpstreamRecord | None,
 ) -> None:  # fmt: skip
     """One upstream of a step has ended, or (None) can no longer run: see what that means."""
     key = keys.step(flow_jid, flow_occasion, jid)
@@ -81,14 +77,14 @@ def _look(
     if step is None:
         stuck_ms = policies.ms_or(job.spec.upstream, "stuck_after", limits.STUCK_AFTER_MS)
         step = StepRecord(
-            format=FORMAT, state=Step.STATE_WAITING, waiting_since_ms=view.now_ms,
+            state=Step.STATE_WAITING, waiting_since_ms=view.now_ms,
             stuck_at_ms=view.now_ms + stuck_ms,
         )  # fmt: skip
         flow.waiting += 1
-        flow.jids.append(jid)
+        flow.jids = (*flow.jids, jid)
         _set_timer(view, flow_jid, flow_occasion, flow, step.stuck_at_ms)
     if ended is not None:
-        step.ended.append(ended)
+        step.ended = (*step.ended, ended)
     view.put(key, step)
     if step.state != Step.STATE_WAITING:
         return
@@ -144,7 +140,7 @@ def _fire(
     occasion = runs.free_occasion(view, jid, state, keys.nominal_of(flow_occasion))
     run = runs.new(job, job.spec, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
     run.flow_jid, run.flow_occasion = flow_jid, flow_occasion
-    run.upstream.extend(step.ended)
+    run.upstream = step.ended
     run.made_in = view.base + 1
     verdict = overlap.judge(state, job.spec)
     if verdict is overlap.SKIP:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 
-from ..proto.v1 import job_pb2, record_pb2, schedule_pb2
+from ..proto.v1 import job_pb2, schedule_pb2
 from . import clockwork, describe, flows, keys, limits, namespaces, validate
 from .difference import record
 from .instants import set_ms, timestamp, to_ms
@@ -13,13 +13,12 @@ from .jobs import find
 from .plan import Plan, due, excluded, nominal_times
 from .policies import ms_or
 from .preview import PREVIEW_MAX, Foreseen, preview
+from .record import JobRecord, StateRecord
 from .rejection import Fault, Refused
 from .schedule import compile_plan
 from .view import View
 from .workers import Workers
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
 Preview = job_pb2.PreviewScheduleRequest
 Edit = schedule_pb2.OccurrenceEdit
 PREVIEW_DEFAULT = 5
@@ -48,7 +47,7 @@ def preview_schedule(
             nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind,
             moved_to=timestamp(edit.moved_to_ms) if edit.moved_to_ms else None,
         )
-        for edit in state.agenda.edits
+        for edit in state.edits
     ]  # fmt: skip
     plan = clockwork.plan_of(view, jid, job)
     last_end_ms = None if state.live else state.last_end_at_ms or None
@@ -139,7 +138,7 @@ def _count(view: View, number: int, end_ms: int) -> tuple[Counter[int], bool]:
 
 def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> list[int]:
     """When a job will be due, as far as can be known, before an instant."""
-    edits = state.agenda.edits
+    edits = state.edits
     edited = {edit.nominal_at_ms for edit in edits}
     dues = [at for at in (clockwork.edit_due(edit) for edit in edits) if 0 < at < end_ms]
     if not 0 < state.next_due_at_ms < end_ms:

@@ -11,14 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from ..proto.v1 import job_pb2, record_pb2, worker_pb2
+from ..proto.v1 import job_pb2, worker_pb2
 from . import answers, keys, lanes, limits, namespaces, policies, runs, slots
+from .record import (
+    JobRecord,
+    LaneRecord,
+    QueueRecord,
+    RunRecord,
+    SessionRecord,
+    StateRecord,
+    UsageRecord,
+)
 from .request import Grant, Offer
-from .view import FORMAT, View
+from .view import View
 
-RunRecord = record_pb2.RunRecord
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
 STRIDE = 1_000_000  # A namespace's turn moves by this, divided by its weight, for each lease.
 LATEST = b"\xff" * 24
 
@@ -28,8 +34,8 @@ class Line:
     """A lane while leases are granted: its record, and the first run in it."""
 
     key: bytes
-    lane: record_pb2.LaneRecord
-    queue: record_pb2.QueueRecord
+    lane: LaneRecord
+    queue: QueueRecord
     queue_key: bytes
     entries: Iterator[bytes]
     # The first entry, without table and lane; LATEST when there is none.
@@ -49,7 +55,7 @@ class Tenant:
     """A namespace while leases are granted."""
 
     number: int
-    usage: record_pb2.UsageRecord
+    usage: UsageRecord
     # Leases it may have at once by its quota; 0 for any number.
     quota: int
     stride: int
@@ -62,7 +68,7 @@ class Taker:
 
     offer: Offer
     left: int
-    session: record_pb2.SessionRecord
+    session: SessionRecord
     leases: list[worker_pb2.Lease] = field(default_factory=list)
 
 
@@ -142,7 +148,7 @@ def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
     return best
 
 
-def _open(queue: record_pb2.QueueRecord) -> bool:
+def _open(queue: QueueRecord) -> bool:
     if queue.paused or (queue.concurrency and queue.leased >= queue.concurrency):
         return False
     return not queue.rate or queue.allowance >= 1000
@@ -251,7 +257,7 @@ def _lines(view: View, namespace: int, queue: str, lines: dict[int, Line]) -> li
         assert value is not None
         number = int.from_bytes(value, "big")
         if number not in lines:
-            lane = view.need(keys.lane(number), record_pb2.LaneRecord)
+            lane = view.need(keys.lane(number), LaneRecord)
             if not lane.ready:
                 continue
             lines[number] = _line(view, number, lane)
@@ -259,9 +265,9 @@ def _lines(view: View, namespace: int, queue: str, lines: dict[int, Line]) -> li
     return found
 
 
-def _line(view: View, number: int, lane: record_pb2.LaneRecord) -> Line:
+def _line(view: View, number: int, lane: LaneRecord) -> Line:
     queue_key = keys.queue(lane.namespace, lane.queue)
-    queue = view.need(queue_key, record_pb2.QueueRecord)
+    queue = view.need(queue_key, QueueRecord)
     before = (queue.allowance, queue.allowance_at_ms)
     if queue.rate:
         refill(view, queue)
@@ -272,7 +278,7 @@ def _line(view: View, number: int, lane: record_pb2.LaneRecord) -> Line:
     return line
 
 
-def refill(view: View, queue: record_pb2.QueueRecord) -> None:
+def refill(view: View, queue: QueueRecord) -> None:
     """A token bucket in whole thousandths, filled by the clock of the change."""
     burst = (queue.burst or queue.rate) * 1000
     gained = (view.now_ms - queue.allowance_at_ms) * queue.rate
@@ -299,11 +305,11 @@ def _take_back(lines: list[Line]) -> None:
             line.queue.allowance, line.queue.allowance_at_ms = line.before
 
 
-def _session(view: View, worker: str) -> record_pb2.SessionRecord:
+def _session(view: View, worker: str) -> SessionRecord:
     """A worker's session; it is written with its first lease."""
     key = keys.session(worker)
-    session = view.get(key, record_pb2.SessionRecord)
+    session = view.get(key, SessionRecord)
     if session is None:
         view.meta.session_serial += 1
-        session = record_pb2.SessionRecord(format=FORMAT, number=view.meta.session_serial)
+        session = SessionRecord(number=view.meta.session_serial)
     return session

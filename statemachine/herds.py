@@ -5,17 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import islice
 
-from ..proto.v1 import record_pb2
 from . import clockwork, keys, limits
+from .record import JobRecord, StateRecord
 from .view import View
 
 HERD = 1_000  # So many jobs due in one second are worth a word.
 COUNTED = 10_000  # More are "over 10,000".
 
 
-def warnings(
-    view: View, jid: int, job: record_pb2.JobRecord, state: record_pb2.JobStateRecord
-) -> list[str]:
+def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[str]:
     found = list(clockwork.plan_of(view, jid, job).warnings)
     if state.next_due_at_ms and not job.spec.timing.HasField("jitter"):
         found += _herd(view, state.next_due_at_ms)

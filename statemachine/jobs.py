@@ -5,7 +5,7 @@ Each rule asks everything that may be refused first, and writes only then.
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from ..proto.v1 import job_pb2, run_pb2
 from . import (
     answers,
     audit_log,
@@ -25,13 +25,11 @@ from . import (
     validate,
 )
 from .plan import Plan, latest_nominal_before
+from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord, encode
 from .rejection import Fault, Reason, Refused
 from .schedule import compile_plan
-from .view import FORMAT, View
+from .view import View
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-NamespaceRecord = record_pb2.NamespaceRecord
 Import = job_pb2.ImportJobsRequest
 Result = job_pb2.ImportResult
 CHANGEABLE = frozenset({"spec"})
@@ -79,20 +77,22 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     view.meta.job_serial += 1
     jid = keys.jid_of(number, view.meta.job_serial)
     job = JobRecord(
-        format=FORMAT, name=name, namespace=namespace.settings.name, spec=wanted.spec,
+        name=name, namespace=namespace.settings.name, spec=wanted.spec,
         version=1, created_at_ms=view.now_ms, updated_at_ms=view.now_ms, creator=actor,
         schedules_since_ms=view.now_ms,
     )  # fmt: skip
-    state = StateRecord(format=FORMAT, state=clockwork.ACTIVE)
+    state = StateRecord(state=clockwork.ACTIVE)
     view.put_raw(name_key, jid.to_bytes(8, "big"))
-    view.put(keys.job(jid), job)
-    view.put(keys.state(jid), state)
     usage = runs.usage_of(view, number)
     usage.jobs += 1
     usage.payload_bytes += size
     _wire(view, jid, namespace, job, state, plan)
     clockwork.start(view, job, state, plan)
     clockwork.settle(view, jid, state)
+    # Not as records: those that come with a big import would push others out of the memory, and
+    # a spec that is remembered would keep the whole request.
+    view.put_encoded(keys.job(jid), encode(job))
+    view.put_encoded(keys.state(jid), encode(state))
     return jid, job, state
 
 
@@ -110,7 +110,7 @@ def _wire(
     timing = spec.timing
     state.once = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")
     state.may_finish = bool(spec.schedules) and not state.after_end and not has_upstream
-    state.ClearField("delete_after_ms")
+    state.delete_after_ms = None
     if spec.HasField("delete_after"):
         state.delete_after_ms = policies.ms_or(spec, "delete_after", 0)
     if has_upstream:
@@ -146,7 +146,7 @@ def _check_quota(view: View, namespace: NamespaceRecord, jobs: int, size: int) -
     quota = namespace.settings.quota
     if not quota.jobs and not quota.payload_bytes:
         return
-    usage = view.get(keys.usage(namespace.number), record_pb2.UsageRecord)
+    usage = view.get(keys.usage(namespace.number), UsageRecord)
     for name, used, more, most in (
         ("jobs", usage.jobs if usage else 0, jobs, quota.jobs),
         ("payload_bytes", usage.payload_bytes if usage else 0, size, quota.payload_bytes),

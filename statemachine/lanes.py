@@ -12,12 +12,11 @@ its turn comes, not before; until then it keeps its place.
 
 from __future__ import annotations
 
-from ..proto.v1 import common_pb2, job_pb2, record_pb2
+from ..proto.v1 import common_pb2, job_pb2
 from . import keys, limits
-from .view import FORMAT, View
+from .record import KeyRecord, LabelRecord, LaneRecord, QueueRecord, RunRecord, StateRecord
+from .view import View
 
-LaneRecord = record_pb2.LaneRecord
-RunRecord = record_pb2.RunRecord
 # A turn is never negative: every lane's turns are shifted by one boost.
 BOOSTS = {
     common_pb2.PRIORITY_HIGH: 0,
@@ -43,14 +42,14 @@ def lane_for(view: View, namespace: int, spec: job_pb2.JobSpec, queue: str, prio
     number = view.lanes[index] = view.meta.lane_serial
     view.put_raw(index, number.to_bytes(4, "big"))
     record = LaneRecord(
-        format=FORMAT, number=number, handler=handler, namespace=namespace, queue=queue,
+        number=number, handler=handler, namespace=namespace, queue=queue,
         priority=common_pb2.Priority.ValueType(priority),
-        labels=[record_pb2.LabelRecord(name=n, value=v) for n, v in labels],
+        labels=tuple(LabelRecord(name=n, value=v) for n, v in labels),
     )  # fmt: skip
     view.put(keys.lane(number), record)
     queue_key = keys.queue(namespace, queue)
-    if view.get(queue_key, record_pb2.QueueRecord) is None:
-        view.put(queue_key, record_pb2.QueueRecord(format=FORMAT))
+    if view.get(queue_key, QueueRecord) is None:
+        view.put(queue_key, QueueRecord())
     return number
 
 
@@ -103,9 +102,7 @@ def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     run.turn_ms = 0
 
 
-def park(
-    view: View, jid: int, occasion: int, run: RunRecord, why: RunRecord.Parking.ValueType
-) -> None:
+def park(view: View, jid: int, occasion: int, run: RunRecord, why: int) -> None:
     """Move a run whose entry was just taken from its lane to the line for a slot."""
     view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
     run.parking = why
@@ -139,9 +136,9 @@ def _owner(jid: int, run: RunRecord) -> bytes:
 
 def _count_parked(view: View, jid: int, run: RunRecord, by: int) -> None:
     if run.parking == RunRecord.PARKING_JOB:
-        view.edit(keys.state(jid), record_pb2.JobStateRecord).parked += by
+        view.edit(keys.state(jid), StateRecord).parked += by
     else:
         key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
-        record = view.get(key, record_pb2.KeyRecord) or record_pb2.KeyRecord(format=FORMAT)
+        record = view.get(key, KeyRecord) or KeyRecord()
         record.parked += by
         view.put(key, record)

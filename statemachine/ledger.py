@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ..proto.v1 import record_pb2, run_pb2
+from ..proto.v1 import run_pb2
 from . import keys, limits, namespaces
 from .plan import Plan, count_nominals
-from .view import FORMAT, View
+from .record import JobRecord, LedgerRecord, RunRecord, StateRecord, encode
+from .view import View
 
-LedgerRecord = record_pb2.LedgerRecord
-StateRecord = record_pb2.JobStateRecord
 # Outcomes that stand for a run.
 WITH_RUN = frozenset({run_pb2.OUTCOME_RAN, run_pb2.OUTCOME_LATE, run_pb2.OUTCOME_REPLACED})
 # Outcomes after which a backfill may run the nominal time.
@@ -31,10 +30,7 @@ BACKFILLABLE = frozenset(
     }
 )
 # The entry for one nominal time alone, by outcome; every run makes one.
-ALONE = {
-    number: LedgerRecord(format=FORMAT, outcome=number).SerializeToString()
-    for number in run_pb2.Outcome.values()
-}
+ALONE = {number: encode(LedgerRecord(outcome=number)) for number in run_pb2.Outcome.values()}
 PURGE = 4  # Old entries that go when a new one comes: more than come in, so it ends.
 
 
@@ -54,7 +50,7 @@ def settle(
         state.ledger_from_ms = nominal_ms
     if newest and outcome not in WITH_RUN:
         # A run makes room when it leaves the history; this entry has none.
-        purge(view, jid, state, view.need(keys.job(jid), record_pb2.JobRecord).namespace)
+        purge(view, jid, state, view.need(keys.job(jid), JobRecord).namespace)
     elif not newest:
         view.backfilled.add(jid)
 
@@ -80,9 +76,7 @@ def stretch(
     # The first may follow from the end of a run, and then no count finds it.
     count = 1 + count_nominals(plan, first + 1, last + 1).number
     if count > 1:
-        entry = LedgerRecord(
-            format=FORMAT, outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1
-        )
+        entry = LedgerRecord(outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1)
         view.put(keys.ledger(jid, first), entry)
         state.fired += count - 1
         state.skipped += count - 1
@@ -119,9 +113,9 @@ def may_backfill(view: View, jid: int, nominal_ms: int) -> bool:
         return False
     # The ledger may be kept for a shorter time than runs are.
     occasion = keys.occasion_of(nominal_ms)
-    if view.get(keys.run(jid, occasion), record_pb2.RunRecord) is not None:
+    if view.get(keys.run(jid, occasion), RunRecord) is not None:
         return False
-    past = view.get(keys.ended(jid, occasion), record_pb2.RunRecord)
+    past = view.get(keys.ended(jid, occasion), RunRecord)
     return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
 
 

@@ -6,15 +6,13 @@ for what is left then. The firing of a run pays nothing for this.
 
 from __future__ import annotations
 
-from ..proto.v1 import record_pb2
 from . import clockwork, ledger
+from .record import JobRecord, StateRecord
 from .view import View
-
-StateRecord = record_pb2.JobStateRecord
 
 
 def step(
-    view: View, jid: int, job: record_pb2.JobRecord, state: StateRecord, most: int = ledger.PURGE
+    view: View, jid: int, job: JobRecord, state: StateRecord, most: int = ledger.PURGE
 ) -> bool:
     """Drop a few old entries, and plan the rest. True: the caller settles and puts the state."""
     before = state.ledger_from_ms, state.ledger_purge_at_ms

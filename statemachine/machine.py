@@ -16,12 +16,13 @@ from typing import cast
 
 from google.protobuf.message import Message
 
-from ..proto.v1 import change_pb2, record_pb2, worker_pb2
+from ..proto.v1 import worker_pb2
 from . import keys, remembered
+from .record import MetaRecord, encode, parse, parse_change
 from .rejection import Refused, Rejection
 from .rules import RULES
 from .store import Store
-from .view import FORMAT, UnknownFormat, View, parse
+from .view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,44 +87,39 @@ def _decide_once(
     return answer
 
 
-def apply(store: Store, index: int, data: bytes) -> record_pb2.MetaRecord:
+def apply(store: Store, index: int, data: bytes) -> MetaRecord:
     """Write a committed change. `index` is its place in the log; an old one does nothing."""
     meta = read_meta(store)
     if index <= meta.applied_index:
         return meta
-    change = change_pb2.Change.FromString(data)
-    if change.format != FORMAT:
-        raise UnknownFormat(
-            f"the change at index {index} has format {change.format}; this version knows {FORMAT}. "
-            "Upgrade this node to the version that wrote it."
-        )
+    change = parse_change(data, meta.revision + 1)
     if change.base != meta.revision:
         raise WrongBase(f"index {index} was decided on {change.base}, state is at {meta.revision}")
-    after = record_pb2.MetaRecord.FromString(change.meta)
+    after = change.meta
     assert after.now_ms >= meta.now_ms, "the replicated clock ran backwards"
     after.applied_index = index
     after.revision = meta.revision + 1
     after.fingerprint = blake2b(data, key=meta.fingerprint, digest_size=16).digest()
     puts = list(zip(change.keys, change.values, strict=True))
-    puts.append((keys.META, after.SerializeToString()))
+    puts.append((keys.META, encode(after)))
     store.write(puts, change.deletes)
     return after
 
 
-def skip(store: Store, index: int) -> record_pb2.MetaRecord:
+def skip(store: Store, index: int) -> MetaRecord:
     """Remember that an entry of the log was passed that holds no change for this state."""
     meta = read_meta(store)
     if index > meta.applied_index:
         meta.applied_index = index
-        store.write([(keys.META, meta.SerializeToString())], [])
+        store.write([(keys.META, encode(meta))], [])
     return meta
 
 
-def read_meta(store: Store) -> record_pb2.MetaRecord:
+def read_meta(store: Store) -> MetaRecord:
     value = store.get(keys.META)
     if value is None:
-        return record_pb2.MetaRecord(format=FORMAT)
-    return parse(keys.META, value, record_pb2.MetaRecord)
+        return MetaRecord()
+    return parse(keys.META, value, MetaRecord)
 
 
 __all__ = ["Decision", "Rejection", "Request", "WrongBase", "apply", "decide", "read_meta", "skip"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..proto.v1 import namespace_pb2, record_pb2
+from ..proto.v1 import namespace_pb2
 from . import audit_log, instants, keys, limits, masks, policies, validate
+from .record import CalendarRecord, JobRecord, NamespaceRecord, UsageRecord
 from .rejection import Fault, Reason, Refused
-from .view import FORMAT, View
+from .view import View
 
-NamespaceRecord = record_pb2.NamespaceRecord
 Namespace = namespace_pb2.Namespace
 DEFAULT = "default"
 
@@ -20,7 +20,7 @@ def find(view: View, name: str) -> NamespaceRecord | None:
         return view.namespaces[name]
     record = view.get(keys.namespace(name), NamespaceRecord)
     if record is None and name == DEFAULT:
-        record = NamespaceRecord(format=FORMAT, number=0, settings=Namespace(name=DEFAULT))
+        record = NamespaceRecord(number=0, settings=Namespace(name=DEFAULT))
     view.namespaces[name] = record
     return record
 
@@ -57,7 +57,7 @@ def keep_times(view: View, jid: int) -> tuple[int, int]:
     number = keys.namespace_of(jid)
     found = view.keeps.get(number)
     if found is None:
-        record = find(view, view.need(keys.job(jid), record_pb2.JobRecord).namespace)
+        record = find(view, view.need(keys.job(jid), JobRecord).namespace)
         assert record is not None, f"the job {jid} lives in a namespace that is not there"
         settings = record.settings
         found = view.keeps[number] = (
@@ -86,7 +86,7 @@ def create(view: View, request: namespace_pb2.CreateNamespaceRequest, actor: str
         )  # fmt: skip
     view.meta.namespace_serial += 1
     record = NamespaceRecord(
-        format=FORMAT, number=view.meta.namespace_serial, version=1, created_at_ms=view.now_ms,
+        number=view.meta.namespace_serial, version=1, created_at_ms=view.now_ms,
         settings=_settings(wanted),
     )  # fmt: skip
     view.put(keys.namespace(wanted.name), record)
@@ -148,7 +148,7 @@ def answer(view: View, record: NamespaceRecord) -> Namespace:
     shown.etag = f"v{record.version}"
     if record.created_at_ms:
         instants.set_ms(shown.create_time, record.created_at_ms)
-    usage = view.get(keys.usage(record.number), record_pb2.UsageRecord)
+    usage = view.get(keys.usage(record.number), UsageRecord)
     if usage is not None:
         shown.usage.jobs = usage.jobs
         shown.usage.live_runs = usage.live
@@ -173,7 +173,7 @@ def use_calendars(view: View, namespace: int, names: Iterable[str], by: int) -> 
     """Count which calendars jobs name, so that none of those is deleted."""
     for name in names:
         key = keys.calendar(namespace, name)
-        view.edit(key, record_pb2.CalendarRecord).jobs += by
+        view.edit(key, CalendarRecord).jobs += by
 
 
 def _settings(wanted: Namespace) -> Namespace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2, schedule_pb2
+from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import (
     answers,
     audit_log,
@@ -21,13 +21,18 @@ from . import (
 from .instants import to_ms
 from .jobs import find
 from .plan import next_nominal, nominal_times
+from .record import (
+    BacklogRecord,
+    EditRecord,
+    JobRecord,
+    RunRecord,
+    StateRecord,
+    UniqueRecord,
+    UsageRecord,
+)
 from .rejection import Fault, Reason, Refused
-from .view import FORMAT, View
+from .view import View
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-RunRecord = record_pb2.RunRecord
-UniqueRecord = record_pb2.UniqueRecord
 Edit = schedule_pb2.OccurrenceEdit
 Unique = run_pb2.UniqueKey
 INVALID = Reason.ERROR_REASON_FIELD_INVALID
@@ -93,7 +98,7 @@ def _check_trigger(
         )  # fmt: skip
     most = namespaces.quota(view, job.namespace).live_runs
     namespace = namespaces.need(view, job.namespace)
-    usage = view.get(keys.usage(namespace.number), record_pb2.UsageRecord)
+    usage = view.get(keys.usage(namespace.number), UsageRecord)
     if most and usage is not None and usage.live >= most:
         raise Refused.because(
             Reason.ERROR_REASON_QUOTA_EXCEEDED,
@@ -127,7 +132,7 @@ def _take(view: View, jid: int, occasion: int, name: str) -> None:
     before = view.get(key, UniqueRecord)
     if before is not None and before.until_ms:
         view.delete(keys.unique_timer(before.until_ms, jid, name))
-    view.put(key, UniqueRecord(format=FORMAT, occasion=occasion))
+    view.put(key, UniqueRecord(occasion=occasion))
 
 
 def _show(view: View, jid: int, occasion: int, job: JobRecord) -> run_pb2.Run:
@@ -147,7 +152,7 @@ def _triggered(
     run = runs.new(job, job.spec, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
     run.made_in = view.base + 1
     if request.HasField("payload"):
-        run.payload.CopyFrom(request.payload)
+        run.payload = request.payload
     if request.priority or request.queue:
         run.priority = request.priority or job.spec.priority
         queue = request.queue or job.spec.queue or "default"
@@ -174,7 +179,7 @@ def backfill(
     plan = clockwork.plan_of(view, jid, job)
     # A range before the present schedules is computed by them all the same: that is what is asked.
     found = nominal_times(plan, first, end, limits.BACKFILL_RUNS, ever=True)
-    if found.cut or len(state.agenda.backlog) >= limits.SCHEDULES:
+    if found.cut or len(state.backlog) >= limits.SCHEDULES:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
             f"the range has over {limits.BACKFILL_RUNS} nominal times, or {limits.SCHEDULES} "
@@ -184,10 +189,11 @@ def backfill(
     planned = [ms for ms in found.times if ledger.may_backfill(view, jid, ms)]
     if planned:
         pace_ms = max(1, limits.MINUTE_MS // (request.runs_per_minute or 60))
-        state.agenda.backlog.add(
+        part = BacklogRecord(
             next_at_ms=planned[0], to_ms=planned[-1] + 1, left=len(planned), pace_ms=pace_ms,
             release_at_ms=view.now_ms, cause=run_pb2.CAUSE_BACKFILL,
         )  # fmt: skip
+        state.backlog = (*state.backlog, part)
         clockwork.settle(view, jid, state)
         view.put(keys.state(jid), state)
         said = f"{len(planned)} nominal times"
@@ -212,19 +218,15 @@ def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_
             else f"'{job.name}' has no occurrence at that instant; look at its next ones",
             job=job.name, nominal_time=nominal_ms,
         )  # fmt: skip
-    kept = [item for item in state.agenda.edits if item.nominal_at_ms != nominal_ms]
+    kept = [item for item in state.edits if item.nominal_at_ms != nominal_ms]
     if len(kept) >= limits.EDITS:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
             f"'{job.name}' has {len(kept)} changed occurrences ahead, the most; revert one",
             limit="edits", maximum=limits.EDITS, actual=len(kept) + 1,
         )  # fmt: skip
-    del state.agenda.edits[:]
-    state.agenda.edits.extend(kept)
-    state.agenda.edits.add(
-        nominal_at_ms=nominal_ms, kind=wanted.kind, moved_to_ms=to_ms(wanted.moved_to)
-    )
-    state.agenda.edits.sort(key=lambda item: item.nominal_at_ms)
+    kept.append(EditRecord(nominal_ms, wanted.kind, to_ms(wanted.moved_to)))
+    state.edits = tuple(sorted(kept, key=lambda item: item.nominal_at_ms))
     return _edited(view, jid, job, state, request, actor, "EditOccurrence")
 
 
@@ -245,14 +247,14 @@ def _check_edit(view: View, wanted: Edit, nominal_ms: int) -> None:
 def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> job_pb2.Job:
     jid, job, state = find(view, request.namespace, request.job)
     nominal_ms = to_ms(request.nominal_time)
-    found = [item for item in state.agenda.edits if item.nominal_at_ms == nominal_ms]
-    if not found:
+    kept = tuple(item for item in state.edits if item.nominal_at_ms != nominal_ms)
+    if kept == state.edits:
         raise Refused.because(
             Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
             f"no occurrence of '{job.name}' at that instant was changed; get the job to see which",
             job=job.name, nominal_time=nominal_ms,
         )  # fmt: skip
-    state.agenda.edits.remove(found[0])
+    state.edits = kept
     return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
 
 
@@ -261,7 +263,6 @@ def _edited(
     request: job_pb2.EditOccurrenceRequest | job_pb2.RevertOccurrenceRequest,
     actor: str, method: str,
 ) -> job_pb2.Job:  # fmt: skip
-    clockwork.clear_agenda(state)
     clockwork.settle(view, jid, state)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, method, job.namespace, f"job/{job.name}", request)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from ..proto.v1 import job_pb2, run_pb2
 from . import keys, ledger, limits, runs
+from .record import RunRecord, StateRecord
 from .view import View
 
-RunRecord = record_pb2.RunRecord
-StateRecord = record_pb2.JobStateRecord
 Policy = job_pb2.OverlapPolicy
 
 
@@ -70,7 +69,7 @@ def drop(
 ) -> None:  # fmt: skip
     """A policy ends a run before it began; the ledger says so in place of what it said."""
     run.outcome = outcome
-    run.error.CopyFrom(run_pb2.RunError(kind=kind, message=message))
+    run.error = run_pb2.RunError(kind=kind, message=message)
     if not occasion & 0xFFFF:
         ledger.correct(view, jid, keys.nominal_of(occasion), outcome)
     runs.end(view, jid, occasion, run, runs.SKIPPED)

@@ -6,9 +6,10 @@ from hashlib import blake2b
 
 from google.protobuf.message import Message
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from ..proto.v1 import job_pb2, run_pb2
 from . import limits
 from .instants import to_ms
+from .record import RunRecord
 from .timers import earliest
 
 
@@ -58,7 +59,7 @@ def spread(seed: bytes, number: int, width: int) -> int:
     return int.from_bytes(digest, "big") * (width + 1) >> 64
 
 
-def next_timeout(run: record_pb2.RunRecord, timeouts: job_pb2.Timeouts) -> int:
+def next_timeout(run: RunRecord, timeouts: job_pb2.Timeouts) -> int:
     """The first instant at which a timeout may end a run or an attempt; 0 for none."""
     at_ms = 0
     if run.ready_at_ms:

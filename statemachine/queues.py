@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..proto.v1 import queue_pb2, record_pb2
+from ..proto.v1 import queue_pb2
 from . import audit_log, instants, keys, limits, masks, namespaces, validate
+from .record import LaneRecord, QueueRecord, RunRecord
 from .rejection import Reason, Refused
-from .view import FORMAT, View
+from .view import View
 
 Queue = queue_pb2.Queue
-QueueRecord = record_pb2.QueueRecord
 CHANGEABLE = frozenset({"concurrency", "rate", "burst"})
 
 
@@ -34,7 +34,7 @@ def update(view: View, request: queue_pb2.UpdateQueueRequest, actor: str) -> Que
     wanted = request.queue
     number = namespaces.need(view, wanted.namespace).number
     name = wanted.name
-    record = view.get(keys.queue(number, name), QueueRecord) or QueueRecord(format=FORMAT)
+    record = view.get(keys.queue(number, name), QueueRecord) or QueueRecord()
     namespaces.check_etag(wanted.etag, record.version)
     merged = Queue(concurrency=record.concurrency, rate=record.rate, burst=record.burst)
     masks.merge(wanted, merged, request.update_mask, CHANGEABLE)
@@ -100,12 +100,12 @@ def answer(view: View, namespace: str, number: int, name: str, record: QueueReco
         value = view.get_raw(index)
         assert value is not None
         lane_number = int.from_bytes(value, "big")
-        lane = view.need(keys.lane(lane_number), record_pb2.LaneRecord)
+        lane = view.need(keys.lane(lane_number), LaneRecord)
         shown.ready += lane.ready
         if lane.ready:
             ready = keys.ready_in(lane_number)
             first = next(view.scan(ready + lane.ready_from, keys.after(ready)))
-            run = view.need(keys.run(*keys.run_of(first)), record_pb2.RunRecord)
+            run = view.need(keys.run(*keys.run_of(first)), RunRecord)
             oldest_ms = min(oldest_ms or run.ready_at_ms, run.ready_at_ms)
     if oldest_ms:
         instants.set_ms(shown.oldest_ready_time, oldest_ms)

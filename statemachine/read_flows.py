@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ..proto.v1 import flow_pb2, job_pb2, record_pb2, run_pb2
+from ..proto.v1 import flow_pb2, job_pb2, run_pb2
 from . import filters, flows, keys, limits, namespaces, pages, runs
 from .instants import set_ms
 from .jobs import find
 from .read_jobs import Terms, check_word, word
+from .record import FlowRecord, JobRecord, RunRecord, StepRecord
 from .rejection import Reason, Refused
 from .view import View
 from .workers import Workers
 
-FlowRecord = record_pb2.FlowRecord
-StepRecord = record_pb2.FlowStepRecord
-JobRecord = record_pb2.JobRecord
-RunRecord = record_pb2.RunRecord
 Flow = flow_pb2.Flow
 Step = flow_pb2.FlowStep
 FIELDS = ("state", "job")

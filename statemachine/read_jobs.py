@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2
+from ..proto.v1 import job_pb2, run_pb2
 from . import answers, filters, herds, keys, lanes, limits, namespaces, pages
 from .instants import instant_of, timestamp
 from .jobs import find
 from .policies import ms_or
+from .record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
 from .rejection import Fault, Reason, Refused
-from .view import View, parse
+from .view import View
 from .workers import Workers
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-RunRecord = record_pb2.RunRecord
 Terms = list[filters.Term]
 FIELDS = ("name", "labels.", "state", "queue", "owner", "zone", "handler")
 HISTORY_FIELDS = ("state", "nominal_time", "outcome")
@@ -186,10 +184,10 @@ def runs_of(
         begun = keys.run_of(running[0])[1] if running else -1
         over = keys.ended_of(ended[0])[1] if ended else -1
         if running is not None and begun > over:
-            yield begun, RunRecord.FromString(running[1])
+            yield begun, parse(*running, RunRecord)
             running = next(live, None)
         elif ended is not None:
-            yield over, RunRecord.FromString(ended[1])
+            yield over, parse(*ended, RunRecord)
             ended = next(past, None)
 
 
@@ -216,7 +214,7 @@ def list_ledger(
 
 
 def _ledger_entry(found: tuple[bytes, bytes]) -> run_pb2.LedgerEntry:
-    record = parse(*found, record_pb2.LedgerRecord)
+    record = parse(*found, LedgerRecord)
     entry = run_pb2.LedgerEntry(
         nominal_time=timestamp(keys.nominal_at(found[0])), outcome=record.outcome,
         count=record.count or 1,

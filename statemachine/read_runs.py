@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..proto.v1 import dead_letter_pb2, record_pb2, run_pb2
+from ..proto.v1 import dead_letter_pb2, run_pb2
 from . import answers, by_hand, filters, keys, limits, namespaces, pages, runs
 from .read_jobs import Terms, check_word, runs_of, word
+from .record import JobRecord, LaneRecord, RunRecord, StateRecord, UsageRecord, parse
 from .view import View
 from .workers import Workers
 
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
-RunRecord = record_pb2.RunRecord
-LaneRecord = record_pb2.LaneRecord
 FIELDS = ("state", "job", "queue", "worker", "flow")
 DEAD_FIELDS = ("job", "queue", "kind")
 LIVE_WORDS = frozenset({"PENDING", "RUNNING", "RETRYING"})
@@ -54,7 +51,7 @@ def _source(
         return _dead
     if states and not states & LIVE_WORDS:
         return _past
-    usage = view.get(keys.usage(number), record_pb2.UsageRecord)
+    usage = view.get(keys.usage(number), UsageRecord)
     few = usage is None or usage.live <= limits.LOOKED_AT
     return _sorted if few else _live
 
@@ -76,7 +73,7 @@ def _fields(view: View, run: RunRecord, job: JobRecord) -> dict[str, str | int]:
         "job": job.name,
         "queue": view.need(keys.lane(run.lane), LaneRecord).queue,
         "worker": run.worker if run.state == runs.RUNNING else "",
-        "kind": run.error.kind,
+        "kind": run.error.kind if run.error else "",
         "flow": answers.flow_id(view, run) if run.flow_jid else "",
     }
 
@@ -109,7 +106,7 @@ def _live(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found
     if after:
         high = _within(after, low, high)
     for key, value in view.stored.scan(low, high, backwards=True):
-        yield key, *keys.run_of(key), RunRecord.FromString(value)
+        yield key, *keys.run_of(key), parse(key, value, RunRecord)
 
 
 def _past(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
@@ -119,7 +116,7 @@ def _past(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found
     if after:
         low = _within(after, low, high) + b"\0"
     for key, value in view.stored.scan(low, high):
-        yield key, *keys.ended_of(key), RunRecord.FromString(value)
+        yield key, *keys.ended_of(key), parse(key, value, RunRecord)
 
 
 def _dead(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
@@ -182,7 +179,7 @@ def list_dead(
     wish = pages.read("dead", number, request.filter, request.page_size, request.page_token)
     found = _dead(view, number, terms, wish.after)
     page = pages.fill(wish, found, _place, _shown(view, terms))
-    usage = view.get(keys.usage(number), record_pb2.UsageRecord)
+    usage = view.get(keys.usage(number), UsageRecord)
     return dead_letter_pb2.ListDeadLettersResponse(
         runs=page.items, next_page_token=page.next_token, total=usage.dead if usage else 0
     )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..proto.v1 import access_pb2, calendar_pb2, common_pb2, namespace_pb2, queue_pb2, record_pb2
+from ..proto.v1 import access_pb2, calendar_pb2, common_pb2, namespace_pb2, queue_pb2
 from . import calendars, filters, keys, namespaces, pages, queues
 from .instants import timestamp
-from .view import View, parse
+from .record import AuditEntryRecord, CalendarRecord, NamespaceRecord, QueueRecord, parse
+from .view import View
 from .workers import Workers, pulling
 
-CalendarRecord = record_pb2.CalendarRecord
-QueueRecord = record_pb2.QueueRecord
-NamespaceRecord = record_pb2.NamespaceRecord
-AuditEntryRecord = record_pb2.AuditEntryRecord
 AUDIT_FIELDS = ("actor", "method", "subject")
 
 

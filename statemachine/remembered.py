@@ -11,12 +11,11 @@ from hashlib import blake2b
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
-from ..proto.v1 import record_pb2
 from . import keys, limits
+from .record import RememberedRecord
 from .rejection import Reason, Refused
-from .view import FORMAT, View
+from .view import View
 
-RememberedRecord = record_pb2.RememberedRecord
 PURGE = 2
 
 
@@ -49,7 +48,7 @@ def add(view: View, request_id: str, request: Message, answer: Message) -> None:
     meta = view.meta
     digest = _hash(request_id.encode())
     record = RememberedRecord(
-        format=FORMAT, request=_fingerprint(request), type=answer.DESCRIPTOR.full_name,
+        request=_fingerprint(request), type=answer.DESCRIPTOR.full_name,
         answer=answer.SerializeToString(deterministic=True), at_ms=view.now_ms,
     )  # fmt: skip
     view.put(keys.remembered(digest), record)

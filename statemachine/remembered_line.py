@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..proto.v1 import record_pb2
 from . import keys
 from .difference import Difference, record, records
+from .record import MetaRecord, RememberedRecord
 from .store import Reading
-
-RememberedRecord = record_pb2.RememberedRecord
 
 
 def differences(store: Reading) -> Iterator[Difference]:
     """Each remembered request has one place in the line, between its two ends."""
-    meta = record(store, keys.META, record_pb2.MetaRecord) or record_pb2.MetaRecord()
+    meta = record(store, keys.META, MetaRecord) or MetaRecord()
     placed, wrong = 0, []
     for key, digest in store.scan(keys.REMEMBERED_LINE, keys.after(keys.REMEMBERED_LINE)):
         place = int.from_bytes(key[1:9], "big")
@@ -29,7 +27,7 @@ def differences(store: Reading) -> Iterator[Difference]:
         yield from _unplaced(store, meta)
 
 
-def _unplaced(store: Reading, meta: record_pb2.MetaRecord) -> Iterator[Difference]:
+def _unplaced(store: Reading, meta: MetaRecord) -> Iterator[Difference]:
     """Something is wrong, so memory for the whole line is well spent."""
     line = dict(store.scan(keys.REMEMBERED_LINE, keys.after(keys.REMEMBERED_LINE)))
     digests: set[bytes] = set()

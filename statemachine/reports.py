@@ -7,14 +7,20 @@ answered LEASE_LOST and changes nothing.
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2, worker_pb2
+from ..proto.v1 import job_pb2, run_pb2, worker_pb2
 from . import instants, keys, lanes, limits, policies, rejection, runs, slots
+from .record import (
+    AttemptRecord,
+    JobRecord,
+    LaneRecord,
+    ProgressRecord,
+    RunRecord,
+    SessionRecord,
+    StateRecord,
+)
 from .request import Lapse, Note, Report, Rung
 from .view import View
 
-RunRecord = record_pb2.RunRecord
-JobRecord = record_pb2.JobRecord
-StateRecord = record_pb2.JobStateRecord
 Attempt = run_pb2.Attempt
 Reason = rejection.Reason
 Ack = worker_pb2.ResultAck
@@ -64,12 +70,12 @@ def _succeed(
     view: View, jid: int, occasion: int, run: RunRecord, result: worker_pb2.Result
 ) -> None:
     if result.success.HasField("result"):
-        run.result.CopyFrom(result.success.result)
+        run.result = result.success.result
     if result.log_tail:
         _note_log(run, result.log_tail)
     if run.cancel_at_ms:
         # It was to be cancelled, but was done first; then the wish is void.
-        run.ClearField("error")
+        run.error = None
     runs.end(view, jid, occasion, run, runs.SUCCEEDED)
 
 
@@ -115,7 +121,7 @@ def attempt_failed(
 ) -> None:
     """An attempt ended without success: try again as the policy says, or end the run."""
     job = view.need(keys.job(jid), JobRecord)
-    run.error.CopyFrom(error)
+    run.error = error
     at_ms = 0 if fatal else _retry_at(view, jid, occasion, run, job, error.kind, wait_ms)
     if how == Attempt.END_LAPSED and at_ms:
         # It was the worker that went away, not the work that failed.
@@ -160,12 +166,13 @@ def _log_attempt(
     view: View, run: RunRecord, how: Attempt.End.ValueType, error: run_pb2.RunError | None
 ) -> None:
     if len(run.attempts) == limits.ATTEMPTS_KEPT:
-        del run.attempts[1]
+        run.attempts = run.attempts[:1] + run.attempts[2:]
         run.attempts_dropped += 1
-    run.attempts.add(
+    attempt = AttemptRecord(
         number=run.attempt, worker=run.worker, token=run.token, started_at_ms=run.leased_at_ms,
         ended_at_ms=view.now_ms, end=how, error=error,
     )  # fmt: skip
+    run.attempts = (*run.attempts, attempt)
 
 
 def _drop_lease(view: View, jid: int, run: RunRecord) -> None:
@@ -196,7 +203,7 @@ def _give_back(
         run.retry_at_ms = view.now_ms + min(delay_ms, limits.LONG_MS)
         runs.arm(view, jid, occasion, run, job.spec)
     else:
-        priority = view.need(keys.lane(run.lane), record_pb2.LaneRecord).priority
+        priority = view.need(keys.lane(run.lane), LaneRecord).priority
         run.turn_ms = run.ready_at_ms + lanes.BOOSTS[priority]
         runs.make_ready(view, jid, occasion, run, job.spec)
     view.put(keys.run(jid, occasion), run)
@@ -204,7 +211,7 @@ def _give_back(
 
 def lapse(view: View, request: Lapse, actor: str) -> Rung:
     """End the leases of a worker that was silent for too long."""
-    session = view.get(keys.session(request.worker), record_pb2.SessionRecord)
+    session = view.get(keys.session(request.worker), SessionRecord)
     if session is None:
         return Rung(0, more=False)
     first = keys.lease(session.number, session.token_from)
@@ -248,13 +255,11 @@ def _note_one(view: View, said: worker_pb2.ProgressReport) -> Ack:
         refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(said.checkpoint))
         return Ack(token=said.token, reason=refusal.word, message=refusal.message)
     if said.HasField("progress"):
-        run.progress.CopyFrom(
-            record_pb2.ProgressRecord(
-                done=said.progress.done,
-                total=said.progress.total,
-                message=said.progress.message[: limits.PROGRESS_CHARS],
-                at_ms=view.now_ms,
-            )
+        run.progress = ProgressRecord(
+            done=said.progress.done,
+            total=said.progress.total,
+            message=said.progress.message[: limits.PROGRESS_CHARS],
+            at_ms=view.now_ms,
         )
     if said.checkpoint:
         run.checkpoint = said.checkpoint

@@ -7,14 +7,12 @@ lane, its business key; and starts what waited for it.
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, record_pb2, run_pb2, worker_pb2
+from ..proto.v1 import job_pb2, run_pb2, worker_pb2
 from . import clockwork, flows, keys, lanes, limits, namespaces, policies, slots, timers
 from .instants import set_ms
-from .view import FORMAT, View
+from .record import JobRecord, RunRecord, StateRecord, UniqueRecord, UsageRecord
+from .view import View
 
-RunRecord = record_pb2.RunRecord
-StateRecord = record_pb2.JobStateRecord
-JobRecord = record_pb2.JobRecord
 PENDING = run_pb2.RUN_STATE_PENDING
 RUNNING = run_pb2.RUN_STATE_RUNNING
 RETRYING = run_pb2.RUN_STATE_RETRYING
@@ -33,7 +31,7 @@ def new(
     due_ms: int,
 ) -> RunRecord:
     return RunRecord(
-        format=FORMAT, state=PENDING, cause=cause, outcome=outcome, due_at_ms=due_ms,
+        state=PENDING, cause=cause, outcome=outcome, due_at_ms=due_ms,
         lane=job.lane, priority=spec.priority,
     )  # fmt: skip
 
@@ -208,11 +206,11 @@ def cancel(
 ) -> None:
     """End a run that waits; ask the worker of a running one, and end it after the grace."""
     if run.state != RUNNING:
-        run.error.CopyFrom(run_pb2.RunError(kind="cancelled", message=message))
+        run.error = run_pb2.RunError(kind="cancelled", message=message)
         end(view, jid, occasion, run, CANCELLED)
         return
     if not run.cancel_at_ms:
-        run.error.CopyFrom(run_pb2.RunError(kind="cancelled", message=message))
+        run.error = run_pb2.RunError(kind="cancelled", message=message)
     run.cancel_at_ms = timers.earliest(run.cancel_at_ms, view.now_ms + grace_ms)
     stop(view, jid, occasion, run, worker_pb2.Stop.KIND_CANCEL)
     timers.set_run(view, jid, occasion, run, timers.earliest(run.timer_at_ms, run.cancel_at_ms))
@@ -228,7 +226,7 @@ def stop(
     job = view.need(keys.job(jid), JobRecord)
     word = worker_pb2.Stop(
         token=run.token, run=keys.run_id(job.name, jid, occasion), kind=kind,
-        message=run.error.message,
+        message=run.error.message if run.error else "",
     )  # fmt: skip
     if kind == worker_pb2.Stop.KIND_CANCEL:
         set_ms(word.deadline, run.cancel_at_ms)
@@ -246,12 +244,12 @@ def live_of(view: View, jid: int, state: StateRecord, most: int) -> list[tuple[i
     return found
 
 
-def usage_of(view: View, namespace: int) -> record_pb2.UsageRecord:
+def usage_of(view: View, namespace: int) -> UsageRecord:
     """A namespace's usage, to be changed: it is put already."""
     usage = view.usages.get(namespace)
     if usage is None:
         key = keys.usage(namespace)
-        usage = view.get(key, record_pb2.UsageRecord) or record_pb2.UsageRecord(format=FORMAT)
+        usage = view.get(key, UsageRecord) or UsageRecord()
         view.put(key, usage)
         view.usages[namespace] = usage
     return usage
@@ -270,7 +268,7 @@ def free_occasion(view: View, jid: int, state: StateRecord, nominal_ms: int) -> 
 
 def _release_unique(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     key = keys.unique(jid, run.unique_key)
-    held = view.get(key, record_pb2.UniqueRecord)
+    held = view.get(key, UniqueRecord)
     if held is None or held.occasion != occasion:
         # A newer run has replaced this one, which ended only now.
         return

@@ -3,11 +3,19 @@ the worker's session. Taking and giving are written next to each other, so that 
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, record_pb2
+from ..proto.v1 import job_pb2
 from . import keys, lanes
-from .view import FORMAT, View
+from .record import (
+    KeyRecord,
+    LaneRecord,
+    QueueRecord,
+    RunRecord,
+    SessionRecord,
+    StateRecord,
+    UsageRecord,
+)
+from .view import View
 
-RunRecord = record_pb2.RunRecord
 # How many of those that wait for slots take part again when one is free. Two, so that a limit
 # that was raised is used up soon.
 UNPARK = 2
@@ -15,28 +23,26 @@ UNPARK = 2
 
 def full(
     view: View, jid: int, run: RunRecord, limit: job_pb2.ConcurrencyLimit,
-    state: record_pb2.JobStateRecord,
-) -> RunRecord.Parking.ValueType:  # fmt: skip
+    state: StateRecord,
+) -> int:  # fmt: skip
     """Whose limit keeps a run from being leased, if any."""
     if limit.job and state.running >= limit.job:
         return RunRecord.PARKING_JOB
     run.limit_key = limit.key
     if limit.key:
         key = keys.limit_key(keys.namespace_of(jid), limit.key)
-        record = view.get(key, record_pb2.KeyRecord)
+        record = view.get(key, KeyRecord)
         if record is not None and record.running >= limit.key_limit:
             return RunRecord.PARKING_KEY
     return RunRecord.PARKING_UNSPECIFIED
 
 
-def take(
-    view: View, jid: int, occasion: int, run: RunRecord, session: record_pb2.SessionRecord
-) -> None:
+def take(view: View, jid: int, occasion: int, run: RunRecord, session: SessionRecord) -> None:
     """What a lease takes of its key and session; lane, queue, job and namespace are counted by
     the grant, which has them at hand."""
     if run.limit_key:
         key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
-        record = view.get(key, record_pb2.KeyRecord) or record_pb2.KeyRecord(format=FORMAT)
+        record = view.get(key, KeyRecord) or KeyRecord()
         record.running += 1
         view.put(key, record)
     if not session.leased:
@@ -47,25 +53,25 @@ def take(
 
 def release(
     view: View, jid: int, run: RunRecord,
-    state: record_pb2.JobStateRecord, usage: record_pb2.UsageRecord,
+    state: StateRecord, usage: UsageRecord,
 ) -> None:  # fmt: skip
     """Give everything back. The caller puts state and run; usage is put already."""
     view.delete(keys.lease(run.session, run.token))
-    view.edit(keys.session(run.worker), record_pb2.SessionRecord).leased -= 1
+    view.edit(keys.session(run.worker), SessionRecord).leased -= 1
     queue = view.queues.get(run.lane)
     if queue is None:
-        lane = view.need(keys.lane(run.lane), record_pb2.LaneRecord)
-        queue = view.edit(keys.queue(lane.namespace, lane.queue), record_pb2.QueueRecord)
+        lane = view.need(keys.lane(run.lane), LaneRecord)
+        queue = view.edit(keys.queue(lane.namespace, lane.queue), QueueRecord)
         view.queues[run.lane] = queue
     queue.leased -= 1
     usage.leased -= 1
     state.running -= 1
     if run.limit_key:
         key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
-        view.edit(key, record_pb2.KeyRecord).running -= 1
+        view.edit(key, KeyRecord).running -= 1
 
 
-def let_in(view: View, jid: int, run: RunRecord, state: record_pb2.JobStateRecord) -> None:
+def let_in(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
     """A run has left: those that wait for a slot of its job or key try again.
 
     Not only when it gave a slot back: one that was let in may have gone on to wait for another
@@ -76,7 +82,7 @@ def let_in(view: View, jid: int, run: RunRecord, state: record_pb2.JobStateRecor
     if run.limit_key:
         namespace = keys.namespace_of(jid)
         key = keys.limit_key(namespace, run.limit_key)
-        record = view.get(key, record_pb2.KeyRecord)
+        record = view.get(key, KeyRecord)
         if record is not None and record.parked:
             lanes.unpark(view, keys.parked_by_key(namespace, run.limit_key), UNPARK)
         elif record is not None and not record.running:

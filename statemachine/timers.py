@@ -7,8 +7,8 @@ rung timers leave tombstones behind, and the scan for due ones must not walk ove
 
 from __future__ import annotations
 
-from ..proto.v1 import record_pb2
 from . import keys
+from .record import MetaRecord, RunRecord, StateRecord
 from .store import Reading
 from .view import View
 
@@ -21,7 +21,7 @@ def put(view: View, key: bytes) -> None:
             view.meta.timers_from = key
 
 
-def set_job(view: View, jid: int, state: record_pb2.JobStateRecord, at_ms: int) -> None:
+def set_job(view: View, jid: int, state: StateRecord, at_ms: int) -> None:
     """Move a job's timer; 0 takes it away. The caller puts the record."""
     if state.timer_at_ms != at_ms:
         if state.timer_at_ms:
@@ -31,7 +31,7 @@ def set_job(view: View, jid: int, state: record_pb2.JobStateRecord, at_ms: int) 
         state.timer_at_ms = at_ms
 
 
-def set_run(view: View, jid: int, occasion: int, run: record_pb2.RunRecord, at_ms: int) -> None:
+def set_run(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> None:
     """Move a run's timer; 0 takes it away. The caller puts the record."""
     if run.timer_at_ms != at_ms:
         if run.timer_at_ms:
@@ -46,7 +46,7 @@ def earliest(*instants_ms: int) -> int:
     return min((ms for ms in instants_ms if ms), default=0)
 
 
-def next_ms(stored: Reading, meta: record_pb2.MetaRecord) -> int | None:
+def next_ms(stored: Reading, meta: MetaRecord) -> int | None:
     """When the next timer rings; None when there is none."""
     first = meta.timers_from or keys.TIMER
     for key, _ in stored.scan(first, keys.after(keys.TIMER)):

@@ -12,9 +12,10 @@ from itertools import chain, islice
 from . import derived_counters, derived_entries, keys, limits, remembered_line, timers
 from .derived_counters import COUNTED
 from .difference import Difference
+from .record import parse
 from .request import Repair, Repaired
 from .store import Reading
-from .view import View, parse
+from .view import View
 
 __all__ = ["Difference", "repair", "verify"]
 

@@ -8,16 +8,21 @@ done, `seal` turns the writes into a change. The store is never written here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
 
-from google.protobuf.message import Message
-
-from ..proto.v1 import change_pb2, namespace_pb2, record_pb2, worker_pb2
+from ..proto.v1 import namespace_pb2, worker_pb2
 from . import keys
+from .record import (
+    AnyRecord,
+    Change,
+    MetaRecord,
+    NamespaceRecord,
+    QueueRecord,
+    Record,
+    UsageRecord,
+    encode,
+    parse,
+)
 from .store import Reading
-
-FORMAT = 1
-Record = TypeVar("Record", bound=Message)
 
 # Tables in which a rule must find what its own decision has written, with the length of the prefix
 # that each scan gives. `scan` sees those; `scan_stored` is for all others.
@@ -34,10 +39,6 @@ _SCANNED = {
     keys.CALENDAR: 5,
 }
 _PREFIX = {table[0]: length for table, length in _SCANNED.items()}
-
-
-class UnknownFormat(Exception):
-    """A record or change was written by a newer version. The node must stop."""
 
 
 # Tables whose records the leader meets again soon: a run is fired, leased and completed in three
@@ -67,8 +68,8 @@ class Recall:
 
     def __init__(self, most: int = RECALL_MAX) -> None:
         self._half = most // 2
-        self._young: dict[bytes, Message] = {}
-        self._old: dict[bytes, Message] = {}
+        self._young: dict[bytes, Record] = {}
+        self._old: dict[bytes, Record] = {}
         self._revision = -1
 
     def __len__(self) -> int:
@@ -81,7 +82,7 @@ class Recall:
             self._old.clear()
         return self
 
-    def take(self, key: bytes) -> Message | None:
+    def take(self, key: bytes) -> Record | None:
         record = self._young.pop(key, None)
         return self._old.pop(key, None) if record is None else record
 
@@ -110,16 +111,14 @@ class View:
         self._store = store
         self._read = store.get
         # Parsed records by key; None is known to be absent.
-        self.records: dict[bytes, Message | None] = {}
+        self.records: dict[bytes, Record | None] = {}
         self._recall = Recall(0)
         # What was written: None for a record means that its value is made when sealing.
         self._written: dict[bytes, bytes | None] = {}
-        self._edited: dict[bytes, Message] = {}
+        self._edited: dict[bytes, Record] = {}
         self._new: set[bytes] = set()
         self._scanned: dict[bytes, dict[bytes, None]] = {}
-        self.meta = self.get(keys.META, record_pb2.MetaRecord) or record_pb2.MetaRecord(
-            format=FORMAT
-        )
+        self.meta = self.get(keys.META, MetaRecord) or MetaRecord()
         self.base = self.meta.revision
         if recall is not None:
             self._recall = recall.at(self.base)
@@ -133,16 +132,16 @@ class View:
         # Jobs whose ledger got an entry among the old ones.
         self.backfilled: set[int] = set()
         # Usage by namespace: every run counts there, so it is worth a place of its own.
-        self.usages: dict[int, record_pb2.UsageRecord] = {}
-        self.namespaces: dict[str, record_pb2.NamespaceRecord | None] = {}
+        self.usages: dict[int, UsageRecord] = {}
+        self.namespaces: dict[str, NamespaceRecord | None] = {}
         self.quotas: dict[str, namespace_pb2.Quota] = {}
         # How long runs that ended well, and failed ones, stay, by namespace.
         self.keeps: dict[int, tuple[int, int]] = {}
         # Queues by the lanes of the runs that leave them.
-        self.queues: dict[int, record_pb2.QueueRecord] = {}
+        self.queues: dict[int, QueueRecord] = {}
         self.lanes: dict[bytes, int] = {}
 
-    def get(self, key: bytes, kind: type[Record]) -> Record | None:
+    def get(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord | None:
         """The record at a key. Change it only together with a `put`."""
         records = self.records
         if key in records:
@@ -155,7 +154,7 @@ class View:
         records[key] = record
         return record  # type: ignore[return-value]
 
-    def need(self, key: bytes, kind: type[Record]) -> Record:
+    def need(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord:
         """A record that must be there; its absence is a bug that stops the node."""
         record = self.records.get(key)
         if record is None:
@@ -163,7 +162,7 @@ class View:
             assert record is not None, f"no {kind.__name__} at {key!r}"
         return record  # type: ignore[return-value]
 
-    def edit(self, key: bytes, kind: type[Record]) -> Record:
+    def edit(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord:
         """A record that must be there and is changed now: `need` and `put` in one."""
         record = self._edited.get(key)
         if record is None:
@@ -172,7 +171,7 @@ class View:
             self._edited[key] = record
         return record  # type: ignore[return-value]
 
-    def put(self, key: bytes, record: Message) -> None:
+    def put(self, key: bytes, record: Record) -> None:
         self.records[key] = record
         written = self._written
         if key not in written and key[0] in _PREFIX:
@@ -297,34 +296,12 @@ class View:
                 if record is None:
                     deletes.append(key)
                     continue
-                if key[0] == _MAPPED:
-                    # Sorted maps: equal records are equal bytes, whatever the process.
-                    value = record.SerializeToString(deterministic=True)
-                else:
-                    value = record.SerializeToString()
+                value = encode(record)
             names.append(key)
             values.append(value)
-        change = change_pb2.Change(
-            format=FORMAT,
-            base=self.base,
-            now_ms=self.now_ms,
-            keys=names,
-            values=values,
-            deletes=deletes,
-            meta=self.meta.SerializeToString(),
-        )
-        return change.SerializeToString()
-
-
-# The only records with maps are what users order.
-_MAPPED = keys.JOB[0]
-
-
-def parse(key: bytes, value: bytes, kind: type[Record]) -> Record:
-    record = kind.FromString(value)
-    if record.format != FORMAT:  # type: ignore[attr-defined]
-        raise UnknownFormat(
-            f"{kind.__name__} at {key!r} has format {record.format}; this version knows "  # type: ignore[attr-defined]
-            f"{FORMAT}. Run the version that wrote it, or a newer one."
-        )
-    return record
+        return encode(
+            Change(
+                base=self.base, now_ms=self.now_ms, keys=names, values=values, deletes=deletes,
+                meta=self.meta,
+            )
+        )  # fmt: skip

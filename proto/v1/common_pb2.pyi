@@ -3,7 +3,7 @@
 isort:skip_file
 Version 1 of the raftsched contracts. The files import each other as raftsched/v1/job.proto and
 so on, and google/api/annotations.proto (of googleapis) for their routes. A worker in another
-language needs worker.proto and what that imports; record.proto and change.proto are not for it.
+language needs worker.proto and what that imports.
 
 Rules that hold in every service and are not repeated at each call:
 

@@ -8,10 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from raftsched.cluster import metrics
 from raftsched.cluster.metrics import Metrics, Spread
-from raftsched.proto.v1 import change_pb2, record_pb2
 from raftsched.statemachine import keys
+from raftsched.statemachine.record import Change, MetaRecord, RunRecord, encode
 
-META = record_pb2.MetaRecord()
+META = MetaRecord()
 NOW_MS = 1_700_000_000_000
 
 
@@ -36,23 +36,20 @@ def leases(count: int, late_ms: int = 3) -> bytes:
     puts = {}
     for token in range(count):
         run = keys.run(1 << 40 | token, 5 << 16)
-        puts[run] = record_pb2.RunRecord(
-            due_at_ms=NOW_MS - late_ms, token=token
-        ).SerializeToString()
+        puts[run] = encode(RunRecord(due_at_ms=NOW_MS - late_ms, token=token))
         puts[keys.lease(1, token)] = run[1:]
-    return change_pb2.Change(format=1, keys=puts, values=puts.values()).SerializeToString()
+    return encode(Change(keys=list(puts), values=list(puts.values())))
 
 
 def test_a_change_counts_what_its_keys_tell() -> None:
     counted = leading()
-    change = change_pb2.Change(
-        format=1,
+    change = Change(
         keys=[keys.ledger(1, 2), keys.ended(1, 2), keys.ended(1, 3), keys.dead(1, 2, 3, 4)],
         values=[b""] * 4,
         deletes=[keys.lease(1, 2), keys.state(1)],
     )
 
-    counted.changed(1, change.SerializeToString(), META)
+    counted.changed(1, encode(change), META)
 
     found = shown(counted)
     assert found["raftsched_nominal_times_total"] == 1

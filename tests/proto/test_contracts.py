@@ -2,8 +2,7 @@
 
 protoc compiles the .proto files as they stand, comments included, so a rule can look at what a
 comment promises as well as at what a descriptor holds. A rule that knows exceptions lists them by
-name, each with its reason. record.proto and change.proto are stored, not called: they have rules
-of their own (see proto/DESIGN.md).
+name, each with its reason.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from google.protobuf import descriptor_pb2 as pb
 from grpc_tools import protoc
 
 V1 = Path(__file__).parents[2] / "proto" / "v1"
-STORED = {"record.proto", "change.proto"}
 
 # Calls that change nothing, by the first word of their names. All others are writes.
 READS = {
@@ -96,11 +94,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Contracts:
-    """All files, compiled; the public ones apart from those that say what is stored."""
+    """All files, compiled."""
 
     texts: dict[str, str]
     files: dict[str, pb.FileDescriptorProto]
-    stored: dict[str, pb.FileDescriptorProto]
 
     def messages(self) -> Iterator[tuple[str, str, pb.DescriptorProto]]:
         """Yield file, full name and descriptor of each message, nested ones included."""
@@ -150,8 +147,7 @@ def compiled(folder: Path, texts: dict[str, str]) -> Contracts:
     assert protoc.main([*command, *(f"{ROOT_OF_OURS}{name}" for name in texts)]) == 0
     found = pb.FileDescriptorSet.FromString((folder / "set").read_bytes())
     files = {file.name.removeprefix(ROOT_OF_OURS): file for file in found.file}
-    public = {name: files[name] for name in texts if name not in STORED}
-    return Contracts(texts, public, {name: files[name] for name in texts if name in STORED})
+    return Contracts(texts, {name: files[name] for name in texts})
 
 
 @cache
@@ -294,12 +290,6 @@ def is_text(api: Contracts, message: pb.DescriptorProto, names: list[str]) -> bo
 # Words.
 
 
-def leaks_of_the_store(api: Contracts) -> Iterator[str]:
-    for name, file in api.files.items():
-        for stored in {f"{ROOT_OF_OURS}{name}" for name in STORED} & {*file.dependency}:
-            yield f"{name}: a caller has nothing to do with {stored}"
-
-
 def unmarked_enums(api: Contracts) -> Iterator[str]:
     for file, enum in api.enums():
         prefix = re.sub(r"(?<!^)([A-Z])", r"_\1", enum.name).upper() + "_"
@@ -393,7 +383,7 @@ def wide_lines(api: Contracts) -> Iterator[str]:
 Rule = Callable[[Contracts], Iterator[str]]
 RULES: list[Rule] = [
     unsafe_writes, unguarded_updates, endless_lists, stale_reads, odd_types, missing_routes,
-    ambiguous_routes, unfit_routes, leaks_of_the_store, unmarked_enums, misnamed_times,
+    ambiguous_routes, unfit_routes, unmarked_enums, misnamed_times,
     silent_refusals, unknown_refusals, unused_reasons, vague_reasons, unknown_capitals,
     uncommented_things, wide_lines,
 ]  # fmt: skip
@@ -431,10 +421,6 @@ PLANTED: list[tuple[Rule, str, str, str, str]] = [
     (unfit_routes, "job.proto", '{get: "/v1/forecast"', '{put: "/v1/forecast"', "a read goes by"),
     (unfit_routes, "job.proto", '{get: "/v1/forecast"', '{put: "/v1/forecast"', "must have a body"),
     (unfit_routes, "flow.proto", "string filter = 2;", "repeated Flow filter = 2;", "in a query"),
-    (
-        leaks_of_the_store, "event.proto", "package raftsched.v1;",
-        'package raftsched.v1; import "raftsched/v1/record.proto";', "has nothing to do with",
-    ),
     (unmarked_enums, "run.proto", "CAUSE_UNSPECIFIED", "CAUSE_NONE", "Cause must begin with"),
     (unmarked_enums, "run.proto", "CAUSE_TRIGGER", "BY_TRIGGER", "must begin with CAUSE_"),
     (misnamed_times, "flow.proto", "Timestamp end_time", "Timestamp ended", "Flow.ended is an"),
@@ -490,7 +476,7 @@ def test_the_generated_code_is_that_of_the_contracts(name: str, contracts: Contr
     module = importlib.import_module(f"raftsched.proto.v1.{name.removesuffix('.proto')}_pb2")
     written = pb.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
 
-    assert shape(written) == shape((contracts.files | contracts.stored)[name])
+    assert shape(written) == shape(contracts.files[name])
 
 
 def shape(file: pb.FileDescriptorProto) -> str:

@@ -18,10 +18,11 @@ from typing import TypeVar, cast
 
 from google.protobuf.message import Message
 
-from raftsched.proto.v1 import common_pb2, job_pb2, record_pb2, run_pb2, schedule_pb2, worker_pb2
+from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
 from raftsched.statemachine import answers, by_hand, check, jobs, keys, verify
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.machine import Decision, Request, apply, decide, read_meta
+from raftsched.statemachine.record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
 from raftsched.statemachine.rejection import Rejection
 from raftsched.statemachine.request import Grant, Lapse, Note, Offer, Report, Ring, Rung
 from raftsched.statemachine.store import Store
@@ -150,12 +151,10 @@ class Machine:
     def jid(self, name: str, namespace: str = "") -> int:
         return self._job(name, namespace)[0]
 
-    def state(self, name: str, namespace: str = "") -> record_pb2.JobStateRecord:
+    def state(self, name: str, namespace: str = "") -> StateRecord:
         return self._job(name, namespace)[2]
 
-    def _job(
-        self, name: str, namespace: str
-    ) -> tuple[int, record_pb2.JobRecord, record_pb2.JobStateRecord]:
+    def _job(self, name: str, namespace: str) -> tuple[int, JobRecord, StateRecord]:
         return jobs.find(self.view(), namespace, name)
 
     # Runs.
@@ -164,7 +163,7 @@ class Machine:
         view = self.view()
         return answers.run(view, *by_hand.find(view, namespace, run_id))
 
-    def record(self, run_id: str, namespace: str = "") -> record_pb2.RunRecord:
+    def record(self, run_id: str, namespace: str = "") -> RunRecord:
         return by_hand.find(self.view(), namespace, run_id)[2]
 
     def live(self, name: str, namespace: str = "") -> list[run_pb2.Run]:
@@ -179,22 +178,20 @@ class Machine:
         prefix = keys.of_job(keys.ENDED, jid)
         return self._runs(jid, job, [key for key, _ in self.store.scan(prefix, keys.after(prefix))])
 
-    def _runs(
-        self, jid: int, job: record_pb2.JobRecord, found: Iterable[bytes]
-    ) -> list[run_pb2.Run]:
+    def _runs(self, jid: int, job: JobRecord, found: Iterable[bytes]) -> list[run_pb2.Run]:
         view = self.view()
         runs = []
         for key in found:
             place = keys.run_of(key) if key[:1] == keys.RUN else keys.ended_of(key)
-            record = view.need(key, record_pb2.RunRecord)
+            record = view.need(key, RunRecord)
             runs.append(answers.run(view, jid, place[1], record, job))
         return runs
 
-    def ledger(self, name: str, namespace: str = "") -> dict[int, record_pb2.LedgerRecord]:
+    def ledger(self, name: str, namespace: str = "") -> dict[int, LedgerRecord]:
         """What became of a job's nominal times, by nominal time."""
         prefix = keys.of_job(keys.LEDGER, self.jid(name, namespace))
         return {
-            keys.nominal_at(key): record_pb2.LedgerRecord.FromString(value)
+            keys.nominal_at(key): parse(key, value, LedgerRecord)
             for key, value in self.store.scan(prefix, keys.after(prefix))
         }
 

@@ -10,6 +10,7 @@ from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine import keys, limits
 from raftsched.statemachine.instants import timestamp, to_ms
 from raftsched.statemachine.ledger import ALONE
+from raftsched.statemachine.record import encode
 from raftsched.statemachine.rejection import Reason
 from raftsched.statemachine.store import MemoryStore
 
@@ -162,7 +163,7 @@ def test_a_stretch_that_counts_wrong_is_a_surprise(machine: Machine) -> None:
     key, _ = next(machine.store.scan(keys.LEDGER, keys.after(keys.LEDGER)))
     entry = machine.ledger("a")[keys.nominal_at(key)]
     entry.count += 1
-    machine.store.write([(key, entry.SerializeToString())], [])
+    machine.store.write([(key, encode(entry))], [])
 
     answer = audit(machine)
 

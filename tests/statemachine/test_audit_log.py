@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.proto.v1 import namespace_pb2, record_pb2
+from raftsched.proto.v1 import namespace_pb2
 from raftsched.statemachine import keys, limits
 from raftsched.statemachine.instants import duration
+from raftsched.statemachine.record import AuditEntryRecord, parse
 
 from .driver import DAY_MS, Machine
 
 
 def subjects(machine: Machine) -> list[str]:
     found = machine.store.scan(keys.AUDIT, keys.after(keys.AUDIT))
-    return [record_pb2.AuditEntryRecord.FromString(value).subject for _, value in found]
+    return [parse(key, value, AuditEntryRecord).subject for key, value in found]
 
 
 def test_the_oldest_notes_go_when_there_are_too_many(

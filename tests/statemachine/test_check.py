@@ -6,20 +6,27 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
-from google.protobuf.message import Message
 
-from raftsched.proto.v1 import flow_pb2, job_pb2, namespace_pb2, queue_pb2, record_pb2, run_pb2
+from raftsched.proto.v1 import flow_pb2, job_pb2, namespace_pb2, queue_pb2, run_pb2
 from raftsched.statemachine import keys, runs
 from raftsched.statemachine.check import check, check_limits
+from raftsched.statemachine.record import (
+    FlowRecord,
+    LedgerRecord,
+    Record,
+    RunRecord,
+    StateRecord,
+    StepRecord,
+    UniqueRecord,
+    encode,
+    parse,
+)
 from raftsched.statemachine.store import MemoryStore
 
 from .driver import Machine, image
 from .world import build
 
-Record = TypeVar("Record", bound=Message)
-RunRecord = record_pb2.RunRecord
-StateRecord = record_pb2.JobStateRecord
-LedgerRecord = record_pb2.LedgerRecord
+Wanted = TypeVar("Wanted", bound=Record)
 Image = dict[bytes, bytes]
 
 
@@ -32,12 +39,12 @@ def world() -> Image:
 
 
 def first(
-    items: Image, table: bytes, kind: type[Record], fits: Callable[[Record], object]
-) -> tuple[bytes, Record]:
+    items: Image, table: bytes, kind: type[Wanted], fits: Callable[[Wanted], object]
+) -> tuple[bytes, Wanted]:
     """The first record of a table that fits."""
     for key, value in items.items():
         if key[:1] == table:
-            record = kind.FromString(value)
+            record = parse(key, value, kind)
             if fits(record):
                 return key, record
     raise AssertionError(f"the world has no such record in {table!r}")
@@ -46,15 +53,15 @@ def first(
 def broken(
     items: Image,
     table: bytes,
-    kind: type[Record],
-    fits: Callable[[Record], object],
+    kind: type[Wanted],
+    fits: Callable[[Wanted], object],
     **fields: object,
 ) -> list[str]:
     """What is said when some fields of a record are changed."""
     key, record = first(items, table, kind, fits)
     for name, value in fields.items():
         setattr(record, name, value)
-    found = check(MemoryStore({**items, key: record.SerializeToString()}))
+    found = check(MemoryStore({**items, key: encode(record)}))
     assert key in {breach.key for breach in found}, [str(breach) for breach in found]
     return [breach.message for breach in found if breach.key == key]
 
@@ -68,7 +75,7 @@ def in_line(run: RunRecord) -> bool:
 
 
 def finite(state: StateRecord) -> bool:
-    return state.may_finish and state.state == 1 and not state.HasField("agenda")
+    return state.may_finish and state.state == 1 and not (state.edits or state.backlog)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def test_a_run_that_is_under_way_and_ended_is_seen(world: Image) -> None:
     key, run = first(world, keys.RUN, RunRecord, running)
     twin = keys.ended(*keys.run_of(key))
 
-    found = check(MemoryStore({**world, twin: run.SerializeToString()}))
+    found = check(MemoryStore({**world, twin: encode(run)}))
 
     assert "under way and in the history" in " ".join(map(str, found))
 
@@ -154,12 +161,12 @@ def test_a_job_that_is_wrong_or_silent_is_seen(
     key, state = first(world, keys.STATE, StateRecord, fits)
     for name, value in fields.items():
         setattr(state, name, value)
-    items = {**world, key: state.SerializeToString()}
+    items = {**world, key: encode(state)}
     if "running" in fields:
         # Nothing of it may be on its way either.
         jid = key[1:9]
         for run_key in [k for k in items if k[:9] == keys.RUN + jid]:
-            if not RunRecord.FromString(items[run_key]).parking:
+            if not parse(run_key, items[run_key], RunRecord).parking:
                 del items[run_key]
 
     found = [str(breach) for breach in check(MemoryStore(items))]
@@ -191,7 +198,7 @@ def test_stretches_that_overlap_are_seen(world: Image) -> None:
     key, entry = first(world, keys.LEDGER, LedgerRecord, lambda entry: entry.last_at_ms)
     later = keys.ledger(int.from_bytes(key[1:9], "big"), keys.nominal_at(key) + 1)
 
-    found = check(MemoryStore({**world, later: entry.SerializeToString()}))
+    found = check(MemoryStore({**world, later: encode(entry)}))
     without_outcome = broken(world, keys.LEDGER, LedgerRecord, lambda entry: True, outcome=0)
 
     assert any("overlaps" in str(breach) for breach in found)
@@ -207,16 +214,16 @@ def test_stretches_that_overlap_are_seen(world: Image) -> None:
     ],
 )
 def test_a_wave_that_never_ends_is_seen(
-    world: Image, fits: Callable[[record_pb2.FlowRecord], object], fields: dict[str, object],
+    world: Image, fits: Callable[[FlowRecord], object], fields: dict[str, object],
     said: str,
 ) -> None:  # fmt: skip
-    messages = broken(world, keys.FLOW, record_pb2.FlowRecord, fits, **fields)
+    messages = broken(world, keys.FLOW, FlowRecord, fits, **fields)
 
     assert any(said in message for message in messages)
 
 
 def test_a_step_with_a_run_it_should_not_have_is_seen(world: Image) -> None:
-    kind = record_pb2.FlowStepRecord
+    kind = StepRecord
     fired = flow_pb2.FlowStep.STATE_FIRED
 
     messages = broken(world, keys.STEP, kind, lambda step: step.state == fired, occasion=0)
@@ -225,7 +232,7 @@ def test_a_step_with_a_run_it_should_not_have_is_seen(world: Image) -> None:
 
 
 def test_a_key_held_by_nobody_is_seen(world: Image) -> None:
-    kind = record_pb2.UniqueRecord
+    kind = UniqueRecord
 
     messages = broken(world, keys.UNIQUE, kind, lambda key: not key.until_ms, occasion=5)
 

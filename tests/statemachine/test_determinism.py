@@ -13,8 +13,8 @@ import pytest
 from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine import machine as rules
 from raftsched.statemachine.machine import WrongBase, apply, read_meta
+from raftsched.statemachine.record import UnknownFormat
 from raftsched.statemachine.store import MemoryStore, Store
-from raftsched.statemachine.view import UnknownFormat
 
 from .driver import Machine, image
 from .world import build
@@ -84,7 +84,7 @@ def test_a_change_of_a_newer_format_stops_the_node(store: Store) -> None:
     change = machine.decide(_create("a")).change
 
     with pytest.raises(UnknownFormat, match="format 2; this version knows 1"):
-        apply(store, 1, b"\x08\x02" + change[2:])
+        apply(store, 1, change[:1] + b"\x02" + change[2:])
 
 
 def test_an_entry_without_a_change_moves_only_the_index(store: Store) -> None:

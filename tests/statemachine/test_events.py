@@ -6,7 +6,6 @@ import pytest
 
 from raftsched.proto.v1 import (
     calendar_pb2,
-    change_pb2,
     common_pb2,
     dead_letter_pb2,
     event_pb2,
@@ -20,10 +19,10 @@ from raftsched.proto.v1 import (
 from raftsched.statemachine import events as module
 from raftsched.statemachine.events import events, fits, parse_filter
 from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.record import Change, UnknownFormat, encode
 from raftsched.statemachine.rejection import Reason, Refused
 from raftsched.statemachine.request import Grant, Offer, Report, Ring
 from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import UnknownFormat
 
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine, instant, job_of
 from .world import build
@@ -371,7 +370,7 @@ def test_a_filter_with_an_unknown_field_is_refused() -> None:
 
 
 def test_a_change_of_an_unknown_format_is_refused_loudly(machine: Machine) -> None:
-    change = change_pb2.Change(format=2)
+    change = Change(format=2)
 
     with pytest.raises(UnknownFormat, match="format 2"):
-        events(change.SerializeToString(), 1, machine.store)
+        events(encode(change), 1, machine.store)

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from google.protobuf.message import Message
 
-from raftsched.proto.v1 import record_pb2
 from raftsched.statemachine import keys
 from raftsched.statemachine.check import check
 from raftsched.statemachine.derived_counters import COUNTED
 from raftsched.statemachine.derived_entries import OWNERS
+from raftsched.statemachine.record import MetaRecord, Record, StateRecord, encode, parse
 from raftsched.statemachine.request import Repair, Repaired
 from raftsched.statemachine.store import MemoryStore
 from raftsched.statemachine.verify import verify
@@ -48,7 +47,7 @@ def world() -> dict[bytes, bytes]:
 
 def resting(items: dict[bytes, bytes]) -> Machine:
     machine = Machine(MemoryStore(items))
-    meta = record_pb2.MetaRecord.FromString(items[keys.META])
+    meta = parse(keys.META, items[keys.META], MetaRecord)
     machine.now_ms, machine.index = meta.now_ms, meta.applied_index
     return machine
 
@@ -126,10 +125,10 @@ def test_a_derived_entry_with_a_wrong_value_is_found_and_put_right(
         assert without_meta(mended(items)) == without_meta(world)
 
 
-def wrong_counts(world: dict[bytes, bytes], table: bytes) -> Iterator[tuple[bytes, str, Message]]:
+def wrong_counts(world: dict[bytes, bytes], table: bytes) -> Iterator[tuple[bytes, str, Record]]:
     for key in of_table(world, table)[:8]:
         for name in FIELDS[table]:
-            record = COUNTED[table].FromString(world[key])
+            record = parse(key, world[key], COUNTED[table])
             value = getattr(record, name)
             setattr(record, name, not value if isinstance(value, bool) else value + 1)
             yield key, name, record
@@ -138,7 +137,7 @@ def wrong_counts(world: dict[bytes, bytes], table: bytes) -> Iterator[tuple[byte
 @pytest.mark.parametrize("table", list(FIELDS))
 def test_a_wrong_counter_is_named_and_counted_anew(world: dict[bytes, bytes], table: bytes) -> None:
     for key, name, record in wrong_counts(world, table):
-        items = {**world, key: record.SerializeToString()}
+        items = {**world, key: encode(record)}
 
         found = verify(MemoryStore(items))
 
@@ -161,11 +160,11 @@ def test_a_mark_behind_what_it_marks_is_found_and_moved_back(
 ) -> None:
     tried = 0
     for key in of_table(world, table):
-        record = COUNTED[table].FromString(world[key])
+        record = parse(key, world[key], COUNTED[table])
         if not getattr(record, name):
             continue
         setattr(record, name, b"\xff" * 24 if name == "ready_from" else (1 << 63) - 1)
-        items = {**world, key: record.SerializeToString()}
+        items = {**world, key: encode(record)}
         found = verify(MemoryStore(items))
         if not found:
             continue  # There is nothing that it marks.
@@ -182,9 +181,9 @@ def test_a_mark_behind_what_it_marks_is_found_and_moved_back(
 def test_a_mark_of_timers_behind_a_timer_is_found_and_moved_back(
     world: dict[bytes, bytes],
 ) -> None:
-    meta = record_pb2.MetaRecord.FromString(world[keys.META])
+    meta = parse(keys.META, world[keys.META], MetaRecord)
     meta.timers_from = keys.timers_from(1 << 60)
-    items = {**world, keys.META: meta.SerializeToString()}
+    items = {**world, keys.META: encode(meta)}
 
     found = verify(MemoryStore(items))
 
@@ -217,9 +216,9 @@ def test_a_leader_that_holds_a_wrong_counter_in_memory_forgets_it_when_it_is_men
 ) -> None:
     machine = resting(world)
     key = keys.state(machine.jid("minutely"))
-    state = record_pb2.JobStateRecord.FromString(world[key])
+    state = parse(key, world[key], StateRecord)
     state.parked += 1
-    machine.store.write([(key, state.SerializeToString())], [])
+    machine.store.write([(key, encode(state))], [])
     machine.advance(60_000)
     machine.ring()
 
