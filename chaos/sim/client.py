@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from ...cluster.consensus.core import Core
 from ...cluster.consensus.faults import Refused
+from ...cluster.consensus.walled import LEADER
 from .world import Violation
 
 if TYPE_CHECKING:
     from .cluster import Cluster
     from .node import SimNode
 
-PATIENCE = 4.0  # H1: on a node that runs, a call is answered in this time, one way or another.
+PATIENCE = 4.0  # H1: a node that does not lead any more has answered its callers by then.
 
 
 @dataclass
@@ -26,7 +27,14 @@ class Call:
     life: int
     since: float
     what: str
+    term: int = 0
     answered: bool = False
+
+    @property
+    def leads(self) -> bool:
+        """Tell whether the node that was asked still leads in the term in which it was."""
+        core = self.node.core
+        return core is not None and core.role == LEADER and core.term == self.term
 
 
 class Client:
@@ -97,6 +105,7 @@ class Client:
         try:
             if node.core is None or node.paused:
                 raise Refused("nobody is there")
+            call.term = node.core.term
             do(node.core)
         except Refused:
             self.later(0.03, again)
@@ -122,10 +131,14 @@ class Client:
             raise RuntimeError("a client raises when it is answered")
 
     def check(self) -> None:
-        """H1. A call whose node died is not answered by it; the caller sees that."""
+        """H1. A call whose node died is not answered by it; the caller sees that.
+
+        A leader may keep a caller as long as it leads, since all it knows is that it does not
+        know yet; the driver adds the deadline. Phase two demands an answer to everyone.
+        """
         self.calls = [c for c in self.calls if not c.answered and c.node.life == c.life]
         for call in self.calls:
-            if call.node.paused:
+            if call.node.paused or call.leads:
                 call.since = self.world.now
             elif self.world.now - call.since > PATIENCE:
                 raise Violation(f"H1 {call.what} waits since {call.since:.2f} on {call.node.name}")

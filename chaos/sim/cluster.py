@@ -139,6 +139,7 @@ class Cluster:
         )
         if not any(reasons):
             raise Violation(f"{node.name} stopped without a fault: {node.broken}")
+        self.faults.restart_later(node)
 
     # The second phase.
 

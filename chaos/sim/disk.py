@@ -96,6 +96,8 @@ class SimDisk:
 
     def sync_folder(self, path: str) -> None:
         self._note(f"sync_folder {path}")
+        if self.sync_error:
+            raise OSError(errno.EIO, "simulated: input/output error", path)
         # With what happened to the folder itself: it came before what is in it now.
         mine = [c for c in self.folders if path in (c[1], c[2], parent(c[1]), parent(c[2]))]
         self.folders = [c for c in self.folders if c not in mine]

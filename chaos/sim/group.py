@@ -18,11 +18,13 @@ LIMITS = JournalLimits(segment=16 << 10, cache=4 << 10, entry=4 << 10)
 class Node:
     """A core with its disk, and everything it said."""
 
-    def __init__(self, name: str, names: list[str], settings: Settings) -> None:
+    def __init__(
+        self, name: str, names: list[str], settings: Settings, disk: SimDisk | None = None
+    ) -> None:
         self.name = name
         self.contacts = {n: f"{n}:1" for n in names}
         self.settings = settings
-        self.disk = SimDisk()
+        self.disk = disk or SimDisk()
         self.said: list[tuple[str, Message]] = []
         self.applied: list[tuple[int, bytes]] = []
         self.gained: list[int] = []

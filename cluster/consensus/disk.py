@@ -46,7 +46,8 @@ class Disk(Protocol):
     def list(self, path: str) -> list[str]:
         """Return the names in the folder, sorted; none if there is no such folder."""
 
-    def make_folder(self, path: str) -> None: ...
+    def make_folder(self, path: str) -> None:
+        """Create a folder, durably: what is synced in it later must be found."""
 
     def lock(self, path: str) -> None:
         """Take the folder for this process, or raise Refused."""
@@ -60,7 +61,7 @@ class RealDisk:
         self._open: dict[str, int] = {}
         self._mutex = threading.Lock()
         self._lock_fd = -1
-        root.mkdir(parents=True, exist_ok=True)
+        self.make_folder("")
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         return os.pread(self._fd(path), size, offset)
@@ -82,11 +83,7 @@ class RealDisk:
         os.fdatasync(self._fd(path))
 
     def sync_folder(self, path: str) -> None:
-        fd = os.open(self.root / path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_entries(self.root / path)
 
     def rename(self, old: str, new: str) -> None:
         self._forget(old)
@@ -106,7 +103,11 @@ class RealDisk:
         return sorted(os.listdir(folder)) if folder.is_dir() else []
 
     def make_folder(self, path: str) -> None:
-        (self.root / path).mkdir(parents=True, exist_ok=True)
+        folder = self.root / path
+        missing = [f for f in (folder, *folder.parents) if not f.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for new in missing:
+            sync_entries(new.parent)
 
     def lock(self, path: str) -> None:
         fd = os.open(self.root / path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -144,3 +145,12 @@ class RealDisk:
             below = path + "/"
             for name in [n for n in self._open if n == path or n.startswith(below)]:
                 os.close(self._open.pop(name))
+
+
+def sync_entries(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

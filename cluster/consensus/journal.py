@@ -486,7 +486,10 @@ class Journal:
             zeros = bytes(last.torn)
             self._ops.append(lambda: self.disk.write(path, last.end, zeros))
         # A sync that failed before leaves pages that are readable, clean and not on the disk.
-        # Only writing them again makes the next sync write them.
+        # Only writing them again makes the next sync write them. The header may be among them,
+        # and with it a term and a vote; so may the segment's name.
+        self._ops.append(lambda: self.disk.write(path, 0, last.header.encode()))
         self._ops.append(lambda: self.disk.write(path, last.unsure_from, last.unsure))
         # What was found need not have been synced before the crash; now it is spoken of.
         self._ops.append(lambda: self.disk.sync(path))
+        self._ops.append(lambda: self.disk.sync_folder(FOLDER))

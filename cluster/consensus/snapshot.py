@@ -93,6 +93,8 @@ class Snapshots:
         self.disk = disk
         self.by_index: dict[int, Manifest] = {}
         disk.make_folder(FOLDER)
+        # A name that the sync before failed to keep is seen here all the same, and relied on.
+        disk.sync_folder(FOLDER)
         for name in disk.list(FOLDER):
             if name.isdecimal():
                 manifest = self._load(f"{FOLDER}/{name}")

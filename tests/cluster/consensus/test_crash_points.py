@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 
-from raftsched.chaos.sim.disk import SimDisk
 from raftsched.cluster.consensus.faults import Damaged
 from raftsched.cluster.consensus.journal import COMMAND, Entry, Journal, JournalLimits
 
+from .recording import FailingDisk, RecordingDisk, images
+
 LIMITS = JournalLimits(segment=14 << 10, cache=2 << 10, entry=3 << 10)
 ID = "00112233445566aa"
-Step = tuple[str, tuple[object, ...]]
 Promise = tuple[int, dict[int, int], tuple[int, str | None]]
-
-
-class RecordingDisk(SimDisk):
-    """Keeps every change, so that any beginning of them can be done again."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[Step] = []
-
-    def write(self, path: str, offset: int, data: bytes) -> None:
-        self.steps.append(("write", (path, offset, data)))
-        super().write(path, offset, data)
-
-    def allocate(self, path: str, size: int) -> None:
-        self.steps.append(("allocate", (path, size)))
-        super().allocate(path, size)
-
-    def sync(self, path: str) -> None:
-        self.steps.append(("sync", (path,)))
-        super().sync(path)
-
-    def sync_folder(self, path: str) -> None:
-        self.steps.append(("sync_folder", (path,)))
-        super().sync_folder(path)
-
-    def remove(self, path: str) -> None:
-        self.steps.append(("remove", (path,)))
-        super().remove(path)
 
 
 def workload(disk: RecordingDisk) -> tuple[list[Promise], set[tuple[int, int]]]:
@@ -77,31 +49,6 @@ def workload(disk: RecordingDisk) -> tuple[list[Promise], set[tuple[int, int]]]:
     return promises, written
 
 
-def redone(steps: list[Step]) -> SimDisk:
-    disk = SimDisk()
-    for name, arguments in steps:
-        getattr(disk, name)(*arguments)
-    return disk
-
-
-def images(steps: list[Step], dice: random.Random) -> Iterator[SimDisk]:
-    """What may be left: nothing unsynced, all of it, all but one sector, and some of it."""
-    yield redone(steps).image()
-    disk = redone(steps)
-    dirty = [(n, s) for n, f in sorted(disk.files.items()) for s in sorted(f.dirty)]
-    for missing in [None, *dirty]:
-        disk = redone(steps)
-        for name, file in disk.files.items():
-            file.keep({s for n, s in dirty if n == name and (n, s) != missing})
-            disk.kept[name] = file
-        disk.restart_from_kept()
-        yield disk
-    for _ in range(6):
-        disk = redone(steps)
-        disk.crash(dice)
-        yield disk
-
-
 @pytest.mark.slow
 def test_wherever_the_power_goes_what_was_promised_is_there() -> None:
     recording = RecordingDisk()
@@ -134,6 +81,31 @@ def test_wherever_the_power_goes_what_was_promised_is_there() -> None:
             )
 
     assert tried > 3000
+
+
+@pytest.mark.slow
+def test_whichever_sync_fails_a_later_start_promises_only_what_is_on_the_disk() -> None:
+    """The process ends and starts again on the same page cache; then the power goes."""
+    for number in itertools.count(1):
+        disk = FailingDisk(number)
+        try:
+            workload(disk)
+        except OSError:
+            disk.sync_error = False
+        else:
+            break
+        journal = Journal(disk, LIMITS, ID)
+        held = {i: journal.term_at(i) for i in range(journal.base_index, journal.last_index + 1)}
+
+        left = Journal(disk.image(), LIMITS, ID)
+
+        assert (left.term, left.vote) == (journal.term, journal.vote), number
+        found = {i: left.term_at(i) for i in range(left.base_index, left.last_index + 1)}
+        # Segments whose removal is not durable may be back.
+        assert found.items() >= held.items(), number
+        assert max(found) == max(held), number
+
+    assert number > 100
 
 
 @pytest.mark.slow
