@@ -64,6 +64,7 @@ class Totals:
     first_ready: dict[int, bytes] = field(default_factory=dict)
     leased_by_lane: Counter[int] = field(default_factory=Counter)
     leased_by_session: Counter[bytes] = field(default_factory=Counter)
+    cancels_by_session: Counter[bytes] = field(default_factory=Counter)
     first_token: dict[bytes, int] = field(default_factory=dict)
     running_by_key: Counter[bytes] = field(default_factory=Counter)
     parked_by_key: Counter[bytes] = field(default_factory=Counter)
@@ -154,6 +155,7 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
         totals.leased_by_lane[run.lane] += 1
         session = keys.session(run.worker)
         totals.leased_by_session[session] += 1
+        totals.cancels_by_session[session] += bool(run.cancel_at_ms)
         totals.first_token[session] = min(run.token, totals.first_token.get(session, run.token))
 
 
@@ -230,7 +232,10 @@ def _queues(store: Reading, totals: Totals) -> Iterator[Difference]:
 
 def _sessions(store: Reading, totals: Totals) -> Iterator[Difference]:
     for key, value, session in records(store, keys.SESSION, SessionRecord):
-        wanted: dict[str, object] = {"leased": totals.leased_by_session[key]}
+        wanted: dict[str, object] = {
+            "leased": totals.leased_by_session[key],
+            "cancels": totals.cancels_by_session[key],
+        }
         first = totals.first_token.get(key)
         if first is not None and session.token_from > first:
             wanted["token_from"] = first

@@ -1,4 +1,4 @@
-"""What workers say about their leases, and what happens when they say nothing.
+"""What workers say about single leases.
 
 A word counts only with the token of the run's present lease. A report that was recorded already is
 acknowledged again, since the worker may not have heard; any other word with an old token is
@@ -15,10 +15,9 @@ from .record import (
     LaneRecord,
     ProgressRecord,
     RunRecord,
-    SessionRecord,
     StateRecord,
 )
-from .request import Lapse, Note, Report, Rung
+from .request import Note, Report
 from .view import View
 
 Attempt = run_pb2.Attempt
@@ -85,9 +84,6 @@ def _note_log(run: RunRecord, log_tail: bytes) -> None:
 
 
 def _fail(view: View, jid: int, occasion: int, run: RunRecord, failure: worker_pb2.Failure) -> None:
-    if run.cancel_at_ms:
-        runs.end(view, jid, occasion, run, runs.CANCELLED)
-        return
     error = clip(failure.error)
     wait_ms = instants.to_ms(failure.retry_after) if failure.HasField("retry_after") else None
     attempt_failed(
@@ -120,6 +116,9 @@ def attempt_failed(
     wait_ms: int | None = None,
 ) -> None:
     """An attempt ended without success: try again as the policy says, or end the run."""
+    if run.cancel_at_ms:
+        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        return
     job = view.need(keys.job(jid), JobRecord)
     run.error = error
     at_ms = 0 if fatal else _retry_at(view, jid, occasion, run, job, error.kind, wait_ms)
@@ -188,17 +187,20 @@ def _drop_lease(view: View, jid: int, run: RunRecord) -> None:
 def _give_back(
     view: View, jid: int, occasion: int, run: RunRecord, back: worker_pb2.GivenBack
 ) -> None:
-    """The attempt does not count, and the run keeps the turn it had when it became ready."""
-    job = view.need(keys.job(jid), JobRecord)
     if back.checkpoint:
         run.checkpoint = back.checkpoint[: limits.CHECKPOINT_BYTES]
+    put_back(view, jid, occasion, run, policies.ms_or(back, "delay", 0))
+
+
+def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int = 0) -> None:
+    """The attempt does not count, and the run keeps the turn it had when it became ready."""
     if run.cancel_at_ms:
         runs.end(view, jid, occasion, run, runs.CANCELLED)
         return
+    job = view.need(keys.job(jid), JobRecord)
     _log_attempt(view, run, Attempt.END_RELEASED, None)
     _drop_lease(view, jid, run)
     run.attempt -= 1
-    delay_ms = policies.ms_or(back, "delay", 0)
     if delay_ms > 0:
         run.retry_at_ms = view.now_ms + min(delay_ms, limits.LONG_MS)
         runs.arm(view, jid, occasion, run, job.spec)
@@ -207,37 +209,6 @@ def _give_back(
         run.turn_ms = run.ready_at_ms + lanes.BOOSTS[priority]
         runs.make_ready(view, jid, occasion, run, job.spec)
     view.put(keys.run(jid, occasion), run)
-
-
-def lapse(view: View, request: Lapse, actor: str) -> Rung:
-    """End the leases of a worker that was silent for too long."""
-    session = view.get(keys.session(request.worker), SessionRecord)
-    if session is None:
-        return Rung(0, more=False)
-    first = keys.lease(session.number, session.token_from)
-    found: list[bytes] = []
-    for key in view.scan_stored(first, keys.lease(session.number, keys.OCCASION_MAX)):
-        if len(found) == request.most:
-            break
-        found.append(key)
-    error = run_pb2.RunError(
-        kind="lapsed", message=f"the worker {request.worker} was silent for too long"
-    )
-    for key in found:
-        value = view.get_raw(key)
-        assert value is not None
-        jid, occasion = keys.run_of(value)
-        run = view.need(keys.run(jid, occasion), RunRecord)
-        if run.cancel_at_ms:
-            runs.end(view, jid, occasion, run, runs.CANCELLED)
-        else:
-            attempt_failed(view, jid, occasion, run, Attempt.END_LAPSED, error)
-    if not session.leased:
-        view.delete(keys.session(request.worker))
-        return Rung(len(found), more=False)
-    session.token_from = int.from_bytes(found[-1][-8:], "big") + 1
-    view.put(keys.session(request.worker), session)
-    return Rung(len(found), more=True)
 
 
 def note(view: View, request: Note, actor: str) -> list[Ack]:
@@ -249,7 +220,7 @@ def _note_one(view: View, said: worker_pb2.ProgressReport) -> Ack:
     place = keys.run_key(said.run)
     run = view.get(keys.run(*place), RunRecord) if place else None
     if place is None or run is None or run.token != said.token or run.state != runs.RUNNING:
-        refusal = _lost(said.run, said.token, run)
+        refusal = lost(said.run, said.token, run)
         return Ack(token=said.token, reason=refusal.word, message=refusal.message)
     if len(said.checkpoint) > limits.CHECKPOINT_BYTES:
         refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(said.checkpoint))
@@ -278,7 +249,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     jid, occasion = place
     run = view.get(keys.run(jid, occasion), RunRecord)
     if run is None or run.token != request.token or run.state != runs.RUNNING:
-        raise rejection.Refused(_lost(request.run, request.token, run))
+        raise rejection.Refused(lost(request.run, request.token, run))
     by_ms = policies.ms_or(request, "by", 0)
     if not limits.SECOND_MS <= by_ms <= limits.DAY_MS:
         raise rejection.Refused.because(
@@ -309,10 +280,10 @@ def _stale(
     wanted = {"failure": Attempt.END_FAILED, "given_back": Attempt.END_RELEASED}.get(str(kind))
     if any(past.token == result.token and past.end == wanted for past in record.attempts):
         return None
-    return _lost(result.run, result.token, record)
+    return lost(result.run, result.token, record)
 
 
-def _lost(run_id: str, token: int, run: RunRecord | None) -> rejection.Rejection:
+def lost(run_id: str, token: int, run: RunRecord | None) -> rejection.Rejection:
     current = run.token if run is not None else 0
     state = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_") if run else "unknown"
     return rejection.Rejection(

@@ -70,6 +70,26 @@ class Lapse:
 
 
 @dataclass(frozen=True, slots=True)
+class Resume:
+    """A worker said hello on a stream, with the leases it holds: the others of its session end, at
+    most so many. It gets no lease until there is no more to end. The reply is a Resumed."""
+
+    worker: str
+    held: tuple[worker_pb2.HeldLease, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What came of a Resume."""
+
+    # Leases that it may not keep, or is to give up. Empty as long as there is more to do.
+    stops: tuple[worker_pb2.Stop, ...]
+    # More leases end than did so far: ask again.
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Repair:
     """Mend derived entries that differ from the records, at most so many. The reply: Repaired."""
 

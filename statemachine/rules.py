@@ -20,13 +20,14 @@ from . import (
     firing,
     grants,
     jobs,
+    leases,
     namespaces,
     occasions,
     queues,
     reports,
     verify,
 )
-from .request import Grant, Lapse, Note, Repair, Report, Ring
+from .request import Grant, Lapse, Note, Repair, Report, Resume, Ring
 
 Rule = Callable[[Any, Any, str], object]
 
@@ -35,7 +36,8 @@ RULES: dict[type, Rule] = {
     Grant: grants.grant,
     Report: reports.report,
     Note: reports.note,
-    Lapse: reports.lapse,
+    Lapse: leases.lapse,
+    Resume: leases.resume,
     Repair: verify.repair,
     worker_pb2.ExtendRequest: reports.extend,
     job_pb2.CreateJobRequest: jobs.create,

@@ -10,7 +10,14 @@ from __future__ import annotations
 from ..proto.v1 import job_pb2, run_pb2, worker_pb2
 from . import clockwork, flows, keys, lanes, limits, namespaces, policies, slots, timers
 from .instants import set_ms
-from .record import JobRecord, RunRecord, StateRecord, UniqueRecord, UsageRecord
+from .record import (
+    JobRecord,
+    RunRecord,
+    SessionRecord,
+    StateRecord,
+    UniqueRecord,
+    UsageRecord,
+)
 from .view import View
 
 PENDING = run_pb2.RUN_STATE_PENDING
@@ -211,6 +218,7 @@ def cancel(
         return
     if not run.cancel_at_ms:
         run.error = run_pb2.RunError(kind="cancelled", message=message)
+        view.edit(keys.session(run.worker), SessionRecord).cancels += 1
     run.cancel_at_ms = timers.earliest(run.cancel_at_ms, view.now_ms + grace_ms)
     stop(view, jid, occasion, run, worker_pb2.Stop.KIND_CANCEL)
     timers.set_run(view, jid, occasion, run, timers.earliest(run.timer_at_ms, run.cancel_at_ms))
@@ -221,8 +229,13 @@ def stop(
     view: View, jid: int, occasion: int, run: RunRecord, kind: worker_pb2.Stop.Kind.ValueType
 ) -> None:
     """Have the worker of a running attempt told to stop; call it before the lease is dropped."""
-    if run.state != RUNNING:
-        return
+    if run.state == RUNNING:
+        view.stops.append((run.worker, stop_word(view, jid, occasion, run, kind)))
+
+
+def stop_word(
+    view: View, jid: int, occasion: int, run: RunRecord, kind: worker_pb2.Stop.Kind.ValueType
+) -> worker_pb2.Stop:
     job = view.need(keys.job(jid), JobRecord)
     word = worker_pb2.Stop(
         token=run.token, run=keys.run_id(job.name, jid, occasion), kind=kind,
@@ -230,7 +243,7 @@ def stop(
     )  # fmt: skip
     if kind == worker_pb2.Stop.KIND_CANCEL:
         set_ms(word.deadline, run.cancel_at_ms)
-    view.stops.append((run.worker, word))
+    return word
 
 
 def live_of(view: View, jid: int, state: StateRecord, most: int) -> list[tuple[int, RunRecord]]:

@@ -57,7 +57,12 @@ def release(
 ) -> None:  # fmt: skip
     """Give everything back. The caller puts state and run; usage is put already."""
     view.delete(keys.lease(run.session, run.token))
-    view.edit(keys.session(run.worker), SessionRecord).leased -= 1
+    session = view.edit(keys.session(run.worker), SessionRecord)
+    session.leased -= 1
+    if run.token == session.token_from:
+        session.token_from += 1
+    if run.cancel_at_ms:
+        session.cancels -= 1
     queue = view.queues.get(run.lane)
     if queue is None:
         lane = view.need(keys.lane(run.lane), LaneRecord)

@@ -29,7 +29,7 @@ FIELDS = {
     keys.LANE: ("ready",),
     keys.USAGE: ("jobs", "live", "leased", "dead", "payload_bytes"),
     keys.QUEUE: ("leased",),
-    keys.SESSION: ("leased",),
+    keys.SESSION: ("leased", "cancels"),
     keys.LIMIT_KEY: ("running", "parked"),
     keys.CALENDAR: ("jobs",),
     keys.FLOW: ("live", "waiting", "cannot_run"),

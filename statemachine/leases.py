@@ -1,0 +1,125 @@
+"""All the leases of a worker's session: when it says hello on a new stream, when it was silent for
+too long, and when a new leader looks who is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from ..proto.v1 import job_pb2, run_pb2, worker_pb2
+from . import keys, reports, runs
+from .record import JobRecord, RunRecord, SessionRecord, parse
+from .request import Lapse, Resume, Resumed, Rung
+from .store import Reading
+from .view import View
+
+Stop = worker_pb2.Stop
+LAPSED = run_pb2.Attempt.END_LAPSED
+
+
+def holders(store: Reading) -> Iterator[tuple[str, int]]:
+    """Yield every session with the number of its leases, by worker. One that holds none goes with
+    a Lapse; the others get a full period from a new leader first."""
+    for key, value in store.scan(keys.SESSION, keys.after(keys.SESSION)):
+        yield key[1:].decode(), parse(key, value, SessionRecord).leased
+
+
+def cancels(view: View, worker: str) -> list[Stop]:
+    """The wishes to cancel that a worker has to be told of again. Without any it is one read."""
+    session = view.get(keys.session(worker), SessionRecord)
+    found: list[Stop] = []
+    for key in _of(view, session) if session is not None and session.cancels else ():
+        jid, occasion, run = _run(view, key)
+        if run.cancel_at_ms:
+            found.append(runs.stop_word(view, jid, occasion, run, Stop.KIND_CANCEL))
+            if session is not None and len(found) == session.cancels:
+                break
+    return found
+
+
+def lapse(view: View, request: Lapse, actor: str) -> Rung:
+    """End the leases of a worker that was silent for too long."""
+    session = view.get(keys.session(request.worker), SessionRecord)
+    if session is None:
+        return Rung(0, more=False)
+    found = list(islice(_of(view, session), request.most))
+    error = run_pb2.RunError(
+        kind="lapsed", message=f"the worker {request.worker} was silent for too long"
+    )
+    for key in found:
+        reports.attempt_failed(view, *_run(view, key), LAPSED, error)
+    if not session.leased:
+        view.delete(keys.session(request.worker))
+        return Rung(len(found), more=False)
+    session.token_from = keys.run_of(found[-1])[1] + 1
+    view.put(keys.session(request.worker), session)
+    return Rung(len(found), more=True)
+
+
+def resume(view: View, request: Resume, actor: str) -> Resumed:
+    """A worker said which leases it holds: the others of its session never reached it, and end.
+
+    Those that were granted in this very change are not stored yet, and stay.
+    """
+    session = view.get(keys.session(request.worker), SessionRecord)
+    listed = {held.token for held in request.held if _holds(view, session, held)}
+    if session is not None:
+        others = (key for key in _of(view, session) if keys.run_of(key)[1] not in listed)
+        found = list(islice(others, request.most + 1))
+        for key in found[: request.most]:
+            _end_unheard(view, request.worker, *_run(view, key))
+        if len(found) > request.most:
+            return Resumed((), more=True)
+    stops = [_stop(view, held, known=held.token in listed) for held in request.held]
+    return Resumed(tuple(stop for stop in stops if stop is not None), more=False)
+
+
+def _of(view: View, session: SessionRecord) -> Iterator[bytes]:
+    """The leases of a session, oldest first."""
+    first = keys.lease(session.number, session.token_from)
+    return view.scan_stored(first, keys.lease(session.number, keys.OCCASION_MAX))
+
+
+def _run(view: View, lease: bytes) -> tuple[int, int, RunRecord]:
+    value = view.get_raw(lease)
+    assert value is not None, f"the lease {lease!r} is gone"
+    jid, occasion = keys.run_of(value)
+    return jid, occasion, view.need(keys.run(jid, occasion), RunRecord)
+
+
+def _holds(view: View, session: SessionRecord | None, held: worker_pb2.HeldLease) -> bool:
+    """Whether a listed lease stands, and is this session's."""
+    place = keys.run_key(held.run)
+    if session is None or place is None:
+        return False
+    run = view.get(keys.run(*place), RunRecord)
+    return (
+        run is not None
+        and run.state == runs.RUNNING
+        and run.token == held.token
+        and run.session == session.number
+    )
+
+
+def _end_unheard(view: View, worker: str, jid: int, occasion: int, run: RunRecord) -> None:
+    """End a lease that its worker does not hold; the attempt does not count."""
+    spec = view.need(keys.job(jid), JobRecord).spec
+    if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
+        # A worker that stopped its handlers by itself holds nothing either, so it may have begun.
+        message = f"the worker {worker} does not hold it any more, and it may have begun"
+        error = run_pb2.RunError(kind="lapsed", message=message)
+        reports.attempt_failed(view, jid, occasion, run, LAPSED, error)
+    else:
+        reports.put_back(view, jid, occasion, run)
+
+
+def _stop(view: View, held: worker_pb2.HeldLease, *, known: bool) -> Stop | None:
+    """What a worker is told about a lease that it lists; None when it may simply go on."""
+    place = keys.run_key(held.run)
+    run = view.get(keys.run(*place), RunRecord) if place is not None else None
+    if place is None or run is None or not known:
+        message = reports.lost(held.run, held.token, run).message
+        return Stop(token=held.token, run=held.run, kind=Stop.KIND_LOST, message=message)
+    if run.cancel_at_ms:
+        return runs.stop_word(view, *place, run, Stop.KIND_CANCEL)
+    return None

@@ -1,0 +1,235 @@
+"""What becomes of all leases of a session: hello after a broken stream, silence, a new leader."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
+from raftsched.statemachine import keys, leases, limits
+from raftsched.statemachine.instants import duration, to_ms
+from raftsched.statemachine.record import SessionRecord, parse
+from raftsched.statemachine.request import Grant, Lapse, Offer, Resume, Resumed, Rung
+from raftsched.statemachine.verify import verify
+
+from .driver import HOUR_MS, MINUTE_MS, Machine, image
+
+ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+CANCEL = worker_pb2.Stop.KIND_CANCEL
+LOST = worker_pb2.Stop.KIND_LOST
+
+
+def leased(machine: Machine, count: int, worker: str = "w1") -> list[worker_pb2.Lease]:
+    """So many runs of one job, leased to a worker."""
+    if not [key for key in image(machine.store) if key[:1] == keys.JOB]:
+        machine.create("a", overlap=ALLOW)
+    for _ in range(count):
+        machine.trigger("a")
+    return machine.grant(worker, count)
+
+
+def hello(
+    machine: Machine, *held: worker_pb2.Lease, worker: str = "w1", most: int = 1_000
+) -> Resumed:
+    listed = tuple(worker_pb2.HeldLease(run=lease.run, token=lease.token) for lease in held)
+    return machine.ask(Resume(worker, listed, most), Resumed)
+
+
+def test_leases_that_never_arrived_go_back_and_do_not_count(machine: Machine) -> None:
+    first, second, third = leased(machine, 3)
+
+    answer = hello(machine, second)
+
+    assert answer == Resumed((), more=False)
+    assert machine.run(second.run).state == run_pb2.RUN_STATE_RUNNING
+    again = machine.grant("w2")
+    assert [lease.run for lease in again] == [first.run, third.run]
+    assert [lease.attempt for lease in again] == [1, 1]
+    ends = [attempt.end for attempt in machine.run(first.run).attempts]
+    assert ends[0] == run_pb2.Attempt.END_RELEASED
+
+
+def test_a_run_that_never_arrived_keeps_its_turn(machine: Machine) -> None:
+    [old] = leased(machine, 1)
+    machine.advance(MINUTE_MS)
+    new = machine.trigger("a")
+
+    hello(machine)
+
+    assert [lease.run for lease in machine.grant("w2")] == [old.run, new.id]
+
+
+def test_an_end_that_was_asked_for_comes_to_a_run_that_never_arrived(machine: Machine) -> None:
+    [lease] = leased(machine, 1)
+    machine.do(run_pb2.CancelRunRequest(run=lease.run))
+
+    assert hello(machine).stops == ()
+
+    assert machine.run(lease.run).state == run_pb2.RUN_STATE_CANCELLED
+
+
+def test_a_run_that_is_delivered_at_most_once_does_not_go_back(machine: Machine) -> None:
+    """A worker that stopped its handlers by itself says hello with none held as well."""
+    machine.create("a", delivery=job_pb2.DELIVERY_AT_MOST_ONCE)
+    machine.trigger("a")
+    [lease] = machine.grant("w1")
+
+    hello(machine)
+
+    run = machine.run(lease.run)
+    assert (run.state, run.error.kind) == (run_pb2.RUN_STATE_FAILED, "lapsed")
+    assert machine.grant("w2") == []
+
+
+def test_a_worker_is_told_what_it_may_not_keep(machine: Machine) -> None:
+    kept, ended, other = leased(machine, 3)
+    machine.do(run_pb2.TerminateRunRequest(run=ended.run))
+    machine.succeed(other)
+    fake = worker_pb2.Lease(run="no run at all", token=7)
+
+    answer = hello(machine, kept, ended, other, fake)
+
+    assert [(stop.token, stop.run, stop.kind) for stop in answer.stops] == [
+        (ended.token, ended.run, LOST), (other.token, other.run, LOST), (7, fake.run, LOST),
+    ]  # fmt: skip
+    assert all(stop.message for stop in answer.stops)
+
+
+def test_the_lease_of_another_worker_is_not_kept(machine: Machine) -> None:
+    [lease] = leased(machine, 1, worker="w2")
+
+    answer = hello(machine, lease)
+
+    assert [stop.kind for stop in answer.stops] == [LOST]
+    assert machine.run(lease.run).worker == "w2"
+
+
+def test_an_old_token_of_a_run_that_the_worker_has_again_is_not_kept(machine: Machine) -> None:
+    [old] = leased(machine, 1)
+    machine.release(old)
+    [new] = machine.grant("w1")
+
+    answer = hello(machine, old, new)
+
+    assert [(stop.token, stop.kind) for stop in answer.stops] == [(old.token, LOST)]
+    assert machine.run(new.run).state == run_pb2.RUN_STATE_RUNNING
+
+
+def test_a_lease_whose_token_is_listed_with_another_run_is_not_held(machine: Machine) -> None:
+    first, second = leased(machine, 2)
+    crossed = worker_pb2.Lease(run=first.run, token=second.token)
+
+    answer = hello(machine, crossed)
+
+    assert [stop.kind for stop in answer.stops] == [LOST]
+    assert len(machine.grant("w2")) == 2
+
+
+def test_a_wish_to_cancel_is_said_again_with_hello(machine: Machine) -> None:
+    [lease] = leased(machine, 1)
+    machine.do(run_pb2.CancelRunRequest(run=lease.run, reason="enough", grace=duration(5_000)))
+
+    answer = hello(machine, lease)
+
+    [stop] = answer.stops
+    assert (stop.kind, stop.token, stop.message) == (CANCEL, lease.token, "enough")
+    assert to_ms(stop.deadline) == machine.now_ms + 5_000
+
+
+def test_a_hello_is_answered_in_steps(machine: Machine) -> None:
+    kept, *others = leased(machine, 6)
+
+    assert hello(machine, kept, most=2) == Resumed((), more=True)
+    assert hello(machine, kept, most=2) == Resumed((), more=True)
+    assert hello(machine, kept, most=2) == Resumed((), more=False)
+
+    assert len(machine.grant("w2")) == len(others)
+
+
+def test_a_lease_of_the_same_change_is_not_ended(machine: Machine) -> None:
+    """It was granted after the hello, so the worker could not list it."""
+    [lease] = leased(machine, 1)
+    machine.trigger("a")
+
+    machine.do_all(Grant((Offer("w1", 1),), 1), Resume("w1", (), 10))
+
+    [_, new] = machine.live("a")
+    assert machine.run(new.id).state == run_pb2.RUN_STATE_RUNNING
+    assert machine.run(lease.run).state == run_pb2.RUN_STATE_PENDING
+
+
+def test_hello_of_an_unknown_worker_changes_nothing(machine: Machine) -> None:
+    before = image(machine.store)
+
+    assert hello(machine) == Resumed((), more=False)
+
+    assert image(machine.store) == before
+
+
+def test_a_new_leader_finds_who_holds_leases(machine: Machine) -> None:
+    leased(machine, 3, "w1")
+    leased(machine, 1, "w2")
+    for lease in leased(machine, 1, "w3"):
+        machine.succeed(lease)
+
+    assert dict(leases.holders(machine.store)) == {"w1": 3, "w2": 1, "w3": 0}
+    for worker in ("w1", "w2", "w3"):
+        machine.lapse(worker)
+    assert dict(leases.holders(machine.store)) == {}
+
+
+def test_the_wishes_to_cancel_are_found_again(machine: Machine) -> None:
+    first, second, third = leased(machine, 3)
+    assert leases.cancels(machine.view(), "w1") == []
+    machine.do(run_pb2.CancelRunRequest(run=second.run))
+    machine.do(run_pb2.CancelRunRequest(run=third.run))
+    machine.do(run_pb2.CancelRunRequest(run=third.run))
+
+    told = leases.cancels(machine.view(), "w1")
+    assert [(stop.token, stop.kind) for stop in told] == [
+        (second.token, CANCEL), (third.token, CANCEL),
+    ]  # fmt: skip
+    machine.succeed(second)
+    assert [stop.token for stop in leases.cancels(machine.view(), "w1")] == [third.token]
+    machine.do(run_pb2.TerminateRunRequest(run=third.run))
+    assert leases.cancels(machine.view(), "w1") == []
+    assert leases.cancels(machine.view(), "nobody") == []
+    machine.succeed(first)
+
+
+def test_an_attempt_that_times_out_after_it_was_cancelled_is_not_tried_again(
+    machine: Machine,
+) -> None:
+    machine.create("a", timeouts=job_pb2.Timeouts(attempt=duration(MINUTE_MS)))
+    machine.trigger("a")
+    [lease] = machine.grant()
+    machine.do(run_pb2.CancelRunRequest(run=lease.run, grace=duration(HOUR_MS)))
+
+    machine.advance(MINUTE_MS)
+    machine.ring()
+
+    assert machine.run(lease.run).state == run_pb2.RUN_STATE_CANCELLED
+
+
+@pytest.mark.parametrize("ends", [2, 3])
+def test_a_session_is_walked_from_its_oldest_lease_on(machine: Machine, ends: int) -> None:
+    """What ended in order is not walked over again."""
+    held = leased(machine, 4)
+    for lease in held[:ends]:
+        machine.succeed(lease)
+
+    value = machine.store.get(keys.session("w1"))
+    assert value is not None
+
+    assert parse(keys.session("w1"), value, SessionRecord).token_from == held[ends].token
+
+
+def test_a_lapse_after_a_hello_ends_what_is_left(machine: Machine) -> None:
+    kept, lost = leased(machine, 2)
+    hello(machine, kept)
+
+    rung = machine.ask(Lapse("w1", limits.STEP), Rung)
+
+    assert rung == Rung(1, more=False)
+    assert verify(machine.store) == []
+    again = {lease.run: lease.attempt for lease in machine.grant("w2")}
+    assert again == {kept.run: 2, lost.run: 1}
