@@ -1,0 +1,116 @@
+"""What nodes tell each other of themselves each second, and what follows from it.
+
+It travels on the peer link beside consensus and is never replicated: addresses for clients,
+versions, clocks, and a fingerprint of the state, so that a node whose copy differs from those of a
+majority finds out and serves no longer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from importlib.metadata import version as version_of
+
+import msgspec
+
+from ..statemachine.record import MetaRecord
+from .replica import Applied
+
+logger = logging.getLogger(__name__)
+
+FEATURE_LEVEL = 1
+FRESH = 3.0  # Seconds for which a word counts.
+FINGERPRINTS = 10_000  # Revisions back for which a peer's fingerprint can be compared.
+
+
+class About(msgspec.Struct, frozen=True):
+    """One node, in its own words; times and skew as the hearer sees them."""
+
+    client_address: str
+    version: str
+    zone_edition: str
+    feature_level: int
+    serving: bool
+    wall_ms: int
+    applied_index: int
+    revision: int
+    fingerprint: str
+    heard_at: float = 0.0
+    wall_skew_ms: int = 0
+
+
+class Acquaintances:
+    """The other nodes, as they told of themselves."""
+
+    def __init__(
+        self, name: str, replica: Applied, wall_ms: Callable[[], int], seconds: Callable[[], float]
+    ) -> None:
+        self.name, self.replica, self.wall_ms, self.seconds = name, replica, wall_ms, seconds
+        self.abouts: dict[str, About] = {}
+        # Peers whose state differed from this node's at the same revision.
+        self.differing: set[str] = set()
+        self.diverged = False
+        self._fingerprints: OrderedDict[int, bytes] = OrderedDict()
+        self.applied(replica.meta)
+
+    def applied(self, meta: MetaRecord) -> None:
+        self._fingerprints[meta.revision] = meta.fingerprint
+        if len(self._fingerprints) > FINGERPRINTS:
+            self._fingerprints.popitem(last=False)
+
+    def words(self, client_address: str, version: str, serving: bool) -> bytes:
+        meta = self.replica.meta
+        return msgspec.json.encode(
+            About(
+                client_address=client_address, version=version, zone_edition=ZONE_EDITION,
+                feature_level=FEATURE_LEVEL, serving=serving, wall_ms=self.wall_ms(),
+                applied_index=meta.applied_index, revision=meta.revision,
+                fingerprint=meta.fingerprint.hex(),
+            )
+        )  # fmt: skip
+
+    def told(self, peer: str, text: bytes) -> None:
+        try:
+            said = msgspec.json.decode(text, type=About)
+        except msgspec.DecodeError as error:
+            # A later release may say other things; nothing depends on these words.
+            logger.warning("what %s tells of itself cannot be read: %s", peer, error)
+            return
+        skew_ms = said.wall_ms - self.wall_ms()
+        about = msgspec.structs.replace(said, heard_at=self.seconds(), wall_skew_ms=skew_ms)
+        self.abouts[peer] = about
+        mine = self._fingerprints.get(said.revision)
+        if mine is not None:
+            self._compare(peer, mine.hex() == said.fingerprint, said.revision)
+
+    def skew_ms(self, voters: Iterable[str], most_ms: int) -> int:
+        """How far this clock is from those of a majority of the voters; 0 when near enough."""
+        now = self.seconds()
+        skews = [
+            about.wall_skew_ms
+            for name in voters
+            if (about := self.abouts.get(name)) is not None and now - about.heard_at < FRESH
+        ]
+        far = sorted((skew for skew in skews if abs(skew) > most_ms), key=abs)
+        # This clock agrees with itself, so one vote is on its side.
+        if len(far) > len(skews) + 1 - len(far):
+            return far[0]
+        return 0
+
+    def _compare(self, peer: str, same: bool, revision: int) -> None:
+        if same:
+            self.differing.discard(peer)
+            return
+        if peer not in self.differing:
+            logger.error("the state of %s differs from that of %s at %d", self.name, peer, revision)
+        self.differing.add(peer)
+        if len(self.differing) > (len(self.abouts) + 1) // 2 and not self.diverged:
+            self.diverged = True
+            logger.critical(
+                "the state of %s differs from those of a majority, so it serves no longer; stop "
+                "it, empty its folder and start it again: it fetches the state anew", self.name
+            )  # fmt: skip
+
+
+ZONE_EDITION = version_of("tzdata")

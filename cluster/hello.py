@@ -1,0 +1,42 @@
+"""What a worker says of itself, checked."""
+
+from __future__ import annotations
+
+import re
+
+from ..proto.v1 import worker_pb2
+from ..statemachine import validate
+from ..statemachine.rejection import Fault, Reason, Refused
+
+WORKER = re.compile(r"[A-Za-z0-9._-]{1,128}")
+HELD_MAX = 10_000
+SLOTS_MAX = 10_000
+
+
+def check(hello: worker_pb2.WorkerHello) -> None:
+    """Refuse a hello that breaks the contract, naming all its faults."""
+    faults = _worker(hello.worker)
+    for field, names in (("namespaces", hello.namespaces), ("queues", hello.queues)):
+        faults += validate.count(f"hello.{field}", len(names), 32)
+        for place, name in enumerate(names):
+            faults += validate.name(f"hello.{field}[{place}]", name)
+    faults += validate.labels("hello.labels", hello.labels, 32)
+    faults += validate.count("hello.handlers", len(hello.handlers), 1_000)
+    for place, name in enumerate(hello.handlers):
+        faults += validate.text(f"hello.handlers[{place}]", name, 128)
+    faults += validate.between("hello.slots", hello.slots or 1, 1, SLOTS_MAX)
+    faults += validate.text("hello.program", hello.program, 128)
+    faults += validate.count("hello.held", len(hello.held), HELD_MAX)
+    if faults:
+        raise Refused.of(faults)
+
+
+def _worker(worker: str) -> list[Fault]:
+    field = "hello.worker"
+    if not worker:
+        message = "is empty; choose an id that no other process uses, such as host, pid and chance"
+        return [Fault(field, Reason.ERROR_REASON_FIELD_REQUIRED, message)]
+    if not WORKER.fullmatch(worker):
+        message = f"'{worker[:140]}' is no worker id: 1 to 128 characters of A-Z, a-z, 0-9, -_."
+        return [Fault(field, Reason.ERROR_REASON_FIELD_INVALID, message)]
+    return []

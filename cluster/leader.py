@@ -1,0 +1,341 @@
+"""The leader's loop: it gathers what is to be done, decides it as one change, and answers.
+
+    gather (words, lapses, due timers, calls, offers) -> decide -> replicate -> answer -> gather
+
+One change is in flight at a time; what arrives meanwhile goes into the next one. So a busy
+leader makes few large changes, an idle one makes small ones at once, and neither needs a timer for
+it. There is no clock, task or socket in here: its owner calls `step` when something has happened,
+and again at `next_ms`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+from ..proto.v1 import job_pb2
+from ..statemachine import allowance, leases, timers
+from ..statemachine.limits import CHANGE_ITEMS
+from ..statemachine.machine import Decision, Request, decide
+from ..statemachine.request import Grant, Lapse, Report, Ring
+from ..statemachine.view import Recall, View
+from . import refusals
+from .consensus import faults
+from .consensus.port import Reply
+from .part import Part
+from .replica import Applied
+from .sessions import Sessions
+
+logger = logging.getLogger(__name__)
+
+CHANGE_MAX = 3 << 20  # Bytes of a change; the journal takes 4 MiB for an entry.
+CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write may be more.
+WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
+WAITING_BYTES = 64 << 20
+
+
+class Consensus(Protocol):
+    """What the loop needs of it. Both may raise faults.Refused."""
+
+    def submit(self, data: bytes, reply: Reply) -> None: ...
+
+    def confirm(self, reply: Reply) -> None: ...
+
+
+@dataclass(slots=True)
+class Done:
+    """Figures, counted from the start of the process."""
+
+    changes: int = 0
+    bytes: int = 0
+    parts: int = 0
+    decide_s: float = 0.0
+    # From the proposal to the answer.
+    commit_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Calls that wait for a change, first come first served."""
+
+    line: deque[Part] = field(default_factory=deque)
+    items: int = 0
+    bytes: int = 0
+
+    def add(self, part: Part) -> None:
+        self.line.append(part)
+        self.items += part.items
+        self.bytes += part.size
+
+    def pop(self) -> Part:
+        part = self.line.popleft()
+        self.items -= part.items
+        self.bytes -= part.size
+        return part
+
+
+class Leader:
+    """Decides while this node leads."""
+
+    def __init__(
+        self,
+        name: str,
+        applied: Applied,
+        consensus: Consensus,
+        sessions: Sessions,
+        now_ms: Callable[[], int],
+        seconds: Callable[[], float],
+    ) -> None:
+        self.name, self.applied, self.consensus = name, applied, consensus
+        self.sessions, self.now_ms, self.seconds = sessions, now_ms, seconds
+        self.leading = False
+        # Where clients find the leader, as far as this node knows.
+        self.leader_address: Callable[[], str] = str
+        # How far this clock is from those of a majority, when that is too far to fire.
+        self.skew_ms = 0
+        self.done = Done()
+        self._waiting = Waiting()
+        # Parts of a decision that was too large, or that failed: they come first, alone.
+        self._carried: deque[Part] = deque()
+        self._alone = False
+        # What an earlier term left in flight may be answered later than this.
+        self._turn = object()
+        self._busy = False
+        self._recall = Recall()
+        self._turn = object()
+        self._next_timer_ms: int | None = None
+        self._next_allowance_ms: int | None = None
+
+    # Leadership.
+
+    def gained(self) -> None:
+        """This node leads, and has applied what was committed before."""
+        self.leading = True
+        self._busy = False
+        self._carried.clear()
+        self._recall = Recall()
+        self.sessions.takeover(worker for worker, _ in leases.holders(self.applied.store))
+        self._look_ahead(self.applied.meta.now_ms)
+        self.sessions.poke()
+
+    def lost(self) -> None:
+        """It does not any more. What is under way is answered by consensus; the rest is here."""
+        self.leading = False
+        leader = self.leader_address()
+        carried, self._carried = self._carried, deque()
+        for part in carried:
+            part.unknown()
+        refusal = refusals.not_leader(self.name, leader).rejection
+        while self._waiting.line:
+            self._waiting.pop().answer(refusal)
+        self.sessions.dismiss(leader, f"{self.name} leads no more")
+
+    # Calls.
+
+    def ask(
+        self,
+        body: object,
+        actor: str,
+        answer: Callable[[object], None],
+        unknown: Callable[[], None],
+    ) -> Part:
+        """Have a request decided. Exactly one of the two is called, once; or this raises Refused.
+
+        Whoever waits no longer sets `part.withdrawn`.
+        """
+        if not self.leading:
+            raise refusals.not_leader(self.name, self.leader_address())
+        size = body.ByteSize() if isinstance(body, Message) else 0
+        items = len(body.jobs) if isinstance(body, job_pb2.ImportJobsRequest) else 1
+        waiting = self._waiting
+        if waiting.items + items > WAITING_ITEMS or waiting.bytes + size > WAITING_BYTES:
+            raise refusals.backlog_full(
+                f"{waiting.items} requests of {waiting.bytes} bytes wait for {self.name} already"
+            )
+        part = Part(body, answer, unknown, actor, items, size, asked=True, sure=True)
+        waiting.add(part)
+        self.sessions.poke()
+        return part
+
+    # Turns.
+
+    def step(self) -> None:
+        """Begin the next change, if there is something to do and none is in flight."""
+        if not self.leading or self._busy:
+            return
+        parts = self._gather()
+        if parts:
+            self._busy = True
+            self._decide(parts)
+
+    def next_ms(self) -> int | None:
+        """When `step` is to be called at the latest, on the clock of `now_ms`."""
+        if not self.leading or self._busy:
+            return None
+        lapse_ms = self.sessions.next_lapse_ms()
+        if lapse_ms is not None:
+            lapse_ms += self.now_ms() - self.sessions.clock_ms()
+        instants = (lapse_ms,) if self.skew_ms else (
+            lapse_ms, self._next_timer_ms, self._next_allowance_ms,
+        )  # fmt: skip
+        return min((ms for ms in instants if ms is not None), default=None)
+
+    def _gather(self) -> list[Part]:
+        """Completions first, since they free capacity; each kind is bounded, so none starves."""
+        if self._carried:
+            count = 1 if self._alone else len(self._carried)
+            return [self._carried.popleft() for _ in range(count)]
+        self._alone = False
+        parts = self.sessions.words(CHANGE_ITEMS) + self.sessions.lapses(10)
+        parts += self._calls()
+        if self.skew_ms:
+            return parts
+        now_ms = self.now_ms()
+        if self._next_timer_ms is not None and self._next_timer_ms <= now_ms:
+            parts.append(Part(Ring(CHANGE_ITEMS), _nothing, _nobody, items=CHANGE_ITEMS))
+        allowed = self._next_allowance_ms is not None and self._next_allowance_ms <= now_ms
+        if parts or allowed or self.sessions.fresh:
+            grant = self.sessions.grant(CHANGE_ITEMS)
+            if grant is not None:
+                parts.append(grant)
+        return parts
+
+    def _calls(self) -> list[Part]:
+        parts: list[Part] = []
+        items = size = 0
+        line = self._waiting.line
+        while line and items < CHANGE_ITEMS and (not parts or size + line[0].size <= CALLS_SIZE):
+            part = self._waiting.pop()
+            if not part.withdrawn:
+                parts.append(part)
+                items += part.items
+                size += part.size
+        return parts
+
+    def _decide(self, parts: list[Part]) -> None:
+        began = self.seconds()
+        view = View(self.applied.store, self.now_ms(), self._recall)
+        try:
+            decision = decide(view, [Request(part.body, part.actor) for part in parts])
+        except Exception as error:
+            self._failed(parts, error)
+            return
+        if len(decision.change) > CHANGE_MAX:
+            self._split(parts, len(decision.change))
+            return
+        ended = self.seconds()
+        self.done.decide_s += ended - began
+        self.done.parts += len(parts)
+        self._replicate(parts, view, decision, ended)
+
+    def _replicate(self, parts: list[Part], view: View, decision: Decision, at: float) -> None:
+        """Answer once the change is applied; or, without one, once it is sure that this node led
+        when it was decided."""
+
+        turn = self._turn = object()
+
+        def reply(index: int | None) -> None:
+            if self._turn is turn:
+                self._busy = False
+            self.done.commit_s += self.seconds() - at
+            if index is None or (decision.change and self.applied.changed_at != index):
+                for part in parts:
+                    part.unknown()
+                return
+            self._recall.keep(view)
+            self._look_ahead(view.now_ms)
+            # Whatever these set off comes into the next change.
+            self.sessions.poke()
+            self.sessions.tell(decision.stops)
+            for part, answer in zip(parts, decision.replies, strict=True):
+                part.answer(answer)
+
+        try:
+            if decision.change:
+                self.done.changes += 1
+                self.done.bytes += len(decision.change)
+                self.consensus.submit(decision.change, reply)
+            elif any(part.sure for part in parts):
+                self.consensus.confirm(reply)
+            else:
+                reply(self.applied.changed_at)
+        except faults.Refused as refused:
+            self._busy = False
+            self._turned_down(parts, str(refused))
+
+    def _turned_down(self, parts: list[Part], why: str) -> None:
+        """Consensus took nothing: leadership is being handed over, or the disk is full."""
+        for part in parts:
+            if part.asked:
+                part.answer(refusals.not_now(self.name, why).rejection)
+            else:
+                part.unknown()
+
+    def _split(self, parts: list[Part], size: int) -> None:
+        """The change is too large for an entry: decide less at a time."""
+        self._busy = False
+        [first, *others] = parts
+        if others:
+            half = len(parts) // 2
+            self._carried.extendleft(reversed(parts[half:]))
+            self._carried.extendleft(reversed(parts[:half]))
+            self._alone = True
+        else:
+            smaller = _halves(first)
+            if smaller is None:
+                first.answer(refusals.change_too_large(size, CHANGE_MAX).rejection)
+            else:
+                self._carried.extendleft(reversed(smaller))
+                self._alone = True
+        self.sessions.poke()
+
+    def _failed(self, parts: list[Part], error: Exception) -> None:
+        """A rule broke. If it did so for one call alone, that call is refused and the node lives:
+        its client would only break the next leader with it."""
+        self._busy = False
+        [first, *others] = parts
+        if others:
+            self._carried.extend(parts)
+            self._alone = True
+        elif first.asked:
+            logger.error("deciding %s failed", type(first.body).__name__, exc_info=error)
+            first.answer(error)
+        else:
+            raise error
+        self.sessions.poke()
+
+    def _look_ahead(self, decided_ms: int) -> None:
+        """Find out when the next timer rings, and when a queue with a rate may give again."""
+        store = self.applied.store
+        self._next_timer_ms = timers.next_ms(store, self.applied.meta)
+        self._next_allowance_ms = allowance.next_ms(View(store, decided_ms), self.sessions.places())
+
+
+def _nothing(_: object) -> None:
+    """The loop looks at the state for what comes next."""
+
+
+def _nobody() -> None:
+    """The next leader finds the same timers."""
+
+
+def _halves(part: Part) -> list[Part] | None:
+    """Less of what the loop asks for itself; None for what cannot be less."""
+    body = part.body
+    if isinstance(body, Report) and len(body.results) > 1:
+        return _halved_report(part, body)
+    if isinstance(body, (Ring, Grant, Lapse)) and body.most > 1:
+        return [replace(part, body=replace(body, most=body.most // 2))]
+    return None
+
+
+def _halved_report(part: Part, body: Report) -> list[Part]:
+    """Each half is acknowledged for itself."""
+    middle = len(body.results) // 2
+    halves = (body.results[:middle], body.results[middle:])
+    return [replace(part, body=Report(body.worker, results)) for results in halves]

@@ -1,0 +1,375 @@
+"""One node: its copy of the state, its consensus and its leader's loop, on one asyncio loop.
+
+Services, the HTTP port and the command around it know a node by this class alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from google.protobuf.message import Message
+
+from ..proto.v1 import common_pb2
+from ..statemachine import reads
+from ..statemachine.record import MetaRecord
+from ..statemachine.rejection import Refused, Rejection
+from ..statemachine.rocks_store import CACHE_BYTES
+from ..statemachine.store import Reading
+from ..statemachine.view import View
+from . import refusals
+from .about import About, Acquaintances
+from .consensus import faults
+from .consensus.disk import RealDisk
+from .consensus.driver import Driver, Place
+from .consensus.port import Settings, Status
+from .leader import Leader
+from .replica import Replica
+from .sessions import Sessions
+
+logger = logging.getLogger(__name__)
+
+STALE_MAX = 10.0  # Seconds without a word from a leader after which nothing is read here.
+TICK = 1.0  # How often nodes tell each other of themselves.
+READERS = 2
+# Reads that look at a bounded handful of records are done at once; the others would hold up the
+# loop, and are done on a helper thread, on the state as it was at one instant.
+AT_ONCE = ("GetJob", "GetRun", "GetQueue", "GetNamespace", "GetCalendar", "GetDeadLetter")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """Where a node is found: host:port for other nodes, and for clients."""
+
+    peer: str
+    client: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSpec:
+    """What a node must know to start."""
+
+    name: str
+    cluster: str
+    folder: Path
+    # By name, this one included; the same on all of them.
+    members: dict[str, Member]
+    version: str = "0"
+    heartbeat_ms: int = 2_000
+    skew_max_ms: int = 1_000
+    cache_bytes: int = CACHE_BYTES
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+    settings: Settings = field(default_factory=Settings)
+    # The clocks, for tests: milliseconds since 1970, and seconds that only grow.
+    wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    seconds: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """An answer, the revision it is true at, and how old it may be."""
+
+    message: Message
+    revision: int
+    age_ms: int = 0
+
+
+class Node:
+    """See the head of this file. It is the watcher of its own consensus."""
+
+    def __init__(self, spec: NodeSpec) -> None:
+        self.spec, self.name = spec, spec.name
+        disk = RealDisk(spec.folder / "consensus")
+        self.disk = disk
+        self.replica = Replica(spec.folder / "state", disk.root, cache_bytes=spec.cache_bytes)
+        contacts = {name: member.peer for name, member in spec.members.items()}
+        place = Place(
+            cluster=spec.cluster, node=spec.name, contacts=contacts,
+            settings=spec.settings, contexts=spec.contexts,
+        )  # fmt: skip
+        self.driver = Driver(place, disk, self.replica, self, clock=spec.seconds)
+        self.sessions = Sessions(
+            lambda: int(spec.seconds() * 1000), spec.wall_ms, self._poke, spec.heartbeat_ms
+        )
+        self.leader = Leader(
+            spec.name, self.replica, self.driver, self.sessions, spec.wall_ms, spec.seconds
+        )
+        self.leader.leader_address = lambda: self.leader_address
+        self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
+        self.draining = False
+        self.was_removed = False
+        self.term_began_ms = 0
+        self._readers = ThreadPoolExecutor(READERS, "read")
+        self._poked = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+        self._moved = asyncio.Event()
+        self._handing_over: asyncio.Task[bool] | None = None
+        self.replica.listeners.append(self._applied)
+
+    # Life.
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        await self.driver.start()
+        self.driver.ended.add_done_callback(self._driver_ended)
+        self._tick()
+
+    async def stop(self) -> None:
+        """End in order: nothing is lost by it. Drain and hand over before."""
+        for timer in (self._timer, self._ticker):
+            if timer is not None:
+                timer.cancel()
+        if self._handing_over is not None:
+            self._handing_over.cancel()
+        await self.driver.stop()
+        if self.leads:
+            self.leader.lost()
+        await self._loop.run_in_executor(None, self._readers.shutdown)
+        self.replica.close()
+        self.disk.close()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    async def hand_over(self, timeout: float) -> bool:
+        """Give leadership away, if this node has it and there is somebody to take it."""
+        if not self.leads:
+            return True
+        try:
+            return await self.driver.transfer(None, timeout)
+        except faults.Refused as refused:
+            logger.warning("%s keeps leading: %s", self.name, refused)
+            return False
+
+    def fail(self, error: BaseException) -> None:
+        """Something broke that must not: the node ends, and `ended` tells why."""
+        if not self.ended.done():
+            logger.critical("%s ends: %s: %s", self.name, type(error).__name__, error)
+            self.ended.set_exception(error)
+
+    # Where it stands.
+
+    @property
+    def leads(self) -> bool:
+        return self.leader.leading
+
+    @property
+    def term(self) -> int:
+        return int(self.driver.core.term)
+
+    @property
+    def revision(self) -> int:
+        return self.replica.meta.revision
+
+    @property
+    def leader_name(self) -> str:
+        if self.leads:
+            return self.name
+        leader = self.driver.core.leader
+        # It may still be finding out that it leads no more.
+        return leader if leader is not None and leader != self.name else ""
+
+    @property
+    def leader_address(self) -> str:
+        """Where clients find the leader; empty when none is known."""
+        return self.client_address(self.leader_name)
+
+    def client_address(self, name: str) -> str:
+        about = self.known.abouts.get(name)
+        if about is not None:
+            return about.client_address
+        member = self.spec.members.get(name)
+        return member.client if member is not None else ""
+
+    @property
+    def abouts(self) -> dict[str, About]:
+        """What the other nodes said of themselves."""
+        return self.known.abouts
+
+    def status(self) -> Status:
+        return self.driver.status()
+
+    # Calls.
+
+    async def write(self, body: object, actor: str, timeout: float) -> Message:
+        """Have a request decided, replicated and applied. Raises Refused."""
+        self.check_serving()
+        future: asyncio.Future[object] = self._loop.create_future()
+
+        def answer(reply: object) -> None:
+            if not future.done():
+                future.set_result(reply)
+
+        def unknown() -> None:
+            answer(refusals.leader_changed(self.name).rejection)
+
+        part = self.leader.ask(body, actor, answer, unknown)
+        try:
+            async with asyncio.timeout(timeout):
+                reply = await future
+        except TimeoutError:
+            raise refusals.commit_timeout(timeout) from None
+        finally:
+            # Whoever waited is gone; what was not decided yet need not be.
+            part.withdrawn = not future.done()
+        if isinstance(reply, Rejection):
+            raise Refused(reply)
+        if isinstance(reply, Exception):
+            raise reply
+        assert isinstance(reply, Message)
+        return reply
+
+    async def read(
+        self, body: Message, options: common_pb2.ReadOptions | None, timeout: float
+    ) -> ReadAnswer:
+        """Answer a read. Raises Refused."""
+        self.check_serving()
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._read(body, options or common_pb2.ReadOptions(), timeout)
+        except TimeoutError:
+            raise refusals.no_quorum(self.name) from None
+
+    def check_serving(self) -> None:
+        """Refuse while this node drains, or when it cannot trust its state."""
+        if self.draining:
+            leader = "" if self.leads else self.leader_address
+            raise refusals.draining(self.name, leader)
+        if self.known.diverged:
+            raise refusals.state_diverged(self.name)
+
+    async def _read(
+        self, body: Message, options: common_pb2.ReadOptions, timeout: float
+    ) -> ReadAnswer:
+        stale = options.consistency == common_pb2.CONSISTENCY_STALE
+        if not stale:
+            await self.barrier(timeout)
+        elif self.driver.staleness() > STALE_MAX:
+            raise refusals.no_quorum(self.name)
+        while self.revision < options.min_revision.change:
+            # Whoever moves it makes a new one.
+            await self._moved.wait()
+        age_ms = int(self.driver.staleness() * 1000) if stale else 0
+        meta = self.replica.meta
+        now_ms = max(self.spec.wall_ms(), meta.now_ms)
+        workers = self.sessions.workers() if self.leads else []
+
+        def look(reading: Reading) -> Message | Rejection:
+            return reads.read(View(reading, now_ms), body, workers)
+
+        if type(body).__name__.startswith(AT_ONCE):
+            reply = look(self.replica.store)
+        else:
+            snapshot = self.replica.store.snapshot()
+            reply = await self._loop.run_in_executor(self._readers, look, snapshot)
+        if isinstance(reply, Rejection):
+            raise Refused(reply)
+        return ReadAnswer(reply, meta.revision, age_ms)
+
+    async def barrier(self, timeout: float) -> None:
+        """Return when all that was acknowledged before is in the state of this leader."""
+        if not self.leads:
+            raise refusals.not_leader(self.name, self.leader_address)
+        try:
+            index = await self.driver.barrier(timeout)
+        except faults.Refused:
+            index = None
+        if index is None:
+            raise refusals.no_quorum(self.name)
+
+    # What consensus says.
+
+    def leadership_gained(self, term: int) -> None:
+        logger.info("%s leads in term %d", self.name, term)
+        self.term_began_ms = self.spec.wall_ms()
+        self.leader.gained()
+
+    def leadership_lost(self, term: int) -> None:
+        logger.info("%s leads no more; the term is %d", self.name, term)
+        self.leader.lost()
+
+    def removed(self) -> None:
+        logger.warning("%s was removed from the cluster and stops", self.name)
+        self.was_removed = True
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def told(self, peer: str, text: bytes) -> None:
+        self.known.told(peer, text)
+
+    def _applied(self, index: int, change: bytes, meta: MetaRecord) -> None:
+        self.known.applied(meta)
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def _driver_ended(self, ended: asyncio.Future[None]) -> None:
+        error = ended.exception()
+        if error is not None:
+            self.fail(error)
+
+    # Turns of the leader's loop.
+
+    def _poke(self) -> None:
+        if not self._poked:
+            self._poked = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._poked = False
+        if self.ended.done():
+            return
+        try:
+            self.leader.step()
+            self._set_timer()
+        except Exception as error:
+            self.fail(error)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        next_ms = self.leader.next_ms()
+        if next_ms is not None:
+            # The clock may be set meanwhile; the ticker looks again each second.
+            delay = max(0, next_ms - self.spec.wall_ms()) / 1000
+            self._timer = self._loop.call_later(delay, self._poke)
+
+    def _tick(self) -> None:
+        """Each second: tell the others of this node, and look whether the clocks agree."""
+        if self.ended.done():
+            return
+        self._ticker = self._loop.call_later(TICK, self._tick)
+        try:
+            address = self.spec.members[self.name].client
+            serving = not self.draining and not self.known.diverged
+            self.driver.tell(self.known.words(address, self.spec.version, serving))
+            self._watch_clock()
+        except Exception as error:
+            self.fail(error)
+        self._poke()
+
+    def _watch_clock(self) -> None:
+        voters = [name for name, peer in self.status().peers.items() if peer.voter]
+        skew_ms = self.known.skew_ms(voters, self.spec.skew_max_ms)
+        if skew_ms and not self.leader.skew_ms:
+            logger.error("%s", refusals.clock_skew(skew_ms).rejection.message)
+        self.leader.skew_ms = skew_ms
+        busy = self._handing_over is not None and not self._handing_over.done()
+        if self.leads and (skew_ms or self.known.diverged) and not busy:
+            # Somebody whose clock and state are sound should lead.
+            self._handing_over = self._loop.create_task(self.hand_over(TICK))
+            self._handing_over.add_done_callback(_look)
+
+
+def _look(task: asyncio.Task[bool]) -> None:
+    """What a task raises must not be lost."""
+    with contextlib.suppress(asyncio.CancelledError):
+        task.result()

@@ -1,0 +1,28 @@
+"""A part of a decision: one request, and whoever waits for what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Part:
+    """Exactly one of the two is called, once."""
+
+    body: object
+    # With the reply, once it holds: a message or a Rejection.
+    answer: Callable[[object], None]
+    # The outcome is not known: leadership went away in between.
+    unknown: Callable[[], None]
+    actor: str = ""
+    # About how much it adds to a change.
+    items: int = 1
+    size: int = 0
+    # A person's request; others are the loop's own, and must not fail.
+    asked: bool = False
+    # Whoever asked waits no longer: if it was not decided yet, it never is.
+    withdrawn: bool = False
+    # The reply must hold though nothing was changed: it is given once it is sure that this node
+    # led when it was decided.
+    sure: bool = False

@@ -1,0 +1,118 @@
+"""What the server itself refuses, beside the rules: one place for each reason and its words."""
+
+from __future__ import annotations
+
+from ..statemachine.rejection import Reason, Refused, Rejection
+
+RETRY_MS = 100
+
+
+def refused(reason: Reason.ValueType, message: str, retry_ms: int = 0, **values: object) -> Refused:
+    words = {name: str(value) for name, value in values.items()}
+    return Refused(Rejection(reason, message, words, retry_after_ms=retry_ms))
+
+
+def not_leader(node: str, leader: str) -> Refused:
+    where = f"ask {leader}" if leader else "no leader is known; ask another node in a moment"
+    message = f"{node} does not lead; {where}"
+    return refused(Reason.ERROR_REASON_NOT_LEADER, message, leader=leader)
+
+
+def no_quorum(node: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_NO_QUORUM,
+        f"{node} knows no leader that a majority follows; nothing was done, try again. If this "
+        "stays, look at 'raftsched cluster status'",
+        RETRY_MS,
+    )
+
+
+def leader_changed(node: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_LEADER_CHANGED,
+        f"leadership moved away from {node} while the call was under way, so it may have been "
+        "done or not; send it again with the same request_id",
+    )
+
+
+def commit_timeout(seconds: float) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_COMMIT_TIMEOUT,
+        f"no majority confirmed the call within {seconds:.1f} s, so it may have been done or not; "
+        "send it again with the same request_id",
+    )
+
+
+def backlog_full(what: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_BACKLOG_FULL, f"{what}; nothing was done, try again", RETRY_MS
+    )
+
+
+def disk_full(node: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_DISK_FULL,
+        f"the disk of {node} is full, so it takes no writes; nothing is lost. Free space on it",
+        1000,
+    )
+
+
+def not_now(node: str, why: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_NO_QUORUM, f"{node} takes no writes now: {why}; nothing was done",
+        RETRY_MS,
+    )  # fmt: skip
+
+
+def draining(node: str, leader: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_DRAINING,
+        f"{node} is stopping; nothing was done, ask another node",
+        leader=leader,
+    )
+
+
+def clock_skew(skew_ms: int) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_CLOCK_SKEW,
+        f"the leader's clock is {skew_ms} ms away from those of a majority, so it starts no run; "
+        "set the clocks of the nodes (NTP), then it goes on by itself",
+        1000,
+        skew_ms=skew_ms,
+    )
+
+
+def state_diverged(node: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_STATE_DIVERGED,
+        f"the state of {node} differs from that of the other nodes, so it serves no longer; ask "
+        "another node, and have this one fetch its state anew",
+        node=node,
+    )
+
+
+def change_too_large(actual: int, maximum: int) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_LIMIT_EXCEEDED,
+        f"what this request changes takes {actual} bytes in the log, and {maximum} may; send it "
+        "in parts",
+        limit="change",
+        maximum=maximum,
+        actual=actual,
+    )
+
+
+def session_lost(worker: str, why: str) -> Rejection:
+    return Rejection(
+        Reason.ERROR_REASON_SESSION_LOST,
+        f"the session of worker {worker} is gone: {why}; stop its handlers and say hello again",
+        {"worker": worker},
+    )
+
+
+def worker_not_found(worker: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_WORKER_NOT_FOUND,
+        f"there is no session of a worker '{worker}'; 'raftsched worker list' shows all",
+        worker=worker,
+    )

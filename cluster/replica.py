@@ -1,0 +1,146 @@
+"""One node's copy of the state: what consensus applies, checkpoints and restores.
+
+The state lives in a folder with a number in its name. A snapshot that comes from the leader is
+built beside it under the next number, and counts once it has its final name; the highest number
+is the state. So a crash at any moment leaves one whole state or the other.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ..statemachine import keys, machine
+from ..statemachine.record import MetaRecord, parse
+from ..statemachine.rocks_store import CACHE_BYTES, RocksStore, peek
+from ..statemachine.store import Store
+from .consensus.snapshot import MANIFEST
+
+Listener = Callable[[int, bytes, MetaRecord], None]
+PREFIX = "state-"
+
+
+class Applied:
+    """A store, and where its history stands. `apply` is what each node does with an entry."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.meta = machine.read_meta(store)
+        # The last entry that changed something; entries decided on another state do not.
+        self.changed_at = self.meta.applied_index
+        # Told of each change after it is applied, on the loop.
+        self.listeners: list[Listener] = []
+
+    def applied(self) -> int:
+        return self.meta.applied_index
+
+    def apply(self, index: int, data: bytes) -> None:
+        try:
+            self.meta = machine.apply(self.store, index, data)
+        except machine.WrongBase:
+            # Its leader was deposed while it was under way, and the next one decided otherwise.
+            self.meta = machine.skip(self.store, index)
+            return
+        self.changed_at = index
+        for listener in self.listeners:
+            listener(index, data, self.meta)
+
+    def replace(self, store: Store) -> None:
+        """Go on from another state, which a snapshot brought."""
+        self.store = store
+        self.meta = machine.read_meta(store)
+        self.changed_at = self.meta.applied_index
+
+
+class Replica(Applied):
+    """The state on disk, as consensus sees it."""
+
+    def __init__(self, folder: Path, snapshots: Path, *, cache_bytes: int = CACHE_BYTES) -> None:
+        self.folder, self.cache_bytes = folder, cache_bytes
+        # What the paths of consensus are relative to.
+        self.snapshots = snapshots
+        self.retired: Store | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self.number = max(self._numbers(), default=1)
+        self._remove_others()
+        super().__init__(self._open(self.number))
+
+    def checkpoint(self) -> Callable[[str], int]:
+        """See the port. Most files are links to the store's own, which never change."""
+        store = self.store
+        assert isinstance(store, RocksStore)
+
+        def work(folder: str) -> int:
+            target = self.snapshots / folder
+            # RocksDB makes the folder itself, and wants it not to be there.
+            made = target / "checkpoint"
+            store.checkpoint(made)
+            value = peek(made, keys.META)
+            for file in sorted(made.iterdir()):
+                _sync(file)
+                file.rename(target / file.name)
+            made.rmdir()
+            _sync(target)
+            return parse(keys.META, value, MetaRecord).applied_index if value else 0
+
+        return work
+
+    def restore(self, folder: str) -> None:
+        """Build the next state beside the present one, give it its name, then go on from it."""
+        building = self.folder / "building"
+        shutil.rmtree(building, ignore_errors=True)
+        shutil.copytree(self.snapshots / folder, building, copy_function=_link_or_copy)
+        (building / MANIFEST).unlink(missing_ok=True)
+        for file in building.iterdir():
+            _sync(file)
+        _sync(building)
+        number = self.number + 1
+        building.rename(self.folder / f"{PREFIX}{number}")
+        _sync(self.folder)
+        # The loop may be reading from the old one at this moment; it is closed when it is not.
+        self.retired = self.store
+        self.replace(self._open(number))
+        self.number = number
+
+    def apply(self, index: int, data: bytes) -> None:
+        if self.retired is not None:
+            self.retired.close()
+            self.retired = None
+            self._remove_others()
+        super().apply(index, data)
+
+    def close(self) -> None:
+        if self.retired is not None:
+            self.retired.close()
+        self.store.close()
+
+    def _open(self, number: int) -> RocksStore:
+        return RocksStore(self.folder / f"{PREFIX}{number}", cache_bytes=self.cache_bytes)
+
+    def _numbers(self) -> list[int]:
+        names = [path.name for path in self.folder.iterdir() if path.name.startswith(PREFIX)]
+        return sorted(int(name.removeprefix(PREFIX)) for name in names)
+
+    def _remove_others(self) -> None:
+        for path in self.folder.iterdir():
+            if path.name != f"{PREFIX}{self.number}":
+                shutil.rmtree(path)
+
+
+def _sync(path: Path) -> None:
+    """Make a file or folder durable; an error ends the node, as any error of the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """Tables never change, so both folders can share them; RocksDB writes to the others."""
+    if source.endswith(".sst"):
+        os.link(source, target)
+    else:
+        shutil.copyfile(source, target)

@@ -1,0 +1,223 @@
+"""Whole nodes in one process: real consensus, real stores, loopback ports that are free."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftsched.cluster.consensus.bench import free_ports
+from raftsched.cluster.node import Member, Node, NodeSpec
+from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
+from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.rejection import Refused, Rejection
+
+STALE = common_pb2.ReadOptions(consistency=common_pb2.CONSISTENCY_STALE)
+
+
+class Ear:
+    """A worker's end of a stream: it keeps all it is told."""
+
+    def __init__(self) -> None:
+        self.got: list[worker_pb2.Lease] = []
+        self.acked: list[worker_pb2.ResultAck] = []
+        self.stopped: list[worker_pb2.Stop] = []
+        self.drained: list[str] = []
+        self.redirected: list[str] = []
+        self.gone: list[Rejection] = []
+
+    def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
+        self.got += leases
+
+    def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
+        self.acked += acks
+
+    def stops(self, stops: Sequence[worker_pb2.Stop]) -> None:
+        self.stopped += stops
+
+    def drain(self, reason: str) -> None:
+        self.drained.append(reason)
+
+    def redirect(self, leader: str, reason: str) -> None:
+        self.redirected.append(leader)
+
+    def lost(self, refusal: Rejection) -> None:
+        self.gone.append(refusal)
+
+
+async def until(what: Callable[[], Any], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not what():
+            await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def cluster(
+    folder: Path, count: int, ports: list[int] | None = None, heartbeat_ms: int = 2_000
+) -> AsyncIterator[dict[str, Node]]:
+    names = [f"n{number}" for number in range(1, count + 1)]
+    ports = ports or free_ports(count)
+    members = {
+        name: Member(peer=f"127.0.0.1:{port}", client=f"{name}.example:7400")
+        for name, port in zip(names, ports, strict=True)
+    }
+    nodes = {
+        name: Node(
+            NodeSpec(
+                name=name, cluster="test", folder=folder / name, members=members,
+                cache_bytes=8 << 20, heartbeat_ms=heartbeat_ms,
+            )
+        )
+        for name in names
+    }  # fmt: skip
+    for node in nodes.values():
+        await node.start()
+    try:
+        yield nodes
+    finally:
+        for node in nodes.values():
+            await node.stop()
+
+
+async def leader_of(nodes: dict[str, Node]) -> Node:
+    await until(lambda: any(node.leads for node in nodes.values()))
+    return next(node for node in nodes.values() if node.leads)
+
+
+def once(name: str, at_ms: int) -> job_pb2.CreateJobRequest:
+    request = job_pb2.CreateJobRequest(job=job_pb2.Job(name=name), request_id=f"create-{name}")
+    request.job.spec.action.handler = "build"
+    request.job.spec.schedules.add().once.time.CopyFrom(timestamp(at_ms))
+    return request
+
+
+def success(lease: worker_pb2.Lease) -> worker_pb2.Result:
+    return worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
+
+
+async def test_a_job_fires_is_leased_and_completed_and_every_node_knows(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        ear = Ear()
+        session = leader.sessions.open(worker_pb2.WorkerHello(worker="w1"), ear, stream=True)
+        session.credit(5)
+
+        due_ms = leader.spec.wall_ms() + 50
+        await leader.write(once("report", due_ms), "alice", 5)
+        await until(lambda: ear.got)
+        [lease] = ear.got
+        assert leader.spec.wall_ms() >= due_ms
+        session.report([success(lease)])
+        await until(lambda: ear.acked)
+        assert ear.acked[0].reason == ""
+
+        await until(lambda: len({node.revision for node in nodes.values()}) == 1)
+        for node in nodes.values():
+            answer = await node.read(run_pb2.GetRunRequest(run=lease.run), STALE, 5)
+            assert isinstance(answer.message, run_pb2.Run)
+            assert answer.message.state == run_pb2.RUN_STATE_SUCCEEDED
+
+
+async def test_the_leader_goes_and_the_next_one_carries_on(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        ear = Ear()
+        session = leader.sessions.open(worker_pb2.WorkerHello(worker="w1"), ear, stream=True)
+        session.credit(1)
+        await leader.write(once("report", leader.spec.wall_ms()), "", 5)
+        await until(lambda: ear.got)
+        [lease] = ear.got
+
+        del nodes[leader.name]
+        await leader.stop()
+        assert ear.redirected == [""]
+        heir = await leader_of(nodes)
+        hello = worker_pb2.WorkerHello(worker="w1")
+        hello.held.add(run=lease.run, token=lease.token)
+        again = Ear()
+        heir.sessions.open(hello, again, stream=True).report([success(lease)])
+
+        await until(lambda: again.acked)
+        assert (again.acked[0].reason, again.stopped) == ("", [])
+
+
+async def test_what_is_sent_twice_happens_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        node = await leader_of(nodes)
+        request = once("report", node.spec.wall_ms() + 60_000)
+
+        first = await node.write(request, "", 5)
+        second = await node.write(request, "", 5)
+        assert first == second
+
+        request.request_id = "another"
+        with pytest.raises(Refused) as refused:
+            await node.write(request, "", 5)
+        assert refused.value.rejection.word == "JOB_EXISTS"
+
+
+async def test_a_follower_names_the_leader(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        follower = next(node for node in nodes.values() if node is not leader)
+        await until(lambda: follower.leader_address)
+
+        with pytest.raises(Refused) as refused:
+            await follower.write(once("report", 0), "", 5)
+        assert refused.value.rejection.values == {"leader": f"{leader.name}.example:7400"}
+        with pytest.raises(Refused) as refused:
+            await follower.read(job_pb2.GetJobRequest(job="report"), None, 5)
+        assert refused.value.rejection.word == "NOT_LEADER"
+
+
+async def test_a_silent_worker_lapses_and_its_run_goes_to_another(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1, heartbeat_ms=50) as nodes:
+        node = await leader_of(nodes)
+        silent, other = Ear(), Ear()
+        node.sessions.open(worker_pb2.WorkerHello(worker="w1"), silent, stream=True).credit(1)
+        await node.write(once("report", node.spec.wall_ms()), "", 5)
+        await until(lambda: silent.got)
+
+        await until(lambda: silent.gone)
+        node.sessions.open(worker_pb2.WorkerHello(worker="w2"), other, stream=True).credit(1)
+        await until(lambda: other.got)
+
+        assert silent.gone[0].word == "SESSION_LOST"
+        assert other.got[0].run == silent.got[0].run
+        assert other.got[0].token > silent.got[0].token
+        assert other.got[0].attempt == 2
+
+
+async def test_a_restarted_cluster_has_everything(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    async with cluster(tmp_path, 3, ports) as nodes:
+        leader = await leader_of(nodes)
+        for number in range(20):
+            await leader.write(once(f"job-{number}", leader.spec.wall_ms() + 60_000), "", 5)
+        revision = leader.revision
+
+    async with cluster(tmp_path, 3, ports) as nodes:
+        leader = await leader_of(nodes)
+        answer = await leader.read(job_pb2.ListJobsRequest(), None, 5)
+        assert isinstance(answer.message, job_pb2.ListJobsResponse)
+        assert len(answer.message.jobs) == 20
+        assert answer.revision >= revision
+
+
+async def test_a_clock_far_from_the_others_does_not_fire(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        voters = list(nodes)
+        await until(lambda: len(leader.abouts) == 2)
+        assert leader.known.skew_ms(voters, 1_000) == 0
+        for name, about in list(leader.abouts.items()):
+            leader.known.abouts[name] = type(about)(
+                **{key: getattr(about, key) for key in about.__struct_fields__}
+                | {"wall_skew_ms": 5_000}
+            )
+
+        assert leader.known.skew_ms(voters, 1_000) == 5_000
