@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ..proto.v1 import job_pb2, worker_pb2
-from . import answers, keys, lanes, limits, namespaces, policies, runs, slots
+from . import answers, keys, lanes, leases, limits, namespaces, policies, remembered, runs, slots
 from .record import (
     JobRecord,
     LaneRecord,
@@ -22,6 +22,7 @@ from .record import (
     StateRecord,
     UsageRecord,
 )
+from .rejection import Refused
 from .request import Grant, Offer
 from .view import View
 
@@ -59,6 +60,8 @@ class Tenant:
     # Leases it may have at once by its quota; 0 for any number.
     quota: int
     stride: int
+    # Its turn is not counted as less than this.
+    floor: int = 0
     lines: list[Line] = field(default_factory=list)
 
 
@@ -70,13 +73,20 @@ class Taker:
     left: int
     session: SessionRecord
     leases: list[worker_pb2.Lease] = field(default_factory=list)
+    # Those that it took before, under the same request id.
+    before: list[worker_pb2.Lease] | None = None
 
 
 def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]]:
     """Give ready runs to the workers that offer to take some."""
     lines: dict[int, Line] = {}
     tenants: dict[str, Tenant | None] = {}
-    takers = [Taker(offer, offer.credits, _session(view, offer.worker)) for offer in request.offers]
+    sessions: dict[str, SessionRecord] = {}
+    takers = [
+        Taker(offer, offer.credits, _session(view, offer.worker, sessions))
+        for offer in request.offers
+    ]
+    _give_again(view, takers)
     groups: dict[object, list[Taker]] = {}
     for taker in takers:
         offer = taker.offer
@@ -100,7 +110,32 @@ def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]
     for taker in takers:
         if taker.leases:
             view.put(keys.session(taker.offer.worker), taker.session)
-    return [taker.leases for taker in takers]
+            _remember(view, taker)
+    return [taker.before or taker.leases for taker in takers]
+
+
+def _give_again(view: View, takers: list[Taker]) -> None:
+    """A call whose answer was lost gets the leases it took, as far as they stand, and no others."""
+    seen = set()
+    for taker in takers:
+        request = taker.offer.request
+        if request is None or not request.request_id:
+            continue
+        try:
+            before = leases.taken(view, request)
+        except Refused:
+            # Its id is another request's, as `Again` says to who asks.
+            before = []
+        if before is not None or request.request_id in seen:
+            taker.left, taker.before = 0, before
+        seen.add(request.request_id)
+
+
+def _remember(view: View, taker: Taker) -> None:
+    request = taker.offer.request
+    if request is not None and request.request_id:
+        tokens = [lease.token for lease in taker.leases]
+        remembered.add_leases(view, request, taker.session.number, tokens)
 
 
 def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int) -> int:
@@ -134,7 +169,8 @@ def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
     best_turn = 0
     for tenant in tenants:
         usage = tenant.usage
-        if best is not None and usage.turn >= best_turn:
+        turn = max(usage.turn, tenant.floor)
+        if best is not None and turn >= best_turn:
             continue
         if tenant.quota and usage.leased >= tenant.quota:
             continue
@@ -144,7 +180,7 @@ def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
             if line.head < head and _open(line.queue):
                 first, head = line, line.head
         if first is not None:
-            best, best_turn = (tenant, first), usage.turn
+            best, best_turn = (tenant, first), turn
     return best
 
 
@@ -170,7 +206,7 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
             line.granted += 1
             return None
     view.delete(line.entry)
-    _count(tenant, line, state)
+    _count(view, tenant, line, state)
     view.put(state_key, state)
     view.meta.token += 1
     session = taker.session
@@ -202,10 +238,12 @@ def _start(
             run.deadline_at_ms = now_ms + attempt_ms
 
 
-def _count(tenant: Tenant, line: Line, state: StateRecord) -> None:
+def _count(view: View, tenant: Tenant, line: Line, state: StateRecord) -> None:
     state.running += 1
-    tenant.usage.leased += 1
-    tenant.usage.turn += tenant.stride
+    # The first lease puts it: a grant that gives nothing is no change.
+    usage = runs.usage_of(view, tenant.number)
+    usage.leased += 1
+    usage.turn = max(usage.turn, tenant.floor) + tenant.stride
     line.granted += 1
     line.queue.leased += 1
     if line.queue.rate:
@@ -235,7 +273,7 @@ def _tenants(
         # Who was idle starts a little in front of the others, not with all the turns it missed.
         floor = max(tenant.usage.turn for tenant in found) - STRIDE
         for tenant in found:
-            tenant.usage.turn = max(tenant.usage.turn, floor)
+            tenant.floor = floor
     return found
 
 
@@ -243,7 +281,7 @@ def _tenant(view: View, name: str) -> Tenant | None:
     record = namespaces.find(view, name)
     if record is None:
         return None
-    usage = runs.usage_of(view, record.number)
+    usage = view.get(keys.usage(record.number), UsageRecord) or UsageRecord()
     stride = STRIDE // (record.settings.weight or limits.NAMESPACE_WEIGHT)
     return Tenant(record.number, usage, record.settings.quota.leases, stride)
 
@@ -305,11 +343,11 @@ def _take_back(lines: list[Line]) -> None:
             line.queue.allowance, line.queue.allowance_at_ms = line.before
 
 
-def _session(view: View, worker: str) -> SessionRecord:
+def _session(view: View, worker: str, known: dict[str, SessionRecord]) -> SessionRecord:
     """A worker's session; it is written with its first lease."""
-    key = keys.session(worker)
-    session = view.get(key, SessionRecord)
+    session = known.get(worker) or view.get(keys.session(worker), SessionRecord)
     if session is None:
         view.meta.session_serial += 1
         session = SessionRecord(number=view.meta.session_serial)
+    known[worker] = session
     return session

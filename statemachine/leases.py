@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2, worker_pb2
-from . import keys, reports, runs
+from . import answers, keys, remembered, reports, runs
 from .record import JobRecord, RunRecord, SessionRecord, parse
-from .request import Lapse, Resume, Resumed, Rung
+from .request import Again, Lapse, Resume, Resumed, Rung
 from .store import Reading
 from .view import View
 
@@ -22,6 +22,22 @@ def holders(store: Reading) -> Iterator[tuple[str, int]]:
     a Lapse; the others get a full period from a new leader first."""
     for key, value in store.scan(keys.SESSION, keys.after(keys.SESSION)):
         yield key[1:].decode(), parse(key, value, SessionRecord).leased
+
+
+def again(view: View, request: Again, actor: str) -> list[worker_pb2.Lease] | None:
+    return taken(view, request.request)
+
+
+def taken(view: View, request: worker_pb2.LeaseRequest) -> list[worker_pb2.Lease] | None:
+    """The leases that were taken under a request id, as far as they still stand."""
+    found = remembered.find_leases(view, request) if request.request_id else None
+    if found is None:
+        return None
+    standing = [_run(view, key) for key in found if view.get_raw(key) is not None]
+    return [
+        answers.lease(view, jid, occasion, run, view.need(keys.job(jid), JobRecord))
+        for jid, occasion, run in standing
+    ]
 
 
 def cancels(view: View, worker: str) -> list[Stop]:

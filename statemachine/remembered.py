@@ -7,10 +7,12 @@ so that the table shrinks to its bounds and no call pays for many.
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import accumulate, pairwise
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
+from ..proto.v1 import worker_pb2
 from . import keys, limits
 from .record import RememberedRecord
 from .rejection import Reason, Refused
@@ -21,6 +23,23 @@ PURGE = 2
 
 def find(view: View, request_id: str, request: Message) -> Message | None:
     """The answer that this request got before, if it came before."""
+    record = _find(view, request_id, request)
+    if record is None:
+        return None
+    pool = descriptor_pool.Default()
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(record.type))
+    return kind.FromString(record.answer)
+
+
+def find_leases(view: View, request: worker_pb2.LeaseRequest) -> list[bytes] | None:
+    """Where the leases stood that were taken under a request id, if some were."""
+    record = _find(view, request.request_id, request)
+    if record is None:
+        return None
+    return [keys.lease(record.session, token) for token in accumulate(record.token_steps)]
+
+
+def _find(view: View, request_id: str, request: Message) -> RememberedRecord | None:
     if len(request_id) > limits.NAME_CHARS:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
@@ -38,19 +57,32 @@ def find(view: View, request_id: str, request: Message) -> Message | None:
             "each request",
             request_id=request_id,
         )  # fmt: skip
-    pool = descriptor_pool.Default()
-    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(record.type))
-    return kind.FromString(record.answer)
+    return record
 
 
 def add(view: View, request_id: str, request: Message, answer: Message) -> None:
     """Remember an answer, and forget some old ones."""
-    meta = view.meta
-    digest = _hash(request_id.encode())
     record = RememberedRecord(
         request=_fingerprint(request), type=answer.DESCRIPTOR.full_name,
         answer=answer.SerializeToString(deterministic=True), at_ms=view.now_ms,
     )  # fmt: skip
+    _add(view, request_id, record)
+
+
+def add_leases(
+    view: View, request: worker_pb2.LeaseRequest, session: int, tokens: list[int]
+) -> None:
+    """Remember which leases were taken, in a byte or two for each: the rest is in the state."""
+    steps = tuple(token - before for before, token in pairwise([0, *tokens]))
+    record = RememberedRecord(
+        request=_fingerprint(request), session=session, token_steps=steps, at_ms=view.now_ms
+    )
+    _add(view, request.request_id, record)
+
+
+def _add(view: View, request_id: str, record: RememberedRecord) -> None:
+    meta = view.meta
+    digest = _hash(request_id.encode())
     view.put(keys.remembered(digest), record)
     view.put_raw(keys.remembered_line(meta.remembered_next), digest)
     meta.remembered_next += 1

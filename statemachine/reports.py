@@ -7,8 +7,8 @@ answered LEASE_LOST and changes nothing.
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, run_pb2, worker_pb2
-from . import instants, keys, lanes, limits, policies, rejection, runs, slots
+from ..proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
+from . import instants, keys, lanes, limits, policies, rejection, runs, slots, validate
 from .record import (
     AttemptRecord,
     JobRecord,
@@ -47,22 +47,43 @@ def take(view: View, worker: str, result: worker_pb2.Result) -> rejection.Reject
         return _stale(view, jid, occasion, run, result)
     kind = result.WhichOneof("end")
     if kind == "success":
-        if len(result.success.result.data) > limits.PAYLOAD_BYTES:
-            return _too_large(len(result.success.result.data))
+        if result.success.HasField("result"):
+            wrong = _wrong_payload(result.success.result)
+            if wrong is not None:
+                return wrong
         _succeed(view, jid, occasion, run, result)
-    elif kind == "failure":
+        return None
+    wrong = _wrong_end(kind, result)
+    if wrong is None:
         _note_log(run, result.log_tail)
-        _fail(view, jid, occasion, run, result.failure)
-    elif kind == "given_back":
-        _note_log(run, result.log_tail)
-        _give_back(view, jid, occasion, run, result.given_back)
-    else:
-        return rejection.Rejection(
-            Reason.ERROR_REASON_FIELD_REQUIRED,
-            f"the result of run {result.run} says no end; set success, failure or given_back",
-            {"field": "end"},
-        )
+        if kind == "failure":
+            _fail(view, jid, occasion, run, result.failure)
+        else:
+            _give_back(view, jid, occasion, run, result.given_back)
+    return wrong
+
+
+def _wrong_payload(payload: common_pb2.Payload) -> rejection.Rejection | None:
+    if len(payload.data) > limits.PAYLOAD_BYTES:
+        return _too_large(len(payload.data))
+    if len(payload.content_type) > limits.CONTENT_TYPE_CHARS:
+        return _over("content_type", limits.CONTENT_TYPE_CHARS, len(payload.content_type))
     return None
+
+
+def _wrong_end(kind: str | None, result: worker_pb2.Result) -> rejection.Rejection | None:
+    """What is wrong with an end that is no success."""
+    if kind is None:
+        message = f"the result of run {result.run} says no end; set success, failure or given_back"
+        return rejection.Rejection(Reason.ERROR_REASON_FIELD_INVALID, message, {"field": "end"})
+    if kind == "failure":
+        faults = validate.span("failure.retry_after", result.failure, "retry_after", 0)
+    else:
+        faults = validate.span("given_back.delay", result.given_back, "delay", 0)
+        size = len(result.given_back.checkpoint)
+        if size > limits.CHECKPOINT_BYTES:
+            return _over("checkpoint", limits.CHECKPOINT_BYTES, size)
+    return rejection.Refused.of(faults).rejection if faults else None
 
 
 def _succeed(
@@ -70,8 +91,7 @@ def _succeed(
 ) -> None:
     if result.success.HasField("result"):
         run.result = result.success.result
-    if result.log_tail:
-        _note_log(run, result.log_tail)
+    _note_log(run, result.log_tail)
     if run.cancel_at_ms:
         # It was to be cancelled, but was done first; then the wish is void.
         run.error = None
@@ -188,7 +208,7 @@ def _give_back(
     view: View, jid: int, occasion: int, run: RunRecord, back: worker_pb2.GivenBack
 ) -> None:
     if back.checkpoint:
-        run.checkpoint = back.checkpoint[: limits.CHECKPOINT_BYTES]
+        run.checkpoint = back.checkpoint
     put_back(view, jid, occasion, run, policies.ms_or(back, "delay", 0))
 
 
@@ -202,7 +222,7 @@ def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int 
     _drop_lease(view, jid, run)
     run.attempt -= 1
     if delay_ms > 0:
-        run.retry_at_ms = view.now_ms + min(delay_ms, limits.LONG_MS)
+        run.retry_at_ms = view.now_ms + delay_ms
         runs.arm(view, jid, occasion, run, job.spec)
     else:
         priority = view.need(keys.lane(run.lane), LaneRecord).priority
@@ -234,6 +254,7 @@ def _note_one(view: View, said: worker_pb2.ProgressReport) -> Ack:
         )
     if said.checkpoint:
         run.checkpoint = said.checkpoint
+    _note_log(run, said.log_tail)
     if run.heard_at_ms:
         # The timer is not moved for each word: when it rings, it looks when the last one came.
         run.heard_at_ms = view.now_ms
@@ -314,6 +335,6 @@ def _too_large(size: int) -> rejection.Rejection:
 def _over(name: str, maximum: int, actual: int) -> rejection.Rejection:
     return rejection.Rejection(
         Reason.ERROR_REASON_LIMIT_EXCEEDED,
-        f"the {name} has {actual} bytes; the most is {maximum}",
+        f"the {name} has a length of {actual}; the most is {maximum}",
         {"limit": name, "maximum": str(maximum), "actual": str(actual)},
     )

@@ -35,6 +35,8 @@ class Offer:
     queues: tuple[str, ...] = ("default",)
     handlers: frozenset[str] = frozenset()
     labels: Mapping[str, str] = field(default_factory=dict)
+    # The unary call that the offer comes from: what was taken under its request_id comes again.
+    request: worker_pb2.LeaseRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,14 @@ class Grant:
 
     offers: tuple[Offer, ...]
     most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Whether leases were taken under a request_id. The reply is a list of those that still stand,
+    or None when none were taken; then the call may wait for some."""
+
+    request: worker_pb2.LeaseRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,14 @@ from . import (
     reports,
     verify,
 )
-from .request import Grant, Lapse, Note, Repair, Report, Resume, Ring
+from .request import Again, Grant, Lapse, Note, Repair, Report, Resume, Ring
 
 Rule = Callable[[Any, Any, str], object]
 
 RULES: dict[type, Rule] = {
     Ring: firing.ring,
     Grant: grants.grant,
+    Again: leases.again,
     Report: reports.report,
     Note: reports.note,
     Lapse: leases.lapse,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, queue_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.instants import duration
-from raftsched.statemachine.request import Offer, Report
+from raftsched.statemachine.request import Note, Offer, Report
 
 from .driver import MINUTE_MS, Machine, image
 
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 LOST = "LEASE_LOST"
+Result = worker_pb2.Result
 
 
 def test_a_lapsed_token_cannot_complete_a_run(machine: Machine) -> None:
@@ -365,17 +368,63 @@ def test_a_report_about_no_run_is_refused(machine: Machine) -> None:
     assert [ack.reason for ack in acks] == ["RUN_NOT_FOUND", "RUN_NOT_FOUND"]
 
 
-def test_a_result_without_an_end_or_too_large_is_refused(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (Result(), "FIELD_INVALID"),
+        (Result(success=worker_pb2.Success(result=common_pb2.Payload(data=b"x" * 65_537))),
+         "PAYLOAD_TOO_LARGE"),
+        (Result(success=worker_pb2.Success(result=common_pb2.Payload(content_type="x" * 129))),
+         "LIMIT_EXCEEDED"),
+        (Result(failure=worker_pb2.Failure(retry_after=Duration(seconds=-1))), "FIELD_INVALID"),
+        (Result(failure=worker_pb2.Failure(retry_after=Duration(seconds=10**9))), "FIELD_INVALID"),
+        (Result(given_back=worker_pb2.GivenBack(delay=Duration(seconds=-1))), "FIELD_INVALID"),
+        (Result(given_back=worker_pb2.GivenBack(delay=Duration(seconds=10**9))), "FIELD_INVALID"),
+        (Result(given_back=worker_pb2.GivenBack(checkpoint=b"x" * 16_385)), "LIMIT_EXCEEDED"),
+    ],
+)  # fmt: skip
+def test_a_wrong_result_is_refused_and_the_lease_stands(
+    machine: Machine, result: Result, reason: str
+) -> None:
     machine.create("a")
     machine.trigger("a")
     [lease] = machine.grant()
-    large = worker_pb2.Success(result=common_pb2.Payload(data=b"x" * 65_537))
-    results = (
-        worker_pb2.Result(run=lease.run, token=lease.token),
-        worker_pb2.Result(run=lease.run, token=lease.token, success=large),
-    )
+    result.run, result.token = lease.run, lease.token
+    before = image(machine.store)
 
-    acks = machine.ask(Report("w1", results), list)
+    [ack] = cast("list[worker_pb2.ResultAck]", machine.do(Report("w1", (result,))))
 
-    assert [ack.reason for ack in acks] == ["FIELD_REQUIRED", "PAYLOAD_TOO_LARGE"]
-    assert not machine.succeed(lease, b"x" * 65_536).reason
+    assert (ack.token, ack.reason) == (lease.token, reason)
+    assert ack.message
+    assert image(machine.store) == before
+    assert not machine.succeed(lease).reason
+
+
+def test_what_is_just_within_its_limit_is_taken(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    for _ in range(2):
+        machine.trigger("a")
+    first, second = machine.grant()
+
+    assert not machine.succeed(first, b"x" * 65_536).reason
+    assert not machine.release(second, checkpoint=b"y" * 16_384).reason
+
+    assert len(machine.run(first.run).result.data) == 65_536
+    assert len(machine.run(second.run).checkpoint) == 16_384
+
+
+def test_the_end_of_the_log_is_kept_as_it_grows(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [lease] = machine.grant()
+
+    def tail(said: bytes) -> bytes:
+        word = worker_pb2.ProgressReport(run=lease.run, token=lease.token, log_tail=said)
+        machine.do(Note("w1", (word,)))
+        return machine.run(lease.run).log_tail
+
+    assert tail(b"one") == b"one"
+    assert tail(b"") == b"one"
+    assert tail(b"a" + b"z" * 16_384) == b"z" * 16_384
+    assert not machine.succeed(lease).reason
+    assert machine.run(lease.run).log_tail == b"z" * 16_384

@@ -8,7 +8,7 @@ from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine import keys, leases, limits
 from raftsched.statemachine.instants import duration, to_ms
 from raftsched.statemachine.record import SessionRecord, parse
-from raftsched.statemachine.request import Grant, Lapse, Offer, Resume, Resumed, Rung
+from raftsched.statemachine.request import Again, Grant, Lapse, Offer, Resume, Resumed, Rung
 from raftsched.statemachine.verify import verify
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, image
@@ -233,3 +233,111 @@ def test_a_lapse_after_a_hello_ends_what_is_left(machine: Machine) -> None:
     assert verify(machine.store) == []
     again = {lease.run: lease.attempt for lease in machine.grant("w2")}
     assert again == {kept.run: 2, lost.run: 1}
+
+
+def lease_call(maximum: int = 10, request_id: str = "r1") -> worker_pb2.LeaseRequest:
+    hello = worker_pb2.WorkerHello(worker="w1")
+    return worker_pb2.LeaseRequest(hello=hello, maximum=maximum, request_id=request_id)
+
+
+def take(
+    machine: Machine, *calls: worker_pb2.LeaseRequest, most: int = 100
+) -> list[list[worker_pb2.Lease]]:
+    offers = tuple(Offer("w1", call.maximum, request=call) for call in calls)
+    return machine.offer(*offers, most=most)
+
+
+def test_leases_come_again_under_their_request_id(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    for _ in range(5):
+        machine.trigger("a")
+    [taken] = take(machine, lease_call(3))
+    before = image(machine.store)
+
+    [again] = take(machine, lease_call(3))
+
+    assert len(taken) == 3
+    assert again == taken
+    assert machine.do(Again(lease_call(3))) == taken
+    assert image(machine.store) == before
+    assert machine.do(Again(lease_call(3, "r2"))) is None
+
+
+def test_leases_come_again_as_far_as_they_still_stand(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    for _ in range(3):
+        machine.trigger("a")
+    [taken] = take(machine, lease_call())
+    machine.succeed(taken[1])
+
+    assert machine.do(Again(lease_call())) == [taken[0], taken[2]]
+    machine.lapse("w1")
+    machine.grant("w2")
+    assert machine.do(Again(lease_call())) == []
+    assert take(machine, lease_call()) == [[]]
+
+
+def test_a_call_that_got_nothing_may_still_take_leases(machine: Machine) -> None:
+    machine.create("a")
+    before = image(machine.store)
+    assert take(machine, lease_call()) == [[]]
+    assert image(machine.store) == before
+
+    machine.trigger("a")
+
+    assert len(take(machine, lease_call())[0]) == 1
+
+
+def test_a_request_id_of_a_lease_is_for_one_request(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    for _ in range(4):
+        machine.trigger("a")
+    take(machine, lease_call(1))
+
+    refusal = machine.refused(Again(lease_call(2)))
+
+    assert (refusal.word, refusal.values) == ("REQUEST_ID_REUSED", {"request_id": "r1"})
+    assert take(machine, lease_call(2)) == [[]]
+    pause = job_pb2.PauseJobRequest(job="a", request_id="r1")
+    assert machine.refused(pause).word == "REQUEST_ID_REUSED"
+    machine.do(job_pb2.PauseJobRequest(job="a", request_id="r3"))
+    assert machine.refused(Again(lease_call(1, "r3"))).word == "REQUEST_ID_REUSED"
+
+
+def test_the_same_call_twice_in_one_change_takes_leases_once(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    for _ in range(4):
+        machine.trigger("a")
+
+    first, second = take(machine, lease_call(2), lease_call(2))
+
+    assert (len(first), second) == (2, [])
+
+
+def test_two_calls_of_a_new_worker_share_one_session(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    for _ in range(4):
+        machine.trigger("a")
+
+    first, second = take(machine, lease_call(2), lease_call(2, "r2"))
+
+    assert dict(leases.holders(machine.store)) == {"w1": 4}
+    assert machine.do(Again(lease_call(2))) == first
+    assert machine.do(Again(lease_call(2, "r2"))) == second
+    machine.lapse("w1")
+    assert len(machine.grant("w2")) == 4
+
+
+def test_remembered_leases_are_small_and_have_their_time(machine: Machine) -> None:
+    machine.create("a", overlap=ALLOW)
+    for _ in range(100):
+        machine.trigger("a")
+    take(machine, lease_call(100))
+
+    [size] = [
+        len(value) for key, value in image(machine.store).items() if key[:1] == keys.REMEMBERED
+    ]
+    assert size < 150
+    machine.advance(limits.REMEMBERED_MS)
+    machine.do(job_pb2.PauseJobRequest(job="a", request_id="r2"))
+    assert machine.do(Again(lease_call(100))) is None
