@@ -152,8 +152,12 @@ def requeue_many(
     view: View, request: dead_letter_pb2.RequeueDeadLettersRequest, actor: str
 ) -> dead_letter_pb2.RequeueDeadLettersResponse:
     found, more = _matching(view, request.namespace, request.filter)
-    for jid, occasion, run, job in found:
-        _requeue(view, jid, occasion, run, job)
+    for count, letter in enumerate(found):
+        if view.is_full:
+            del found[count:]
+            more = True
+            break
+        _requeue(view, *letter)
     if found:
         namespace = request.namespace or namespaces.DEFAULT
         said = f"{len(found)} dead letters"

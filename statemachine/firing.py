@@ -52,7 +52,7 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
     # Timers that this decision has set already are not stored yet; the next ring finds them.
     view.meta.timers_from = min(behind, view.first_timer)
     for done, key in enumerate(due):
-        if view.writes > WRITES_MAX:
+        if view.writes > WRITES_MAX or view.is_full:
             view.meta.timers_from = min(view.meta.timers_from, key)
             return Rung(done, more=True)
         if view.deleted(key):
@@ -441,6 +441,8 @@ def delete_step(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
         run.error = run_pb2.RunError(kind="cancelled", message=message)
         runs.stop(view, jid, occasion, run, LOST)
         runs.end(view, jid, occasion, run, runs.CANCELLED)
+        if view.is_full:
+            break
     if not live:
         prefix = keys.of_job(keys.ENDED, jid)
         past = list(islice(view.scan_stored(prefix, keys.after(prefix)), limits.STEP))

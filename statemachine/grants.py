@@ -143,7 +143,7 @@ def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int) -> 
     given = 0
     takers = [taker for taker in group if taker.left > 0]
     place = 0
-    while given < most and takers:
+    while given < most and takers and not view.is_full:
         found = _next(tenants)
         if found is None:
             break

@@ -62,13 +62,17 @@ def lapse(view: View, request: Lapse, actor: str) -> Rung:
     error = run_pb2.RunError(
         kind="lapsed", message=f"the worker {request.worker} was silent for too long"
     )
-    for key in found:
+    for count, key in enumerate(found):
+        if view.is_full:
+            del found[count:]
+            break
         reports.attempt_failed(view, *_run(view, key), LAPSED, error)
     if not session.leased:
         view.delete(keys.session(request.worker))
         return Rung(len(found), more=False)
-    session.token_from = keys.run_of(found[-1])[1] + 1
-    view.put(keys.session(request.worker), session)
+    if found:
+        session.token_from = keys.run_of(found[-1])[1] + 1
+        view.put(keys.session(request.worker), session)
     return Rung(len(found), more=True)
 
 
@@ -82,10 +86,10 @@ def resume(view: View, request: Resume, actor: str) -> Resumed:
     if session is not None:
         others = (key for key in _of(view, session) if keys.run_of(key)[1] not in listed)
         found = list(islice(others, request.most + 1))
-        for key in found[: request.most]:
+        for count, key in enumerate(found):
+            if count == request.most or view.is_full:
+                return Resumed((), more=True)
             _end_unheard(view, request.worker, *_run(view, key))
-        if len(found) > request.most:
-            return Resumed((), more=True)
     stops = [_stop(view, held, known=held.token in listed) for held in request.held]
     return Resumed(tuple(stop for stop in stops if stop is not None), more=False)
 

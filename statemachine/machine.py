@@ -40,7 +40,8 @@ class Decision:
 
     # b"" when nothing changed: then there is nothing to agree on, and the replies hold already.
     change: bytes
-    # In the order of the requests: a message, or a Rejection.
+    # In the order of the requests: a message, or a Rejection. Requests behind those that filled the
+    # change have none; they are asked again, first in the next one.
     replies: list[object]
     # Attempts to stop, by worker, beside those that their worker reports on itself.
     stops: list[tuple[str, worker_pb2.Stop]] = field(default_factory=list)
@@ -51,7 +52,11 @@ class WrongBase(Exception):
 
 
 def decide(view: View, requests: Sequence[Request]) -> Decision:
-    replies = [_decide_one(view, request) for request in requests]
+    replies: list[object] = []
+    for request in requests:
+        if view.is_full:
+            break
+        replies.append(_decide_one(view, request))
     return Decision(view.seal(), replies, view.stops)
 
 

@@ -49,6 +49,10 @@ class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=Fal
 
     format: int = FORMAT
 
+    def weight(self) -> int:
+        """About how many bytes it is, for the kinds that can be large."""
+        return 0
+
 
 class MetaRecord(Record):
     """What is there once: written with every change."""
@@ -134,6 +138,9 @@ class JobRecord(Record):
     lane: int = 0
     # Since when the schedules are the present ones.
     schedules_since_ms: int = 0
+
+    def weight(self) -> int:
+        return self.spec.ByteSize()
 
 
 class EditRecord(Part):
@@ -327,6 +334,11 @@ class RunRecord(Record):
     # For a run that was triggered or fired by a wave: the revision of the change that made it.
     made_in: int = 0
 
+    def weight(self) -> int:
+        size = len(self.log_tail) + len(self.checkpoint)
+        parts = [self.payload, self.result, self.error, *[past.error for past in self.attempts]]
+        return size + sum(part.ByteSize() for part in parts if part is not None)
+
 
 class LedgerRecord(Record):
     """What became of a nominal time, or of a stretch of them. An entry for one nominal time inside
@@ -431,6 +443,9 @@ class RememberedRecord(Record):
     # how much the token of each lease is above that of the one before.
     session: int = 0
     token_steps: tuple[int, ...] = ()
+
+    def weight(self) -> int:
+        return len(self.answer) + 2 * len(self.token_steps)
 
 
 class AuditEntryRecord(Record):

@@ -29,6 +29,8 @@ def report(view: View, request: Report, actor: str) -> list[Ack]:
     """Take how attempts ended; each result is judged alone."""
     acks = []
     for result in request.results:
+        if view.is_full:
+            break
         refusal = take(view, request.worker, result)
         if refusal is None:
             acks.append(Ack(token=result.token))
@@ -233,7 +235,12 @@ def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int 
 
 def note(view: View, request: Note, actor: str) -> list[Ack]:
     """Take how far attempts are."""
-    return [_note_one(view, report) for report in request.reports]
+    acks = []
+    for said in request.reports:
+        if view.is_full:
+            break
+        acks.append(_note_one(view, said))
+    return acks
 
 
 def _note_one(view: View, said: worker_pb2.ProgressReport) -> Ack:

@@ -57,7 +57,8 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How attempts ended, as one worker says. The reply is a list of ResultAcks."""
+    """How attempts ended, as one worker says. The reply is a list of ResultAcks, for as many of
+    the results as fit into the change; the rest is asked again in the next one."""
 
     worker: str
     results: tuple[worker_pb2.Result, ...]
@@ -65,7 +66,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """How far attempts are, as one worker says. The reply is a list of ResultAcks."""
+    """How far attempts are, as one worker says. The reply is a list of ResultAcks, for as many of
+    the reports as fit into the change; the rest is asked again in the next one."""
 
     worker: str
     reports: tuple[worker_pb2.ProgressReport, ...]

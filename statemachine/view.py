@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..proto.v1 import namespace_pb2, worker_pb2
-from . import keys
+from . import keys, limits
 from .record import (
     AnyRecord,
     Change,
@@ -51,6 +51,9 @@ _RECALLED = frozenset(
     )
 )  # fmt: skip
 RECALL_MAX = 65_536
+# Tables of records that can be large, and what an entry weighs beside that.
+_HEAVY = frozenset(table[0] for table in (keys.RUN, keys.ENDED, keys.JOB, keys.REMEMBERED))
+_LIGHT_BYTES = 100
 NO_TIMER = b"\xff"  # Behind every timer.
 
 
@@ -117,6 +120,9 @@ class View:
         self._written: dict[bytes, bytes | None] = {}
         self._edited: dict[bytes, Record] = {}
         self._new: set[bytes] = set()
+        # How much was weighed so far, and what is to be weighed still.
+        self._weight = 0
+        self._unweighed: list[Record] = []
         self._scanned: dict[bytes, dict[bytes, None]] = {}
         self.meta = self.get(keys.META, MetaRecord) or MetaRecord()
         self.base = self.meta.revision
@@ -174,8 +180,11 @@ class View:
     def put(self, key: bytes, record: Record) -> None:
         self.records[key] = record
         written = self._written
-        if key not in written and key[0] in _PREFIX:
-            self._note(key)
+        if key not in written:
+            if key[0] in _PREFIX:
+                self._note(key)
+            if key[0] in _HEAVY:
+                self._unweighed.append(record)
         written[key] = None
 
     def get_raw(self, key: bytes) -> bytes | None:
@@ -193,6 +202,7 @@ class View:
     def put_encoded(self, key: bytes, value: bytes) -> None:
         """Put a record that is encoded already."""
         self.records.pop(key, None)
+        self._weight += len(value)
         self.put_raw(key, value)
 
     def put_new(self, key: bytes) -> None:
@@ -281,6 +291,18 @@ class View:
     def writes(self) -> int:
         """How much was written so far: a refusal must leave it as it was."""
         return len(self._written)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the change has by now; work in steps ends at `CHANGE_BYTES`."""
+        if self._unweighed:
+            self._weight += sum(record.weight() for record in self._unweighed)
+            self._unweighed.clear()
+        return self._weight + _LIGHT_BYTES * len(self._written)
+
+    @property
+    def is_full(self) -> bool:
+        return self.size >= limits.CHANGE_BYTES
 
     def seal(self) -> bytes:
         """The change that this decision is, as bytes for the log; b"" when nothing changed."""

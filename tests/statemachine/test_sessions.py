@@ -341,3 +341,14 @@ def test_remembered_leases_are_small_and_have_their_time(machine: Machine) -> No
     machine.advance(limits.REMEMBERED_MS)
     machine.do(job_pb2.PauseJobRequest(job="a", request_id="r2"))
     assert machine.do(Again(lease_call(100))) is None
+
+
+def test_a_lapse_in_the_change_of_the_first_lease_ends_it_in_the_next(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+
+    _, rung = machine.do_all(Grant((Offer("w1", 1),), 1), Lapse("w1", 10))
+
+    assert rung == Rung(0, more=True)
+    machine.lapse("w1")
+    assert [lease.attempt for lease in machine.grant("w2")] == [2]
