@@ -248,12 +248,12 @@ class Leader:
                     part.unknown()
                 return
             self._recall.keep(view)
-            self._look_ahead(view.now_ms)
-            # Whatever these set off comes into the next change.
-            self.sessions.poke()
             self.sessions.tell(decision.stops)
             for part, answer in zip(parts, decision.replies, strict=True):
                 part.answer(answer)
+            self._look_ahead(view.now_ms)
+            # Whatever the answers set off comes into the next change.
+            self.sessions.poke()
 
         try:
             if decision.change:

@@ -100,8 +100,9 @@ class Replica(Applied):
         building.rename(self.folder / f"{PREFIX}{number}")
         _sync(self.folder)
         # The loop may be reading from the old one at this moment; it is closed when it is not.
+        fetched = self._open(number)
         self.retired = self.store
-        self.replace(self._open(number))
+        self.replace(fetched)
         self.number = number
 
     def apply(self, index: int, data: bytes) -> None:

@@ -301,6 +301,9 @@ class Sessions:
             assert isinstance(granted, list)
             for session, leases in zip(chosen, granted, strict=True):
                 session.granted(leases)
+            if any(map(_used_up, offers, granted)) or sum(map(len, granted)) >= most:
+                # More may be ready than these could take.
+                self.fresh = bool(self._offers)
 
         def unknown() -> None:
             for session in chosen:
@@ -414,6 +417,10 @@ def fit_of(hello: worker_pb2.WorkerHello) -> Fit:
 def _offer(session: Session) -> Offer:
     namespaces, queues, handlers, labels = session.fit
     return Offer(session.worker, session.credits, namespaces, queues, handlers, dict(labels))
+
+
+def _used_up(offer: Offer, leases: Sequence[worker_pb2.Lease]) -> bool:
+    return len(leases) == offer.credits
 
 
 def _report(session: Session, results: tuple[worker_pb2.Result, ...]) -> Part:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,39 +14,11 @@ from raftsched.cluster.consensus.bench import free_ports
 from raftsched.cluster.node import Member, Node, NodeSpec
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.instants import timestamp
-from raftsched.statemachine.rejection import Refused, Rejection
+from raftsched.statemachine.rejection import Refused
+
+from .ear import Ear, success
 
 STALE = common_pb2.ReadOptions(consistency=common_pb2.CONSISTENCY_STALE)
-
-
-class Ear:
-    """A worker's end of a stream: it keeps all it is told."""
-
-    def __init__(self) -> None:
-        self.got: list[worker_pb2.Lease] = []
-        self.acked: list[worker_pb2.ResultAck] = []
-        self.stopped: list[worker_pb2.Stop] = []
-        self.drained: list[str] = []
-        self.redirected: list[str] = []
-        self.gone: list[Rejection] = []
-
-    def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
-        self.got += leases
-
-    def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
-        self.acked += acks
-
-    def stops(self, stops: Sequence[worker_pb2.Stop]) -> None:
-        self.stopped += stops
-
-    def drain(self, reason: str) -> None:
-        self.drained.append(reason)
-
-    def redirect(self, leader: str, reason: str) -> None:
-        self.redirected.append(leader)
-
-    def lost(self, refusal: Rejection) -> None:
-        self.gone.append(refusal)
 
 
 async def until(what: Callable[[], Any], seconds: float = 5.0) -> None:
@@ -93,10 +65,6 @@ def once(name: str, at_ms: int) -> job_pb2.CreateJobRequest:
     request.job.spec.action.handler = "build"
     request.job.spec.schedules.add().once.time.CopyFrom(timestamp(at_ms))
     return request
-
-
-def success(lease: worker_pb2.Lease) -> worker_pb2.Result:
-    return worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
 
 
 async def test_a_job_fires_is_leased_and_completed_and_every_node_knows(tmp_path: Path) -> None:

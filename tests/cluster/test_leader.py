@@ -1,0 +1,437 @@
+"""The leader's loop on a consensus that answers when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from raftsched.cluster import leader as leaders
+from raftsched.cluster.consensus import faults
+from raftsched.cluster.consensus.port import Reply
+from raftsched.cluster.leader import Leader
+from raftsched.cluster.replica import Applied
+from raftsched.cluster.sessions import OFFERED, Session, Sessions
+from raftsched.proto.v1 import job_pb2, queue_pb2, worker_pb2
+from raftsched.statemachine import rules
+from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.rejection import Refused, Rejection
+from raftsched.statemachine.store import MemoryStore
+
+from .ear import Ear, success
+
+START_MS = 1_767_225_600_000
+UNKNOWN = "unknown"
+
+
+class Bench:
+    """A leader with its clock and its consensus in hand."""
+
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+        self.index = 0
+        self.applied = Applied(MemoryStore())
+        self.sent: list[tuple[bytes, Reply]] = []
+        self.asked: list[Reply] = []
+        self.refusal = ""
+        self.poked = False
+        self.sessions = Sessions(lambda: self.now_ms, lambda: self.now_ms, self.poke)
+        self.leader = Leader(
+            "n1", self.applied, self, self.sessions, lambda: self.now_ms, lambda: 0.0
+        )
+        self.replies: list[object] = []
+
+    def poke(self) -> None:
+        self.poked = True
+
+    # What the loop takes for consensus.
+
+    def submit(self, data: bytes, reply: Reply) -> None:
+        if self.refusal:
+            raise faults.Refused(self.refusal)
+        self.sent.append((data, reply))
+
+    def confirm(self, reply: Reply) -> None:
+        self.asked.append(reply)
+
+    # What a test does.
+
+    def commit(self) -> None:
+        [(data, reply)] = self.sent
+        self.sent = []
+        self.index += 1
+        self.applied.apply(self.index, data)
+        reply(self.index)
+
+    def run(self, steps: int = 100) -> None:
+        """Step and commit until there is nothing to do now."""
+        for _ in range(steps):
+            self.poked = False
+            self.leader.step()
+            if self.sent:
+                self.commit()
+            elif self.asked:
+                self.asked.pop()(self.index)
+            elif not self.poked:
+                return
+        raise AssertionError(f"it goes on after {steps} changes")
+
+    def ask(self, body: object) -> None:
+        self.leader.ask(body, "", self.replies.append, lambda: self.replies.append(UNKNOWN))
+
+    def worker(self, name: str, credits: int) -> tuple[Session, Ear]:
+        ear = Ear()
+        hello = worker_pb2.WorkerHello(worker=name)
+        session = self.sessions.open(hello, ear, stream=True)
+        session.credit(credits)
+        return session, ear
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.leader.gained()
+    return bench
+
+
+def due(name: str, at_ms: int, payload: int = 0) -> job_pb2.CreateJobRequest:
+    request = job_pb2.CreateJobRequest(job=job_pb2.Job(name=name))
+    request.job.spec.action.handler = "build"
+    request.job.spec.payload.data = bytes(payload)
+    request.job.spec.schedules.add().once.time.CopyFrom(timestamp(at_ms))
+    return request
+
+
+def test_what_arrives_while_a_change_is_in_flight_goes_into_the_next_one(bench: Bench) -> None:
+    bench.ask(due("a", START_MS + 1_000))
+    bench.leader.step()
+    bench.ask(due("b", START_MS + 1_000))
+    bench.ask(due("c", START_MS + 1_000))
+    bench.leader.step()
+
+    assert len(bench.sent) == 1
+    assert bench.replies == []
+    bench.commit()
+    assert [reply.name for reply in bench.replies] == ["a"]  # type: ignore[attr-defined]
+    bench.run()
+    assert [reply.name for reply in bench.replies] == ["a", "b", "c"]  # type: ignore[attr-defined]
+    assert bench.leader.done.changes == 2
+
+
+def test_a_due_run_is_fired_and_leased_in_one_change(bench: Bench) -> None:
+    _, ear = bench.worker("w1", 3)
+    bench.ask(due("a", START_MS + 1_000))
+    bench.run()
+    assert bench.leader.next_ms() == START_MS + 1_000
+    before = bench.leader.done.changes
+
+    bench.now_ms = START_MS + 1_000
+    bench.run()
+
+    assert [lease.job for lease in ear.got] == ["a"]
+    assert bench.leader.done.changes == before + 1
+
+
+def test_an_idle_leader_waits_for_nothing(bench: Bench) -> None:
+    bench.run()
+    assert bench.leader.next_ms() is None
+    assert bench.leader.done.changes == 0
+
+
+def test_a_reply_without_a_change_waits_until_leadership_is_sure(bench: Bench) -> None:
+    bench.ask(job_pb2.DeleteJobRequest(job="nothing"))
+    bench.leader.step()
+
+    assert (bench.sent, bench.replies) == ([], [])
+    [confirm] = bench.asked
+    confirm(0)
+    [refusal] = bench.replies
+    assert isinstance(refusal, Rejection)
+    assert refusal.word == "JOB_NOT_FOUND"
+
+
+def test_losing_leadership_answers_everybody(bench: Bench) -> None:
+    bench.ask(due("a", START_MS))
+    bench.leader.step()
+    bench.ask(due("b", START_MS))
+    _, ear = bench.worker("w1", 1)
+    bench.leader.leader_address = lambda: "n2.example:7400"
+
+    bench.leader.lost()
+    [(_, reply)] = bench.sent
+    reply(None)
+
+    waiting, in_flight = bench.replies
+    assert isinstance(waiting, Rejection)
+    assert (waiting.word, waiting.values) == ("NOT_LEADER", {"leader": "n2.example:7400"})
+    assert in_flight == UNKNOWN
+    assert ear.redirected == ["n2.example:7400"]
+    with pytest.raises(Refused, match=r"n2\.example:7400"):
+        bench.ask(due("c", START_MS))
+
+
+def test_what_an_earlier_term_left_in_flight_does_not_disturb_the_next(bench: Bench) -> None:
+    bench.ask(due("a", START_MS + 1))
+    bench.leader.step()
+    [(_, late)] = bench.sent
+    bench.sent = []
+    bench.leader.lost()
+    bench.leader.gained()
+    bench.ask(due("b", START_MS + 1))
+    bench.leader.step()
+
+    late(None)
+    bench.leader.step()
+
+    assert len(bench.sent) == 1, "two changes are in flight"
+
+
+def test_a_change_that_was_overtaken_is_unknown(bench: Bench) -> None:
+    """Its entry is committed, but decided on a state that another leader has changed since."""
+    bench.ask(due("a", START_MS + 1))
+    bench.leader.step()
+    [(data, reply)] = bench.sent
+    other = Bench()
+    other.leader.gained()
+    other.ask(due("b", START_MS + 1))
+    other.leader.step()
+    bench.applied.apply(1, other.sent[0][0])
+
+    bench.applied.apply(2, data)
+    reply(2)
+
+    assert bench.replies == [UNKNOWN]
+    assert bench.applied.meta.applied_index == 2
+    assert bench.applied.meta.revision == 1
+
+
+def test_a_full_backlog_refuses_and_says_when_to_come_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaders, "WAITING_ITEMS", 2)
+    bench.ask(due("a", START_MS + 1))
+    bench.ask(due("b", START_MS + 1))
+
+    with pytest.raises(Refused) as refused:
+        bench.ask(due("c", START_MS + 1))
+
+    assert refused.value.rejection.word == "BACKLOG_FULL"
+    assert refused.value.rejection.retry_after_ms > 0
+    bench.run()
+    assert len(bench.replies) == 2
+
+
+def test_a_call_whose_caller_went_away_is_never_decided(bench: Bench) -> None:
+    part = bench.leader.ask(due("a", START_MS + 1), "", bench.replies.append, lambda: None)
+    part.withdrawn = True
+    bench.run()
+    assert bench.replies == []
+    assert bench.leader.done.changes == 0
+
+
+def test_a_change_over_its_limit_is_made_in_parts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaders, "CHANGE_MAX", 5_000)
+    for number in range(8):
+        bench.ask(due(f"job-{number}", START_MS + 1, payload=1_000))
+    bench.run()
+
+    names = [reply.name for reply in bench.replies]  # type: ignore[attr-defined]
+    assert names == [f"job-{number}" for number in range(8)]
+    assert bench.leader.done.changes > 2
+
+    bench.ask(due("large", START_MS + 1, payload=6_000))
+    bench.run()
+    refusal = bench.replies[-1]
+    assert isinstance(refusal, Rejection)
+    assert (refusal.word, refusal.values["maximum"]) == ("LIMIT_EXCEEDED", "5000")
+
+
+def test_results_over_the_limit_are_taken_in_parts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, ear = bench.worker("w1", 8)
+    for number in range(8):
+        bench.ask(due(f"job-{number}", START_MS))
+    bench.run()
+    assert len(ear.got) == 8
+    monkeypatch.setattr(leaders, "CHANGE_MAX", 5_000)
+
+    results = [success(lease) for lease in ear.got]
+    for result in results:
+        result.success.result.data = bytes(1_000)
+    session.report(results)
+    bench.run()
+
+    assert sorted(ack.token for ack in ear.acked) == sorted(lease.token for lease in ear.got)
+    assert {ack.reason for ack in ear.acked} == {""}
+
+
+def test_a_rule_that_breaks_on_one_call_refuses_that_call_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(view: object, request: object, actor: str) -> object:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setitem(rules.RULES, queue_pb2.PauseQueueRequest, broken)
+    bench.ask(due("a", START_MS + 1))
+    bench.ask(queue_pb2.PauseQueueRequest(queue="default"))
+    bench.ask(due("b", START_MS + 1))
+    bench.run()
+
+    first, broke, last = bench.replies
+    assert (first.name, last.name) == ("a", "b")  # type: ignore[attr-defined]
+    assert isinstance(broke, ZeroDivisionError)
+
+
+def test_a_rule_that_breaks_on_its_own_stops_the_node(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(view: object, request: object, actor: str) -> object:
+        raise ZeroDivisionError("a bug")
+
+    bench.ask(due("a", START_MS))
+    bench.leader.step()
+    bench.commit()
+    monkeypatch.setitem(rules.RULES, leaders.Ring, broken)
+    with pytest.raises(ZeroDivisionError):
+        bench.run()
+
+
+def test_consensus_that_takes_nothing_refuses_calls(bench: Bench) -> None:
+    bench.refusal = "leadership is going to n2"
+    bench.ask(due("a", START_MS + 1))
+    bench.leader.step()
+    [refusal] = bench.replies
+    assert isinstance(refusal, Rejection)
+    assert refusal.word == "NO_QUORUM"
+    assert "leadership is going to n2" in refusal.message
+
+
+def test_a_clock_that_is_off_fires_nothing_but_takes_writes(bench: Bench) -> None:
+    _, ear = bench.worker("w1", 1)
+    bench.leader.skew_ms = 5_000
+    bench.ask(due("a", START_MS))
+    bench.run()
+    assert ear.got == []
+    assert bench.leader.next_ms() == bench.sessions.next_lapse_ms()
+
+    bench.leader.skew_ms = 0
+    bench.run()
+    assert [lease.job for lease in ear.got] == ["a"]
+
+
+def test_a_queue_with_a_rate_is_looked_at_when_it_may_give_again(bench: Bench) -> None:
+    _, ear = bench.worker("w1", 10)
+    bench.ask(queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(name="default", rate=4, burst=1)))
+    for number in range(3):
+        bench.ask(due(f"job-{number}", START_MS))
+    bench.run()
+    assert len(ear.got) == 1
+
+    for count in (2, 3):
+        next_ms = bench.leader.next_ms()
+        assert next_ms == bench.now_ms + 250
+        bench.now_ms = next_ms
+        bench.run()
+        assert len(ear.got) == count
+
+
+def test_a_new_leader_gives_every_worker_a_full_period(bench: Bench) -> None:
+    _, ear = bench.worker("w1", 1)
+    bench.ask(due("a", START_MS))
+    bench.run()
+    [lease] = ear.got
+    bench.now_ms += bench.sessions.lapse_ms - 1
+    bench.leader.lost()
+    bench.leader.gained()
+
+    bench.now_ms += bench.sessions.lapse_ms - 1
+    bench.run()
+    hello = worker_pb2.WorkerHello(worker="w1")
+    hello.held.add(run=lease.run, token=lease.token)
+    again = Ear()
+    session = bench.sessions.open(hello, again, stream=True)
+    session.report([success(lease)])
+    bench.run()
+
+    assert [(ack.token, ack.reason) for ack in again.acked] == [(lease.token, "")]
+
+
+def test_leases_that_never_arrived_go_to_another(bench: Bench) -> None:
+    session, ear = bench.worker("w1", 1)
+    bench.ask(due("a", START_MS))
+    bench.run()
+    [lease] = ear.got
+    session.close()
+
+    _, again = bench.worker("w1", 0)
+    _, other = bench.worker("w2", 1)
+    bench.run()
+
+    assert again.got == []
+    assert [(found.run, found.attempt) for found in other.got] == [(lease.run, 1)]
+
+
+def test_drain_is_told_behind_the_last_lease(bench: Bench) -> None:
+    said: list[str] = []
+
+    class Order(Ear):
+        def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
+            said.extend("lease" for _ in leases)
+
+        def drain(self, reason: str) -> None:
+            said.append(reason)
+
+    session = bench.sessions.open(worker_pb2.WorkerHello(worker="w1"), Order(), stream=True)
+    bench.run()
+    session.credit(1)
+    bench.ask(due("a", START_MS - 1))
+    bench.leader.step()
+    bench.commit()
+    bench.leader.step()
+    session.drain("bye")
+    bench.commit()
+    bench.run()
+    session.credit(5)
+    bench.ask(due("b", START_MS - 1))
+    bench.run()
+
+    assert said == ["lease", "bye"]
+
+
+def test_workers_of_one_kind_take_turns(bench: Bench) -> None:
+    count = OFFERED * 2
+    ears = [bench.worker(f"w{number}", 1)[1] for number in range(count)]
+    for number in range(count):
+        bench.ask(due(f"job-{number}", START_MS))
+    bench.run()
+    assert [len(ear.got) for ear in ears] == [1] * count
+
+
+def test_a_worker_with_many_credits_gets_more_than_one_grant(bench: Bench) -> None:
+    request = job_pb2.ImportJobsRequest()
+    for start in range(0, 1_200, 600):
+        del request.jobs[:]
+        for number in range(start, start + 600):
+            request.jobs.append(due(f"job-{number}", START_MS).job)
+        bench.ask(job_pb2.ImportJobsRequest.FromString(request.SerializeToString()))
+    bench.run()
+    _, ear = bench.worker("w1", 5_000)
+    bench.run()
+    assert len(ear.got) == 1_200
+
+
+def test_the_worker_of_a_deleted_job_is_told_to_stop(bench: Bench) -> None:
+    _, ear = bench.worker("w1", 1)
+    bench.ask(due("a", START_MS))
+    bench.run()
+    bench.ask(job_pb2.DeleteJobRequest(job="a"))
+    bench.now_ms += 1
+    bench.run()
+    bench.now_ms += 1
+    bench.run()
+    assert [(stop.token, stop.kind) for stop in ear.stopped] == [
+        (ear.got[0].token, worker_pb2.Stop.KIND_LOST)
+    ]

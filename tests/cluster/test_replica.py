@@ -1,0 +1,138 @@
+"""The state's folder: a checkpoint is whole, a restore leaves one state or the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from raftsched.cluster.replica import Replica
+from raftsched.proto.v1 import job_pb2
+from raftsched.statemachine.machine import Request, decide
+from raftsched.statemachine.store import Store
+from raftsched.statemachine.view import View
+
+CACHE = 1 << 20
+
+
+def replica(folder: Path, root: Path) -> Replica:
+    return Replica(folder, root, cache_bytes=CACHE)
+
+
+def change(store: Store, name: str) -> bytes:
+    request = job_pb2.CreateJobRequest(job=job_pb2.Job(name=name))
+    request.job.spec.action.handler = "build"
+    return decide(View(store, 1_000), [Request(request)]).change
+
+
+def image(replica: Replica) -> dict[bytes, bytes]:
+    return dict(replica.store.scan(b"\0", b"\xff" * 64))
+
+
+def checkpoint(replica: Replica, root: Path, name: str) -> int:
+    """As the helper of consensus does it: an empty folder first."""
+    (root / name).mkdir(parents=True)
+    return replica.checkpoint()(name)
+
+
+def test_a_checkpoint_holds_the_state_and_says_up_to_where(tmp_path: Path) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    one.apply(7, change(one.store, "a"))
+    work = one.checkpoint()
+    one.apply(8, change(one.store, "b"))
+    (tmp_path / "snapshot").mkdir()
+
+    # It is made later than it was asked for, so it may hold more, and says so.
+    assert work("snapshot") == 8
+    assert all(path.is_file() for path in (tmp_path / "snapshot").iterdir())
+
+    other = replica(tmp_path / "two", tmp_path)
+    other.restore("snapshot")
+    assert other.applied() == 8
+    assert image(other) == image(one)
+    other.apply(9, change(other.store, "c"))
+    one.apply(9, change(one.store, "c"))
+    assert other.meta.fingerprint == one.meta.fingerprint
+    one.close()
+    other.close()
+
+
+def test_the_snapshot_is_not_changed_by_who_restored_it(tmp_path: Path) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    one.apply(1, change(one.store, "a"))
+    checkpoint(one, tmp_path, "snapshot")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "snapshot").iterdir()}
+
+    other = replica(tmp_path / "two", tmp_path)
+    other.restore("snapshot")
+    for index in range(2, 50):
+        other.apply(index, change(other.store, f"job-{index}"))
+    other.store.flush()
+    other.close()
+    one.close()
+
+    after = {path.name: path.read_bytes() for path in (tmp_path / "snapshot").iterdir()}
+    assert after == before
+
+
+def test_a_restart_goes_on_with_the_restored_state(tmp_path: Path) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    one.apply(1, change(one.store, "a"))
+    checkpoint(one, tmp_path, "snapshot")
+    one.close()
+    other = replica(tmp_path / "two", tmp_path)
+    other.apply(1, change(other.store, "z"))
+    other.restore("snapshot")
+    wanted = image(other)
+    other.close()
+
+    again = replica(tmp_path / "two", tmp_path)
+
+    assert image(again) == wanted
+    assert [path.name for path in (tmp_path / "two").iterdir()] == ["state-2"]
+    again.close()
+
+
+def test_a_crash_before_the_new_state_has_its_name_leaves_the_old_one(tmp_path: Path) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    one.apply(1, change(one.store, "a"))
+    one.store.flush()
+    wanted = image(one)
+    one.close()
+    (tmp_path / "one" / "building").mkdir()
+    (tmp_path / "one" / "building" / "CURRENT").write_text("half")
+
+    again = replica(tmp_path / "one", tmp_path)
+
+    assert image(again) == wanted
+    assert not (tmp_path / "one" / "building").exists()
+    again.close()
+
+
+def test_reads_that_are_under_way_survive_a_restore(tmp_path: Path) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    one.apply(1, change(one.store, "a"))
+    checkpoint(one, tmp_path, "snapshot")
+    old, snapshot = one.store, one.store.snapshot()
+    wanted = image(one)
+
+    one.restore("snapshot")
+
+    assert dict(snapshot.scan(b"\0", b"\xff" * 64)) == wanted
+    assert old.get(b"M") is not None
+    one.apply(2, change(one.store, "b"))
+    assert dict(snapshot.scan(b"\0", b"\xff" * 64)) == wanted
+    del snapshot
+    one.close()
+
+
+def test_what_was_decided_on_another_state_is_passed_over(tmp_path: Path) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    heard: list[int] = []
+    one.listeners.append(lambda index, data, meta: heard.append(index))
+    first, second = change(one.store, "a"), change(one.store, "b")
+
+    one.apply(1, first)
+    one.apply(2, second)
+
+    assert (one.applied(), one.changed_at, one.meta.revision) == (2, 1, 1)
+    assert heard == [1]
+    one.close()
