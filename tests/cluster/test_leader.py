@@ -16,6 +16,7 @@ from raftsched.proto.v1 import job_pb2, queue_pb2, worker_pb2
 from raftsched.statemachine import rules
 from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.rejection import Refused, Rejection
+from raftsched.statemachine.request import Ring
 from raftsched.statemachine.store import MemoryStore
 
 from .ear import Ear, success
@@ -294,7 +295,7 @@ def test_a_rule_that_breaks_on_its_own_stops_the_node(
     bench.ask(due("a", START_MS))
     bench.leader.step()
     bench.commit()
-    monkeypatch.setitem(rules.RULES, leaders.Ring, broken)
+    monkeypatch.setitem(rules.RULES, Ring, broken)
     with pytest.raises(ZeroDivisionError):
         bench.run()
 
