@@ -1,0 +1,45 @@
+"""One call as it came in: who calls, what for, and how long they wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+
+from .methods import Method
+
+Context = grpc.aio.ServicerContext[Any, Any]
+TIMEOUT_S = 30.0  # For callers that do not say how long they wait.
+TIMEOUT_MAX_S = 150.0  # The longest wait that a call offers is 60 s.
+# What is kept of the caller's time to bring the answer back.
+MARGIN_S = 0.1
+MARGIN_SHARE = 0.1
+# Metadata that belong to one connection.
+OWN = ("grpc-", "user-agent", "te", "content-type", ":")
+
+
+class Call:
+    """See the head of this file."""
+
+    __slots__ = ("actor", "began", "context", "metadata", "method", "seconds", "until")
+
+    def __init__(self, method: Method, context: Context, *, stream: bool = False) -> None:
+        self.method = method
+        self.context = context
+        self.began = time.monotonic()
+        self.metadata = dict(context.invocation_metadata() or ())
+        self.actor = ""
+        left = None if stream else context.time_remaining()
+        self.seconds = TIMEOUT_S if left is None else min(left, TIMEOUT_MAX_S)
+        self.until = self.began + self.seconds - min(MARGIN_S, self.seconds * MARGIN_SHARE)
+
+    def timeout(self) -> float:
+        """Seconds that are left to do it."""
+        return max(self.until - time.monotonic(), 0.001)
+
+    @property
+    def onward(self) -> Iterable[tuple[str, str | bytes]]:
+        """What the leader must be told of the caller."""
+        return [(key, value) for key, value in self.metadata.items() if not key.startswith(OWN)]

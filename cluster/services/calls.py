@@ -1,0 +1,208 @@
+"""The way of each unary call: who asks, where it is answered, how it ends.
+
+The leader answers; a follower passes the bytes on without reading them, unless the call speaks of
+the node itself or wants no more than a state that is fresh enough. A request with a rule is a
+write and one with a read is a read, so two lines serve nearly all calls; `own` names the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from ...proto.v1 import common_pb2
+from ...statemachine.rejection import Reason, Refused, Rejection
+from .. import refusals
+from .call import Call, Context
+from .forward import FORWARDED, Passed, Peers
+from .leadership import Leadership
+from .methods import Method
+from .observer import Observer
+from .port import Node
+from .status import DETAILS, code_of, details_of, words_of
+
+logger = logging.getLogger(__name__)
+
+Own = Callable[[Call, Any], Awaitable[Message]]
+NO_FORWARD = "raftsched-no-forward"
+CALLS_MAX = 10_000  # Unary calls under way on a node; long polls are most of them.
+# An election after a lost connection takes some 50 ms, after a silence up to 700.
+PATIENCE_S = 1.0
+WAIT_FIRST_S = 0.02  # A leader that is elected is ready this soon; then twice as long each time.
+END = 2**31 - 1  # The place behind all events of a change.
+Pairs = tuple[tuple[str, str | bytes], ...]
+
+
+class Calls:
+    """Answers unary calls."""
+
+    def __init__(
+        self,
+        node: Node,
+        peers: Peers,
+        leadership: Leadership,
+        observer: Observer,
+        own: Mapping[str, Own],
+        admit: Callable[[Call, Message], None],
+    ) -> None:
+        self.node = node
+        self.peers = peers
+        self.leadership = leadership
+        self.observer = observer
+        self.own = own
+        # Says who calls, and refuses what they may not do.
+        self.admit = admit
+        self.under_way = 0
+
+    def handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
+        async def answer(data: bytes, context: Context) -> bytes:
+            call = Call(method, context)
+            self.under_way += 1
+            try:
+                return await self._answer(call, data)
+            finally:
+                self.under_way -= 1
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    async def _answer(self, call: Call, data: bytes) -> bytes:
+        """Every way to end a call ends here, in an answer or a named refusal."""
+        code = "CANCELLED"
+        try:
+            async with asyncio.timeout(call.timeout() + call.seconds * 0.05):
+                passed = await self._route(call, data)
+            call.context.set_trailing_metadata(passed.trailing)
+            if passed.code is not grpc.StatusCode.OK:
+                call.context.set_code(passed.code)
+                call.context.set_details(passed.words)
+            code = passed.code.name
+            return passed.data
+        except (Refused, TimeoutError) as error:
+            refusal = error if isinstance(error, Refused) else self._too_late(call)
+            code = code_of(refusal.rejection).name
+            refuse(call.context, refusal.rejection, self.trailing())
+        except Exception:
+            code = fail(call.context, call.method.name, self.trailing())
+        finally:
+            took = asyncio.get_running_loop().time() - call.began
+            self.observer.called(call.method.name, code, took)
+        return b""
+
+    async def _route(self, call: Call, data: bytes) -> Passed:
+        """Find out who answers, and try again as long as nothing was done."""
+        if self.under_way > CALLS_MAX:
+            raise refusals.backlog_full(f"{CALLS_MAX} calls are under way on {self.node.name}")
+        node, method = self.node, call.method
+        if method.local:
+            return await self._here(call, self._read(method, data))
+        if node.draining:
+            raise refusals.draining(node.name, node.leader_address)
+        if method.reads and not node.leads:
+            request = self._read(method, data)
+            if wants_less(request):
+                return await self._here(call, request)
+        bound = NO_FORWARD in call.metadata or FORWARDED in call.metadata
+        give_up = self.leadership.clock() + min(PATIENCE_S, call.timeout())
+        wait = WAIT_FIRST_S
+        while True:
+            passed = await self._try(call, data, bound=bound)
+            if passed is not None:
+                return passed
+            left = give_up - self.leadership.clock()
+            if left <= 0:
+                raise refusals.no_quorum(node.name)
+            await self.leadership.changed(min(wait, left))
+            wait *= 2
+
+    async def _try(self, call: Call, data: bytes, *, bound: bool) -> Passed | None:
+        """Answer here or at the leader; None when nothing was done, since nobody leads."""
+        node = self.node
+        leader = node.leader_address
+        if node.leads:
+            try:
+                return await self._here(call, self._read(call.method, data))
+            except Refused as refusal:
+                if bound or refusal.rejection.reason != Reason.ERROR_REASON_NOT_LEADER:
+                    raise
+                return None
+        if bound:
+            raise refusals.not_leader(node.name, leader)
+        if not leader:
+            return None
+        return await self.peers.pass_on(call, data, leader)
+
+    async def _here(self, call: Call, request: Message) -> Passed:
+        """Answer a call on this node."""
+        node, method = self.node, call.method
+        self.admit(call, request)
+        age_ms: int | None = None
+        revision: int | None = None
+        own = self.own.get(method.name)
+        if own is not None:
+            answer = await own(call, request)
+        elif method.writes:
+            answer = cast(Message, await node.write(request, call.actor, call.timeout()))
+        else:
+            options = getattr(request, "read", None)
+            found = await node.read(request, options, call.timeout())
+            answer, revision = found.message, found.revision
+            age_ms = found.age_ms if wants_less(request) else None
+        data = answer.SerializeToString()
+        return Passed(data, grpc.StatusCode.OK, "", self.trailing(revision, age_ms))
+
+    def _read(self, method: Method, data: bytes) -> Message:
+        try:
+            return method.request.FromString(data)
+        except DecodeError as error:
+            raise refusals.refused(
+                Reason.ERROR_REASON_FIELD_INVALID,
+                f"the request is no {method.request.DESCRIPTOR.full_name}: {error}; "
+                "check that both sides use the same .proto files",
+            ) from error
+
+    def _too_late(self, call: Call) -> Refused:
+        if call.method.harmless:
+            return refusals.no_quorum(self.node.name)
+        return refusals.commit_timeout(call.seconds)
+
+    def trailing(self, revision: int | None = None, age_ms: int | None = None) -> Pairs:
+        """What each answer says about the one who answered."""
+        node = self.node
+        at = node.revision if revision is None else revision
+        found: list[tuple[str, str | bytes]] = [
+            ("raftsched-term", str(node.term)),
+            ("raftsched-revision", f"{at}.{END}"),
+        ]
+        leader = node.leader_address
+        if leader:
+            found.append(("raftsched-leader", leader))
+        if age_ms is not None:
+            found.append(("raftsched-age-ms", str(age_ms)))
+        return tuple(found)
+
+
+def wants_less(request: Message) -> bool:
+    """Whether any node may answer a read."""
+    read = getattr(request, "read", None)
+    return read is not None and read.consistency == common_pb2.CONSISTENCY_STALE
+
+
+def refuse(context: Context, rejection: Rejection, trailing: Pairs) -> None:
+    """End a call with a refusal."""
+    context.set_code(code_of(rejection))
+    context.set_details(words_of(rejection))
+    context.set_trailing_metadata((*trailing, (DETAILS, details_of(rejection))))
+
+
+def fail(context: Context, name: str, trailing: Pairs) -> str:
+    """End a call that met a fault of ours."""
+    logger.exception("%s failed; this is a bug", name)
+    context.set_code(grpc.StatusCode.INTERNAL)
+    context.set_details(f"{name} failed inside the node; its log has the trace. Report this bug")
+    context.set_trailing_metadata(trailing)
+    return "INTERNAL"

@@ -1,0 +1,84 @@
+"""What the services ask of a node. `cluster.node.Node` keeps to it, and so do the tests' nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+from ...proto.v1 import common_pb2
+from ..feed import Log, State
+
+
+class Answer(Protocol):
+    """The answer to a read, and what it is true at."""
+
+    @property
+    def message(self) -> Message: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    @property
+    def age_ms(self) -> int:
+        """How old it may be, if it is a stale one."""
+
+
+class Core(Protocol):
+    """What is asked of consensus itself."""
+
+    @property
+    def journal(self) -> Log: ...
+
+
+class Driver(Protocol):
+    """What is asked of consensus on the loop."""
+
+    @property
+    def core(self) -> Core: ...
+
+    def staleness(self) -> float:
+        """How old the applied state is at most, in seconds."""
+
+
+class Node(Protocol):
+    """One node, as those see it who pass calls to it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def replica(self) -> State: ...
+
+    @property
+    def driver(self) -> Driver: ...
+
+    @property
+    def draining(self) -> bool: ...
+
+    @property
+    def leads(self) -> bool:
+        """It leads, and has applied all that was committed before."""
+
+    @property
+    def leader_address(self) -> str:
+        """Where clients reach the leader; empty when none is known."""
+
+    @property
+    def term(self) -> int: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    async def barrier(self, timeout: float) -> None:
+        """Return when all that was acknowledged before is applied here; on the leader only."""
+
+    async def write(self, body: object, actor: str, timeout: float) -> object: ...
+
+    async def read(
+        self, body: Message, options: common_pb2.ReadOptions | None, timeout: float
+    ) -> Answer: ...
+
+
+Metadata = Mapping[str, str | bytes]

@@ -1,0 +1,171 @@
+"""The gRPC server of a node: all services of the contracts on one port.
+
+server = Server(node, "127.0.0.1:7400")
+address = await server.start()
+...
+await server.drain("the node stops")
+await server.stop(grace=1.0)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import grpc
+from google.protobuf.message import Message
+from grpc_reflection.v1alpha import reflection
+
+from ..feed import Feed
+from .call import Call
+from .calls import Calls, Own
+from .cluster_calls import ClusterCalls
+from .event_calls import EventCalls
+from .forward import Peers
+from .health import SERVICE, Health
+from .leadership import LOOK_S, Leadership
+from .methods import Method, methods, service_names
+from .observer import Nobody, Observer
+from .port import Node
+from .streams import Follow, Streams
+
+MESSAGE_MAX = 4 << 20
+STREAMS_MAX = 20_000  # On one connection.
+OPTIONS: tuple[tuple[str, int], ...] = (
+    # Else a second node on the same port would start without a word and get half of the calls.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", MESSAGE_MAX),
+    ("grpc.max_send_message_length", MESSAGE_MAX),
+    ("grpc.max_concurrent_streams", STREAMS_MAX),
+    # Clients ping every 20 s; without these lines they would be sent away for it.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A client that is gone without a word is noticed as well.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+DEPOSED_S = 1.0  # What a deposed leader has to answer the calls that were passed on to it.
+STREAMS_END_S = 1.0  # What streams have to take their last word.
+
+
+class Server:
+    """See the head of this file."""
+
+    def __init__(
+        self,
+        node: Node,
+        address: str,
+        credentials: grpc.ServerCredentials | None = None,
+        peer_credentials: grpc.ChannelCredentials | None = None,
+        metrics: Observer | None = None,
+    ) -> None:
+        self.node = node
+        self._address = address
+        self._credentials = credentials
+        observer = metrics or Nobody()
+        self._peers = Peers(node.name, peer_credentials)
+        self._leadership = Leadership(node)
+        self._leadership.listeners.append(self._tell_health)
+        self._health = Health(service_names())
+        self.feed = Feed(node.replica, node.driver.core.journal)
+        self._events = EventCalls(node, self.feed)
+        self._cluster = ClusterCalls(node, self.feed, self._peers)
+        own: dict[str, Own] = {
+            "EventService/ListEvents": self._events.list,
+            **self._cluster.calls(),
+        }
+        self.calls = Calls(node, self._peers, self._leadership, observer, own, self._admit)
+        self._streams = Streams(observer, self.calls.trailing)
+        self._following: dict[str, Follow] = {"EventService/WatchEvents": self._events.watch}
+        self._looking: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    async def start(self) -> str:
+        """Serve; the address that was bound. OSError when it is taken."""
+        self._server = grpc.aio.server(options=OPTIONS)
+        self._server.add_generic_rpc_handlers((self._handlers(), self._health.handlers()))
+        reflection.enable_server_reflection(
+            (*service_names(), SERVICE, reflection.SERVICE_NAME), self._server
+        )
+        port = self._bind()
+        await self._server.start()
+        self._looking = asyncio.create_task(self._look(), name="look")
+        self._tell_health()
+        return f"{self._address.rsplit(':', 1)[0]}:{port}"
+
+    def _bind(self) -> int:
+        try:
+            if self._credentials is None:
+                return self._server.add_insecure_port(self._address)
+            return self._server.add_secure_port(self._address, self._credentials)
+        except RuntimeError as error:
+            raise OSError(
+                f"cannot listen for clients on {self._address}: the port is in use, or the address "
+                "is not one of this machine. Stop the other program, or choose another address"
+            ) from error
+
+    def _handlers(self) -> grpc.GenericRpcHandler:
+        served: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {}
+        for method in methods():
+            handler = self._handler(method)
+            if handler is not None:
+                served[method.path] = handler
+        return Served(served)
+
+    def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        """None for what is in the contracts and not served: gRPC says UNIMPLEMENTED."""
+        if method.name in self._following:
+            return self._streams.following(method, self._following[method.name])
+        if method.writes or method.reads or method.name in self.calls.own:
+            return self.calls.handler(method)
+        return None
+
+    def _admit(self, call: Call, request: Message) -> None:
+        """A cluster without access tokens takes everybody for an admin."""
+
+    async def _look(self) -> None:
+        """The one clock of the services."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._leadership.look()
+            self._peers.follow(self.node.leader_address, loop.time(), DEPOSED_S)
+            await asyncio.sleep(LOOK_S)
+
+    def _tell_health(self) -> None:
+        node = self.node
+        self._health.tell(
+            serving=not node.draining,
+            ready=node.leads or bool(node.leader_address),
+            leads=node.leads,
+        )
+
+    async def drain(self, reason: str) -> None:
+        """Send workers and watchers elsewhere with a word; new calls are refused."""
+        self._tell_health()
+        self._events.close()
+        self._health.close()
+
+    async def stop(self, grace: float) -> None:
+        """End; calls that are under way have so many seconds."""
+        if self._stopped:
+            return
+        self._stopped = True
+        await self._server.stop(grace)
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        self.feed.close()
+        await self._peers.close()
+
+
+class Served(grpc.GenericRpcHandler):
+    """All calls by their path, in one dictionary."""
+
+    def __init__(self, served: Mapping[str, grpc.RpcMethodHandler[bytes, bytes]]) -> None:
+        self._served = served
+
+    def service(
+        self, details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        return self._served.get(details.method)
