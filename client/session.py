@@ -275,26 +275,25 @@ class Session:
 
     def _report(self, token: int, result: Result) -> None:
         self._reports[token] = self._unsent[token] = result
-        self._report_bytes += result.ByteSize()
         if self._progress or self._extensions or self._deadlines:
             words = self._progress.get(token)
             self._forget_wishes(token)
             if words is not None and result.HasField("failure"):
                 self._last_words[token] = words
+            elif words is not None and result.HasField("given_back"):
+                back = result.given_back
+                back.checkpoint = back.checkpoint or words.checkpoint
+        self._report_bytes += result.ByteSize()
 
     def give_back(self, token: int) -> None:
         """Report a lease as not done, whether or not its handler has ended."""
         if self.holds(token):
-            back = worker_pb2.GivenBack(checkpoint=self._progress_checkpoint(token))
+            back = worker_pb2.GivenBack()
             self._report(token, Result(run=self._held[token], token=token, given_back=back))
 
     def give_back_all(self) -> None:
         for token in list(self._held):
             self.give_back(token)
-
-    def _progress_checkpoint(self, token: int) -> bytes:
-        unsent = self._progress.get(token)
-        return unsent.checkpoint if unsent is not None else b""
 
     def progress(self, report: worker_pb2.ProgressReport) -> None:
         """Say how far an attempt is, with the next frame; the newest word of each counts."""

@@ -1,0 +1,175 @@
+"""Carries out leases: calls handlers on the loop or on threads, and says how they ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from typing import Any, Protocol
+
+from ..proto.v1 import worker_pb2
+from ..proto.v1.worker_pb2 import Lease, Result, ResultAck, Stop
+from . import outcomes
+from .context import Context, enter
+from .outcomes import STOPPED, PermanentError, Released
+from .session import Session
+from .threads import Mailbox, Threads
+
+
+class Runnable(Protocol):
+    """A handler or an executor."""
+
+    is_async: bool
+    inline: bool
+    invoke: Callable[[Context], Any]
+
+
+Ended = Callable[[int, Result], None]
+
+
+class Runner:
+    """Used from the loop; handlers on threads come back to it through the mailbox."""
+
+    def __init__(
+        self,
+        runnables: Mapping[str, Runnable],
+        session: Session,
+        changed: Callable[[], None],
+        threads: int,
+    ) -> None:
+        self._runnables = runnables
+        self._session = session
+        # Called when there may be something to say.
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._home = threading.get_ident()
+        self._mailbox: Mailbox[Callable[[], None]] = Mailbox(self._loop, self._deliver)
+        self._threads = Threads(self._loop, threads)
+        self._active: dict[int, Context] = {}
+        # Handlers see what was set before the worker began, and nothing of each other.
+        self._base = contextvars.copy_context()
+
+    @property
+    def active(self) -> Mapping[int, Context]:
+        """Handlers under way, by token."""
+        return self._active
+
+    def start(self, lease: Lease) -> None:
+        action = lease.action
+        handler = self._runnables.get(action.handler or action.WhichOneof("kind") or "")
+        if handler is None:
+            self._unknown(lease)
+            return
+        context = Context(lease, self)
+        if handler.inline:
+            result = self._base.copy().run(_call, handler.invoke, context)
+            self._session.ended(lease.token, result)
+            self._changed()
+            return
+        self._active[lease.token] = context
+        if handler.is_async:
+            context.task = self._loop.create_task(self._drive(handler.invoke, context))
+        else:
+            self._threads.submit(lambda: self._on_thread(handler.invoke, context))
+
+    def _unknown(self, lease: Lease) -> None:
+        name = lease.action.handler or lease.action.WhichOneof("kind") or "(none)"
+        error = PermanentError(
+            f"this worker has no handler {name!r}; it has: {', '.join(sorted(self._runnables))}",
+            kind="HandlerUnknown",
+        )
+        self._session.ended(lease.token, outcomes.failure(lease, error))
+        self._changed()
+
+    async def _drive(self, invoke: Callable[[Context], Any], context: Context) -> None:
+        enter(context)
+        context.started = True
+        try:
+            context.check_cancelled()
+            value = await invoke(context)
+            result = outcomes.success(context.lease, value, context.log_tail)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            result = _end(context, error)
+        self._end_of(context, result)
+
+    def _on_thread(self, invoke: Callable[[Context], Any], context: Context) -> None:
+        context.started = True
+        result = self._base.copy().run(_call, invoke, context)
+        self._mailbox.put(lambda: self._end_of(context, result))
+
+    def _end_of(self, context: Context, result: Result) -> None:
+        del self._active[context.token]
+        self._session.ended(context.token, result)
+        self._changed()
+
+    def _deliver(self, message: Callable[[], None]) -> None:
+        message()
+
+    def stop(self, order: Stop) -> None:
+        """Tell a handler to stop. Coroutines are cancelled; threads have to look."""
+        context = self._active.get(order.token)
+        if context is None:
+            return
+        again = context.cancelled and order.kind != Stop.KIND_LOST
+        context.stop(order)
+        if context.task is not None and context.started and not again:
+            context.task.cancel(order.message)
+
+    def stop_all(self, why: str) -> None:
+        """The worker stops: what ends by this is given back."""
+        for token, context in list(self._active.items()):
+            if not context.cancelled:
+                self.stop(Stop(token=token, run=context.run, message=why))
+
+    def extended(self, ack: ResultAck) -> None:
+        context = self._active.get(ack.token)
+        if context is None:
+            return
+        if ack.reason:
+            context.log.warning("more time was refused: %s: %s", ack.reason, ack.message)
+        elif ack.HasField("deadline"):
+            context.extended(ack.deadline.ToDatetime(tzinfo=UTC))
+
+    def progress(self, report: worker_pb2.ProgressReport) -> None:
+        """Of Voice: called by contexts, from any thread."""
+        self._at_home(lambda: self._session.progress(report))
+
+    def extend(self, request: worker_pb2.ExtendRequest) -> None:
+        """Of Voice."""
+        self._at_home(lambda: self._session.extend(request))
+
+    def _at_home(self, word: Callable[[], None]) -> None:
+        if threading.get_ident() != self._home:
+            self._mailbox.put(lambda: self._at_home(word))
+            return
+        word()
+        self._changed()
+
+    def close(self) -> None:
+        self._mailbox.close()
+        self._threads.close()
+
+
+def _call(invoke: Callable[[Context], Any], context: Context) -> Result:
+    """Run a sync handler to its end."""
+    enter(context)
+    try:
+        context.check_cancelled()
+        return outcomes.success(context.lease, invoke(context), context.log_tail)
+    except BaseException as error:
+        return _end(context, error)
+
+
+def _end(context: Context, error: BaseException) -> Result:
+    lease, tail = context.lease, context.log_tail
+    if isinstance(error, Released):
+        return outcomes.given_back(lease, error.delay_s, error.checkpoint, tail)
+    if isinstance(error, STOPPED) and context.cancelled:
+        if context.stop_kind == Stop.KIND_CANCEL:
+            return outcomes.cancelled(lease, context.stop_reason, tail)
+        return outcomes.given_back(lease, log_tail=tail)
+    return outcomes.failure(lease, error, tail)
