@@ -21,12 +21,14 @@ from .threads import Mailbox, Threads
 class Runnable(Protocol):
     """A handler or an executor."""
 
-    is_async: bool
-    inline: bool
-    invoke: Callable[[Context], Any]
+    @property
+    def is_async(self) -> bool: ...
 
+    @property
+    def inline(self) -> bool: ...
 
-Ended = Callable[[int, Result], None]
+    @property
+    def invoke(self) -> Callable[[Context], Any]: ...
 
 
 class Runner:
@@ -36,13 +38,16 @@ class Runner:
         self,
         runnables: Mapping[str, Runnable],
         session: Session,
-        changed: Callable[[], None],
+        changed: Callable[[], object],
+        failed: Callable[[BaseException], None],
         threads: int,
     ) -> None:
         self._runnables = runnables
         self._session = session
         # Called when there may be something to say.
         self._changed = changed
+        # Called when something of ours is broken, which must not pass in silence.
+        self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._home = threading.get_ident()
         self._mailbox: Mailbox[Callable[[], None]] = Mailbox(self._loop, self._deliver)
@@ -102,12 +107,18 @@ class Runner:
         self._mailbox.put(lambda: self._end_of(context, result))
 
     def _end_of(self, context: Context, result: Result) -> None:
-        del self._active[context.token]
-        self._session.ended(context.token, result)
-        self._changed()
+        try:
+            del self._active[context.token]
+            self._session.ended(context.token, result)
+            self._changed()
+        except Exception as error:
+            self._failed(error)
 
     def _deliver(self, message: Callable[[], None]) -> None:
-        message()
+        try:
+            message()
+        except Exception as error:
+            self._failed(error)
 
     def stop(self, order: Stop) -> None:
         """Tell a handler to stop. Coroutines are cancelled; threads have to look."""

@@ -1,0 +1,179 @@
+"""Carries a worker's session over one stream after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from time import monotonic
+from typing import Any
+
+import grpc.aio
+
+from ..proto.v1 import worker_pb2
+from .async_client import AsyncClient
+from .links import failure_of
+from .refusals import Failure
+from .runner import Runner
+from .session import Orders, Session
+
+LOG = logging.getLogger("raftsched.worker")
+
+# Looks at the clock at least so often.
+TICK_S = 0.25
+# Waits between two streams: this, twice as long each time, spread by half of it either way.
+WAIT_FIRST_S, WAIT_MAX_S = 0.05, 5.0
+# How long the server may take to see that the worker has closed its side.
+GOODBYE_S = 1.0
+# A worker that is refused like this with its first hello has been set up wrongly.
+HOPELESS = frozenset(
+    {"INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
+)
+
+
+class Streams:
+    """Connects, reads, writes, ticks. What it means is the session's to say."""
+
+    def __init__(self, client: AsyncClient, session: Session) -> None:
+        self._client = client
+        self._session = session
+        self._runner: Runner | None = None
+        self._call: Any = None
+        self._leaving = ""
+        self._leader = ""
+        self._ready = asyncio.Event()
+        # Endpoints since the last welcome, and whether there ever was one.
+        self._tried: deque[str] = deque(maxlen=64)
+        self._welcomed = False
+        self._chance = random.Random()
+        # There may be something to say. Called for each run, so it is the event's own method.
+        self.changed = self._ready.set
+
+    def attach(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def keep(self) -> None:
+        """Hold a stream for as long as the worker lives."""
+        while True:
+            endpoint = self._client.endpoints.pick(monotonic(), self._tried)
+            self._tried.append(endpoint)
+            why = await self._converse(endpoint)
+            wait = self._wait_s()
+            LOG.info("stream with %s ended: %s; the next one in %.2f s", endpoint, why, wait)
+            await asyncio.sleep(wait)
+
+    def _wait_s(self) -> float:
+        if self._leader and len(self._tried) == 1:
+            return 0.0
+        wait = min(WAIT_MAX_S, WAIT_FIRST_S * 2.0 ** (len(self._tried) - 1))
+        return wait * self._chance.uniform(0.5, 1.5)
+
+    async def _converse(self, endpoint: str) -> str:
+        """One stream, from its opening to its end; tells why it ended."""
+        self._leaving = self._leader = ""
+        self._call = call = self._client.duplex(worker_pb2.WorkRequest, endpoint)
+        self._session.opened(monotonic())
+        writer = asyncio.create_task(self._write(call))
+        try:
+            await self._read(call, endpoint)
+        except grpc.aio.AioRpcError as error:
+            return self._failed(endpoint, failure_of(error))
+        except asyncio.CancelledError:
+            # A call that was cancelled by us says it the same way as a task that is.
+            task = asyncio.current_task()
+            if not self._leaving or (task is not None and task.cancelling()):
+                raise
+        finally:
+            self._session.closed()
+            self._call = None
+            call.cancel()
+            writer.cancel()
+            await asyncio.wait([writer])
+        return self._left(endpoint)
+
+    async def _read(self, call: Any, endpoint: str) -> None:  # noqa: ANN401  # gRPC's call.
+        # Silence is watched by the session's tick, which cancels the call.
+        while (frame := await call.read()) is not grpc.aio.EOF:
+            if frame.HasField("welcome"):
+                self._greeted(endpoint)
+            self.obey(self._session.received(frame, monotonic()))
+            self.changed()
+
+    def _greeted(self, endpoint: str) -> None:
+        LOG.info("worker %s is connected to %s", self._session.worker, endpoint)
+        self._welcomed = True
+        self._tried.clear()
+        self._client.endpoints.answered(endpoint, endpoint)
+
+    def _failed(self, endpoint: str, failed: Failure) -> str:
+        nodes = self._client.endpoints
+        if failed.leader and failed.leader != endpoint:
+            nodes.learn(failed.leader)
+        if failed.broken:
+            nodes.broke(endpoint, monotonic())
+        elif not failed.leader:
+            nodes.forget_leader(endpoint)
+        why = f"{failed.reason or failed.code}: {failed.message}"
+        if failed.code in HOPELESS and not self._welcomed:
+            raise failed.error(
+                failed.error_kind, f"{endpoint} refused this worker: {failed.message}", ""
+            )
+        if failed.code in HOPELESS:
+            LOG.warning("%s refused this worker: %s", endpoint, why)
+        return why
+
+    def _left(self, endpoint: str) -> str:
+        nodes = self._client.endpoints
+        if self._leader:
+            nodes.learn(self._leader)
+        elif self._leaving:
+            nodes.broke(endpoint, monotonic())
+        return self._leaving or "the server ended it"
+
+    async def _write(self, call: Any) -> None:  # noqa: ANN401  # gRPC's call.
+        try:
+            while True:
+                self._ready.clear()
+                for frame in self._session.frames(monotonic()):
+                    await call.write(frame)
+                await self._ready.wait()
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            # The stream is over; the reader learns why.
+            return
+
+    async def tick(self) -> None:
+        """Look at the clock, whether there is a stream or not."""
+        while True:
+            self.obey(self._session.tick(monotonic()))
+            self.changed()
+            left = self._session.next_at() - monotonic()
+            await asyncio.sleep(max(0.01, min(TICK_S, left)))
+
+    def obey(self, orders: Orders) -> None:
+        assert self._runner is not None
+        for lease in orders.start:
+            self._runner.start(lease)
+        for stop in orders.stop:
+            LOG.info("run %s is to stop: %s", stop.run, stop.message or "cancelled")
+            self._runner.stop(stop)
+        for ack in orders.extended:
+            self._runner.extended(ack)
+        for complaint in orders.complaints:
+            LOG.warning("%s", complaint)
+        if orders.reconnect and self._call is not None:
+            self._leaving, self._leader = orders.reconnect, orders.leader
+            self._call.cancel()
+
+    async def goodbye(self) -> None:
+        """Close our side, which ends the stream and no lease."""
+        call = self._call
+        if call is None:
+            return
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                await call.done_writing()
+                await call.wait_for_connection()
+                await call.code()
+        except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            LOG.info("the server did not say goodbye")
