@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .async_client import AsyncClient as AsyncClient
+    from .context import Context as Context
+    from .context import current_context as current_context
     from .errors import AlreadyExists as AlreadyExists
     from .errors import CallerError as CallerError
     from .errors import ClusterError as ClusterError
@@ -29,25 +31,37 @@ if TYPE_CHECKING:
     from .errors import Unavailable as Unavailable
     from .links import Answer as Answer
     from .links import Tls as Tls
+    from .outcomes import AttemptFailed as AttemptFailed
+    from .outcomes import Cancelled as Cancelled
+    from .outcomes import PermanentError as PermanentError
+    from .outcomes import RetryLater as RetryLater
     from .sync_client import Client as Client
+    from .worker import Worker as Worker
 
 # Name -> the module it stands in.
 _HOMES = {
     "AlreadyExists": "errors",
     "Answer": "links",
     "AsyncClient": "async_client",
+    "AttemptFailed": "outcomes",
+    "Cancelled": "outcomes",
     "CallerError": "errors",
     "Client": "sync_client",
     "ClusterError": "errors",
     "Conflict": "errors",
+    "Context": "context",
     "InvalidArgument": "errors",
     "LeaseLost": "errors",
     "NotFound": "errors",
     "OutcomeUnknown": "errors",
     "RaftschedError": "errors",
+    "PermanentError": "outcomes",
     "RateLimited": "errors",
+    "RetryLater": "outcomes",
     "Tls": "links",
     "Unavailable": "errors",
+    "Worker": "worker",
+    "current_context": "context",
 }
 __all__ = sorted(_HOMES)
 
