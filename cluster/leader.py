@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from google.protobuf.message import Message
@@ -22,10 +22,11 @@ from ..proto.v1 import job_pb2
 from ..statemachine import allowance, leases, timers
 from ..statemachine.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
-from ..statemachine.request import Grant, Lapse, Report, Ring
+from ..statemachine.request import Ring
 from ..statemachine.view import Recall, View
 from . import refusals
 from .consensus import faults
+from .consensus.journal import JournalLimits
 from .consensus.port import Reply
 from .part import Part
 from .replica import Applied
@@ -33,7 +34,8 @@ from .sessions import Sessions
 
 logger = logging.getLogger(__name__)
 
-CHANGE_MAX = 3 << 20  # Bytes of a change; the journal takes 4 MiB for an entry.
+# Bytes of a change. The rules stop at 1 MiB and what the last request brings along.
+CHANGE_MAX = JournalLimits().entry
 CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write may be more.
 WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
 WAITING_BYTES = 64 << 20
@@ -228,6 +230,10 @@ class Leader:
         if len(decision.change) > CHANGE_MAX:
             self._split(parts, len(decision.change))
             return
+        # The change is full; those behind come first in the next one.
+        decided = len(decision.replies)
+        self._carried.extendleft(reversed(parts[decided:]))
+        del parts[decided:]
         ended = self.seconds()
         self.done.decide_s += ended - began
         self.done.parts += len(parts)
@@ -277,21 +283,16 @@ class Leader:
                 part.unknown()
 
     def _split(self, parts: list[Part], size: int) -> None:
-        """The change is too large for an entry: decide less at a time."""
+        """The change is too large for an entry: decide its parts one by one."""
         self._busy = False
         [first, *others] = parts
         if others:
-            half = len(parts) // 2
-            self._carried.extendleft(reversed(parts[half:]))
-            self._carried.extendleft(reversed(parts[:half]))
+            self._carried.extendleft(reversed(parts))
             self._alone = True
+        elif first.asked:
+            first.answer(refusals.change_too_large(size, CHANGE_MAX).rejection)
         else:
-            smaller = _halves(first)
-            if smaller is None:
-                first.answer(refusals.change_too_large(size, CHANGE_MAX).rejection)
-            else:
-                self._carried.extendleft(reversed(smaller))
-                self._alone = True
+            raise AssertionError(f"a {type(first.body).__name__} alone changes {size} bytes")
         self.sessions.poke()
 
     def _failed(self, parts: list[Part], error: Exception) -> None:
@@ -322,20 +323,3 @@ def _nothing(_: object) -> None:
 
 def _nobody() -> None:
     """The next leader finds the same timers."""
-
-
-def _halves(part: Part) -> list[Part] | None:
-    """Less of what the loop asks for itself; None for what cannot be less."""
-    body = part.body
-    if isinstance(body, Report) and len(body.results) > 1:
-        return _halved_report(part, body)
-    if isinstance(body, (Ring, Grant, Lapse)) and body.most > 1:
-        return [replace(part, body=replace(body, most=body.most // 2))]
-    return None
-
-
-def _halved_report(part: Part, body: Report) -> list[Part]:
-    """Each half is acknowledged for itself."""
-    middle = len(body.results) // 2
-    halves = (body.results[:middle], body.results[middle:])
-    return [replace(part, body=Report(body.worker, results)) for results in halves]

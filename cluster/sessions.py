@@ -427,6 +427,10 @@ def _report(session: Session, results: tuple[worker_pb2.Result, ...]) -> Part:
     def answer(acks: object) -> None:
         assert isinstance(acks, list)
         session.deliver.acks(acks)
+        if len(acks) < len(results):
+            # The change was full.
+            session.results.extendleft(reversed(results[len(acks) :]))
+            session.sessions.speak(session)
 
     size = sum(result.ByteSize() for result in results)
     return Part(
@@ -446,6 +450,8 @@ def _note(session: Session, notes: tuple[worker_pb2.ProgressReport, ...]) -> Par
         ]
         if stops:
             session.deliver.stops(stops)
+        if len(acks) < len(notes):
+            session.note(notes[len(acks) :])
 
     size = sum(note.ByteSize() for note in notes)
     return Part(

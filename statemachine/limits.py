@@ -46,7 +46,7 @@ PAGE_BYTES = 1024 * 1024
 # One change. Its size decides how long the loop is busy without a break (about 20 ms).
 CHANGE_ITEMS = 1_000
 # What is written may go beyond by the record that reaches it, and by what a request brought along.
-CHANGE_BYTES = 4 * 1024 * 1024
+CHANGE_BYTES = 1024 * 1024
 # One step of work that may be long: a purge, a release of a backlog, an unparking.
 STEP = 100
 LOOKED_AT = 20_000  # Records that one filtered call looks at.

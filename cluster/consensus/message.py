@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .record import ENTRY_KINDS, Entry
 
 PROTOCOL = 1
-FRAME_MAX = 9 << 20  # Two entries of the largest size and their heads.
+FRAME_MAX = 9 << 20  # What one append may gather, the largest entry on top, and their heads.
 TERM_MAX = 1 << 48  # An election each millisecond for 8,000 years.
 INDEX_MAX = 1 << 56
 WORD_MAX = 4096

@@ -13,7 +13,7 @@ from raftsched.cluster.leader import Leader
 from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import OFFERED, Session, Sessions
 from raftsched.proto.v1 import job_pb2, queue_pb2, worker_pb2
-from raftsched.statemachine import rules
+from raftsched.statemachine import limits, rules
 from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.rejection import Refused, Rejection
 from raftsched.statemachine.request import Ring
@@ -249,24 +249,27 @@ def test_a_change_over_its_limit_is_made_in_parts(
     assert (refusal.word, refusal.values["maximum"]) == ("LIMIT_EXCEEDED", "5000")
 
 
-def test_results_over_the_limit_are_taken_in_parts(
+def test_what_does_not_fit_into_a_full_change_comes_first_in_the_next(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, ear = bench.worker("w1", 8)
     for number in range(8):
         bench.ask(due(f"job-{number}", START_MS))
     bench.run()
-    assert len(ear.got) == 8
-    monkeypatch.setattr(leaders, "CHANGE_MAX", 5_000)
+    before = bench.leader.done.changes
+    monkeypatch.setattr(limits, "CHANGE_BYTES", 5_000)
 
     results = [success(lease) for lease in ear.got]
     for result in results:
-        result.success.result.data = bytes(1_000)
+        result.success.result.data = bytes(2_000)
     session.report(results)
+    bench.ask(due("late", START_MS + 1))
     bench.run()
 
-    assert sorted(ack.token for ack in ear.acked) == sorted(lease.token for lease in ear.got)
+    assert [ack.token for ack in ear.acked] == [lease.token for lease in ear.got]
     assert {ack.reason for ack in ear.acked} == {""}
+    assert len(bench.replies) == 9
+    assert bench.leader.done.changes > before + 2
 
 
 def test_a_rule_that_breaks_on_one_call_refuses_that_call_alone(

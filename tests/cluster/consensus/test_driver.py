@@ -23,7 +23,7 @@ from raftsched.cluster.consensus.faults import DiskFailed, Refused
 from raftsched.cluster.consensus.journal import JournalLimits
 from raftsched.cluster.consensus.transport import split
 
-SMALL = JournalLimits(segment=5 << 20)
+SMALL = JournalLimits(segment=7 << 20)
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 
 
