@@ -86,7 +86,7 @@ def _frame(start: int, count: int) -> bytes:
 
 async def _serve(runs: int) -> None:
     server = grpc.aio.server()
-    handler = grpc.stream_stream_rpc_method_handler(
+    handler: grpc.RpcMethodHandler[WorkRequest, bytes] = grpc.stream_stream_rpc_method_handler(
         Feed(runs).work,
         request_deserializer=WorkRequest.FromString,
         response_serializer=None,
@@ -162,18 +162,19 @@ def main() -> None:
     parser.add_argument("--kind", choices=KINDS, action="append")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.slots < FRAME:
+        parser.error(f"--slots is {arguments.slots}; leases come {FRAME} at a time, so take more")
     if arguments.serve:
         asyncio.run(_serve(arguments.runs))
         return
     for kind in arguments.kind or KINDS:
         found = bench(kind, arguments.runs, arguments.slots)
-        words = (
-            json.dumps(found)
-            if arguments.json
-            else "{handler:8} {cpu_us_per_run:6} µs of CPU a run, {runs_per_s:,} runs/s".format(
+        if arguments.json:
+            words = json.dumps(found)
+        else:
+            words = "{handler:6} {cpu_us_per_run:6} µs CPU a run, {runs_per_s:,} runs/s".format(
                 **found
             )
-        )
         sys.stdout.write(words + "\n")
 
 
