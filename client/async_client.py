@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from .aio.services import AsyncServices
 from .course import Course
 from .endpoints import Endpoints
 from .errors import Closed
@@ -30,11 +31,12 @@ from .methods import Method, method_of
 from .refusals import Failure
 
 
-class AsyncClient:
+class AsyncClient(AsyncServices):
     """Talks to a cluster from one asyncio loop. The same methods as Client, to be awaited.
 
     async with AsyncClient("node-1:7400,node-2:7400", namespace="shop") as client:
-        status = await client.call(GetClusterStatusRequest())
+        run = await client.jobs.trigger("report")
+        print(await run.result(timeout=60))
 
     It belongs to the loop of its first call.
     """
@@ -51,13 +53,19 @@ class AsyncClient:
         self._links = Links(endpoints, namespace=namespace, timeout=timeout, token=token, tls=tls)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._calls: dict[tuple[str, Method], Any] = {}
+        self._attach(self)
         # Connections that are let go of while the client lives.
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
     def namespace(self) -> str:
-        """The namespace of calls that name none."""
+        """The namespace of typed calls that name none."""
         return self._links.namespace
+
+    @property
+    def timeout(self) -> float:
+        """The timeout of calls that name none, in seconds."""
+        return self._links.timeout
 
     @property
     def endpoints(self) -> Endpoints:
@@ -108,7 +116,7 @@ class AsyncClient:
                 message = await call
                 said = trailing(await call.trailing_metadata())
             except grpc.aio.AioRpcError as error:
-                await self._wait(course.failed(failure_of(error), monotonic()))
+                await self.pause(course.failed(failure_of(error), monotonic()))
             except asyncio.CancelledError:
                 self._check_not_closed_meanwhile()
                 raise
@@ -119,7 +127,7 @@ class AsyncClient:
 
     def stream(
         self, request: Message, *, silence: float = SILENCE_S, **options: Unpack[CallOptions]
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any, None]:
         """Send a request that is answered by a stream, and yield the responses.
 
         async for response in client.stream(event_pb2.WatchEventsRequest()):
@@ -135,7 +143,7 @@ class AsyncClient:
 
     async def _responses(
         self, course: Course, metadata: Metadata, silence: float
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any, None]:
         while True:
             address = course.next_try(monotonic()).address
             call = self._sender(address, course.method)(course.request, metadata=metadata)
@@ -158,7 +166,7 @@ class AsyncClient:
                 call.cancel()
             if begun:
                 raise course.broke_off(failed, monotonic())
-            await self._wait(course.failed(failed, monotonic()))
+            await self.pause(course.failed(failed, monotonic()))
 
     def duplex(self, request_type: type[Message], endpoint: str) -> Any:  # noqa: ANN401
         """Open a call that streams both ways, at one node; what gRPC gives comes back as it is.
@@ -197,7 +205,8 @@ class AsyncClient:
         self._channels[address] = channel
         return channel
 
-    async def _wait(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
+        """Wait so long; raises Closed when the client is closed meanwhile."""
         await asyncio.sleep(seconds)
         self._links.check_open()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 import grpc
 from google.protobuf.message import Message
 
+from .blocking.services import Services
 from .course import Course
 from .links import (
     SILENCE_S,
@@ -27,11 +28,13 @@ from .methods import Method
 from .silence import Silence
 
 
-class Client:
+class Client(Services):
     """Talks to a cluster, blocking the calling thread. Safe to share between threads.
 
     with Client("node-1:7400,node-2:7400,node-3:7400", namespace="shop") as client:
-        status = client.call(GetClusterStatusRequest())
+        client.jobs.create("report", handler="build", schedule=cron("0 6 * * *"))
+        run = client.jobs.trigger("report")
+        print(run.result(timeout=60))
 
     Nothing is connected before the first call. Each call has a deadline, goes to the leader where
     that is known, and is tried again at another node, with the same request_id, as long as that
@@ -50,13 +53,19 @@ class Client:
         self._links = Links(endpoints, namespace=namespace, timeout=timeout, token=token, tls=tls)
         self._channels: dict[str, grpc.Channel] = {}
         self._calls: dict[tuple[str, Method], Any] = {}
+        self._attach(self)
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
     @property
     def namespace(self) -> str:
-        """The namespace of calls that name none."""
+        """The namespace of typed calls that name none."""
         return self._links.namespace
+
+    @property
+    def timeout(self) -> float:
+        """The timeout of calls that name none, in seconds."""
+        return self._links.timeout
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +114,7 @@ class Client:
                     course.request, timeout=attempt.timeout, metadata=metadata
                 )
             except grpc.RpcError as error:
-                self._wait(course.failed(failure_of(error), monotonic()))
+                self.pause(course.failed(failure_of(error), monotonic()))
             else:
                 answer = answer_of(message, attempt.address, trailing(call.trailing_metadata()))
                 course.answered(answer.leader)
@@ -113,7 +122,7 @@ class Client:
 
     def stream(
         self, request: Message, *, silence: float = SILENCE_S, **options: Unpack[CallOptions]
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """Send a request that is answered by a stream, and yield the responses.
 
         for response in client.stream(event_pb2.WatchEventsRequest(filter="kind=RUN_FAILED")):
@@ -127,7 +136,9 @@ class Client:
             raise TypeError(f"{course.method.name} is answered once; use call()")
         return self._responses(course, self._links.metadata(options), silence)
 
-    def _responses(self, course: Course, metadata: Metadata, silence: float) -> Iterator[Any]:
+    def _responses(
+        self, course: Course, metadata: Metadata, silence: float
+    ) -> Generator[Any, None, None]:
         while True:
             address = course.next_try(monotonic()).address
             call = self._sender(address, course.method)(course.request, metadata=metadata)
@@ -148,7 +159,7 @@ class Client:
             if begun:
                 self._links.check_open()
                 raise course.broke_off(failed, monotonic())
-            self._wait(course.failed(failed, monotonic()))
+            self.pause(course.failed(failed, monotonic()))
 
     def _sender(self, address: str, method: Method) -> Any:  # noqa: ANN401  # By the method.
         key = (address, method)
@@ -177,6 +188,7 @@ class Client:
         self._channels[address] = channel
         return channel
 
-    def _wait(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
+        """Wait so long; raises Closed when the client is closed meanwhile."""
         self._closed.wait(seconds)
         self._links.check_open()

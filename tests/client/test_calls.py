@@ -282,7 +282,7 @@ def test_a_stream_brings_what_happens(stage: Stage) -> None:
         client.call(create())
 
         assert [event.job for event in next(responses).events] == ["report"]
-        responses.close()  # type: ignore[attr-defined]
+        responses.close()
 
 
 async def test_an_asynchronous_stream_brings_what_happens(stage: Stage) -> None:
@@ -293,4 +293,4 @@ async def test_an_asynchronous_stream_brings_what_happens(stage: Stage) -> None:
         await client.call(create())
 
         assert [event.job for event in (await anext(responses)).events] == ["report"]
-        await responses.aclose()  # type: ignore[attr-defined]
+        await responses.aclose()

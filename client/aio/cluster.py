@@ -1,0 +1,286 @@
+"""The cluster itself, its workers, who may do what, and what to be told about."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import datetime
+from typing import Literal, TypedDict, Unpack
+
+from ...proto.v1 import access_pb2, alert_pb2, cluster_pb2, worker_pb2
+from .. import fields
+from ..errors import OutcomeUnknown, Unavailable
+from ..fields import Fields, same
+from ..options import EachCall, Reading, Writing, of_the_call, parted
+from ..values import Length, choice, duration, timestamp
+from .service import AsyncService
+
+RoleWord = Literal["admin", "editor", "worker", "viewer"]
+
+
+class AsyncCluster(AsyncService):
+    """Look at the cluster and change its members."""
+
+    async def status(self, **options: Unpack[EachCall]) -> cluster_pb2.ClusterStatus:
+        """The cluster as one node sees it: that of `endpoint`, or any.
+
+        print((await client.cluster.status()).leader)
+        """
+        return await self._status(cluster_pb2.GetClusterStatusRequest(), options)
+
+    async def add(
+        self, name: str, peer_address: str, client_address: str, **options: Unpack[Writing]
+    ) -> cluster_pb2.ClusterStatus:
+        """Add a node; it learns first and votes once it has caught up.
+
+        await client.cluster.add("n4", "10.0.0.4:7401", "10.0.0.4:7400")
+        """
+        request = cluster_pb2.AddNodeRequest(
+            name=name, peer_address=peer_address, client_address=client_address
+        )
+        return await self._status(request, options)
+
+    async def remove(self, node: str, **options: Unpack[Writing]) -> cluster_pb2.ClusterStatus:
+        """Remove a node; it is told and stops.
+
+        await client.cluster.remove("n4")
+        """
+        return await self._status(cluster_pb2.RemoveNodeRequest(node=node), options)
+
+    async def move(
+        self,
+        node: str,
+        *,
+        peer_address: str = "",
+        client_address: str = "",
+        **options: Unpack[Writing],
+    ) -> cluster_pb2.ClusterStatus:
+        """Give a node other addresses; its name and its state stay.
+
+        await client.cluster.move("n3", peer_address="10.0.0.9:7401")
+        """
+        request = cluster_pb2.MoveNodeRequest(
+            node=node, peer_address=peer_address, client_address=client_address
+        )
+        return await self._status(request, options)
+
+    async def drain(
+        self, node: str, *, resume: bool = False, **options: Unpack[Writing]
+    ) -> cluster_pb2.ClusterStatus:
+        """Free a node of its duties before it is stopped, or let it serve again.
+
+        await client.cluster.drain("n3")
+        """
+        request = cluster_pb2.DrainNodeRequest(node=node, resume=resume)
+        return await self._status(request, options)
+
+    async def transfer(
+        self, node: str = "", **options: Unpack[Writing]
+    ) -> cluster_pb2.ClusterStatus:
+        """Hand the leadership over, to `node` or to the follower that is furthest.
+
+        await client.cluster.transfer("n2")
+        """
+        return await self._status(cluster_pb2.TransferLeadershipRequest(node=node), options)
+
+    async def snapshot(self, **options: Unpack[Writing]) -> cluster_pb2.TakeSnapshotResponse:
+        """Make a snapshot on a node, now.
+
+        await client.cluster.snapshot(endpoint="10.0.0.2:7400")
+        """
+        request = cluster_pb2.TakeSnapshotRequest()
+        return await self._send(request, cluster_pb2.TakeSnapshotResponse, options)
+
+    async def verify(
+        self, *, repair: bool = False, **options: Unpack[Writing]
+    ) -> cluster_pb2.VerifyStateResponse:
+        """Compute all that is derived anew and compare, on one node.
+
+        assert (await client.cluster.verify(timeout=600)).sound
+        """
+        request = cluster_pb2.VerifyStateRequest(repair=repair)
+        return await self._send(request, cluster_pb2.VerifyStateResponse, options)
+
+    async def backup(self, **options: Unpack[EachCall]) -> AsyncGenerator[bytes, None]:
+        """A backup of a node while it runs, piece by piece; Unavailable if it breaks off.
+
+        with open("backup.tar", "wb") as file:
+            async for piece in client.cluster.backup():
+                file.write(piece)
+        """
+        total = seen = 0
+        request = cluster_pb2.BackupRequest()
+        async with aclosing(self._client.stream(request, **of_the_call(options))) as responses:
+            async for response in responses:
+                total = total or response.total
+                seen += len(response.data)
+                yield response.data
+        if seen != total:
+            raise Unavailable(f"the backup ended after {seen:,} of {total:,} bytes; make it again")
+
+    async def _status(
+        self,
+        request: cluster_pb2.GetClusterStatusRequest
+        | cluster_pb2.AddNodeRequest
+        | cluster_pb2.RemoveNodeRequest
+        | cluster_pb2.MoveNodeRequest
+        | cluster_pb2.DrainNodeRequest
+        | cluster_pb2.TransferLeadershipRequest,
+        options: EachCall,
+    ) -> cluster_pb2.ClusterStatus:
+        return await self._send(request, cluster_pb2.ClusterStatus, options)
+
+
+class AsyncWorkers(AsyncService):
+    """The workers that the leader knows."""
+
+    def list(
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[EachCall]
+    ) -> AsyncIterator[worker_pb2.Worker]:
+        """The sessions by id; `namespace=""` lists all.
+
+        async for worker in client.workers.list("queue=mail"):
+            print(worker.worker, worker.leased, worker.slots)
+        """
+        request = worker_pb2.ListWorkersRequest(filter=filter)
+        return self._items(request, "workers", limit, options)
+
+    async def drain(
+        self, worker: str, reason: str = "", **options: Unpack[Writing]
+    ) -> worker_pb2.DrainWorkerResponse:
+        """Tell a worker to finish what it has and take no more.
+
+        await client.workers.drain("host-1.4711.x7", "new version")
+        """
+        request = worker_pb2.DrainWorkerRequest(worker=worker, reason=reason)
+        return await self._send(request, worker_pb2.DrainWorkerResponse, options)
+
+
+class AsyncAccess(AsyncService):
+    """Access tokens and the audit log."""
+
+    async def create_token(
+        self,
+        name: str,
+        role: RoleWord,
+        *,
+        see_payloads: bool = False,
+        expires: datetime | None = None,
+        **options: Unpack[Writing],
+    ) -> access_pb2.CreateAccessTokenResponse:
+        """Create an access token for the namespace; `namespace=""` is for all of them.
+
+        print((await client.access.create_token("ci", "editor")).secret)
+        """
+        token = access_pb2.AccessToken(
+            name=name, role=choice(access_pb2.Role, "ROLE_", role),
+            namespace=self._namespace(options), see_payloads=see_payloads,
+            expire_time=timestamp(expires),
+        )  # fmt: skip
+        request = access_pb2.CreateAccessTokenRequest(access_token=token)
+        made = await self._send(request, access_pb2.CreateAccessTokenResponse, options)
+        if not made.secret and not options.get("validate_only"):
+            raise OutcomeUnknown(
+                f"the access token {name!r} was created, but its secret was lost with the first "
+                "answer and is never shown again; revoke it and create another one"
+            )
+        return made
+
+    def list_tokens(
+        self, *, limit: int | None = None, **options: Unpack[Reading]
+    ) -> AsyncIterator[access_pb2.AccessToken]:
+        """The access tokens by name, without their secrets.
+
+        async for token in client.access.list_tokens():
+            print(token.name)
+        """
+        request = access_pb2.ListAccessTokensRequest()
+        return self._items(request, "access_tokens", limit, options)
+
+    async def revoke_token(self, name: str, **options: Unpack[Writing]) -> None:
+        """Make an access token invalid.
+
+        await client.access.revoke_token("ci")
+        """
+        request = access_pb2.RevokeAccessTokenRequest(access_token=name)
+        await self._send(request, access_pb2.RevokeAccessTokenResponse, options)
+
+    def records(
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+    ) -> AsyncIterator[access_pb2.AuditRecord]:
+        """Who changed what, newest first.
+
+        async for record in client.access.records("subject=job/report"):
+            print(record.time, record.actor, record.method, record.change)
+        """
+        request = access_pb2.ListAuditRecordsRequest(filter=filter)
+        return self._items(request, "records", limit, options)
+
+
+class AlertOptions(TypedDict, total=False):
+    """What may be said about an alert: one condition, and what to do."""
+
+    dead_letters_above: int
+    lateness_above: Length
+    # Queue and minimum.
+    workers_below: tuple[str, int]
+    # These three for the cluster only: `namespace=""`.
+    no_margin: bool
+    clock_skew_above: Length
+    no_quorum: bool
+    hold: Length
+    webhook: str
+    etag: str
+
+
+class AlertWriting(AlertOptions, Writing, total=False):
+    """What may be said where an alert is written."""
+
+
+class AsyncAlerts(AsyncService):
+    """Conditions to be told about."""
+
+    async def put(self, name: str, **options: Unpack[AlertWriting]) -> alert_pb2.Alert:
+        """Create or replace an alert.
+
+        await client.alerts.put("stuck", lateness_above=timedelta(minutes=5), webhook="https://...")
+        """
+        about, writing = parted(options)
+        alert = alert_pb2.Alert(namespace=self._namespace(writing), name=name)
+        fields.write(alert, about, _ALERT)
+        return await self._send(alert_pb2.PutAlertRequest(alert=alert), alert_pb2.Alert, writing)
+
+    def list(
+        self, *, limit: int | None = None, **options: Unpack[Reading]
+    ) -> AsyncIterator[alert_pb2.Alert]:
+        """The alerts of the namespace by name; `namespace=""` lists the cluster's.
+
+        async for alert in client.alerts.list():
+            print(alert.name, alert.HasField("raised_time"))
+        """
+        return self._items(alert_pb2.ListAlertsRequest(), "alerts", limit, options)
+
+    async def delete(self, name: str, *, etag: str = "", **options: Unpack[Writing]) -> None:
+        """Delete an alert.
+
+        await client.alerts.delete("stuck")
+        """
+        request = alert_pb2.DeleteAlertRequest(alert=name, etag=etag)
+        await self._send(request, alert_pb2.DeleteAlertResponse, options)
+
+
+def _workers_below(value: tuple[str, int]) -> alert_pb2.WorkersBelow:
+    return alert_pb2.WorkersBelow(queue=value[0], minimum=value[1])
+
+
+_ALERT: Fields = {
+    "dead_letters_above": ("condition.dead_letters_above", same),
+    "lateness_above": ("condition.lateness_above", duration),
+    "workers_below": ("condition.workers_below", _workers_below),
+    "no_margin": ("condition.no_margin", same),
+    "clock_skew_above": ("condition.clock_skew_above", duration),
+    "no_quorum": ("condition.no_quorum", same),
+    "hold": ("hold", duration),
+    "webhook": ("webhook", same),
+    "etag": ("etag", same),
+}

@@ -1,0 +1,327 @@
+"""Jobs: the standing orders."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime
+from typing import Literal, Unpack
+
+from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2
+from .. import values
+from ..imports import import_requests
+from ..options import Reading, Writing, parted
+from ..schedules import When
+from ..specs import PriorityWord, SpecOptions, build
+from ..values import Length, choice, duration, timestamp
+from .runs import AsyncRun
+from .service import AsyncService
+
+
+class SpecWriting(SpecOptions, Writing, total=False):
+    """What may be said where a job is written."""
+
+
+class AsyncJobs(AsyncService):
+    """Create jobs, look at them, change them, run them by hand."""
+
+    async def create(self, name: str, **options: Unpack[SpecWriting]) -> job_pb2.Job:
+        """Create a job; SpecOptions says what there is to say about one.
+
+        await client.jobs.create(
+            "send-report", handler="send-email", payload={"to": "anna"},
+            schedule=cron("*/5 * * * *", zone="Europe/Berlin"), retry=Retry(attempts=5),
+        )
+        """
+        spec, writing = parted(options)
+        job, _ = build(name, self._namespace(writing), spec)
+        return await self._send(job_pb2.CreateJobRequest(job=job), job_pb2.Job, writing)
+
+    async def get(self, job: str, **options: Unpack[Reading]) -> job_pb2.Job:
+        """Show a job.
+
+        print((await client.jobs.get("report")).status.next_due_time)
+        """
+        return await self._send(job_pb2.GetJobRequest(job=job), job_pb2.Job, options)
+
+    async def status(self, job: str, **options: Unpack[Reading]) -> job_pb2.JobStatus:
+        """Show only what the cluster knows about a job, warnings included.
+
+        print((await client.jobs.status("report")).warnings)
+        """
+        request = job_pb2.GetJobStatusRequest(job=job)
+        return await self._send(request, job_pb2.JobStatus, options)
+
+    def list(
+        self, filter: str = "", *, limit: int | None = None, **options: Unpack[Reading]
+    ) -> AsyncIterator[job_pb2.Job]:
+        """The jobs by name, all or those that the filter names.
+
+        async for job in client.jobs.list("labels.team=a state=PAUSED"):
+            print(job.name)
+        """
+        return self._items(job_pb2.ListJobsRequest(filter=filter), "jobs", limit, options)
+
+    async def update(
+        self, job: str, *, etag: str = "", **options: Unpack[SpecWriting]
+    ) -> job_pb2.Job:
+        """Change what the options speak of and nothing else; None takes a thing away.
+
+        await client.jobs.update("report", priority="high", jitter=None)
+        """
+        spec, writing = parted(options)
+        changed, paths = build(job, self._namespace(writing), spec)
+        if not paths:
+            raise ValueError(f"nothing is said that should change about {job!r}")
+        changed.etag = etag
+        request = job_pb2.UpdateJobRequest(job=changed)
+        request.update_mask.paths.extend(paths)
+        return await self._send(request, job_pb2.Job, writing)
+
+    async def delete(
+        self, job: str, *, etag: str = "", **options: Unpack[Writing]
+    ) -> job_pb2.DeleteJobResponse:
+        """Delete a job; its runs under way are cancelled.
+
+        await client.jobs.delete("report")
+        """
+        request = job_pb2.DeleteJobRequest(job=job, etag=etag)
+        return await self._send(request, job_pb2.DeleteJobResponse, options)
+
+    async def pause(
+        self,
+        job: str,
+        reason: str = "",
+        *,
+        until: datetime | None = None,
+        etag: str = "",
+        **options: Unpack[Writing],
+    ) -> job_pb2.Job:
+        """Stop firing, until `until` if it is given; runs under way go on.
+
+        await client.jobs.pause("report", "the printer is broken")
+        """
+        request = job_pb2.PauseJobRequest(job=job, reason=reason, until=timestamp(until), etag=etag)
+        return await self._send(request, job_pb2.Job, options)
+
+    async def resume(self, job: str, *, etag: str = "", **options: Unpack[Writing]) -> job_pb2.Job:
+        """Fire again.
+
+        await client.jobs.resume("report")
+        """
+        request = job_pb2.ResumeJobRequest(job=job, etag=etag)
+        return await self._send(request, job_pb2.Job, options)
+
+    async def trigger(
+        self,
+        job: str,
+        *,
+        payload: object = None,
+        priority: PriorityWord | None = None,
+        queue: str = "",
+        due: datetime | None = None,
+        force: bool = False,
+        unique_key: str = "",
+        when_taken: Literal["return_existing", "reject", "replace"] = "return_existing",
+        hold: Length | None = None,
+        **options: Unpack[Writing],
+    ) -> AsyncRun:
+        """Start a run by hand, now or at `due`. With a `unique_key` at most one such run is there.
+
+        run = await client.jobs.trigger("report", payload={"day": "2026-11-18"})
+        print(await run.result(timeout=60))
+        """
+        request = job_pb2.TriggerJobRequest(
+            job=job,
+            payload=values.payload(payload),
+            queue=queue,
+            force=force,
+            due_time=timestamp(due),
+        )
+        if priority is not None:
+            request.priority = choice(common_pb2.Priority, "PRIORITY_", priority)
+        if unique_key:
+            policy = choice(run_pb2.UniqueKey.Policy, "POLICY_", when_taken)
+            unique = run_pb2.UniqueKey(key=unique_key, policy=policy, hold=duration(hold))
+            request.unique.CopyFrom(unique)
+        return AsyncRun(self._client, await self._send(request, run_pb2.Run, options))
+
+    async def backfill(
+        self,
+        job: str,
+        start: datetime,
+        end: datetime,
+        *,
+        runs_per_minute: int = 0,
+        **options: Unpack[Writing],
+    ) -> job_pb2.BackfillJobResponse:
+        """Run the nominal times of a past range that have not run, at a rate.
+
+        await client.jobs.backfill("report", monday, tuesday, runs_per_minute=10)
+        """
+        request = job_pb2.BackfillJobRequest(
+            job=job, from_time=timestamp(start), to_time=timestamp(end),
+            runs_per_minute=runs_per_minute,
+        )  # fmt: skip
+        return await self._send(request, job_pb2.BackfillJobResponse, options)
+
+    async def drop_backlog(
+        self, job: str, **options: Unpack[Writing]
+    ) -> job_pb2.DropBacklogResponse:
+        """Give up the missed nominal times that still wait for their run.
+
+        print((await client.jobs.drop_backlog("report")).dropped)
+        """
+        request = job_pb2.DropBacklogRequest(job=job)
+        return await self._send(request, job_pb2.DropBacklogResponse, options)
+
+    async def skip(self, job: str, nominal: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
+        """Leave one future occurrence out.
+
+        await client.jobs.skip("report", datetime(2026, 12, 24, 8, tzinfo=UTC))
+        """
+        return await self._edit(job, nominal, "skip", None, options)
+
+    async def move(
+        self, job: str, nominal: datetime, to: datetime, **options: Unpack[Writing]
+    ) -> job_pb2.Job:
+        """Make one future occurrence due at another instant.
+
+        await client.jobs.move("report", eight, nine)
+        """
+        return await self._edit(job, nominal, "move", to, options)
+
+    async def add(self, job: str, nominal: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
+        """Add an occurrence that no schedule names.
+
+        await client.jobs.add("report", datetime(2026, 12, 31, 23, tzinfo=UTC))
+        """
+        return await self._edit(job, nominal, "add", None, options)
+
+    async def revert(self, job: str, nominal: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
+        """Take back what skip, move or add have said about an occurrence.
+
+        await client.jobs.revert("report", datetime(2026, 12, 24, 8, tzinfo=UTC))
+        """
+        request = job_pb2.RevertOccurrenceRequest(job=job, nominal_time=timestamp(nominal))
+        return await self._send(request, job_pb2.Job, options)
+
+    async def preview(
+        self,
+        job: str = "",
+        *,
+        schedule: When | Sequence[When] = (),
+        zone: str = "",
+        start: datetime | None = None,
+        count: int = 5,
+        **options: Unpack[Reading],
+    ) -> job_pb2.PreviewScheduleResponse:
+        """The next nominal times of a job, or of schedules that no job has yet.
+
+        for occurrence in (await client.jobs.preview(schedule=cron("@daily"))).occurrences:
+            print(occurrence.local_time)
+        """
+        request = job_pb2.PreviewScheduleRequest(job=job, from_time=timestamp(start), count=count)
+        if schedule:
+            spec = build("preview", "", {"schedule": schedule, "zone": zone})[0].spec
+            request.schedules.extend(spec.schedules)
+            request.timing.CopyFrom(spec.timing)
+        return await self._send(request, job_pb2.PreviewScheduleResponse, options)
+
+    async def import_(
+        self, jobs: Iterable[job_pb2.Job], *, replace: bool = False, **options: Unpack[Writing]
+    ) -> Sequence[job_pb2.ImportResult]:
+        """Create many jobs, and with `replace` change those that are there; what became of each.
+
+        Jobs that name no namespace go into the client's. A refused job does not stop the others.
+
+        results = await client.jobs.import_([job_of("a", handler="x"), job_of("b", handler="x")])
+        """
+        requests = import_requests(
+            jobs, replace=replace, namespace=self._namespace(options),
+            request_id=options.pop("request_id", ""),
+        )  # fmt: skip
+        results: list[job_pb2.ImportResult] = []
+        for request in requests:
+            answer = await self._send(request, job_pb2.ImportJobsResponse, options)
+            results.extend(answer.results)
+        return results
+
+    async def history(
+        self,
+        job: str,
+        filter: str = "",
+        *,
+        limit: int | None = None,
+        **options: Unpack[Reading],
+    ) -> AsyncIterator[AsyncRun]:
+        """The runs of a job, newest nominal time first, those under way included.
+
+        async for run in client.jobs.history("report", "state=FAILED", limit=10):
+            print(run.id, run.message.error.message)
+        """
+        request = job_pb2.ListJobHistoryRequest(job=job, filter=filter)
+        async for run in self._items(request, "runs", limit, options):
+            yield AsyncRun(self._client, run)
+
+    def ledger(
+        self,
+        job: str,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        *,
+        limit: int | None = None,
+        **options: Unpack[Reading],
+    ) -> AsyncIterator[run_pb2.LedgerEntry]:
+        """What became of each nominal time of a job, newest first.
+
+        async for entry in client.jobs.ledger("report"):
+            print(entry.nominal_time, entry.outcome)
+        """
+        request = job_pb2.ListJobLedgerRequest(
+            job=job, from_time=timestamp(start), to_time=timestamp(end)
+        )
+        return self._items(request, "entries", limit, options)
+
+    async def audit(
+        self,
+        job: str,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        **options: Unpack[Reading],
+    ) -> job_pb2.AuditJobResponse:
+        """Compare the ledger of a job with the nominal times computed anew.
+
+        assert (await client.jobs.audit("report")).sound
+        """
+        request = job_pb2.AuditJobRequest(
+            job=job, from_time=timestamp(start), to_time=timestamp(end)
+        )
+        return await self._send(request, job_pb2.AuditJobResponse, options)
+
+    async def explain(self, job: str, **options: Unpack[Reading]) -> run_pb2.Explanation:
+        """Why a job does not fire, or when it will.
+
+        print((await client.jobs.explain("report")).summary)
+        """
+        request = job_pb2.ExplainJobRequest(job=job)
+        return await self._send(request, run_pb2.Explanation, options)
+
+    async def forecast(
+        self, ahead: Length | None = None, **options: Unpack[Reading]
+    ) -> job_pb2.ForecastFiringsResponse:
+        """Firings per minute of the time ahead (an hour), over all jobs of the namespace.
+
+        print(max(minute.firings for minute in (await client.jobs.forecast()).minutes))
+        """
+        request = job_pb2.ForecastFiringsRequest(ahead=duration(ahead))
+        return await self._send(request, job_pb2.ForecastFiringsResponse, options)
+
+    async def _edit(
+        self, job: str, nominal: datetime, kind: str, to: datetime | None, options: Writing
+    ) -> job_pb2.Job:
+        edit = schedule_pb2.OccurrenceEdit(
+            nominal_time=timestamp(nominal), moved_to=timestamp(to),
+            kind=choice(schedule_pb2.OccurrenceEdit.Kind, "KIND_", kind),
+        )  # fmt: skip
+        request = job_pb2.EditOccurrenceRequest(job=job, edit=edit)
+        return await self._send(request, job_pb2.Job, options)

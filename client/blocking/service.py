@@ -1,0 +1,51 @@
+# Made from aio/service.py by generate.py; write there.
+"""What all services share: how a request gets its namespace and options, and how pages are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from ..options import EachCall, fill, of_the_call
+
+if TYPE_CHECKING:
+    from ..sync_client import Client
+
+Answer = TypeVar("Answer", bound=Message)
+PAGE_SIZE = 1_000
+
+
+class Service:
+    """Some calls of a client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def _namespace(self, options: EachCall) -> str:
+        return options.get("namespace", self._client.namespace)
+
+    def _send(self, request: Message, kind: type[Answer], options: EachCall) -> Answer:
+        fill(request, options, self._client.namespace)
+        return cast(Answer, self._client.call(request, **of_the_call(options)))
+
+    def _items(
+        self,
+        request: Any,  # noqa: ANN401  # Any request of a list.
+        field: str,
+        limit: int | None,
+        options: EachCall,
+    ) -> Iterator[Any]:
+        """Everything on all pages of a list, page by page as it is asked for."""
+        left = limit
+        fill(request, options, self._client.namespace)
+        while left is None or left > 0:
+            request.page_size = PAGE_SIZE if left is None else min(left, PAGE_SIZE)
+            page = self._client.call(request, **of_the_call(options))
+            yield from getattr(page, field)
+            if left is not None:
+                left -= len(getattr(page, field))
+            request.page_token = page.next_page_token
+            if not page.next_page_token:
+                return

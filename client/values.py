@@ -1,0 +1,104 @@
+"""Between Python's values and those of the contracts: instants, lengths of time, payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar, overload
+
+import msgspec
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from ..proto.v1 import common_pb2
+
+Payload = common_pb2.Payload
+# A length of time: a timedelta, or seconds.
+Length = timedelta | float
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+BYTES = "application/octet-stream"
+Kind = TypeVar("Kind")
+
+
+def timestamp(moment: datetime | None) -> Timestamp | None:
+    """An instant for the wire; a datetime without a zone could be any, so it is refused."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise ValueError(
+            f"{moment!r} has no time zone; write datetime(..., tzinfo=ZoneInfo('Europe/Berlin'))"
+        )
+    answer = Timestamp()
+    answer.FromDatetime(moment.astimezone(UTC))
+    return answer
+
+
+def moment(stamp: Timestamp) -> datetime:
+    """A datetime in UTC."""
+    return stamp.ToDatetime(tzinfo=UTC)
+
+
+def duration(length: Length | None) -> Duration | None:
+    """A length of time for the wire, to the millisecond."""
+    if length is None:
+        return None
+    seconds = length.total_seconds() if isinstance(length, timedelta) else length
+    answer = Duration()
+    answer.FromMilliseconds(round(seconds * 1000))
+    return answer
+
+
+def revision(place: str | common_pb2.Revision) -> common_pb2.Revision:
+    """Read "change.position"."""
+    if isinstance(place, common_pb2.Revision):
+        return place
+    change, _, position = place.partition(".")
+    if not change.isdecimal() or not (position or "0").isdecimal():
+        raise ValueError(f"revision {place!r} is not 'change.position', such as '17.3'")
+    return common_pb2.Revision(change=int(change), position=int(position or 0))
+
+
+def payload(value: object) -> Payload | None:
+    """Bytes and text as they are, None as nothing, everything else as JSON.
+
+    JSON takes what msgspec takes: dicts, lists, numbers, dataclasses, datetimes, UUIDs, enums.
+    """
+    if value is None or isinstance(value, Payload):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return Payload(data=bytes(value), content_type=BYTES)
+    if isinstance(value, str):
+        return Payload(data=value.encode(), content_type=TEXT)
+    try:
+        return Payload(data=msgspec.json.encode(value), content_type=JSON)
+    except (TypeError, msgspec.MsgspecError) as wrong:
+        raise TypeError(f"a payload of {type(value).__name__} is no JSON: {wrong}") from wrong
+
+
+@overload
+def value_of(held: Payload, kind: type[Kind]) -> Kind: ...
+@overload
+def value_of(held: Payload, kind: None = None) -> Any: ...  # noqa: ANN401
+def value_of(held: Payload, kind: Any = None) -> Any:
+    """What a payload holds: JSON decoded (as `kind`, if one is given), text, or bytes."""
+    media = held.content_type.partition(";")[0].strip().lower()
+    if media == JSON or media.endswith("+json"):
+        return msgspec.json.decode(held.data, type=Any if kind is None else kind)
+    if media.startswith("text/"):
+        return _checked(held.data.decode(), kind)
+    return _checked(held.data or None, kind)
+
+
+def _checked(value: object, kind: type | None) -> object:
+    return value if kind is None else msgspec.convert(value, kind, strict=False)
+
+
+def choice(enum: Any, prefix: str, word: str) -> Any:  # noqa: ANN401  # Any enum of the contracts.
+    """The enum value that a word names: choice(Priority, "PRIORITY_", "high")."""
+    values: Mapping[str, int] = dict(enum.items())
+    number = values.get(prefix + word.upper())
+    if not number:
+        known = ", ".join(repr(name.removeprefix(prefix).lower()) for name in list(values)[1:])
+        raise ValueError(f"{word!r} is not known here; write one of {known}")
+    return number
