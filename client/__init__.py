@@ -15,7 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .aio.runs import AsyncRun as AsyncRun
     from .async_client import AsyncClient as AsyncClient
+    from .blocking.runs import Run as Run
     from .context import Context as Context
     from .context import current_context as current_context
     from .errors import AlreadyExists as AlreadyExists
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from .errors import OutcomeUnknown as OutcomeUnknown
     from .errors import RaftschedError as RaftschedError
     from .errors import RateLimited as RateLimited
+    from .errors import RunFailed as RunFailed
+    from .errors import RunNotEnded as RunNotEnded
     from .errors import Unavailable as Unavailable
     from .links import Answer as Answer
     from .links import Tls as Tls
@@ -35,33 +39,59 @@ if TYPE_CHECKING:
     from .outcomes import Cancelled as Cancelled
     from .outcomes import PermanentError as PermanentError
     from .outcomes import RetryLater as RetryLater
+    from .policies import After as After
+    from .policies import Concurrency as Concurrency
+    from .policies import Misfire as Misfire
+    from .policies import Overlap as Overlap
+    from .policies import Retry as Retry
+    from .policies import Timeouts as Timeouts
+    from .schedules import after_end as after_end
+    from .schedules import cron as cron
+    from .schedules import every as every
+    from .schedules import once as once
+    from .specs import job_of as job_of
     from .sync_client import Client as Client
     from .worker import Worker as Worker
 
 # Name -> the module it stands in.
 _HOMES = {
+    "After": "policies",
     "AlreadyExists": "errors",
     "Answer": "links",
     "AsyncClient": "async_client",
+    "AsyncRun": "aio.runs",
     "AttemptFailed": "outcomes",
-    "Cancelled": "outcomes",
     "CallerError": "errors",
+    "Cancelled": "outcomes",
     "Client": "sync_client",
     "ClusterError": "errors",
+    "Concurrency": "policies",
     "Conflict": "errors",
     "Context": "context",
     "InvalidArgument": "errors",
     "LeaseLost": "errors",
+    "Misfire": "policies",
     "NotFound": "errors",
     "OutcomeUnknown": "errors",
-    "RaftschedError": "errors",
+    "Overlap": "policies",
     "PermanentError": "outcomes",
+    "RaftschedError": "errors",
     "RateLimited": "errors",
+    "Retry": "policies",
     "RetryLater": "outcomes",
+    "Run": "blocking.runs",
+    "RunFailed": "errors",
+    "RunNotEnded": "errors",
+    "Timeouts": "policies",
     "Tls": "links",
     "Unavailable": "errors",
     "Worker": "worker",
+    "after_end": "schedules",
+    "cron": "schedules",
     "current_context": "context",
+    "every": "schedules",
+    "job_of": "specs",
+    "once": "schedules",
 }
 __all__ = sorted(_HOMES)
 
