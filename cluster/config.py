@@ -453,6 +453,7 @@ def _toml(value: object) -> str:
 EXAMPLE = Config(
     name="n1",
     members={
-        f"n{i}": Member(peer=f"127.0.0.1:741{i}", client=f"127.0.0.1:740{i}") for i in (1, 2, 3)
+        f"n{i}": Member(peer=f"127.0.0.1:741{i - 1}", client=f"127.0.0.1:740{i - 1}")
+        for i in (1, 2, 3)
     },
 )

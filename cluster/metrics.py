@@ -12,7 +12,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from ..statemachine import keys
 from ..statemachine.record import Change, MetaRecord, RunRecord, parse, parse_change
@@ -72,7 +77,9 @@ class Metrics:
         self.change_bytes, self.change_items = Spread(BYTES), Spread(ITEMS)
         self.lag = Spread(SECONDS)
         self.told = dict.fromkeys(TOLD, 0)
-        self.calls: dict[tuple[str, str], int] = {}
+        self.calls: dict[tuple[str, str, str], int] = {}
+        self.open_streams: dict[str, int] = {}
+        self.passed = 0
         self.call_seconds: dict[str, Spread] = {}
         self.leaderships = 0
 
@@ -83,29 +90,26 @@ class Metrics:
         change = parse_change(data, meta.revision)
         self.change_bytes.add(len(data))
         self.change_items.add(len(change.keys) + len(change.deletes))
-        told, leased = self.told, 0
-        for key in change.keys:
-            if (name := PUTS.get(key[:1])) is not None:
-                told[name] += 1
-                leased += key[:1] == keys.LEASE
-        for key in change.deletes:
-            told["leases_ended"] += key[:1] == keys.LEASE
-        if leased:
-            self._late(change, leased)
+        tables = bytes([key[0] for key in change.keys])
+        for table, name in PUTS.items():
+            self.told[name] += tables.count(table)
+        self.told["leases_ended"] += bytes([key[0] for key in change.deletes]).count(keys.LEASE)
+        if keys.LEASE in tables:
+            self._late(change, tables)
 
-    def _late(self, change: Change, leased: int) -> None:
+    def _late(self, change: Change, tables: bytes) -> None:
         """How long after their time runs were leased, told by an even sample of them."""
-        now_ms = self.wall() * 1000
-        step = -(-leased // SAMPLES)
-        places = [i for i, key in enumerate(change.keys) if key[:1] == keys.LEASE][::step]
-        runs = {keys.run(*keys.run_of(change.values[place])) for place in places}
+        now_ms, values = self.wall() * 1000, change.values
+        leased = [place for place, table in enumerate(tables) if table == keys.LEASE[0]]
+        sample = leased[:: -(-len(leased) // SAMPLES)]
+        runs = {keys.run(*keys.run_of(values[place])) for place in sample}
         late = []
-        for key, value in zip(change.keys, change.values, strict=True):
+        for place, key in enumerate(change.keys):
             if key in runs:
-                run = parse(key, value, RunRecord)
+                run = parse(key, values[place], RunRecord)
                 late.append(max(0.0, now_ms - run.due_at_ms) / 1000)
         if late:
-            self.lateness.add_all(late, leased)
+            self.lateness.add_all(late, len(leased))
 
     def decided(self, seconds: float) -> None:
         """The leader turned requests into a change."""
@@ -119,16 +123,22 @@ class Metrics:
         """This node wrote a change into its state."""
         self.applying.add(seconds)
 
-    def called(self, method: str, code: str, seconds: float) -> None:
-        """A call was answered; a stream has ended."""
-        key = (method, code)
+    def called(self, method: str, code: str, reason: str, seconds: float) -> None:
+        """A call was answered; of a stream, it has ended. See the services' Observer."""
+        key = (method, code, reason)
         if key not in self.calls and len(self.calls) >= SERIES_MAX:
-            key = ("other", code)
+            key = ("other", code, "")
         self.calls[key] = self.calls.get(key, 0) + 1
         spread = self.call_seconds.get(key[0])
         if spread is None:
             spread = self.call_seconds[key[0]] = Spread(CALLS)
         spread.add(seconds)
+
+    def streams(self, method: str, open_now: int) -> None:
+        self.open_streams[method] = open_now
+
+    def passed_on(self, method: str) -> None:
+        self.passed += 1
 
     def collect(self) -> Iterator[Metric]:
         for name, help_, spread in (
@@ -144,7 +154,9 @@ class Metrics:
         for name, help_ in TOLD.items():
             yield counter(name, help_, self.told[name])
         yield counter("leaderships", "Times this node became leader.", self.leaderships)
+        yield counter("calls_passed_on", "Calls passed on to the leader.", self.passed)
         yield self._calls()
+        yield self._streams()
         yield histogram(
             "call_seconds", "Time to answer a call; of a stream, its life.",
             [([method], spread) for method, spread in self.call_seconds.items()], ["method"],
@@ -152,10 +164,16 @@ class Metrics:
 
     def _calls(self) -> Metric:
         family = CounterMetricFamily(
-            "raftsched_calls", "Calls answered.", labels=["method", "code"]
+            "raftsched_calls", "Calls answered.", labels=["method", "code", "reason"]
         )
         for labels, count in self.calls.items():
             family.add_metric(labels, count)
+        return family
+
+    def _streams(self) -> Metric:
+        family = GaugeMetricFamily("raftsched_streams", "Streams open now.", labels=["method"])
+        for method, count in self.open_streams.items():
+            family.add_metric([method], count)
         return family
 
 

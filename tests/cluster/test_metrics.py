@@ -86,11 +86,11 @@ def test_calls_are_counted_by_method_and_code() -> None:
     counted = Metrics()
 
     for code in ("OK", "OK", "NOT_FOUND"):
-        counted.called("JobService/GetJob", code, 0.003)
+        counted.called("JobService/GetJob", code, "", 0.003)
 
     found = shown(counted)
-    assert found["raftsched_calls_total code=OK method=JobService/GetJob"] == 2
-    assert found["raftsched_calls_total code=NOT_FOUND method=JobService/GetJob"] == 1
+    assert found["raftsched_calls_total code=OK method=JobService/GetJob reason="] == 2
+    assert found["raftsched_calls_total code=NOT_FOUND method=JobService/GetJob reason="] == 1
     assert found["raftsched_call_seconds_count method=JobService/GetJob"] == 3
 
 
@@ -99,10 +99,10 @@ def test_made_up_methods_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch
     counted = Metrics()
 
     for number in range(100):
-        counted.called(f"made/up{number}", "UNIMPLEMENTED", 0.0)
+        counted.called(f"made/up{number}", "UNIMPLEMENTED", "", 0.0)
 
     found = shown(counted)
-    assert found["raftsched_calls_total code=UNIMPLEMENTED method=other"] == 90
+    assert found["raftsched_calls_total code=UNIMPLEMENTED method=other reason="] == 90
     assert len(counted.call_seconds) == 11
 
 
