@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
 
 from ..statemachine import keys
 from ..statemachine.record import Change, MetaRecord, RunRecord, parse, parse_change
+from .leader import Done, Leader
+from .replica import Applied
 
 LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -70,23 +71,28 @@ class Metrics:
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
         self.wall = wall
-        # Whether to count what is decided: each change is applied by all nodes, and leads by one.
-        self.leads: Callable[[], bool] = lambda: False
+        self._leader: Leader | None = None
         self.lateness = Spread(LATENESS)
-        self.decide, self.commit, self.applying = Spread(SECONDS), Spread(SECONDS), Spread(SECONDS)
+        self.decide, self.commit = Spread(SECONDS), Spread(SECONDS)
+        self._before = (0.0, 0.0)
         self.change_bytes, self.change_items = Spread(BYTES), Spread(ITEMS)
         self.lag = Spread(SECONDS)
         self.told = dict.fromkeys(TOLD, 0)
-        self.calls: dict[tuple[str, str, str], int] = {}
-        self.open_streams: dict[str, int] = {}
-        self.passed = 0
+        self.calls: dict[tuple[str, str], int] = {}
         self.call_seconds: dict[str, Spread] = {}
         self.leaderships = 0
 
+    def follow(self, applied: Applied, leader: Leader) -> None:
+        """Count what this node decides."""
+        self._leader = leader
+        applied.listeners.append(self.changed)
+
     def changed(self, index: int, data: bytes, meta: MetaRecord) -> None:
         """A change was applied; a listener of the replica."""
-        if not self.leads():
+        # Each change is applied by all nodes; who decided it counts it.
+        if self._leader is None or not self._leader.leading:
             return
+        self._time(self._leader.done)
         change = parse_change(data, meta.revision)
         self.change_bytes.add(len(data))
         self.change_items.add(len(change.keys) + len(change.deletes))
@@ -111,41 +117,30 @@ class Metrics:
         if late:
             self.lateness.add_all(late, len(leased))
 
-    def decided(self, seconds: float) -> None:
-        """The leader turned requests into a change."""
-        self.decide.add(seconds)
+    def _time(self, done: Done) -> None:
+        """The loop keeps sums, and one change is in flight at a time: so what was added since the
+        last one is this one's decision, and the last one's way to the majority."""
+        self.decide.add(done.decide_s - self._before[0])
+        if done.commit_s != self._before[1]:
+            self.commit.add(done.commit_s - self._before[1])
+        self._before = (done.decide_s, done.commit_s)
 
-    def committed(self, seconds: float) -> None:
-        """From the decision until the change was applied here."""
-        self.commit.add(seconds)
-
-    def applied(self, seconds: float) -> None:
-        """This node wrote a change into its state."""
-        self.applying.add(seconds)
-
-    def called(self, method: str, code: str, reason: str, seconds: float) -> None:
+    def called(self, method: str, code: str, seconds: float) -> None:
         """A call was answered; of a stream, it has ended. See the services' Observer."""
-        key = (method, code, reason)
+        key = (method, code)
         if key not in self.calls and len(self.calls) >= SERIES_MAX:
-            key = ("other", code, "")
+            key = ("other", code)
         self.calls[key] = self.calls.get(key, 0) + 1
         spread = self.call_seconds.get(key[0])
         if spread is None:
             spread = self.call_seconds[key[0]] = Spread(CALLS)
         spread.add(seconds)
 
-    def streams(self, method: str, open_now: int) -> None:
-        self.open_streams[method] = open_now
-
-    def passed_on(self, method: str) -> None:
-        self.passed += 1
-
     def collect(self) -> Iterator[Metric]:
         for name, help_, spread in (
             ("lateness_seconds", "Lease granted after the run was due.", self.lateness),
             ("decide_seconds", "Requests turned into one change.", self.decide),
             ("commit_seconds", "From the decision until the change is applied.", self.commit),
-            ("apply_seconds", "One change written into the state.", self.applying),
             ("change_bytes", "Size of a change.", self.change_bytes),
             ("change_items", "Puts and deletes of a change.", self.change_items),
             ("loop_lag_seconds", "The loop was late for a timer by so much.", self.lag),
@@ -154,9 +149,7 @@ class Metrics:
         for name, help_ in TOLD.items():
             yield counter(name, help_, self.told[name])
         yield counter("leaderships", "Times this node became leader.", self.leaderships)
-        yield counter("calls_passed_on", "Calls passed on to the leader.", self.passed)
         yield self._calls()
-        yield self._streams()
         yield histogram(
             "call_seconds", "Time to answer a call; of a stream, its life.",
             [([method], spread) for method, spread in self.call_seconds.items()], ["method"],
@@ -164,16 +157,10 @@ class Metrics:
 
     def _calls(self) -> Metric:
         family = CounterMetricFamily(
-            "raftsched_calls", "Calls answered.", labels=["method", "code", "reason"]
+            "raftsched_calls", "Calls answered.", labels=["method", "code"]
         )
         for labels, count in self.calls.items():
             family.add_metric(labels, count)
-        return family
-
-    def _streams(self) -> Metric:
-        family = GaugeMetricFamily("raftsched_streams", "Streams open now.", labels=["method"])
-        for method, count in self.open_streams.items():
-            family.add_metric([method], count)
         return family
 
 
