@@ -1,0 +1,197 @@
+"""`raftsched audit`: every nominal time of a job has exactly one outcome, or it says which not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from . import messages as m
+from .exits import Exit, Trouble
+from .files import bar
+from .names import JOB
+from .options import command
+from .session import Session
+from .times import Instant, now_ms, timestamp
+
+if TYPE_CHECKING:
+    from .look import Cell
+    from .messages import job_pb2
+
+# The cluster compares so many nominal times at once; longer ranges are halved.
+HALVINGS_MAX = 24
+SHOWN_MAX = 20
+
+
+@command(
+    None, "audit",
+    "raftsched audit report --from 2026-11-01",
+    "raftsched audit --all",
+    "raftsched audit report --ledger -o jsonl",
+    reads=True, lists=True,
+)  # fmt: skip
+@click.argument("name", type=JOB, default="", metavar="[JOB]")
+@click.option("--from", "first", type=Instant(), help="From here on.  [the oldest that is kept]")
+@click.option("--to", "end", type=Instant(), help="Up to, not including, here.  [now]")
+@click.option("--all", "every", is_flag=True, help="All jobs of the namespace.")
+@click.option("--ledger", is_flag=True, help="Print the ledger itself, newest first.")
+def audit(
+    session: Session, name: str, first: int | None, end: int | None, every: bool, ledger: bool
+) -> None:
+    """Compute the nominal times of a job anew and compare them with the firing ledger.
+
+    Ends with 0 when nothing is missing and nothing is there that no schedule explains, else with 1.
+    """
+    if bool(name) == every:
+        raise click.UsageError("Name a job, or say --all.")
+    if ledger:
+        show_ledger(session, name, first, end)
+    elif every:
+        audit_all(session, first, end)
+    else:
+        answer = audited(session, name, first, end)
+        show(session, name, answer)
+        if not answer.sound:
+            raise unsound(name)
+
+
+def unsound(name: str) -> Trouble:
+    return Trouble(
+        f"the ledger of job {name} is not sound", "see gaps and surprises above",
+        f"raftsched audit {name} --ledger, and report it: this must not happen", Exit.FAILED,
+    )  # fmt: skip
+
+
+def audited(
+    session: Session, name: str, first: int | None, end: int | None, halvings: int = 0
+) -> job_pb2.AuditJobResponse:
+    """One audit; a range with too many nominal times is audited in halves."""
+    from ..errors import InvalidArgument
+    from .refused import refusals
+
+    request = m.job_pb2.AuditJobRequest(
+        namespace=session.namespace, job=name,
+        from_time=timestamp(first) if first is not None else None,
+        to_time=timestamp(end) if end is not None else None,
+    )  # fmt: skip
+    with refusals(session, f"audit job {name}"):
+        try:
+            answer = session.client.call(request, timeout=session.timeout_s, stale=session.stale)
+        except InvalidArgument as wrong:
+            if wrong.reason != "LIMIT_EXCEEDED" or halvings >= HALVINGS_MAX:
+                raise
+        else:
+            assert isinstance(answer, m.job_pb2.AuditJobResponse)
+            return answer
+    first, end = beginning(session, name) if first is None else first, end or now_ms()
+    middle = (first + end) // 2
+    older = audited(session, name, first, middle, halvings + 1)
+    newer = audited(session, name, middle, end, halvings + 1)
+    return joined(older, newer)
+
+
+def beginning(session: Session, name: str) -> int:
+    request = m.job_pb2.GetJobRequest(namespace=session.namespace, job=name)
+    job = session.read(request, m.job_pb2.Job, f"audit job {name}")
+    return job.create_time.ToMilliseconds()
+
+
+def joined(
+    older: job_pb2.AuditJobResponse, newer: job_pb2.AuditJobResponse
+) -> job_pb2.AuditJobResponse:
+    counts = {one.outcome: one.count for one in older.outcomes}
+    for one in newer.outcomes:
+        counts[one.outcome] = counts.get(one.outcome, 0) + one.count
+    return m.job_pb2.AuditJobResponse(
+        sound=older.sound and newer.sound,
+        expected=older.expected + newer.expected,
+        recorded=older.recorded + newer.recorded,
+        outcomes=[
+            m.job_pb2.OutcomeCount(outcome=outcome, count=count)
+            for outcome, count in sorted(counts.items())
+        ],
+        gaps=[*older.gaps, *newer.gaps][:1000],
+        surprises=[*older.surprises, *newer.surprises][:1000],
+        comparable_since=newer.comparable_since,
+    )
+
+
+def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
+    if not session.out.is_table:
+        session.out.one(answer)
+        return
+    look = session.out.look
+    said = "sound" if answer.sound else "NOT SOUND"
+    click.secho(
+        f"Job {name}: {said}, {answer.recorded} of {answer.expected} nominal times have one.",
+        fg="green" if answer.sound else "red", err=not session.out.for_person,
+    )  # fmt: skip
+    if answer.HasField("comparable_since"):
+        session.say(f"Compared since {look.time(answer.comparable_since)}.")
+    if answer.outcomes:
+        session.out.items(answer.outcomes, answer)
+    for title, times in (
+        ("without an outcome", [look.time(one) for one in answer.gaps]),
+        ("that no schedule explains", [look.time(one.nominal_time) for one in answer.surprises]),
+    ):
+        if times:
+            more = f" and {len(times) - SHOWN_MAX} others" if len(times) > SHOWN_MAX else ""
+            click.echo(f"{len(times)} {title}: {', '.join(times[:SHOWN_MAX])}{more}", err=True)
+
+
+def audit_all(session: Session, first: int | None, end: int | None) -> None:
+    """One line for each job of the namespace."""
+    wrong: list[str] = []
+
+    def answers() -> Iterator[tuple[str, job_pb2.AuditJobResponse]]:
+        for job in jobs(session):
+            answer = audited(session, job, first, end)
+            wrong.extend([] if answer.sound else [job])
+            yield job, answer
+
+    if session.out.is_table:
+        titles = ["JOB", "SOUND", "EXPECTED", "RECORDED", "GAPS", "SURPRISES"]
+        session.out.table(titles, (row(job, answer) for job, answer in answers()))
+    else:
+        from .output import plain
+
+        session.out.records([{"job": job, **plain(answer)} for job, answer in answers()])
+    if wrong:
+        raise unsound(wrong[0])
+
+
+def row(job: str, answer: job_pb2.AuditJobResponse) -> list[Cell | str]:
+    from .look import Cell
+
+    counts = (answer.expected, answer.recorded, len(answer.gaps), len(answer.surprises))
+    sound = Cell("yes", "green") if answer.sound else Cell("NO", "red")
+    return [job, sound, *(str(count) for count in counts)]
+
+
+def jobs(session: Session) -> Iterator[str]:
+    request = m.namespace_pb2.GetNamespaceRequest(namespace=session.namespace)
+    total = session.read(request, m.namespace_pb2.Namespace, "audit jobs").usage.jobs
+    pages = session.pages(
+        m.job_pb2.ListJobsRequest(namespace=session.namespace), m.job_pb2.ListJobsResponse,
+        "audit jobs", limit=0,
+    )  # fmt: skip
+    deleting = m.job_pb2.JobStatus.STATE_DELETING
+    with bar("Auditing", total) as step:
+        for page in pages:
+            for job in page.jobs:
+                step(1)
+                if job.status.state != deleting:
+                    yield job.name
+
+
+def show_ledger(session: Session, name: str, first: int | None, end: int | None) -> None:
+    if not name:
+        raise click.UsageError("--ledger needs the name of a job.")
+    request = m.job_pb2.ListJobLedgerRequest(
+        namespace=session.namespace, job=name,
+        from_time=timestamp(first) if first is not None else None,
+        to_time=timestamp(end) if end is not None else None,
+    )  # fmt: skip
+    kind = m.job_pb2.ListJobLedgerResponse
+    session.show_list(request, kind, "entries", f"list the ledger of job {name}")

@@ -1,0 +1,187 @@
+"""`raftsched cluster`: nodes, leadership, snapshots, health."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from . import messages as m
+from .exits import Exit, Trouble
+from .lazy import ExampleGroup
+from .names import NODE
+from .options import command
+from .session import Session
+
+if TYPE_CHECKING:
+    from .messages import cluster_pb2
+
+
+@click.group(
+    cls=ExampleGroup,
+    examples=(
+        "raftsched cluster status",
+        "raftsched cluster transfer node-2",
+        "raftsched cluster add node-4 --peer 10.0.0.4:7500 --client 10.0.0.4:7400",
+    ),
+)
+def cluster() -> None:
+    """The cluster: its nodes, who leads, whether all is well."""
+
+
+@command(
+    cluster, "status",
+    "raftsched cluster status",
+    "raftsched cluster status --endpoints node-3:7400 -o json",
+)  # fmt: skip
+def status(session: Session) -> None:
+    """Show the cluster as one node sees it. Ends with 4 when there is no quorum."""
+    seen = ask_status(session, "get the cluster's status")
+    if session.out.is_table:
+        for line in summary(session, seen) if session.out.for_person else ():
+            click.echo(line)
+        session.out.items(seen.nodes, seen)
+        for problem in seen.problems:
+            click.secho(f"Problem: {problem}", fg="yellow", err=True)
+    elif session.out.format in ("jsonl", "name"):
+        session.out.items(seen.nodes, seen)
+    else:
+        session.out.one(seen)
+    if not seen.quorum:
+        raise Trouble(
+            f"node {seen.node} sees no quorum", "it reaches less than half of the voters",
+            "start the nodes that are down; ask another node with --endpoints", Exit.UNREACHABLE,
+        )  # fmt: skip
+
+
+def ask_status(session: Session, doing: str) -> cluster_pb2.ClusterStatus:
+    request = m.cluster_pb2.GetClusterStatusRequest()
+    return session.ask(request, m.cluster_pb2.ClusterStatus, doing)
+
+
+def summary(session: Session, seen: cluster_pb2.ClusterStatus) -> list[str]:
+    look = session.out.look
+    since = f" since {look.time(seen.leader_since)}" if seen.HasField("leader_since") else ""
+    snapshot = look.time(seen.snapshot_time) if seen.HasField("snapshot_time") else "none yet"
+    may_fail = f"{seen.margin} more may fail" if seen.margin else "no node may fail"
+    return [
+        f"Cluster   {seen.cluster_id}, as node {seen.node} sees it",
+        f"Leader    {seen.leader or 'none'}{since}, term {seen.term}",
+        f"Quorum    {'yes' if seen.quorum else 'NO'}; {may_fail}",
+        f"Load      {seen.jobs:,} jobs, {seen.live_runs:,} runs under way, {seen.workers:,} workers"
+        + (f", backlog {seen.backlog:,}" if seen.backlog else ""),
+        f"History   revision {seen.revision}, watchable since {seen.oldest_revision}, "
+        f"snapshot {snapshot}",
+        "",
+    ]
+
+
+@command(
+    cluster, "add",
+    "raftsched cluster add node-4 --peer 10.0.0.4:7500 --client 10.0.0.4:7400",
+    writes=True,
+)  # fmt: skip
+@click.argument("node")
+@click.option("--peer", required=True, metavar="HOST:PORT", help="Where other nodes reach it.")
+@click.option("--client", required=True, metavar="HOST:PORT", help="Where clients reach it.")
+def add(session: Session, node: str, peer: str, client: str) -> None:
+    """Add a node. It learns first, and votes once it has caught up."""
+    request = session.write(
+        m.cluster_pb2.AddNodeRequest(name=node, peer_address=peer, client_address=client)
+    )
+    after = session.ask(request, m.cluster_pb2.ClusterStatus, f"add node {node}")
+    session.done(after, f"Node {node} added; it learns now.", then="raftsched cluster status")
+
+
+@command(
+    cluster, "remove", "raftsched cluster remove node-4 --yes", writes=True, destroys=True
+)  # fmt: skip
+@click.argument("node", type=NODE)
+def remove(session: Session, node: str) -> None:
+    """Remove a node; it is told and stops."""
+    session.confirm(f"Remove node {node} from the cluster?")
+    request = session.write(m.cluster_pb2.RemoveNodeRequest(node=node))
+    after = session.ask(request, m.cluster_pb2.ClusterStatus, f"remove node {node}")
+    session.done(after, f"Node {node} removed; {len(after.nodes)} are left.")
+
+
+@command(
+    cluster, "move", "raftsched cluster move node-2 --peer 10.0.0.9:7500", writes=True
+)  # fmt: skip
+@click.argument("node", type=NODE)
+@click.option("--peer", default="", metavar="HOST:PORT", help="Where other nodes reach it.")
+@click.option("--client", default="", metavar="HOST:PORT", help="Where clients reach it.")
+def move(session: Session, node: str, peer: str, client: str) -> None:
+    """Tell the cluster that a node has other addresses; its name and state stay."""
+    if not (peer or client):
+        raise click.UsageError("Say --peer or --client or both.")
+    request = session.write(
+        m.cluster_pb2.MoveNodeRequest(node=node, peer_address=peer, client_address=client)
+    )
+    after = session.ask(request, m.cluster_pb2.ClusterStatus, f"move node {node}")
+    session.done(after, f"Node {node} moved.", then="raftsched cluster status")
+
+
+@command(cluster, "drain", "raftsched cluster drain node-2", writes=True)
+@click.argument("node", type=NODE)
+@click.option("--resume", is_flag=True, help="Let it serve again.")
+def drain(session: Session, node: str, resume: bool) -> None:
+    """Free a node of its duties before it is stopped. It still votes and keeps its copy."""
+    request = session.write(m.cluster_pb2.DrainNodeRequest(node=node, resume=resume))
+    after = session.ask(request, m.cluster_pb2.ClusterStatus, f"drain node {node}")
+    text = f"Node {node} serves again." if resume else f"Node {node} drains; {after.leader} leads."
+    session.done(after, text, then="" if resume else f"raftsched cluster drain {node} --resume")
+
+
+@command(
+    cluster, "transfer", "raftsched cluster transfer", "raftsched cluster transfer node-2",
+    writes=True,
+)  # fmt: skip
+@click.argument("node", type=NODE, default="", metavar="[NODE]")
+def transfer(session: Session, node: str) -> None:
+    """Hand the leadership over, to a node or to the follower that is furthest."""
+    request = session.write(m.cluster_pb2.TransferLeadershipRequest(node=node))
+    after = session.ask(request, m.cluster_pb2.ClusterStatus, "hand the leadership over")
+    session.done(after, f"{after.leader or 'The new leader'} leads now, term {after.term}.")
+
+
+@command(
+    cluster, "snapshot", "raftsched cluster snapshot --endpoints node-3:7400", writes=True
+)  # fmt: skip
+def snapshot(session: Session) -> None:
+    """Make a snapshot on the node that is asked, now."""
+    request = session.write(m.cluster_pb2.TakeSnapshotRequest())
+    made = session.ask(request, m.cluster_pb2.TakeSnapshotResponse, "take a snapshot")
+    session.done(made, f"Snapshot of revision {made.revision}, {made.size / 1e6:,.1f} MB.")
+
+
+@command(
+    cluster, "verify", "raftsched cluster verify", "raftsched cluster verify --repair",
+    writes=True,
+)  # fmt: skip
+@click.option("--repair", is_flag=True, help="Mend what is derived and wrong; on the leader only.")
+def verify(session: Session, repair: bool) -> None:
+    """Compute every derived table anew and compare; compare the nodes' fingerprints.
+
+    Ends with 1 when something differs.
+    """
+    request = session.write(m.cluster_pb2.VerifyStateRequest(repair=repair))
+    found = session.ask(request, m.cluster_pb2.VerifyStateResponse, "verify the state")
+    said = "sound" if found.sound else f"NOT SOUND: {found.difference_count} differences"
+    session.done(found, f"{found.records:,} records at revision {found.revision}: {said}.")
+    if session.out.is_table:
+        for difference in found.differences:
+            click.echo(difference)
+        prints = found.fingerprints
+        same = len(set(prints.values())) == 1
+        for node in sorted(prints):
+            click.echo(f"{node}\t{prints[node]}")
+        if prints and not same:
+            click.secho("The nodes differ.", fg="red", err=True)
+        if found.repaired:
+            session.say(f"{found.repaired} repaired.")
+    if not found.sound:
+        raise Trouble(
+            "the state is not sound", f"{found.difference_count} differences",
+            "raftsched cluster verify --repair --endpoints LEADER" if not repair else "",
+        )  # fmt: skip

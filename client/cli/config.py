@@ -1,0 +1,136 @@
+"""`raftsched config`: contexts, which say which cluster the commands talk to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from .exits import Trouble, wrong_use
+from .lazy import ExampleGroup
+from .options import command
+from .session import Session
+from .settings import BY_NAME, Contexts
+
+
+class ContextName(click.ParamType[str]):
+    """A context of the file."""
+
+    name = "context"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            known = Contexts.load().contexts
+        except Trouble:
+            return []
+        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+
+@click.group(
+    cls=ExampleGroup,
+    examples=(
+        "raftsched config add prod --endpoints a.example:7400,b.example:7400,c.example:7400",
+        "raftsched config use prod",
+        "RAFTSCHED_CONTEXT=prod raftsched job list",
+    ),
+)
+def config() -> None:
+    """Contexts: named sets of settings, one for each cluster that you talk to.
+
+    They are kept in ~/.config/raftsched/config.toml; RAFTSCHED_CONFIG names another file.
+    """
+
+
+@command(
+    config, "add",
+    "raftsched config add prod --endpoints a.example:7400,b.example:7400 -n billing",
+    "raftsched config add prod --token-file /run/secrets/raftsched --ca-file ca.pem",
+)  # fmt: skip
+@click.argument("name")
+def add(session: Session, name: str) -> None:
+    """Keep the options of this command as a context; what is not given keeps its value."""
+    contexts = Contexts.load()
+    kept = contexts.contexts.setdefault(name, {})
+    for setting in BY_NAME:
+        value = session.values[setting]
+        if value.origin == BY_NAME[setting].flag:
+            kept[setting] = value.value
+    if "endpoints" not in kept:
+        raise wrong_use(
+            f"context {name} needs endpoints",
+            "",
+            f"raftsched config add {name} --endpoints HOST:PORT",
+        )
+    contexts.current = contexts.current or name
+    contexts.save()
+    click.echo(f"Context {name} is kept in {contexts.path}.", err=True)
+
+
+@command(config, "use", "raftsched config use prod")
+@click.argument("name", type=ContextName())
+def use(session: Session, name: str) -> None:
+    """Take a context from now on, where none is named."""
+    contexts = Contexts.load()
+    contexts.chosen(name)
+    contexts.current = name
+    contexts.save()
+    click.echo(f"Commands talk to {name} now: {contexts.contexts[name]['endpoints']}.", err=True)
+
+
+@command(config, "remove", "raftsched config remove old --yes", destroys=True)
+@click.argument("name", type=ContextName())
+def remove(session: Session, name: str) -> None:
+    """Forget a context."""
+    contexts = Contexts.load()
+    contexts.chosen(name)
+    session.confirm(f"Forget context {name}?")
+    del contexts.contexts[name]
+    contexts.current = "" if contexts.current == name else contexts.current
+    contexts.save()
+    click.echo(f"Context {name} is forgotten.", err=True)
+
+
+@command(config, "list", "raftsched config list")
+def list_(session: Session) -> None:
+    """List the contexts; the star is the one that is used."""
+    contexts = Contexts.load()
+    rows = [
+        ["*" if name == contexts.current else "", name, values.get("endpoints", ""),
+         values.get("namespace", "default")]
+        for name, values in contexts.contexts.items()
+    ]  # fmt: skip
+    if not session.out.is_table:
+        known: list[dict[str, Any]] = [
+            {"name": name, "current": name == contexts.current, **values}
+            for name, values in contexts.contexts.items()
+        ]
+        session.out.records(known)
+    elif rows:
+        session.out.table(["", "NAME", "ENDPOINTS", "NAMESPACE"], rows)
+    else:
+        click.echo("No contexts.", err=True)
+        click.echo("  Next: raftsched config add NAME --endpoints HOST:PORT", err=True)
+
+
+@command(
+    config, "show", "raftsched config show --origin", "raftsched config show --context prod -o json"
+)
+@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+def show(session: Session, origin: bool) -> None:
+    """Show the settings that commands would use now."""
+    if not session.out.is_table:
+        known = [
+            {"name": name, "value": value.value, **({"origin": value.origin} if origin else {})}
+            for name, value in session.values.items()
+        ]
+        session.out.records(known)
+        return
+    titles = ["SETTING", "VALUE", *(["ORIGIN"] if origin else [])]
+    rows = [
+        [name, value.value, *([value.origin] if origin else [])]
+        for name, value in session.values.items()
+    ]
+    session.out.table(titles, rows)

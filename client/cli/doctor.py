@@ -1,0 +1,283 @@
+"""`raftsched doctor`: what is wrong with this machine, the way to the cluster, or the cluster."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from time import perf_counter, time
+from typing import TYPE_CHECKING
+
+import click
+
+from . import messages as m
+from .exits import Exit, Trouble
+from .options import command
+from .session import Session
+from .times import rough_text
+
+if TYPE_CHECKING:
+    from .messages import cluster_pb2
+
+PACKAGES = ("raftsched", "grpcio", "protobuf", "rocksdict", "pysyncobj", "croniter", "tzdata")
+FILES_WANTED = 4_096
+SYNCS = 50
+# A commit waits for this on two disks; beyond it lateness suffers.
+SYNC_GOOD_MS = 10.0
+SYNC_BAD_MS = 100.0
+FREE_WANTED = 1 << 30
+SKEW_GOOD_MS = 500
+CONNECT_S = 2.0
+STYLES = {"ok": "green", "warning": "yellow", "wrong": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check came to."""
+
+    check: str
+    verdict: str
+    text: str
+    # What to do about it.
+    then: str = ""
+
+
+@command(
+    None, "doctor",
+    "raftsched doctor",
+    "raftsched doctor --folder /var/lib/raftsched --listen 0.0.0.0:7400",
+)  # fmt: skip
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Also measure this folder's disk, for a node's data.",
+)
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Also try whether a node could listen here; can be repeated.",
+)
+def doctor(session: Session, folder: str | None, listen: tuple[str, ...]) -> None:
+    """Check this machine, the way to each node, and the cluster. Ends with 1 if anything is wrong.
+
+    Nothing is changed. Without a cluster only this machine is judged.
+    """
+    findings: list[Finding] = []
+    for finding in examine(session, folder, listen):
+        findings.append(finding)
+        if session.out.is_table:
+            show(session, finding)
+    if not session.out.is_table:
+        session.out.records([asdict(finding) for finding in findings])
+    wrong = [finding for finding in findings if finding.verdict == "wrong"]
+    if wrong:
+        raise Trouble(
+            f"{len(wrong)} of {len(findings)} checks found something wrong", "", wrong[0].then,
+            Exit.FAILED,
+        )  # fmt: skip
+    session.say(f"Nothing is wrong: {len(findings)} checks.")
+
+
+def show(session: Session, finding: Finding) -> None:
+    if session.out.for_person:
+        mark = {"ok": "ok  ", "warning": "warn", "wrong": "FAIL"}[finding.verdict]
+        color = None if session.out.is_plain else STYLES[finding.verdict]
+        click.secho(mark, fg=color, nl=False)
+        click.echo(f"  {finding.check:<22} {finding.text}")
+        if finding.then and finding.verdict != "ok":
+            click.echo(f"{'':6}{'':<22} Try: {finding.then}")
+    else:
+        click.echo("\t".join((finding.verdict, finding.check, finding.text, finding.then)))
+
+
+def examine(session: Session, folder: str | None, listen: tuple[str, ...]) -> Iterator[Finding]:
+    yield versions()
+    yield open_files()
+    for address in listen:
+        yield port(address)
+    if folder is not None:
+        yield space(Path(folder))
+        yield sync(Path(folder))
+    yield from cluster(session)
+
+
+# This machine.
+
+
+def versions() -> Finding:
+    found = [f"python {platform.python_version()}"]
+    missing = []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            missing.append(package)
+    if missing:
+        return Finding("versions", "warning", f"not installed: {', '.join(missing)}",
+                       "pip install raftsched")  # fmt: skip
+    return Finding("versions", "ok", ", ".join(found))
+
+
+def open_files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = f"{soft} files and connections at once"
+    if soft != resource.RLIM_INFINITY and soft < FILES_WANTED:
+        return Finding("open files", "warning", f"{text}; a node wants {FILES_WANTED}",
+                       f"ulimit -n {min(65_536, hard) if hard > 0 else 65_536}")  # fmt: skip
+    return Finding("open files", "ok", text)
+
+
+def port(address: str) -> Finding:
+    host, _, number = address.rpartition(":")
+    try:
+        kind, _, _, _, place = socket.getaddrinfo(
+            host.strip("[]") or "0.0.0.0", int(number), type=socket.SOCK_STREAM
+        )[0]
+        with socket.socket(kind, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except (OSError, ValueError) as wrong:
+        return Finding(f"port {address}", "wrong", f"cannot listen: {wrong}",
+                       "stop what has the port, or choose another")  # fmt: skip
+    return Finding(f"port {address}", "ok", "free")
+
+
+def space(folder: Path) -> Finding:
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as wrong:
+        return Finding("disk space", "wrong", str(wrong), f"mkdir -p {folder}")
+    text = f"{free / 1e9:,.1f} GB free in {folder}"
+    if free < FREE_WANTED:
+        return Finding("disk space", "warning", text, "make room: a full disk stops all writes")
+    return Finding("disk space", "ok", text)
+
+
+def sync(folder: Path) -> Finding:
+    """How long a small append takes until it is on the disk: each commit waits for that."""
+    times = []
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".raftsched-doctor-") as file:
+            for _ in range(SYNCS):
+                began = perf_counter()
+                file.write(b"x" * 4096)
+                file.flush()
+                os.fdatasync(file.fileno())
+                times.append((perf_counter() - began) * 1000)
+    except OSError as wrong:
+        return Finding(
+            "disk sync", "wrong", str(wrong), f"a folder that can be written, not {folder}"
+        )
+    times.sort()
+    median, worst = times[len(times) // 2], times[-1]
+    text = f"{median:.2f} ms median, {worst:.2f} ms worst of {SYNCS}"
+    if median > SYNC_BAD_MS:
+        return Finding("disk sync", "wrong", text, "a local SSD for the node's data")
+    if median > SYNC_GOOD_MS:
+        return Finding("disk sync", "warning", text, "a local SSD for the node's data")
+    return Finding("disk sync", "ok", text)
+
+
+# The cluster.
+
+
+def cluster(session: Session) -> Iterator[Finding]:
+    from ..endpoints import parse
+
+    seen: list[cluster_pb2.ClusterStatus] = []
+    session.client  # noqa: B018  # Wrong endpoints end the command here.
+    for address in parse(session.endpoints):
+        finding, status = reach(session, address)
+        yield finding
+        if status is not None:
+            seen.append(status)
+    if not seen:
+        return
+    yield from agreement(seen)
+    yield clock(session)
+
+
+def reach(session: Session, address: str) -> tuple[Finding, cluster_pb2.ClusterStatus | None]:
+    from ..errors import RaftschedError
+
+    name = f"node {address}"
+    host, _, number = address.rpartition(":")
+    began = perf_counter()
+    try:
+        socket.create_connection((host.strip("[]"), int(number)), CONNECT_S).close()
+    except OSError as wrong:
+        then = f"raftsched dev, or start the node that should listen on {address}"
+        return Finding(name, "wrong", f"cannot connect: {wrong}", then), None
+    try:
+        status = session.client.call(
+            m.cluster_pb2.GetClusterStatusRequest(), endpoint=address, retry=False,
+            timeout=CONNECT_S * 2,
+        )  # fmt: skip
+    except RaftschedError as wrong:
+        then = "is it a node of raftsched? are TLS and the token right?"
+        return Finding(name, "wrong", f"listens, but does not answer: {wrong.message}", then), None
+    took = (perf_counter() - began) * 1000
+    role = "leads" if status.leader == status.node else f"follows {status.leader or 'nobody'}"
+    text = f"{status.node} {role}, term {status.term}, answered in {took:.0f} ms"
+    if status.quorum:
+        return Finding(name, "ok", text), status
+    return Finding(
+        name, "wrong", f"{text}; it sees no quorum", "start the nodes that are down"
+    ), status
+
+
+def agreement(seen: list[cluster_pb2.ClusterStatus]) -> Iterator[Finding]:
+    """What the nodes say about each other and themselves."""
+    first = seen[0]
+    ids = {status.cluster_id for status in seen}
+    if len(ids) > 1:
+        yield Finding("one cluster", "wrong", f"the endpoints belong to {len(ids)} clusters: "
+                      + ", ".join(sorted(ids)), "endpoints of one cluster only")  # fmt: skip
+    voters = sum(node.role != m.cluster_pb2.Node.ROLE_LEARNER for node in first.nodes)
+    text = f"{first.margin} of {voters} nodes may fail"
+    if first.margin or voters == 1:
+        yield Finding("margin", "ok" if first.margin else "warning", text,
+                      "" if first.margin else "three nodes: one may fail then")  # fmt: skip
+    else:
+        yield Finding("margin", "warning", text, "start the nodes that are down")
+    for name, values in (
+        ("versions of nodes", {node.version for node in first.nodes if node.version}),
+        ("time zone data", {node.zone_edition for node in first.nodes if node.zone_edition}),
+    ):
+        verdict = "ok" if len(values) <= 1 else "warning"
+        yield Finding(name, verdict, ", ".join(sorted(values)) or "not known",
+                      "upgrade the older ones")  # fmt: skip
+    skews = [abs(node.clock_skew.ToMilliseconds()) for node in first.nodes]
+    worst = max(skews, default=0)
+    yield Finding("clocks of nodes", "ok" if worst <= SKEW_GOOD_MS else "wrong",
+                  f"at most {rough_text(worst)} apart", "let NTP set their clocks")  # fmt: skip
+    for problem in dict.fromkeys(problem for status in seen for problem in status.problems):
+        yield Finding("problem", "wrong", problem, "raftsched cluster status")
+
+
+def clock(session: Session) -> Finding:
+    """Compare with the leader's clock: an interval without an anchor counts from its present."""
+    from ..errors import RaftschedError
+
+    request = m.job_pb2.PreviewScheduleRequest(namespace="default", job="doctor", count=1)
+    request.schedules.add().interval.every.FromSeconds(1)
+    before = time()
+    try:
+        answer = session.client.call(request, timeout=CONNECT_S * 2)
+    except RaftschedError as wrong:
+        return Finding("this clock", "warning", f"not compared: {wrong.message}",
+                       "raftsched cluster status")  # fmt: skip
+    middle = (before + time()) / 2 * 1000
+    skew = round(answer.occurrences[0].nominal_time.ToMilliseconds() - 1000 - middle)
+    text = f"{rough_text(skew)} {'behind' if skew > 0 else 'ahead of'} the cluster"
+    verdict = "ok" if abs(skew) <= SKEW_GOOD_MS else "warning"
+    return Finding("this clock", verdict, text, "let NTP set this machine's clock")

@@ -1,0 +1,394 @@
+"""`raftsched job apply, diff, import, export`: jobs in files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from . import messages as m
+from .exits import Exit, Trouble, wrong_use
+from .options import command
+from .session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .bulk import Progress, Tally
+    from .messages import job_pb2
+
+FILES = click.option(
+    "--file", "-f", "paths", multiple=True, required=True, metavar="FILE|DIR",
+    help="TOML, YAML, JSON or JSON lines; - is stdin.",
+)  # fmt: skip
+PRUNE = click.option(
+    "--prune", metavar="KEY=VALUE",
+    help="Delete jobs with this label that are in none of the files.",
+)  # fmt: skip
+SIGNS = {"created": "+", "updated": "~", "unchanged": "=", "refused": "!"}
+
+
+@command(
+    None, "apply",
+    "raftsched job apply -f jobs/ --dry-run",
+    "raftsched job apply -f jobs/ --prune team=billing --yes",
+    writes=True, destroys=True,
+)  # fmt: skip
+@FILES
+@PRUNE
+def apply(session: Session, paths: tuple[str, ...], prune: str | None) -> None:
+    """Make the jobs of some files be there as the files say. Doing it twice changes nothing."""
+    from .bulk import Progress
+
+    jobs = wanted(session, paths)
+    surplus = to_prune(session, prune, jobs)
+    if surplus:
+        session.confirm(
+            f"Delete {len(surplus)} jobs that are in none of the files: {some(surplus)}?"
+        )
+    progress = Progress.unkept(session.request_id())
+    answer = upsert(session, jobs, progress)
+    if session.out.is_table:
+        session.out.items(answer.results, answer)
+    elif session.out.format == "name":
+        session.out.items([one for one in answer.results if _changed(one)], answer)
+    else:
+        session.out.items(answer.results, answer)
+    for name in surplus:
+        request = session.write(m.job_pb2.DeleteJobRequest(namespace=session.namespace, job=name))
+        session.ask(request, m.job_pb2.DeleteJobResponse, f"delete job {name}")
+        session.say(f"Job {name} deleted.")
+    session.say(f"{progress.tally}" + (f", {len(surplus)} deleted" if prune else ""))
+    fail_if_refused(progress.tally)
+
+
+@command(
+    None, "diff",
+    "raftsched job diff -f jobs/",
+    "raftsched job diff -f jobs/ --exit-code || echo 'not applied yet'",
+)  # fmt: skip
+@FILES
+@PRUNE
+@click.option("--exit-code", is_flag=True, help="End with 1 when there is a difference.")
+def diff(session: Session, paths: tuple[str, ...], prune: str | None, exit_code: bool) -> None:
+    """Show what `job apply` would change, field by field."""
+    from .bulk import Progress
+
+    session.dry_run = True
+    jobs = wanted(session, paths)
+    progress = Progress.unkept()
+    answer = upsert(session, jobs, progress)
+    surplus = to_prune(session, prune, jobs)
+    if session.out.is_table:
+        by_name = {job.name: job for job in jobs}
+        for result in answer.results:
+            show_difference(session, by_name[result.job], result)
+        for name in surplus:
+            mark("-", name, "red")
+    else:
+        session.out.items(answer.results, answer)
+    fail_if_refused(progress.tally)
+    different = progress.tally.created + progress.tally.updated + len(surplus)
+    if not different and session.out.is_table:
+        click.echo(f"No difference in {len(jobs)} jobs.", err=True)
+    if different and exit_code:
+        raise click.exceptions.Exit(Exit.FAILED)
+
+
+@command(
+    None, "import",
+    "raftsched job import jobs.jsonl",
+    "raftsched job import jobs.jsonl --update",
+    "raftsched job export --context old | raftsched job import - --context new",
+    writes=True,
+)  # fmt: skip
+@click.argument("path", metavar="FILE")
+@click.option("--update", is_flag=True, help="Replace jobs that are there; without it they stay.")
+@click.option("--restart", is_flag=True, help="Do not go on where the last import stopped.")
+def import_(session: Session, path: str, update: bool, restart: bool) -> None:
+    """Create many jobs. What was stopped goes on from there when it is typed again."""
+    from . import bulk
+
+    if path != "-" and not os.path.isfile(path):
+        raise wrong_use(f"there is no file {path}", "", "raftsched job import FILE, or - for stdin")
+    modes = m.job_pb2.ImportJobsRequest
+    mode = modes.MODE_UPSERT if update else modes.MODE_CREATE_ONLY
+    progress = resumed(session, path, mode, restart)
+    if progress.done:
+        click.echo(f"Going on after {progress.done:,} jobs: {progress.tally}.", err=True)
+    total = count_jobs(path)
+    try:
+        with bar("Importing", total, progress.done) as step:
+            results = bulk.send(session, bulk.in_order(jobs_of(session, path)), mode, progress)
+            report(session, stepped(results, step))
+    except Trouble as trouble:
+        if progress.path and progress.done:
+            trouble.then = f"the same command again: it goes on after {progress.done:,} jobs"
+        raise
+    progress.forget()
+    session.say(f"{progress.tally}.")
+    fail_if_refused(progress.tally)
+
+
+@command(
+    None, "export",
+    "raftsched job export --to jobs.jsonl",
+    "raftsched job export -l team=billing -o yaml > jobs.yaml",
+    reads=True,
+)  # fmt: skip
+@click.option("--to", "path", metavar="FILE", help="Write here instead of to stdout.")
+@click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="Only with this label.")
+@click.option("--filter", "text", default="", help="As the API has it.")
+def export(session: Session, path: str | None, label: tuple[str, ...], text: str) -> None:
+    """Write jobs in a form that can be imported and applied: JSON lines, or as -o says."""
+    from .job import condition
+
+    form = session.out.format if not session.out.is_table else "jsonl"
+    if form == "name":
+        raise wrong_use("-o name does not export jobs", "", "raftsched job list -o name --limit 0")
+    request = m.job_pb2.ListJobsRequest(namespace=session.namespace, filter=condition(text, label))
+    pages = session.pages(request, m.job_pb2.ListJobsResponse, "export jobs", limit=0)
+    count = 0
+    with (
+        sink(path) as out,
+        bar("Exporting", None if label or text else total_jobs(session)) as step,
+    ):
+        for page in pages:
+            for job in page.jobs:
+                write_job(out, bare(job), form, first=not count)
+                count += 1
+                step(1)
+        if form == "json":
+            out.write("\n]\n" if count else "[]\n")
+    click.echo(f"{count:,} jobs exported{f' to {path}' if path else ''}.", err=True)
+
+
+# What these commands share.
+
+
+def wanted(session: Session, paths: Iterable[str]) -> list[job_pb2.Job]:
+    """The jobs of the files, in an order in which they can be created."""
+    from .bulk import in_order
+    from .specfile import complain, load
+
+    faults: list[str] = []
+    jobs = []
+    for found in load(paths):
+        place(session, found.job, found.origin, faults)
+        jobs.append(found.job)
+    complain(faults)
+    return list(in_order(jobs))
+
+
+def place(session: Session, job: job_pb2.Job, origin: str, faults: list[str]) -> None:
+    """Put a job into its namespace: its own, or that of the command."""
+    if session.namespace_is_given and job.namespace not in ("", session.namespace):
+        faults.append(
+            f"{origin}: job {job.name} belongs to namespace {job.namespace}, the command says"
+            f" {session.namespace}; drop one of the two"
+        )
+    job.namespace = job.namespace or session.namespace
+
+
+def jobs_of(session: Session, path: str) -> Iterator[job_pb2.Job]:
+    from .specfile import complain, documents, read_job
+
+    for number, said in enumerate(documents(path), 1):
+        faults: list[str] = []
+        job = read_job(said, f"{path}: job {number}", faults)
+        place(session, job, path, faults)
+        complain(faults)
+        yield job
+
+
+def upsert(
+    session: Session, jobs: list[job_pb2.Job], progress: Progress
+) -> job_pb2.ImportJobsResponse:
+    from . import bulk
+
+    mode = m.job_pb2.ImportJobsRequest.MODE_UPSERT
+    return m.job_pb2.ImportJobsResponse(results=bulk.send(session, jobs, mode, progress))
+
+
+def to_prune(session: Session, label: str | None, jobs: list[job_pb2.Job]) -> list[str]:
+    """Jobs with the label that are in none of the files."""
+    from .job import condition
+
+    if not label:
+        return []
+    if "=" not in label:
+        raise wrong_use(f"cannot read --prune {label!r}", "", "--prune KEY=VALUE")
+    kept = {job.name for job in jobs if job.namespace == session.namespace}
+    request = m.job_pb2.ListJobsRequest(namespace=session.namespace, filter=condition("", (label,)))
+    pages = session.pages(request, m.job_pb2.ListJobsResponse, "list jobs to prune", limit=0)
+    deleting = m.job_pb2.JobStatus.STATE_DELETING
+    return [
+        job.name for page in pages for job in page.jobs
+        if job.name not in kept and job.status.state != deleting
+    ]  # fmt: skip
+
+
+def _changed(result: job_pb2.ImportResult) -> bool:
+    kinds = m.job_pb2.ImportResult
+    return result.verdict in (kinds.VERDICT_CREATED, kinds.VERDICT_UPDATED)
+
+
+def fail_if_refused(tally: Tally) -> None:
+    if tally.refused:
+        raise Trouble(
+            f"{tally.refused} jobs were refused", "the others are done",
+            "mend those that the output names, then the same command again",
+        )  # fmt: skip
+
+
+def some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+
+
+def mark(sign: str, name: str, color: str, more: str = "") -> None:
+    click.secho(f"{sign} {name}{more}", fg=color)
+
+
+def show_difference(session: Session, job: job_pb2.Job, result: job_pb2.ImportResult) -> None:
+    kinds = m.job_pb2.ImportResult
+    if result.verdict == kinds.VERDICT_CREATED:
+        mark("+", job.name, "green")
+    elif result.verdict == kinds.VERDICT_REFUSED:
+        mark("!", job.name, "red", f"  {result.reason}: {result.message}")
+    elif result.verdict == kinds.VERDICT_UPDATED:
+        mark("~", job.name, "yellow")
+        request = m.job_pb2.GetJobRequest(namespace=job.namespace, job=job.name)
+        present = session.read(request, m.job_pb2.Job, f"get job {job.name}")
+        before, after = flat_spec(present), flat_spec(job)
+        for path in sorted(before.keys() | after.keys()):
+            if before.get(path) != after.get(path):
+                old, new = before.get(path, "(unset)"), after.get(path, "(unset)")
+                click.echo(f"    {path}: {old} -> {new}")
+
+
+def flat_spec(job: job_pb2.Job) -> dict[str, str]:
+    """Each value of the spec by its path."""
+    from .describe import lines
+    from .look import Look
+
+    look = Look("utc", exact=True)
+    return {".".join(line.path): line.value for line in lines(job.spec, look) if line.value}
+
+
+def resumed(session: Session, path: str, mode: int, restart: bool) -> Progress:
+    from .bulk import Progress, key_of
+
+    if path == "-" or session.dry_run:
+        return Progress.unkept()
+    status = session.ask(
+        m.cluster_pb2.GetClusterStatusRequest(), m.cluster_pb2.ClusterStatus, "import jobs"
+    )
+    progress = Progress.of(key_of(session, path, status.cluster_id, mode))
+    if restart:
+        progress.forget()
+        progress = Progress.of(key_of(session, path, status.cluster_id, mode))
+    # The id has to be on disk before the first chunk leaves.
+    progress.save()
+    return progress
+
+
+def count_jobs(path: str) -> int | None:
+    """For the bar; only where it costs little."""
+    if not path.endswith((".jsonl", ".ndjson")):
+        return None
+    with open(path, "rb") as lines:
+        return sum(1 for line in lines if line.strip())
+
+
+def total_jobs(session: Session) -> int:
+    request = m.namespace_pb2.GetNamespaceRequest(namespace=session.namespace)
+    return int(session.read(request, m.namespace_pb2.Namespace, "export jobs").usage.jobs)
+
+
+def stepped(
+    results: Iterable[job_pb2.ImportResult], step: Callable[[int], None]
+) -> Iterator[job_pb2.ImportResult]:
+    for result in results:
+        step(1)
+        yield result
+
+
+def report(session: Session, results: Iterator[job_pb2.ImportResult]) -> None:
+    """Tell people what was refused, and programs all of it."""
+    refused = m.job_pb2.ImportResult.VERDICT_REFUSED
+    if session.out.is_table:
+        for result in results:
+            if result.verdict == refused:
+                click.echo(f"refused {result.job}: {result.reason}: {result.message}", err=True)
+    elif session.out.format == "name":
+        session.out.items((one for one in results if _changed(one)), m.job_pb2.ImportJobsResponse())
+    elif session.out.format == "jsonl":
+        session.out.items(results, m.job_pb2.ImportJobsResponse())
+    else:
+        answer = m.job_pb2.ImportJobsResponse(results=results)
+        session.out.items(answer.results, answer)
+
+
+@contextmanager
+def bar(title: str, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr when a person sits there; silence otherwise."""
+    if not (sys.stderr and sys.stderr.isatty()):
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total, completed=done)
+        yield lambda count: progress.advance(task, count)
+
+
+@contextmanager
+def sink(path: str | None) -> Iterator[IO[str]]:
+    """Stdout, or a file that is there only when it is complete."""
+    if not path:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    part = Path(f"{path}.part")
+    try:
+        with part.open("w", encoding="utf-8") as out:
+            yield out
+        part.replace(path)
+    except OSError as wrong:
+        raise wrong_use(f"cannot write {path}", str(wrong), "--to FILE") from wrong
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def bare(job: job_pb2.Job) -> dict[str, Any]:
+    """What the user ordered, without what the cluster knows about it."""
+    from .output import plain
+
+    said = plain(job)
+    return {key: said[key] for key in ("namespace", "name", "spec") if key in said}
+
+
+def write_job(out: IO[str], said: dict[str, Any], form: str, *, first: bool) -> None:
+    match form:
+        case "yaml":
+            from .output import yaml_of
+
+            out.write(("" if first else "---\n") + yaml_of(said))
+        case "json":
+            out.write(("[\n" if first else ",\n") + json.dumps(said, ensure_ascii=False))
+        case _:
+            out.write(json.dumps(said, ensure_ascii=False, separators=(",", ":")) + "\n")

@@ -1,0 +1,91 @@
+"""`raftsched flow`: waves through jobs that depend on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from . import messages as m
+from .job import condition
+from .lazy import ExampleGroup
+from .names import FLOW, JOB
+from .options import command
+from .session import Session
+
+if TYPE_CHECKING:
+    from .messages import flow_pb2
+
+STATES = ("live", "stuck", "succeeded", "failed")
+
+
+@click.group(
+    cls=ExampleGroup,
+    examples=("raftsched flow list --state stuck", "raftsched flow graph nightly"),
+)
+def flow() -> None:
+    """Flows: waves through jobs that depend on each other."""
+
+
+@command(flow, "list", "raftsched flow list --job nightly", reads=True, lists=True)
+@click.option("--state", type=click.Choice(STATES), help="Only those.")
+@click.option("--job", type=JOB, help="Only those that reach this job.")
+@click.option("--filter", "text", default="", help="As the API has it.")
+def list_(session: Session, text: str, **given: str | None) -> None:
+    """List waves, newest first."""
+    request = m.flow_pb2.ListFlowsRequest(
+        namespace=session.namespace, filter=condition(text, **given)
+    )
+    session.show_list(request, m.flow_pb2.ListFlowsResponse, "flows", "list flows")
+
+
+@command(flow, "get", "raftsched flow get nightly.3.1763456400000", reads=True)
+@click.argument("flow_id", type=FLOW, metavar="FLOW")
+def get(session: Session, flow_id: str) -> None:
+    """Show a wave: where each of its jobs stands, and what it waits for."""
+    request = m.flow_pb2.GetFlowRequest(namespace=session.namespace, flow=flow_id)
+    wave = session.read(request, m.flow_pb2.Flow, f"get flow {flow_id}")
+    if session.out.is_table:
+        from .look import enum_word
+
+        session.say(f"Flow {flow_id} is {enum_word(wave, 'state')}.")
+        session.out.items(wave.steps, wave)
+    else:
+        session.out.one(wave)
+
+
+@command(flow, "graph", "raftsched flow graph nightly", reads=True)
+@click.argument("name", type=JOB, metavar="JOB")
+def graph(session: Session, name: str) -> None:
+    """Show the jobs around a job: what it depends on and what depends on it."""
+    request = m.flow_pb2.GetGraphRequest(namespace=session.namespace, job=name)
+    found = session.read(request, m.flow_pb2.Graph, f"show the graph of job {name}")
+    if session.out.is_table and session.out.for_person:
+        for line in drawn(found, name):
+            click.echo(line)
+    elif session.out.is_table:
+        session.out.items(found.edges, found)
+    else:
+        session.out.one(found)
+
+
+def drawn(found: flow_pb2.Graph, name: str) -> Iterator[str]:
+    """A tree from the first jobs down; a job that is reached twice is drawn once."""
+    from .look import enum_word
+
+    below: dict[str, list[tuple[str, str]]] = {job: [] for job in found.jobs}
+    for edge in found.edges:
+        on = enum_word(edge, "condition") or "success"
+        below[edge.upstream].append((edge.downstream, "" if on == "success" else f" (on {on})"))
+    fed = {edge.downstream for edge in found.edges}
+    seen: set[str] = set()
+    stack = [(job, 0, "") for job in reversed(found.jobs) if job not in fed]
+    while stack:
+        job, depth, on = stack.pop()
+        again = " …" if job in seen and below[job] else ""
+        here = "  <--" if job == name and job not in seen else ""
+        yield "   " * (depth - 1) + ("└─ " if depth else "") + job + on + again + here
+        if job not in seen:
+            stack += [(one, depth + 1, why) for one, why in reversed(below[job])]
+        seen.add(job)

@@ -1,0 +1,351 @@
+"""`raftsched job`: the standing orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from . import files
+from . import messages as m
+from . import preview as foresight
+from .exits import wrong_use
+from .lazy import ExampleGroup
+from .names import JOB, QUEUE
+from .options import command
+from .session import Session
+from .spec import build, enum_number, payload, spec_options
+from .times import Instant, Length, duration, timestamp
+
+JOB_STATES = ("active", "paused", "finished", "deleting")
+RUN_STATES = ("pending", "running", "retrying", "succeeded", "failed", "cancelled", "skipped")
+NAME = click.argument("name", type=JOB)
+
+
+@click.group(
+    cls=ExampleGroup,
+    examples=(
+        "raftsched job create report --cron '0 9 * * mon-fri' --handler build-report",
+        "raftsched job next report",
+        "raftsched job apply -f jobs/ --dry-run",
+    ),
+)
+def job() -> None:
+    """Jobs: standing orders that say what is done, when, and what if it goes wrong."""
+
+
+@command(
+    job, "create",
+    "raftsched job create report --cron '0 9 * * mon-fri' --zone Europe/Berlin --handler report",
+    "raftsched job create ping --every 5m --http 'GET https://example.org/health'",
+    "raftsched job create cleanup --after report:any-end --shell 'find /var/tmp -mtime +7 -delete'",
+    writes=True,
+)  # fmt: skip
+@click.argument("name")
+@spec_options
+def create(session: Session, name: str, **given: Any) -> None:
+    """Create a job. It must say what is done: --handler, --http, --shell or --grpc."""
+    spec, _ = build(given)
+    wanted = m.job_pb2.Job(namespace=session.namespace, name=name, spec=spec)
+    request = session.write(m.job_pb2.CreateJobRequest(job=wanted))
+    made = session.ask(request, m.job_pb2.Job, f"create job {name}")
+    session.done(made, f"Job {name} created.", then=f"raftsched job next {name}")
+    for warning in made.status.warnings:
+        session.say(f"Note: {warning}")
+
+
+@command(
+    job, "update",
+    "raftsched job update report --priority high --jitter 30s",
+    "raftsched job update report --clear timing.jitter",
+    writes=True,
+)  # fmt: skip
+@NAME
+@spec_options
+@click.option("--clear", multiple=True, metavar="PATH", help="Unset a field, such as timing.zone.")
+@click.option("--etag", default="", help="Only this version of the job.")
+def update(session: Session, name: str, clear: tuple[str, ...], etag: str, **given: Any) -> None:
+    """Change what is named, leave the rest of the job as it is."""
+    spec, paths = build(given)
+    paths += [f"spec.{path.removeprefix('spec.')}" for path in clear]
+    if not paths:
+        raise wrong_use(
+            f"nothing to change in job {name}", "no option names a field of it",
+            f"raftsched job update {name} --priority high",
+        )  # fmt: skip
+    wanted = m.job_pb2.Job(namespace=session.namespace, name=name, spec=spec, etag=etag)
+    request = session.write(m.job_pb2.UpdateJobRequest(job=wanted))
+    request.update_mask.paths.extend(paths)
+    made = session.ask(request, m.job_pb2.Job, f"update job {name}")
+    session.done(made, f"Job {name} updated: {', '.join(paths)}.")
+    for warning in made.status.warnings:
+        session.say(f"Note: {warning}")
+
+
+@command(job, "get", "raftsched job get report", "raftsched job get report -o yaml", reads=True)
+@NAME
+def get(session: Session, name: str) -> None:
+    """Show a job with all that is known of it."""
+    request = m.job_pb2.GetJobRequest(namespace=session.namespace, job=name)
+    session.out.one(session.read(request, m.job_pb2.Job, f"get job {name}"))
+
+
+@command(
+    job, "list",
+    "raftsched job list --state paused",
+    "raftsched job list -l team=billing -o name --limit 0",
+    reads=True, lists=True,
+)  # fmt: skip
+@click.option("--state", type=click.Choice(JOB_STATES), help="Only those.")
+@click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="Only with this label.")
+@click.option("--queue", type=QUEUE, help="Only those of this queue.")
+@click.option("--handler", metavar="NAME", help="Only those with this handler.")
+@click.option("--filter", "text", default="", help="As the API has it: 'owner=ann AND zone=UTC'.")
+@click.argument("name", default="", metavar="[NAME*]")
+def list_(session: Session, name: str, text: str, label: tuple[str, ...], **given: str) -> None:
+    """List jobs by name."""
+    request = m.job_pb2.ListJobsRequest(
+        namespace=session.namespace,
+        filter=condition(text, label, name=name, **given),
+    )
+    session.show_list(request, m.job_pb2.ListJobsResponse, "jobs", "list jobs")
+
+
+@command(
+    job, "delete", "raftsched job delete report --yes", writes=True, destroys=True
+)  # fmt: skip
+@click.argument("names", nargs=-1, required=True, type=JOB, metavar="NAME...")
+@click.option("--etag", default="", help="Only this version of the job.")
+def delete(session: Session, names: tuple[str, ...], etag: str) -> None:
+    """Delete jobs with their history. Runs under way are cancelled."""
+    session.confirm(
+        f"Delete {'job' if len(names) == 1 else 'jobs'} {', '.join(names)} and the history?"
+    )
+    for name in names:
+        request = session.write(
+            m.job_pb2.DeleteJobRequest(namespace=session.namespace, job=name, etag=etag)
+        )
+        answer = session.ask(request, m.job_pb2.DeleteJobResponse, f"delete job {name}")
+        session.done(answer, f"Job {name} deleted, {answer.cancelled_runs} runs cancelled.")
+
+
+@command(
+    job, "pause",
+    "raftsched job pause report --reason 'database migration' --until +2h",
+    writes=True,
+)  # fmt: skip
+@NAME
+@click.option("--reason", default="", help="For people.")
+@click.option("--until", type=Instant(), help="Resume by itself then.")
+@click.option("--etag", default="", help="Only this version of the job.")
+def pause(session: Session, name: str, reason: str, until: int | None, etag: str) -> None:
+    """Stop a job from firing. Runs under way go on."""
+    request = session.write(
+        m.job_pb2.PauseJobRequest(
+            namespace=session.namespace, job=name, reason=reason, etag=etag,
+            until=timestamp(until) if until is not None else None,
+        )
+    )  # fmt: skip
+    paused = session.ask(request, m.job_pb2.Job, f"pause job {name}")
+    session.done(paused, f"Job {name} paused.", then=f"raftsched job resume {name}")
+
+
+@command(job, "resume", "raftsched job resume report", writes=True)
+@NAME
+@click.option("--etag", default="", help="Only this version of the job.")
+def resume(session: Session, name: str, etag: str) -> None:
+    """Let a paused job fire again. What was missed is treated by its misfire policy."""
+    request = session.write(
+        m.job_pb2.ResumeJobRequest(namespace=session.namespace, job=name, etag=etag)
+    )
+    resumed = session.ask(request, m.job_pb2.Job, f"resume job {name}")
+    session.done(resumed, f"Job {name} resumed.", then=f"raftsched job next {name}")
+
+
+@command(
+    job, "trigger",
+    "raftsched job trigger report --payload '{\"day\": \"2026-11-17\"}'",
+    "raftsched run wait $(raftsched job trigger report -o name)",
+    writes=True,
+)  # fmt: skip
+@NAME
+@click.option("--payload", "text", metavar="TEXT|@FILE", help="Instead of the job's own.")
+@click.option("--priority", type=click.Choice(("high", "medium", "low")), help="Likewise.")
+@click.option("--queue", default="", type=QUEUE, help="Likewise.")
+@click.option("--due", type=Instant(), help="Not now but then.")
+@click.option("--unique-key", default="", metavar="KEY", help="One run of the job with this key.")
+@click.option(
+    "--if-taken",
+    type=click.Choice(("return-existing", "reject", "replace")),
+    help="What to do when another run has the key.",
+)
+@click.option("--hold-key", type=Length(), help="The key stays taken so long after the end.")
+@click.option("--force", is_flag=True, help="Even if the job is paused or a run is under way.")
+def trigger(
+    session: Session, name: str, text: str | None, priority: str | None, queue: str,
+    due: int | None, unique_key: str, if_taken: str | None, hold_key: int | None, force: bool,
+) -> None:  # fmt: skip
+    """Start a run of a job by hand."""
+    request = m.job_pb2.TriggerJobRequest(
+        namespace=session.namespace, job=name, queue=queue, force=force
+    )
+    if text is not None:
+        request.payload.CopyFrom(payload(text))
+    if priority:
+        request.priority = enum_number(m.common_pb2.Priority.DESCRIPTOR, priority)  # type: ignore[assignment]
+    if due is not None:
+        request.due_time.CopyFrom(timestamp(due))
+    if unique_key:
+        request.unique.key = unique_key
+        if if_taken:
+            policies = m.run_pb2.UniqueKey.Policy.DESCRIPTOR
+            request.unique.policy = enum_number(policies, if_taken)  # type: ignore[assignment]
+        if hold_key is not None:
+            request.unique.hold.CopyFrom(duration(hold_key))
+    run = session.ask(session.write(request), m.run_pb2.Run, f"trigger job {name}")
+    session.done(run, f"Run {run.id} of job {name}.", then=f"raftsched run wait {run.id}")
+
+
+@command(
+    job, "next",
+    "raftsched job next report -n 10",
+    "raftsched job next '30 2 * * *' --zone Europe/Berlin",
+    reads=True,
+)  # fmt: skip
+@click.argument("what", type=JOB, metavar="NAME|EXPRESSION")
+@foresight.preview_options
+def next_(session: Session, what: str, **given: Any) -> None:
+    """Show when a job, or a cron expression, happens next, in words and in two zones."""
+    if " " in what.strip() or what.startswith("@"):
+        foresight.show(session, foresight.of_expressions(session, (what,), given), given)
+    else:
+        foresight.show(session, foresight.of_job(session, what, given), given)
+
+
+@command(
+    job, "history",
+    "raftsched job history report --state failed",
+    reads=True, lists=True,
+)  # fmt: skip
+@NAME
+@click.option("--state", type=click.Choice(RUN_STATES), help="Only those.")
+@click.option("--filter", "text", default="", help="As the API has it: 'outcome=LATE'.")
+def history(session: Session, name: str, state: str | None, text: str) -> None:
+    """List the runs of a job, newest first."""
+    request = m.job_pb2.ListJobHistoryRequest(
+        namespace=session.namespace, job=name, filter=condition(text, state=state)
+    )
+    kind = m.job_pb2.ListJobHistoryResponse
+    session.show_list(request, kind, "runs", f"list the history of job {name}")
+
+
+@command(job, "explain", "raftsched job explain report", reads=True)
+@NAME
+def explain(session: Session, name: str) -> None:
+    """Say why a job does not fire, or when it will."""
+    request = m.job_pb2.ExplainJobRequest(namespace=session.namespace, job=name)
+    answer = session.read(request, m.run_pb2.Explanation, f"explain job {name}")
+    show_explanation(session, answer)
+
+
+@command(
+    job, "backfill",
+    "raftsched job backfill report --from 2026-11-01 --to 2026-11-08 --rate 30",
+    writes=True,
+)  # fmt: skip
+@NAME
+@click.option("--from", "first", type=Instant(), required=True, help="From here on.")
+@click.option("--to", "end", type=Instant(), required=True, help="Up to, not including, here.")
+@click.option("--rate", type=int, default=0, help="Runs a minute.  [60]")
+def backfill(session: Session, name: str, first: int, end: int, rate: int) -> None:
+    """Run a past range of nominal times; what ran already is left alone."""
+    request = m.job_pb2.BackfillJobRequest(
+        namespace=session.namespace, job=name, runs_per_minute=rate,
+        from_time=timestamp(first), to_time=timestamp(end),
+    )  # fmt: skip
+    answer = session.ask(
+        session.write(request), m.job_pb2.BackfillJobResponse, f"backfill job {name}"
+    )
+    session.done(
+        answer,
+        f"{answer.planned} nominal times of job {name} will run; {answer.left_alone} left alone.",
+        then=f"raftsched job history {name}",
+    )
+
+
+@command(
+    job, "drop-backlog", "raftsched job drop-backlog report --yes", writes=True, destroys=True
+)  # fmt: skip
+@NAME
+def drop_backlog(session: Session, name: str) -> None:
+    """Give up the missed nominal times of a job that still wait for their run."""
+    session.confirm(f"Give up what job {name} has missed?")
+    request = session.write(m.job_pb2.DropBacklogRequest(namespace=session.namespace, job=name))
+    answer = session.ask(request, m.job_pb2.DropBacklogResponse, f"drop the backlog of job {name}")
+    session.done(answer, f"{answer.dropped} nominal times of job {name} given up.")
+
+
+@command(
+    job, "skip", "raftsched job skip report 2026-12-24T08:00:00Z", writes=True
+)  # fmt: skip
+@NAME
+@click.argument("nominal", type=Instant(), metavar="INSTANT")
+@click.option("--move-to", type=Instant(), help="Do not leave it out, move it.")
+@click.option("--add", is_flag=True, help="Add this instant, which no schedule names.")
+@click.option("--revert", is_flag=True, help="Take the change of this occurrence back.")
+def skip(
+    session: Session, name: str, nominal: int, move_to: int | None, add: bool, revert: bool
+) -> None:
+    """Leave one future occurrence of a job out, or move it, or add one."""
+    if sum((move_to is not None, add, revert)) > 1:
+        raise wrong_use("--move-to, --add and --revert exclude each other", "", "one of them alone")
+    if revert:
+        request: Any = m.job_pb2.RevertOccurrenceRequest(
+            namespace=session.namespace, job=name, nominal_time=timestamp(nominal)
+        )
+        did = "back to what the schedule says"
+    else:
+        kinds = m.schedule_pb2.OccurrenceEdit
+        edit = kinds(nominal_time=timestamp(nominal), kind=kinds.KIND_SKIP)
+        did = "left out"
+        if move_to is not None:
+            edit.kind, did = kinds.KIND_MOVE, "moved"
+            edit.moved_to.CopyFrom(timestamp(move_to))
+        elif add:
+            edit.kind, did = kinds.KIND_ADD, "added"
+        request = m.job_pb2.EditOccurrenceRequest(namespace=session.namespace, job=name, edit=edit)
+    changed = session.ask(
+        session.write(request), m.job_pb2.Job, f"edit an occurrence of job {name}"
+    )
+    at = session.out.look.time(nominal)
+    session.done(changed, f"{at} of job {name} is {did}.", then=f"raftsched job next {name}")
+
+
+def condition(text: str, labels: tuple[str, ...] = (), /, **equal: str | None) -> str:
+    """A filter from what options say, joined by AND."""
+    parts = [text] if text else []
+    parts += [
+        f"labels.{key}={_value(value)}" for key, _, value in (one.partition("=") for one in labels)
+    ]
+    for field, value in equal.items():
+        if value:
+            parts.append(f"{field}={value.upper() if field == 'state' else _value(value)}")
+    return " AND ".join(parts)
+
+
+def _value(text: str) -> str:
+    return f'"{text}"' if " " in text or not text else text
+
+
+def show_explanation(session: Session, answer: Any) -> None:
+    """The sentence for people, and what stands in the way as a table."""
+    if session.out.is_table:
+        click.echo(answer.summary)
+        if answer.obstacles:
+            session.out.items(answer.obstacles, answer)
+    else:
+        session.out.one(answer)
+
+
+for _made in (files.apply, files.diff, files.import_, files.export):
+    job.add_command(_made)

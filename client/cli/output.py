@@ -1,0 +1,275 @@
+"""The only place that prints data: one message, a list, a table, in six formats.
+
+`table` and `wide` are for people on a terminal and become plain tab-separated values in a pipe;
+`json`, `jsonl` and `yaml` are the API's own JSON; `name` is what the next command wants to know.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from rich.console import Console
+
+    from .look import Cell, Column
+
+# Columns of words, which may take several lines.
+LONG = {"NOTE", "MESSAGE", "ERROR", "MORE", "DESCRIPTION", "REASON", "RESULT", "LABELS", "CHANGED"}
+Row = Sequence["Cell | str"]
+
+
+class Output:
+    """How this command prints."""
+
+    def __init__(
+        self, form: str, *, time_style: str = "local", headers: bool = True, color: str = "auto"
+    ) -> None:
+        self.format = form
+        self.time_style = time_style
+        self.headers = headers
+        self.color = color
+
+    @property
+    def for_person(self) -> bool:
+        """Somebody looks at stdout, or asked for it to look so."""
+        return self.color == "always" or sys.stdout.isatty()
+
+    @property
+    def is_table(self) -> bool:
+        return self.format in ("table", "wide")
+
+    @property
+    def is_plain(self) -> bool:
+        """Nobody wants colours."""
+        return self.color == "never" or bool(os.environ.get("NO_COLOR"))
+
+    # Messages.
+
+    def one(self, message: Message) -> None:
+        """Print one thing with all that is known of it."""
+        match self.format:
+            case "json":
+                click.echo(json.dumps(plain(message), indent=2, ensure_ascii=False))
+            case "jsonl":
+                click.echo(compact(message))
+            case "yaml":
+                click.echo(yaml_of(plain(message)), nl=False)
+            case "name":
+                click.echo(name_of(message))
+            case _:
+                self._describe(message)
+
+    def pages(self, pages: Iterable[Message], field: str) -> None:
+        """Print the pages of a list; lines appear page by page, documents at the end."""
+        items = (item for page in pages for item in getattr(page, field))
+        match self.format:
+            case "json" | "yaml":
+                whole = merged(pages)
+                said = {key_of(whole, field): [], **plain(whole)}
+                self.document(said)
+            case "jsonl":
+                for item in items:
+                    click.echo(compact(item))
+            case "name":
+                for item in items:
+                    click.echo(name_of(item))
+            case _:
+                self._items(last := Last(pages), field)
+                if last.token and sys.stderr:
+                    click.echo("There are more: --limit 0 prints all.", err=True)
+
+    def items(self, items: Iterable[Message], whole: Message) -> None:
+        """Print parts of an answer as a table, the answer itself to programs."""
+        if self.format in ("json", "yaml"):
+            self.document(plain(whole))
+            return
+        if self.format in ("jsonl", "name"):
+            for item in items:
+                click.echo(compact(item) if self.format == "jsonl" else name_of(item))
+            return
+        found = list(items)
+        if found:
+            self._table_of(found)
+
+    def document(self, said: Any) -> None:  # Whatever JSON can hold.
+        """Print what is no message of the API, in its form."""
+        if self.format == "yaml":
+            click.echo(yaml_of(said), nl=False)
+        else:
+            click.echo(json.dumps(said, indent=2, ensure_ascii=False))
+
+    def records(self, known: Sequence[Mapping[str, Any]]) -> None:
+        """As a list of the API, for what is not from there."""
+        match self.format:
+            case "jsonl":
+                for one in known:
+                    click.echo(json.dumps(one, ensure_ascii=False))
+            case "name":
+                for one in known:
+                    click.echo(next(iter(one.values())))
+            case _:
+                self.document(list(known))
+
+    def line(self, message: Message) -> None:
+        """Print one of a stream, as soon as it is there."""
+        if not self.is_table:
+            if self.format == "yaml":
+                click.echo("---")
+            click.echo(compact(message)) if self.format == "json" else self.one(message)
+            return
+        look = self.look
+        cells = [column.cell(message, look) for column in self._columns(message)]
+        if not self.for_person:
+            click.echo("\t".join(flat(str(cell)) for cell in cells))
+            return
+        from rich.text import Text
+
+        text = Text()
+        for cell, width in zip(cells, (10, 20, 16, 44), strict=False):
+            text.append(flat(str(cell)).ljust(width) + " ", style=cell.style)
+        for cell in cells[4:]:
+            text.append(flat(str(cell)) + " ", style=cell.style)
+        self.console.print(text, soft_wrap=True)
+
+    # Tables.
+
+    def table(self, titles: Sequence[str], rows: Iterable[Row]) -> None:
+        """Print rows: aligned for a person, tab-separated for a program."""
+        if self.for_person:
+            self._rich_table(titles, rows)
+            return
+        if self.headers:
+            click.echo("\t".join(titles))
+        for row in rows:
+            click.echo("\t".join(flat(str(cell)) for cell in row))
+
+    def _rich_table(self, titles: Sequence[str], rows: Iterable[Row]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, show_header=self.headers, pad_edge=False, header_style="bold")
+        for title in titles:
+            # What is long gives way first; what is a name is never cut off.
+            long = title in LONG
+            table.add_column(title, no_wrap=not long, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(flat(str(cell)), getattr(cell, "style", "")) for cell in row))
+        self.console.print(table)
+
+    def _items(self, pages: Iterable[Message], field: str) -> None:
+        items = (item for page in pages for item in getattr(page, field))
+        first = next(items, None)
+        if first is None:
+            words = field.replace("_", " ")
+            click.echo(f"No {words}.", err=True)
+            return
+        self._table_of(chain([first], items))
+
+    def _table_of(self, items: Iterable[Message]) -> None:
+        rows = iter(items)
+        first = next(rows)
+        columns = self._columns(first)
+        look = self.look
+        self.table(
+            [column.title for column in columns],
+            ([column.cell(item, look) for column in columns] for item in chain([first], rows)),
+        )
+
+    def _columns(self, message: Message) -> list[Column]:
+        from .columns import COLUMNS
+
+        every = COLUMNS[message.DESCRIPTOR.name]
+        return [column for column in every if self.format == "wide" or not column.wide]
+
+    def _describe(self, message: Message) -> None:
+        from .describe import lines
+
+        for line in lines(message, self.look):
+            if not self.for_person:
+                click.echo(f"{'.'.join(line.path)}\t{flat(line.value)}") if line.value else None
+                continue
+            self.console.print(line.text, soft_wrap=True)
+
+    @property
+    def look(self) -> Any:  # A Look; its module loads protobuf.
+        from .look import Look
+
+        return Look(self.time_style, exact=not self.for_person)
+
+    @property
+    def console(self) -> Console:
+        from rich.console import Console
+
+        return Console(
+            file=sys.stdout,
+            color_system=None if self.is_plain else "auto",
+            force_terminal=True if self.color == "always" else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+
+
+class Last:
+    """Pages, with the token that the last one leaves."""
+
+    def __init__(self, pages: Iterable[Message]) -> None:
+        self._pages = pages
+        self.token = ""
+
+    def __iter__(self) -> Iterator[Message]:
+        for page in self._pages:
+            self.token = getattr(page, "next_page_token", "")
+            yield page
+
+
+def merged(pages: Iterable[Message]) -> Message:
+    """One page that holds all; it ends where the last one does."""
+    every = iter(pages)
+    whole = next(every)
+    for page in every:
+        whole.ClearField("next_page_token")
+        whole.MergeFrom(page)
+    return whole
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """The API's JSON."""
+    from .messages import json_format
+
+    return json_format.MessageToDict(message)
+
+
+def compact(message: Message) -> str:
+    return json.dumps(plain(message), ensure_ascii=False, separators=(",", ":"))
+
+
+def key_of(message: Message, field: str) -> str:
+    return message.DESCRIPTOR.fields_by_name[field].json_name
+
+
+def yaml_of(said: Any) -> str:  # Whatever JSON can hold.
+    import yaml
+
+    return str(yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
+
+
+def name_of(message: Message) -> str:
+    """What another command takes as its argument."""
+    for field in ("name", "id", "run", "worker", "job", "cluster_id"):
+        if field in message.DESCRIPTOR.fields_by_name:
+            return str(getattr(message, field))
+    return compact(message)
+
+
+def flat(text: str) -> str:
+    """On one line, without tabs, so that a line stays a row."""
+    return " ".join(text.split()) if any(sign in text for sign in "\t\r\n") else text

@@ -1,0 +1,132 @@
+"""From an error of the SDK to exit code, cause and what to type next."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import errors
+from .exits import Exit, Trouble
+from .messages import job_pb2, queue_pb2
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from .session import Session
+
+# The first that fits counts.
+EXITS: tuple[tuple[type[errors.RaftschedError], Exit], ...] = (
+    (errors.InvalidArgument, Exit.USAGE),
+    (errors.NotFound, Exit.NOT_FOUND),
+    (errors.AlreadyExists, Exit.CONFLICT),
+    (errors.Conflict, Exit.CONFLICT),
+    (errors.QuotaExceeded, Exit.CONFLICT),
+    (errors.RevisionGone, Exit.CONFLICT),
+    (errors.Unauthenticated, Exit.FORBIDDEN),
+    (errors.Forbidden, Exit.FORBIDDEN),
+    (errors.OutcomeUnknown, Exit.OUTCOME_UNKNOWN),
+    (errors.RunNotEnded, Exit.OUTCOME_UNKNOWN),
+    (errors.Unavailable, Exit.UNREACHABLE),
+)
+# What to type next, by reason; filled in with the refusal's values.
+THEN: Mapping[str, str] = {
+    "NAMESPACE_NOT_FOUND": "raftsched namespace list, or raftsched namespace create {namespace}",
+    "JOB_NOT_FOUND": "raftsched job list{elsewhere}",
+    "RUN_NOT_FOUND": "raftsched run list, or raftsched job history JOB",
+    "QUEUE_NOT_FOUND": "raftsched queue list",
+    "CALENDAR_NOT_FOUND": "raftsched calendar list",
+    "WORKER_NOT_FOUND": "raftsched worker list",
+    "FLOW_NOT_FOUND": "raftsched flow list",
+    "DEAD_LETTER_NOT_FOUND": "raftsched dead list",
+    "NODE_NOT_FOUND": "raftsched cluster status",
+    "JOB_EXISTS": "raftsched job update {job} ..., or raftsched job get {job}",
+    "UNIQUE_KEY_TAKEN": "raftsched run get {run}",
+    "REQUEST_ID_REUSED": "the same without --request-id, or with a fresh one",
+    "ETAG_MISMATCH": "read it again, decide, then use the new etag",
+    "JOB_PAUSED": "raftsched job resume {job}, or trigger it with --force",
+    "OVERLAP_REFUSED": "raftsched run list --job {job}, or trigger it with --force",
+    "RUN_ENDED": "raftsched run get {run}",
+    "HAS_DEPENDENTS": "raftsched flow graph {job}",
+    "IN_USE": "raftsched job list",
+    "MEMBERSHIP_REFUSED": "raftsched cluster status",
+    "TRANSFER_REFUSED": "raftsched cluster status",
+    "NOT_RETRYING": "raftsched run explain {run}",
+    "QUOTA_EXCEEDED": "raftsched namespace get",
+    "ZONE_UNKNOWN": "an IANA name such as Europe/Berlin",
+    "CRON_INVALID": "raftsched job next 'EXPRESSION' shows what an expression means",
+    "NO_QUORUM": "raftsched cluster status --endpoints NODE on each node",
+    "REVISION_GONE": "list what is there, then watch without --since",
+    "UNAUTHENTICATED": "--token-file FILE, or token_file in the context (raftsched config)",
+    "FORBIDDEN": "an access token with the role that is needed",
+}
+# How to find near names, by reason: the name that was not found.
+NEAR = {"JOB_NOT_FOUND": "job", "QUEUE_NOT_FOUND": "queue"}
+NEAR_TIMEOUT_S = 0.5
+NO_SERVER = "raftsched doctor, or, to start a cluster here: raftsched dev"
+
+
+@contextmanager
+def refusals(session: Session, doing: str) -> Iterator[None]:
+    """Turn what the SDK raises into the end of the command."""
+    try:
+        yield
+    except errors.RaftschedError as error:
+        if session.debug:
+            click.echo(traceback.format_exc(), err=True)
+            click.echo(f"{error.code} {error.reason} {error.values}", err=True)
+        raise trouble(session, error, doing) from error
+
+
+def trouble(session: Session, error: errors.RaftschedError, doing: str) -> Trouble:
+    code = next((exit for kind, exit in EXITS if isinstance(error, kind)), Exit.FAILED)
+    what = f"cannot {doing}"
+    if isinstance(error, errors.OutcomeUnknown):
+        what = f"it is not known whether this was done: {doing}"
+    why = [f"{fault.field}: {fault.message}" for fault in error.faults] or [error.message]
+    if error.reason in NEAR and (near := _near(session, error)):
+        why.append(f"did you mean {near}?")
+    return Trouble(what, why, _then(session, error), code)
+
+
+def _then(session: Session, error: errors.RaftschedError) -> str:
+    if isinstance(error, errors.OutcomeUnknown) and error.request_id:
+        return f"the same command with --request-id {error.request_id}, which does it once"
+    if template := THEN.get(error.reason):
+        elsewhere = "" if session.namespace == "default" else f" -n {session.namespace}"
+        return template.format_map(_Known({"elsewhere": elsewhere, **error.values}))
+    if isinstance(error, errors.Unavailable) and not error.reason:
+        return NO_SERVER
+    if error.retry_after is not None:
+        return f"the same in {error.retry_after:g} s"
+    return ""
+
+
+class _Known(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return key.upper()
+
+
+def _near(session: Session, error: errors.RaftschedError) -> str:
+    """A name like the one that was not found; nothing when the cluster does not tell in time."""
+    wrong = error.values.get(NEAR[error.reason], "")
+    request: Message
+    if error.reason == "JOB_NOT_FOUND":
+        start = wrong[:1]
+        request = job_pb2.ListJobsRequest(
+            namespace=session.namespace, filter=f"name={start}*", page_size=1000
+        )
+    else:
+        request = queue_pb2.ListQueuesRequest(namespace=session.namespace, page_size=1000)
+    try:
+        answer = session.client.call(request, timeout=NEAR_TIMEOUT_S)
+    except errors.RaftschedError:
+        return ""
+    names = [
+        one.name for _, value in answer.ListFields() if not isinstance(value, str) for one in value
+    ]
+    return next(iter(get_close_matches(wrong, names, n=1)), "")

@@ -1,0 +1,180 @@
+"""`raftsched run`: the occasions of jobs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import click
+
+from . import messages as m
+from .exits import Exit, Trouble
+from .job import RUN_STATES, condition, show_explanation
+from .lazy import ExampleGroup
+from .names import FLOW, JOB, QUEUE, RUN, WORKER
+from .options import command
+from .session import Session
+from .times import Length, duration, length_text
+
+if TYPE_CHECKING:
+    from .messages import run_pb2
+
+ID = click.argument("run_id", type=RUN, metavar="RUN")
+# One call waits so long; then its answer shows how far the run is, and the next one waits.
+WAIT_MS = 10_000
+
+
+@click.group(
+    cls=ExampleGroup,
+    examples=(
+        "raftsched run list --job report",
+        "raftsched run wait $(raftsched job trigger report -o name)",
+        "raftsched run explain report.17.1763456400000",
+    ),
+)
+def run() -> None:
+    """Runs: one for each nominal time of a job, and for each time it was triggered."""
+
+
+@command(
+    run, "list",
+    "raftsched run list",
+    "raftsched run list --state failed --job report -o wide",
+    reads=True, lists=True,
+)  # fmt: skip
+@click.option("--state", type=click.Choice(RUN_STATES), help="Only those.  [under way]")
+@click.option("--job", type=JOB, help="Only those of this job.")
+@click.option("--queue", type=QUEUE, help="Only those of this queue.")
+@click.option("--worker", type=WORKER, help="Only those that this worker holds.")
+@click.option("--flow", type=FLOW, help="Only those of this wave.")
+@click.option("--filter", "text", default="", help="As the API has it.")
+def list_(session: Session, text: str, **given: str | None) -> None:
+    """List runs, newest first: those under way, or those of one state."""
+    request = m.run_pb2.ListRunsRequest(
+        namespace=session.namespace, filter=condition(text, **given)
+    )
+    session.show_list(request, m.run_pb2.ListRunsResponse, "runs", "list runs")
+
+
+@command(
+    run, "get", "raftsched run get report.17.1763456400000 --time relative", reads=True
+)  # fmt: skip
+@ID
+def get(session: Session, run_id: str) -> None:
+    """Show a run with its attempts, its error, its result and the end of its log."""
+    request = m.run_pb2.GetRunRequest(namespace=session.namespace, run=run_id)
+    session.out.one(session.read(request, m.run_pb2.Run, f"get run {run_id}"))
+
+
+@command(
+    run, "wait", "raftsched run wait report.17.1763456400000 --for 10m && echo done"
+)  # fmt: skip
+@ID
+@click.option("--for", "most", type=Length(), help="Give up after this time.  [never]")
+def wait(session: Session, run_id: str, most: int | None) -> None:
+    """Wait until a run has ended, and end as it did: 0 if it succeeded, 1 if not."""
+    began = monotonic()
+    with status(f"Waiting for {run_id}") as say:
+        while True:
+            left = None if most is None else most - (monotonic() - began) * 1000
+            ended = wait_once(session, run_id, WAIT_MS if left is None else min(left, WAIT_MS))
+            if ended.HasField("end_time"):
+                break
+            if left is not None and left <= WAIT_MS:
+                session.out.one(ended)
+                raise Trouble(
+                    f"run {run_id} has not ended",
+                    f"it is {word(ended)} after {length_text(most or 0)}",
+                    f"raftsched run explain {run_id}", Exit.OUTCOME_UNKNOWN,
+                )  # fmt: skip
+            say(f"{run_id} is {word(ended)}, attempt {ended.attempt} {far(ended)}")
+    session.out.one(ended)
+    if ended.state != m.run_pb2.RUN_STATE_SUCCEEDED:
+        error = ended.error
+        raise Trouble(
+            f"run {run_id} ended as {word(ended)}",
+            f"{error.kind}: {error.message}" if error.kind else "",
+            f"raftsched run get {run_id}",
+        )
+
+
+def wait_once(session: Session, run_id: str, ms: float) -> run_pb2.Run:
+    request = m.run_pb2.WaitRunRequest(
+        namespace=session.namespace, run=run_id, timeout=duration(max(int(ms), 1))
+    )
+    timeout = ms / 1000 + session.timeout_s
+    return session.ask(request, m.run_pb2.Run, f"wait for run {run_id}", timeout=timeout)
+
+
+def word(one: run_pb2.Run) -> str:
+    from .look import enum_word
+
+    return enum_word(one, "state")
+
+
+def far(one: run_pb2.Run) -> str:
+    progress = one.progress
+    if not one.HasField("progress"):
+        return ""
+    of = f" of {progress.total}" if progress.total else ""
+    return f"({progress.done}{of} {progress.message})".replace(" )", ")")
+
+
+@contextmanager
+def status(text: str) -> Iterator[Callable[[str], None]]:
+    """A line on stderr that moves, when a person sits there."""
+    if not (sys.stderr and sys.stderr.isatty()):
+        yield lambda text: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text) as shown:
+        yield shown.update
+
+
+@command(
+    run, "cancel",
+    "raftsched run cancel report.17.1763456400000 --reason 'wrong input'",
+    writes=True,
+)  # fmt: skip
+@click.argument("run_ids", type=RUN, nargs=-1, required=True, metavar="RUN...")
+@click.option("--reason", default="", help="For people.")
+@click.option("--grace", type=Length(), help="How long a running one has to stop.  [30s]")
+@click.option("--now", is_flag=True, help="Do not ask its worker.")
+def cancel(
+    session: Session, run_ids: tuple[str, ...], reason: str, grace: int | None, now: bool
+) -> None:
+    """End runs: those that wait at once, running ones through their worker."""
+    for run_id in run_ids:
+        request: m.run_pb2.TerminateRunRequest | m.run_pb2.CancelRunRequest
+        if now:
+            request = m.run_pb2.TerminateRunRequest()
+        else:
+            request = m.run_pb2.CancelRunRequest()
+            if grace is not None:
+                request.grace.CopyFrom(duration(grace))
+        request.namespace, request.run, request.reason = session.namespace, run_id, reason
+        ended = session.ask(session.write(request), m.run_pb2.Run, f"cancel run {run_id}")
+        told = "is asked to stop" if ended.cancel_requested else f"is {word(ended)}"
+        session.done(ended, f"Run {run_id} {told}.")
+
+
+@command(run, "retry", "raftsched run retry report.17.1763456400000", writes=True)
+@click.argument("run_ids", type=RUN, nargs=-1, required=True, metavar="RUN...")
+def retry(session: Session, run_ids: tuple[str, ...]) -> None:
+    """Begin the next attempt of a run that waits for it now."""
+    for run_id in run_ids:
+        request = session.write(m.run_pb2.RetryRunRequest(namespace=session.namespace, run=run_id))
+        again = session.ask(request, m.run_pb2.Run, f"retry run {run_id}")
+        session.done(again, f"Run {run_id} is {word(again)}.", then=f"raftsched run wait {run_id}")
+
+
+@command(run, "explain", "raftsched run explain report.17.1763456400000", reads=True)
+@ID
+def explain(session: Session, run_id: str) -> None:
+    """Say why a run has not started or does not go on."""
+    request = m.run_pb2.ExplainRunRequest(namespace=session.namespace, run=run_id)
+    show_explanation(session, session.read(request, m.run_pb2.Explanation, f"explain run {run_id}"))

@@ -1,0 +1,186 @@
+"""What a command works with: its settings, a client, a place to print."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .exits import Trouble, wrong_use
+from .output import Output
+from .settings import Value, resolve
+from .times import parse_length, rough_text
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from .. import Client
+
+    Answer = TypeVar("Answer", bound=Message)
+    Asked = TypeVar("Asked", bound=Message)
+PAGE_SIZE = 1_000
+
+
+class Session:
+    """One run of one command."""
+
+    def __init__(self, values: Mapping[str, Value], given: Mapping[str, Any]) -> None:
+        self.values = values
+        self.namespace = values["namespace"].value
+        # The user named the namespace for this very command.
+        self.namespace_is_given = values["namespace"].origin.startswith(("--", "RAFTSCHED_"))
+        self.timeout_s = parse_length(values["timeout"].value) / 1000
+        self.dry_run = bool(given.get("dry_run"))
+        self.stale = bool(given.get("stale"))
+        self.yes = bool(given.get("yes"))
+        self.debug = bool(given.get("debug"))
+        self.limit = int(given.get("limit") or 0)
+        self.page_token = str(given.get("page_token") or "")
+        self.out = Output(
+            values["output"].value,
+            time_style=values["time"].value,
+            headers=not given.get("no_headers"),
+            color=values["color"].value,
+        )
+        self._request_id = str(given.get("request_id") or "")
+        self._writes = 0
+
+    @classmethod
+    @contextmanager
+    def of(cls, given: Mapping[str, Any]) -> Iterator[Session]:
+        session = cls(resolve(given, given.get("context") or ""), given)
+        try:
+            yield session
+        finally:
+            if "client" in vars(session):
+                session.client.close()
+
+    @property
+    def endpoints(self) -> str:
+        return self.values["endpoints"].value
+
+    @cached_property
+    def client(self) -> Client:
+        from .. import Client
+
+        try:
+            return Client(
+                self.endpoints,
+                namespace=self.namespace,
+                timeout=self.timeout_s,
+                **credentials(self.values),
+            )
+        except ValueError as wrong:
+            raise wrong_use(
+                f"cannot use the endpoints {self.endpoints!r}",
+                [str(wrong), f"they come from: {self.values['endpoints'].origin}"],
+                "--endpoints HOST:PORT,HOST:PORT",
+            ) from wrong
+
+    # Calls.
+
+    def ask(self, request: Message, kind: type[Answer], doing: str, **options: Any) -> Answer:
+        """Make a call; a refusal ends the command with what, why and what to type next."""
+        from .refused import refusals
+
+        options.setdefault("timeout", self.timeout_s)
+        with refusals(self, doing):
+            answer = self.client.ask(request, **options)
+        if options.get("stale") and answer.age_ms is not None:
+            click.echo(f"As of {rough_text(answer.age_ms)} ago, from {answer.endpoint}.", err=True)
+        assert isinstance(answer.message, kind), answer
+        return answer.message
+
+    def read(self, request: Message, kind: type[Answer], doing: str) -> Answer:
+        """Ask for something that changes nothing, as fresh as the user wants it."""
+        return self.ask(request, kind, doing, stale=self.stale)
+
+    def write(self, request: Asked) -> Asked:
+        """Put the request id and `--dry-run` into a request."""
+        request.request_id = self.request_id()  # type: ignore[attr-defined]
+        request.validate_only = self.dry_run  # type: ignore[attr-defined]
+        return request
+
+    def request_id(self) -> str:
+        """The id of this command's next write: the same in the same order when it is repeated."""
+        self._request_id = self._request_id or str(uuid.uuid4())
+        self._writes += 1
+        return self._request_id if self._writes == 1 else f"{self._request_id}.{self._writes}"
+
+    def pages(
+        self, request: Message, kind: type[Answer], doing: str, *, limit: int | None = None
+    ) -> Iterator[Answer]:
+        """The pages of a list, as far as `--limit` goes."""
+        limit = self.limit if limit is None else limit
+        left = limit
+        token = self.page_token
+        while True:
+            request.page_token = token  # type: ignore[attr-defined]
+            request.page_size = min(left, PAGE_SIZE) if limit else PAGE_SIZE  # type: ignore[attr-defined]
+            page = self.read(request, kind, doing)
+            yield page
+            token = page.next_page_token  # type: ignore[attr-defined]
+            left -= sum(len(value) for field, value in page.ListFields() if field.is_repeated)
+            if not token or (limit and left <= 0):
+                return
+
+    def show_list(self, request: Message, kind: type[Answer], field: str, doing: str) -> None:
+        """Print all pages of a list."""
+        self.out.pages(self.pages(request, kind, doing), field)
+
+    # Words.
+
+    def confirm(self, question: str) -> None:
+        """Ask before something is destroyed."""
+        if self.yes or self.dry_run:
+            return
+        if not (sys.stdin and sys.stdin.isatty()):
+            raise wrong_use(question, "there is no terminal to ask on", "the same with --yes")
+        if not click.confirm(question, err=True):
+            raise Trouble("Nothing was done.")
+
+    def say(self, text: str, *, then: str = "") -> None:
+        """Tell a person what was done, beside the data."""
+        if self.out.format in ("table", "wide"):
+            click.echo(f"{text} (dry run: nothing was changed)" if self.dry_run else text, err=True)
+            if then and self.out.for_person:
+                click.echo(f"  Next: {then}", err=True)
+
+    def done(self, message: Message, text: str, *, then: str = "") -> None:
+        """A write went through: a sentence for people, the answer for programs."""
+        self.say(text, then=then)
+        if self.out.format not in ("table", "wide"):
+            self.out.one(message)
+
+
+def read_text(path: str, flag: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise wrong_use(
+            f"cannot read {path}", str(wrong), f"name another file with {flag}"
+        ) from wrong
+
+
+def credentials(values: Mapping[str, Value]) -> dict[str, Any]:
+    """What the client shows of us, and whom it trusts."""
+    token = os.environ.get("RAFTSCHED_TOKEN", "")
+    if path := values["token_file"].value:
+        token = read_text(path, "--token-file").strip()
+    files = {name: values[name].value for name in ("ca_file", "cert_file", "key_file")}
+    if not any(files.values()):
+        return {"token": token or None, "tls": None}
+    for name, path in files.items():
+        if path:
+            read_text(path, f"--{name.replace('_', '-')}")
+    from .. import Tls
+
+    tls = Tls(files["ca_file"] or None, files["cert_file"] or None, files["key_file"] or None)
+    return {"token": token or None, "tls": tls}

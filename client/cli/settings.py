@@ -1,0 +1,193 @@
+"""Where commands get their settings: flags, environment, the context, defaults, in this order.
+
+Contexts stand in a file of their own:
+
+    current = "prod"
+
+    [contexts.prod]
+    endpoints = ["a.example:7400", "b.example:7400", "c.example:7400"]
+    namespace = "billing"
+    token_file = "/run/secrets/raftsched"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .exits import Exit, Trouble, wrong_use
+from .times import Length, length_text
+
+FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing that every command needs to know."""
+
+    name: str
+    help: str
+    default: str = ""
+    type: click.ParamType[Any] | None = None
+    short: str = ""
+    metavar: str = ""
+
+    @property
+    def variable(self) -> str:
+        return f"RAFTSCHED_{self.name.upper()}"
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
+
+SETTINGS = (
+    Setting("endpoints", "Addresses of nodes, with commas.", "127.0.0.1:7400", metavar="LIST"),
+    Setting("namespace", "Whose jobs.", "default", short="-n", metavar="NAME"),
+    Setting("output", "How to print.", "table", click.Choice(FORMATS), "-o"),
+    Setting("time", "How to print instants.", "local", click.Choice(("local", "utc", "relative"))),
+    Setting("color", "When to use colours.", "auto", click.Choice(("auto", "always", "never"))),
+    Setting("timeout", "Give a call up after this time.", "30s", Length(), metavar="DURATION"),
+    Setting("token_file", "A file with the access token.", metavar="FILE"),
+    Setting("ca_file", "Certificates to trust; turns TLS on.", metavar="FILE"),
+    Setting("cert_file", "The client's own certificate.", metavar="FILE"),
+    Setting("key_file", "The client certificate's key.", metavar="FILE"),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting's value, and where it came from."""
+
+    value: str
+    origin: str
+
+
+@dataclass(slots=True)
+class Contexts:
+    """The file of contexts."""
+
+    path: Path
+    current: str = ""
+    contexts: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls) -> Contexts:
+        path = config_path()
+        try:
+            said = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            return cls(path)
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+            raise wrong_use(
+                f"cannot read {path}",
+                str(wrong),
+                "mend the file, or name another: RAFTSCHED_CONFIG",
+            ) from wrong
+        contexts = {name: _context(path, name, body) for name, body in _tables(path, said)}
+        return cls(path, str(said.get("current", "")), contexts)
+
+    def chosen(self, name: str) -> tuple[str, Mapping[str, str]]:
+        """The context to use; with no name the current one, or none."""
+        name = name or self.current
+        if not name:
+            return "", {}
+        if name not in self.contexts:
+            near = get_close_matches(name, self.contexts, n=1)
+            known = ", ".join(self.contexts) or "there are none yet"
+            raise Trouble(
+                f"there is no context {name!r} in {self.path}",
+                f"did you mean {near[0]}?" if near else f"known: {known}",
+                f"raftsched config add {name} --endpoints HOST:PORT",
+                code=Exit.NOT_FOUND,
+            )
+        return name, self.contexts[name]
+
+    def save(self) -> None:
+        lines = [f"current = {quoted(self.current)}"] if self.current else []
+        for name, values in self.contexts.items():
+            lines += ["", f"[contexts.{quoted(name)}]"]
+            lines += [f"{key} = {_toml(key, value)}" for key, value in values.items()]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text("\n".join(lines).lstrip("\n") + "\n")
+        fresh.replace(self.path)
+
+
+def config_path() -> Path:
+    if named := os.environ.get("RAFTSCHED_CONFIG"):
+        return Path(named)
+    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(base).expanduser() / "raftsched" / "config.toml"
+
+
+def quoted(text: str) -> str:
+    """A TOML string."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _toml(key: str, value: str) -> str:
+    if key == "endpoints":
+        return "[" + ", ".join(quoted(part) for part in value.split(",")) + "]"
+    return quoted(value)
+
+
+def _tables(path: Path, said: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    for key in said:
+        if key not in ("current", "contexts"):
+            raise wrong_use(f"{path} has an unknown key {key!r}", "known: current, contexts")
+    return list(dict(said.get("contexts", {})).items())
+
+
+def _context(path: Path, name: str, body: Mapping[str, Any]) -> dict[str, str]:
+    for key in body:
+        if key not in BY_NAME:
+            near = get_close_matches(key, BY_NAME, n=1)
+            raise wrong_use(
+                f"{path} has an unknown key {key!r} in [contexts.{name}]",
+                f"did you mean {near[0]}?" if near else f"known: {', '.join(BY_NAME)}",
+            )
+    return {
+        key: ",".join(value) if isinstance(value, list) else str(value)
+        for key, value in body.items()
+    }
+
+
+def resolve(given: Mapping[str, Any], context: str) -> dict[str, Value]:
+    """Each setting with its origin. `given` holds what flags and environment said."""
+    click_context = click.get_current_context()
+    contexts = Contexts.load()
+    name, chosen = contexts.chosen(context)
+    values = {"context": Value(name, "--context or the file's `current`" if name else "not set")}
+    for setting in SETTINGS:
+        said = given.get(setting.name)
+        if said is not None:
+            source = click_context.get_parameter_source(setting.name)
+            by_variable = source == click.core.ParameterSource.ENVIRONMENT
+            text = length_text(said) if isinstance(said, int) else str(said)
+            values[setting.name] = Value(text, setting.variable if by_variable else setting.flag)
+        elif setting.name in chosen:
+            origin = f"context {name} in {contexts.path}"
+            values[setting.name] = Value(_checked(setting, chosen[setting.name], origin), origin)
+        else:
+            values[setting.name] = Value(setting.default, "default")
+    return values
+
+
+def _checked(setting: Setting, text: str, origin: str) -> str:
+    if setting.type is None:
+        return text
+    try:
+        setting.type.convert(text, None, None)
+    except click.BadParameter as wrong:
+        raise wrong_use(f"{setting.name} in {origin} is wrong", wrong.message) from wrong
+    return text

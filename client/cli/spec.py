@@ -1,0 +1,257 @@
+"""The options that make up a job's spec, for `job create` and `job update`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .exits import wrong_use
+from .times import Instant, Length, duration, timestamp
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from .messages import common_pb2, job_pb2, schedule_pb2
+
+LENGTH = Length()
+INSTANT = Instant()
+PRIORITIES = click.Choice(("high", "medium", "low"))
+CONDITIONS = ("success", "failure", "any-end")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An option that sets one field of the spec."""
+
+    flag: str
+    path: str
+    help: str
+    type: Any = None
+    many: bool = False
+    metavar: str | None = None
+
+    @property
+    def variable(self) -> str:
+        return self.flag.lstrip("-").replace("-", "_")
+
+
+FIELDS = (
+    Field("--zone", "timing.zone", "IANA zone of the schedule, such as Europe/Berlin."),
+    Field("--queue", "queue", "Where its runs wait.  [default]"),
+    Field("--priority", "priority", "Which runs go first.", PRIORITIES),
+    Field("--label", "labels", "A label; can be repeated.", many=True, metavar="KEY=VALUE"),
+    Field("--owner", "owner", "Whom to ask about it."),
+    Field("--description", "description", "For people."),
+    Field("--jitter", "timing.jitter", "Spread the herd over this time.", LENGTH),
+    Field("--start", "timing.start_time", "Nothing before.", INSTANT),
+    Field("--end", "timing.end_time", "Nothing from here on.", INSTANT),
+    Field("--max-runs", "timing.max_runs", "Finished after so many.", int),
+    Field("--gap", "timing.gap_rule", "For times that the clock skips.",
+          click.Choice(("next", "skip"))),
+    Field("--fold", "timing.fold_rule", "For times that come twice.",
+          click.Choice(("first", "second", "both"))),
+    Field("--exclude-calendar", "timing.exclude_calendars", "Days off; can be repeated.",
+          many=True, metavar="NAME"),
+    Field("--misfire", "misfire.rule", "What runs of what was missed.",
+          click.Choice(("skip", "latest", "earliest", "all"))),
+    Field("--grace", "misfire.grace", "So late still counts as in time.", LENGTH),
+    Field("--start-deadline", "misfire.start_deadline", "Skip what is later.", LENGTH),
+    Field("--overlap", "overlap.rule", "When the last run has not ended.",
+          click.Choice(("allow", "skip", "queue-one", "queue", "replace"))),
+    Field("--overlap-limit", "overlap.limit", "So many may be under way.", int),
+    Field("--max-attempts", "retry.max_attempts", "Attempts in all.  [4]", int),
+    Field("--retry-first", "retry.first", "The first wait.  [5s]", LENGTH),
+    Field("--retry-cap", "retry.cap", "No wait is longer.  [10m]", LENGTH),
+    Field("--fatal", "retry.fatal_kinds", "Kinds of errors not to retry.", many=True,
+          metavar="KIND"),
+    Field("--attempt-timeout", "timeouts.attempt", "For one attempt.", LENGTH),
+    Field("--run-timeout", "timeouts.run", "For the run, all attempts.", LENGTH),
+    Field("--queue-timeout", "timeouts.queue", "For waiting in the queue.", LENGTH),
+    Field("--heartbeat-timeout", "timeouts.heartbeat", "Between words of progress.", LENGTH),
+    Field("--concurrency", "concurrency.job", "Runs leased at once.", int),
+    Field("--concurrency-key", "concurrency.key", "A limit shared by jobs.", metavar="KEY"),
+    Field("--key-limit", "concurrency.key_limit", "The limit of that key.", int),
+    Field("--delivery", "delivery", "Whether an attempt may be repeated.",
+          click.Choice(("at-least-once", "at-most-once"))),
+    Field("--worker-label", "worker_labels", "The worker must have it.", many=True,
+          metavar="KEY=VALUE"),
+    Field("--join", "upstream.join", "Of several --after.", click.Choice(("all", "any"))),
+    Field("--keep-history", "keep_history", "For runs that ended well.", LENGTH),
+    Field("--delete-after", "delete_after", "Once nothing is left.", LENGTH),
+)  # fmt: skip
+
+# Those that make more than one field, in the order of the help page.
+ACTIONS = (
+    click.option("--handler", metavar="NAME", help="A handler that a worker has registered."),
+    click.option("--http", metavar="[METHOD] URL", help="Call this by HTTP."),
+    click.option("--shell", metavar="COMMAND", help="Run this command; no shell looks at it."),
+    click.option("--grpc", metavar="HOST:PORT/SERVICE/METHOD", help="Call this by gRPC."),
+)
+SCHEDULES = (
+    click.option("--cron", multiple=True, metavar="EXPRESSION", help="When; can be repeated."),
+    click.option("--every", multiple=True, type=LENGTH, help="At a fixed rate."),
+    click.option("--at", multiple=True, type=INSTANT, help="Once; in the past means now."),
+    click.option("--after-end", type=LENGTH, help="So long after the end of the last run."),
+    click.option("--after", multiple=True, metavar="JOB[:END]",
+                 help=f"After another job; END is {', '.join(CONDITIONS)}."),
+)  # fmt: skip
+PAYLOAD = click.option("--payload", metavar="TEXT|@FILE", help="Handed to the handler.")
+_SCHEDULE_NAMES = ("cron", "every", "at", "after_end")
+
+
+def spec_options(body: Callable[..., None]) -> Callable[..., None]:
+    for field in reversed(FIELDS):
+        body = click.option(
+            field.flag, field.variable, type=field.type, multiple=field.many, help=field.help,
+            metavar=field.metavar,
+        )(body)  # fmt: skip
+    for option in reversed((*ACTIONS, *SCHEDULES, PAYLOAD)):
+        body = option(body)
+    return body
+
+
+def build(given: Mapping[str, Any]) -> tuple[job_pb2.JobSpec, list[str]]:
+    """The spec, and the paths below the job that were given."""
+    from .messages import job_pb2
+
+    spec = job_pb2.JobSpec()
+    paths = []
+    if action := _action(given):
+        spec.action.CopyFrom(action)
+        paths.append("spec.action")
+    if any(given[name] not in (None, ()) for name in _SCHEDULE_NAMES):
+        spec.schedules.extend(schedules(given))
+        paths.append("spec.schedules")
+    if given["after"]:
+        spec.upstream.jobs.extend(_upstream(text) for text in given["after"])
+        paths.append("spec.upstream.jobs")
+    if given["payload"] is not None:
+        spec.payload.CopyFrom(payload(given["payload"]))
+        paths.append("spec.payload")
+    for field in FIELDS:
+        value = given[field.variable]
+        if value not in (None, ()):
+            put(spec, field, value)
+            paths.append(f"spec.{field.path}")
+    return spec, paths
+
+
+def put(spec: Message, field: Field, value: Any) -> None:
+    """Set the field that an option speaks of; its kind follows from the contract."""
+    *parents, last = field.path.split(".")
+    owner: Any = spec
+    for name in parents:
+        owner = getattr(owner, name)
+    kind = owner.DESCRIPTOR.fields_by_name[last]
+    if field.metavar == "KEY=VALUE":
+        getattr(owner, last).update(pairs(field.flag, value))
+    elif field.many:
+        getattr(owner, last).extend(value)
+    elif kind.enum_type is not None:
+        setattr(owner, last, enum_number(kind.enum_type, value))
+    elif kind.message_type is not None:
+        is_length = kind.message_type.name == "Duration"
+        getattr(owner, last).CopyFrom(duration(value) if is_length else timestamp(value))
+    else:
+        setattr(owner, last, value)
+
+
+def enum_number(enum: Any, text: str) -> int:  # An EnumDescriptor.
+    prefix = enum.values[0].name.removesuffix("UNSPECIFIED")
+    return int(enum.values_by_name[prefix + text.upper().replace("-", "_")].number)
+
+
+def pairs(flag: str, texts: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        key, mark, value = text.partition("=")
+        if not mark or not key:
+            raise wrong_use(f"cannot read {flag} {text!r}", "", f"{flag} KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
+    from .messages import job_pb2
+
+    named = [name for name in ("handler", "http", "shell", "grpc") if given[name]]
+    if len(named) > 1:
+        flags = " and ".join(f"--{name}" for name in named)
+        raise wrong_use(f"{flags} together", "a job does one thing", f"--{named[0]} alone")
+    if not named:
+        return None
+    text = given[named[0]]
+    match named[0]:
+        case "handler":
+            return job_pb2.Action(handler=text)
+        case "http":
+            method, _, url = text.rpartition(" ")
+            return job_pb2.Action(http=job_pb2.HttpAction(method=method.upper(), url=url))
+        case "grpc":
+            target, _, method = text.partition("/")
+            return job_pb2.Action(grpc=job_pb2.GrpcAction(target=target, method=method))
+    try:
+        return job_pb2.Action(shell=job_pb2.ShellAction(argv=shlex.split(text)))
+    except ValueError as wrong:
+        raise wrong_use(f"cannot read --shell {text!r}", str(wrong), "close the quotes") from wrong
+
+
+def schedules(given: Mapping[str, Any]) -> list[schedule_pb2.Schedule]:
+    from .messages import schedule_pb2
+
+    made = [
+        schedule_pb2.Schedule(cron=schedule_pb2.Cron(expression=text)) for text in given["cron"]
+    ]
+    made += [
+        schedule_pb2.Schedule(interval=schedule_pb2.Interval(every=duration(ms)))
+        for ms in given["every"]
+    ]
+    made += [
+        schedule_pb2.Schedule(once=schedule_pb2.Once(time=timestamp(ms))) for ms in given["at"]
+    ]
+    if given["after_end"] is not None:
+        rest = schedule_pb2.AfterEnd(delay=duration(given["after_end"]))
+        made.append(schedule_pb2.Schedule(after_end=rest))
+    return made
+
+
+def _upstream(text: str) -> job_pb2.Dependency:
+    from .messages import job_pb2
+
+    name, mark, condition = text.partition(":")
+    if mark and condition not in CONDITIONS:
+        raise wrong_use(
+            f"cannot read --after {text!r}",
+            f"{condition!r} is no end; there are {', '.join(CONDITIONS)}",
+            f"--after {name}:{CONDITIONS[0]}",
+        )
+    enum = job_pb2.Dependency.Condition.DESCRIPTOR
+    made = job_pb2.Dependency(job=name)
+    if mark:
+        made.condition = enum_number(enum, condition)  # type: ignore[assignment]
+    return made
+
+
+def payload(text: str) -> common_pb2.Payload:
+    """Text as it is or a file; what is JSON is called so."""
+    from .messages import common_pb2
+
+    if text.startswith("@"):
+        try:
+            data = Path(text[1:]).read_bytes()
+        except OSError as wrong:
+            raise wrong_use(f"cannot read {text[1:]}", str(wrong), "--payload @FILE") from wrong
+    else:
+        data = text.encode()
+    try:
+        json.loads(data)
+        kind = "application/json"
+    except ValueError:
+        kind = "text/plain" if not text.startswith("@") else "application/octet-stream"
+    return common_pb2.Payload(data=data, content_type=kind)

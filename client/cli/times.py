@@ -1,0 +1,132 @@
+"""Instants and lengths of time as people write and read them. Inside, both are milliseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from google.protobuf.duration_pb2 import Duration
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+LENGTHS = "write a number and a unit such as 90s, 5m, 1h30m or 2d"
+INSTANTS = "write 2026-11-18T09:00:00Z, 2026-11-18 09:00 (your zone), now, +2h or -30m"
+
+
+def now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
+def parse_length(text: str) -> int:
+    """Milliseconds of "1h30m"; raises ValueError with what to write instead."""
+    parts = _PARTS.findall(text.strip())
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+        raise ValueError(f"{text!r} is not a length of time; {LENGTHS}")
+    return round(sum(float(number) * UNITS[unit] for number, unit in parts))
+
+
+def parse_instant(text: str, now: int | None = None) -> int:
+    """Milliseconds since 1970; what has no zone is in the zone of this machine."""
+    text = text.strip()
+    at = now_ms() if now is None else now
+    if text == "now":
+        return at
+    if text[:1] in ("+", "-"):
+        length = parse_length(text[1:])
+        return at + (length if text[0] == "+" else -length)
+    try:
+        moment = datetime.fromisoformat(text)
+        return int(moment.astimezone(UTC).timestamp() * 1000)
+    except (ValueError, OverflowError) as wrong:
+        raise ValueError(f"{text!r} is not an instant; {INSTANTS}") from wrong
+
+
+def length_text(ms: int) -> str:
+    """The shortest way to write it: 5400000 is "1h30m"."""
+    if ms <= 0:
+        return "0s"
+    said = ""
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, ms = divmod(ms, UNITS[unit])
+        said += f"{count}{unit}" if count else ""
+    return said
+
+
+def rough_text(ms: int) -> str:
+    """To two figures or so, for tables: "3.2s", "4m", "2h", "12d"."""
+    size = abs(ms)
+    if size < 1_000:
+        return f"{size}ms"
+    if size < 10_000:
+        return f"{size / 1000:.1f}s"
+    for unit, end in (("s", 120_000), ("m", 7_200_000), ("h", 172_800_000)):
+        if size < end:
+            return f"{size // UNITS[unit]}{unit}"
+    return f"{size // UNITS['d']}d"
+
+
+def instant_text(ms: int, style: str, *, exact: bool = False) -> str:
+    """As `--time` says; exact has the zone's offset and the milliseconds, for other programs."""
+    if style == "relative" and not exact:
+        away = ms - now_ms()
+        return f"in {rough_text(away)}" if away > 0 else f"{rough_text(away)} ago"
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    if style == "local":
+        moment = moment.astimezone()
+    if not exact:
+        return f"{moment:%Y-%m-%d %H:%M:%S}" + ("Z" if style == "utc" else "")
+    unit = "milliseconds" if ms % 1000 else "seconds"
+    return moment.isoformat(timespec=unit).replace("+00:00", "Z")
+
+
+def duration(ms: int) -> Duration:
+    from google.protobuf.duration_pb2 import Duration
+
+    message = Duration()
+    message.FromMilliseconds(ms)
+    return message
+
+
+def timestamp(ms: int) -> Timestamp:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    message = Timestamp()
+    message.FromMilliseconds(ms)
+    return message
+
+
+class Length(click.ParamType[int]):
+    """An option that takes a length of time."""
+
+    name = "duration"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_length(value)
+        except ValueError as wrong:
+            self.fail(str(wrong), param, ctx)
+
+
+class Instant(click.ParamType[int]):
+    """An option that takes an instant."""
+
+    name = "instant"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_instant(value)
+        except ValueError as wrong:
+            self.fail(str(wrong), param, ctx)

@@ -1,0 +1,149 @@
+"""Exit codes and the three parts of an error: what, why with the value, what to type next."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from raftsched.client.cli import main
+from raftsched.client.cli.exits import Exit
+
+from ..stage import Stage, dead_endpoint, losing_the_answer, refusing
+from .conftest import Cli
+
+# Reason -> exit code, what is said to be typed next.
+REFUSALS = {
+    "FIELD_INVALID": (Exit.USAGE, ""),
+    "CRON_INVALID": (Exit.USAGE, "raftsched job next 'EXPRESSION' shows"),
+    "ZONE_UNKNOWN": (Exit.USAGE, "an IANA name such as Europe/Berlin"),
+    "LIMIT_EXCEEDED": (Exit.USAGE, ""),
+    "NAMESPACE_NOT_FOUND": (Exit.NOT_FOUND, "raftsched namespace list, or raftsched namespace"),
+    "JOB_NOT_FOUND": (Exit.NOT_FOUND, "raftsched job list"),
+    "NO_QUORUM": (Exit.UNREACHABLE, "raftsched cluster status --endpoints NODE"),
+    "UNAUTHENTICATED": (Exit.FORBIDDEN, "--token-file FILE"),
+    "FORBIDDEN": (Exit.FORBIDDEN, "an access token with the role that is needed"),
+    "JOB_EXISTS": (Exit.CONFLICT, "raftsched job update report ..., or raftsched job get report"),
+    "ETAG_MISMATCH": (Exit.CONFLICT, "read it again"),
+    "JOB_PAUSED": (Exit.CONFLICT, "raftsched job resume report, or trigger it with --force"),
+    "OVERLAP_REFUSED": (Exit.CONFLICT, "raftsched run list --job report"),
+    "QUOTA_EXCEEDED": (Exit.CONFLICT, "raftsched namespace get"),
+    "COMMIT_TIMEOUT": (Exit.OUTCOME_UNKNOWN, "--request-id"),
+    "STATE_DIVERGED": (Exit.UNREACHABLE, ""),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSALS)
+def test_a_refusal_has_its_exit_code_and_three_parts(reason: str, cli: Cli, stage: Stage) -> None:
+    exit_code, then = REFUSALS[reason]
+    fault = refusing(reason, f"no, by {reason}", job="report", namespace="default")
+    stage.nodes[0].faults.extend([fault] * 100)
+
+    said = cli("job", "trigger", "report", "--timeout", "300ms")
+
+    assert said.exit_code == exit_code, said.output
+    assert said.stdout == ""
+    first, *_ = said.stderr.splitlines()
+    assert first.startswith("Error: ")
+    assert "trigger job report" in first
+    assert f"no, by {reason}" in said.stderr
+    assert then in said.stderr
+
+
+def test_all_wrong_fields_are_named_at_once(cli: Cli) -> None:
+    said = cli(
+        "job", "create", "x", "--handler", "h", "--zone", "Europe/Berln", "--cron", "61 * * * *"
+    )
+
+    assert said.exit_code == Exit.USAGE
+    assert "Error: cannot create job x" in said.stderr
+    assert "timing.zone" in said.stderr
+    assert "Europe/Berlin" in said.stderr
+    assert "cron" in said.stderr
+
+
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(cli: Cli) -> None:
+    cli.ok("job", "create", "report", "--handler", "h")
+
+    said = cli("job", "get", "reprot")
+
+    assert said.exit_code == Exit.NOT_FOUND
+    assert "did you mean report?" in said.stderr
+
+
+def test_a_write_that_nobody_answered_says_how_to_learn_what_became_of_it(
+    cli: Cli, stage: Stage
+) -> None:
+    cli.ok("job", "create", "report", "--handler", "h")
+    stage.nodes[0].faults.extend([losing_the_answer()] * 100)
+
+    lost = cli("job", "trigger", "report", "--timeout", "300ms")
+    stage.nodes[0].faults.clear()
+    request_id = lost.stderr.split("--request-id ")[1].split(",")[0]
+    again = cli.json("job", "trigger", "report", "--request-id", request_id)
+
+    assert lost.exit_code == Exit.OUTCOME_UNKNOWN
+    assert lost.stderr.startswith(
+        "Error: it is not known whether this was done: trigger job report"
+    )
+    assert [run["id"] for run in cli.json("run", "list")["runs"]] == [again["id"]]
+
+
+def test_no_server_is_told_apart_and_says_how_to_start_one(cli: Cli) -> None:
+    said = cli(
+        "job", "next", "0 9 * * *", "--timeout", "500ms", RAFTSCHED_ENDPOINTS=dead_endpoint()
+    )
+
+    assert said.exit_code == Exit.UNREACHABLE
+    assert "cannot preview '0 9 * * *'" in said.stderr
+    assert "to start a cluster here: raftsched dev" in said.stderr
+
+
+def test_a_wrong_endpoint_names_where_it_comes_from(cli: Cli) -> None:
+    said = cli("job", "list", RAFTSCHED_ENDPOINTS="http://here")
+
+    assert said.exit_code == Exit.USAGE
+    assert "'http://here'" in said.stderr
+    assert "RAFTSCHED_ENDPOINTS" in said.stderr
+
+
+def test_an_interrupt_ends_with_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(main), "get_command", interrupt)
+
+    said = cli("job", "list")
+
+    assert said.exit_code == Exit.INTERRUPTED
+    assert "Interrupted" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["job", "delete", "report"],
+        ["job", "drop-backlog", "report"],
+        ["dead", "purge", "--all"],
+        ["namespace", "delete", "billing"],
+        ["calendar", "delete", "holidays"],
+        ["cluster", "remove", "node-3"],
+    ],
+)
+def test_what_destroys_does_not_without_a_yes(words: list[str], cli: Cli, stage: Stage) -> None:
+    said = cli(*words)
+
+    assert said.exit_code == Exit.USAGE
+    assert "there is no terminal to ask on" in said.stderr
+    assert "--yes" in said.stderr
+    assert not stage.nodes[0].heard
+
+
+def test_a_server_fault_is_a_failure(cli: Cli, stage: Stage) -> None:
+    from ..stage import breaking_off
+
+    stage.nodes[0].faults.extend([breaking_off(grpc.StatusCode.UNIMPLEMENTED, "not known")] * 9)
+
+    said = cli("job", "get", "report", "--timeout", "300ms")
+
+    assert said.exit_code == Exit.FAILED
+    assert "not known" in said.stderr

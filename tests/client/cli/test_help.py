@@ -1,0 +1,130 @@
+"""What the command says about itself."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from raftsched.client.cli import COMMANDS, main
+from raftsched.client.cli.lazy import Entry, Root
+
+from .conftest import Cli
+
+SRC = Path(__file__).parents[3] / ".src"
+OURS = [name for name, entry in COMMANDS.items() if entry.target.startswith(".")]
+
+
+def commands(
+    group: click.Group = main, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context) if path else OURS:
+        made = group.get_command(context, name)
+        assert made is not None
+        yield (*path, name), made
+        if isinstance(made, click.Group):
+            yield from commands(made, (*path, name))
+
+
+EVERY = list(commands())
+EXAMPLES = [(path, example) for path, made in EVERY for example in getattr(made, "examples", ())]
+
+
+@pytest.mark.parametrize(("path", "made"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
+def test_every_command_explains_itself_with_an_example(
+    path: tuple[str, ...], made: click.Command, cli: Cli
+) -> None:
+    said = cli.ok(*path, "--help").stdout
+
+    assert "Examples:" in said
+    assert f"raftsched {path[0]}" in said
+    assert made.help
+    assert max(map(len, said.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("path", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
+def test_an_example_can_be_typed(path: tuple[str, ...], example: str, cli: Cli) -> None:
+    words = shlex.split(example.split(" | ")[0].split(" > ")[0].split(" &&")[0].split(" ||")[0])
+    if words[0] != "raftsched" or "$(" in example:
+        return
+
+    made: click.Command = main
+    context = click.Context(main, info_name="raftsched")
+    while words := words[1:]:
+        assert isinstance(made, click.Group)
+        below = made.get_command(context, words[0])
+        assert below is not None, words[0]
+        made = below
+        if not isinstance(made, click.Group):
+            break
+
+    # Raises a UsageError for what the command does not know.
+    made.make_context(made.name, words[1:], parent=context)
+
+
+def test_no_help_page_loads_grpc_or_protobuf() -> None:
+    program = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from raftsched.client.cli import main\n"
+        f"for path in {[path for path, _ in EVERY]!r}:\n"
+        "    assert CliRunner().invoke(main, [*path, '--help']).exit_code == 0, path\n"
+        "print([m for m in ('grpc', 'google.protobuf', 'rich', 'yaml') if m in sys.modules])\n"
+    )
+
+    said = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(SRC)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert said.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [(["jbo"], "job"), (["job", "trriger"], "trigger"), (["runn"], "run")]
+)
+def test_a_near_miss_is_answered_with_the_right_word(
+    typed: list[str], meant: str, cli: Cli
+) -> None:
+    said = cli(*typed)
+
+    assert said.exit_code == 2
+    assert f"No such command '{typed[-1]}'. Did you mean '{meant}'?" in said.stderr
+    assert "--help" in said.stderr
+    assert said.stdout == ""
+
+
+def test_a_wrong_option_is_answered_with_the_right_one(cli: Cli) -> None:
+    said = cli("job", "list", "--stat", "paused")
+
+    assert said.exit_code == 2
+    assert "--state" in said.stderr
+
+
+def test_what_is_not_installed_is_not_offered() -> None:
+    table = {
+        "there": Entry(".run:run", "Is here."),
+        "gone": Entry("raftsched.nowhere.main:gone", "Is not."),
+    }
+    root = Root("raftsched", table=table)
+    context = click.Context(root)
+
+    assert root.list_commands(context) == ["there"]
+    assert root.get_command(context, "gone") is None
+
+
+def test_every_option_has_an_environment_variable(cli: Cli) -> None:
+    cli.ok("job", "create", "a", "--handler", "work")
+    cli.ok("job", "create", "b", "--handler", "work")
+    cli.ok("job", "pause", "a")
+
+    said = cli.ok("job", "list", RAFTSCHED_OUTPUT="name", RAFTSCHED_JOB_LIST_STATE="paused")
+
+    assert said.stdout == "a\n"

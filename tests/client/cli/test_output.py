@@ -1,0 +1,199 @@
+"""stdout is data: six formats, nothing else in them, and no colour for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from .conftest import Cli
+
+SRC = Path(__file__).parents[3] / ".src"
+RUN = "from raftsched.client.cli import main; main()"
+
+
+def python(cli: Cli, *words: str) -> tuple[list[str], dict[str, str]]:
+    """A process of its own, for what concerns real files and terminals."""
+    environment = {**os.environ, **cli.environment, "PYTHONPATH": str(SRC)}
+    return [sys.executable, "-c", RUN, *words], environment
+
+
+@pytest.fixture(autouse=True)
+def _jobs(cli: Cli) -> None:
+    cli.ok("job", "create", "report", "--cron", "0 9 * * *", "--handler", "build")
+    cli.ok("job", "create", "mail", "--every", "90m", "--handler", "send", "--priority", "high")
+
+
+def test_json_is_the_json_of_the_api(cli: Cli) -> None:
+    said = cli.json("job", "get", "mail")
+
+    assert said["spec"]["schedules"] == [{"interval": {"every": "5400s"}}]
+    assert said["spec"]["priority"] == "PRIORITY_HIGH"
+    assert said["createTime"].endswith("Z")
+    assert said["uid"] == "2"
+
+
+def test_a_list_in_json_is_the_page_that_the_api_answers(cli: Cli) -> None:
+    assert [job["name"] for job in cli.json("job", "list")["jobs"]] == ["mail", "report"]
+
+
+def test_an_empty_list_in_json_still_has_its_field(cli: Cli) -> None:
+    assert cli.json("run", "list") == {"runs": []}
+
+
+def test_jsonl_is_a_line_for_each(cli: Cli) -> None:
+    lines = cli.ok("job", "list", "-o", "jsonl").stdout.splitlines()
+
+    assert [json.loads(line)["name"] for line in lines] == ["mail", "report"]
+
+
+def test_yaml_holds_the_same_as_json(cli: Cli) -> None:
+    said = cli.ok("job", "get", "report", "-o", "yaml").stdout
+
+    assert yaml.safe_load(said)["spec"] == cli.json("job", "get", "report")["spec"]
+
+
+def test_name_is_what_the_next_command_takes(cli: Cli) -> None:
+    assert cli.ok("job", "list", "-o", "name").stdout == "mail\nreport\n"
+
+
+def test_a_table_in_a_pipe_is_tab_separated_and_complete(cli: Cli) -> None:
+    titles, mail, report = cli.rows("job", "list")
+
+    assert titles == ["NAME", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST", "LIVE"]
+    assert mail == ["mail", "active", "every 1h30m", "", "2026-01-01T01:30:00Z", "-", "0"]
+    assert report[2] == "0 9 * * *"
+
+
+def test_wide_has_more_columns(cli: Cli) -> None:
+    titles, mail, _ = cli.rows("job", "list", "-o", "wide")
+
+    assert mail[titles.index("PRIORITY")] == "high"
+    assert mail[titles.index("ACTION")] == "send"
+
+
+def test_headers_can_be_left_out(cli: Cli) -> None:
+    assert cli.rows("job", "list", "--no-headers")[0][0] == "mail"
+
+
+def test_details_in_a_pipe_are_paths_and_values(cli: Cli) -> None:
+    details = dict(cli.rows("job", "get", "report"))
+
+    assert details["spec.action"] == "build"
+    assert details["spec.schedules"] == "0 9 * * *"
+    assert details["status.next_due_time"] == "2026-01-01T09:00:00Z"
+
+
+def test_a_limit_is_said_beside_the_data(cli: Cli) -> None:
+    said = cli.ok("job", "list", "--limit", "1", "-o", "name")
+    table = cli.ok("job", "list", "--limit", "1")
+
+    assert said.stdout == "mail\n"
+    assert "There are more: --limit 0 prints all." in table.stderr
+    token = cli.json("job", "list", "--limit", "1")["nextPageToken"]
+    assert cli.ok("job", "list", "--page-token", token, "-o", "name").stdout == "report\n"
+
+
+def test_an_empty_table_says_so_on_stderr(cli: Cli) -> None:
+    said = cli.ok("run", "list")
+
+    assert said.stdout == ""
+    assert said.stderr == "No runs.\n"
+
+
+def test_a_write_tells_people_on_stderr_and_programs_on_stdout(cli: Cli) -> None:
+    person = cli.ok("job", "pause", "report", "--reason", "why not")
+    program = cli.json("job", "resume", "report")
+
+    assert person.stdout == ""
+    assert person.stderr == "Job report paused.\n"
+    assert program["status"]["state"] == "STATE_ACTIVE"
+
+
+@pytest.mark.parametrize("close", ["2>&-", "2>/dev/null"])
+def test_json_is_whole_without_a_stderr(cli: Cli, close: str) -> None:
+    words, environment = python(cli, "job", "list", "-o", "json")
+
+    said = subprocess.run(
+        ["bash", "-c", f'"$@" {close}', "bash", *words], env=environment,
+        capture_output=True, check=True,
+    )  # fmt: skip
+
+    assert [job["name"] for job in json.loads(said.stdout)["jobs"]] == ["mail", "report"]
+    assert said.stderr == b""
+
+
+def test_an_error_without_a_stderr_still_ends_with_its_code(cli: Cli) -> None:
+    words, environment = python(cli, "job", "get", "nobody", "-o", "json")
+
+    said = subprocess.run(
+        ["bash", "-c", '"$@" 2>&-', "bash", *words], env=environment, capture_output=True,
+        check=False,
+    )  # fmt: skip
+
+    assert (said.returncode, said.stdout) == (3, b"")
+
+
+def test_a_reader_that_leaves_is_no_error_with_a_traceback(cli: Cli) -> None:
+    words, environment = python(cli, "job", "list", "-o", "jsonl")
+
+    said = subprocess.run(
+        ["bash", "-c", '"$@" | true; exit ${PIPESTATUS[0]}', "bash", *words], env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert said.returncode in (0, 141)
+    assert said.stderr == ""
+
+
+def on_terminal(cli: Cli, *words: str, **more: str) -> str:
+    """What a person would see."""
+    command, environment = python(cli, *words)
+    keeper, terminal = pty.openpty()
+    environment |= {"TERM": "xterm-256color", "COLUMNS": "100", **more}
+    environment.pop("NO_COLOR", None) if "NO_COLOR" not in more else None
+    process = subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environment)
+    os.close(terminal)
+    said = b""
+    while True:
+        try:
+            piece = os.read(keeper, 65_536)
+        except OSError:  # Linux says so when the other side is closed.
+            break
+        if not piece:
+            break
+        said += piece
+    os.close(keeper)
+    assert process.wait() == 0
+    return said.decode()
+
+
+def test_a_terminal_gets_colours_and_a_pipe_none(cli: Cli) -> None:
+    cli.ok("job", "pause", "mail")
+
+    assert "\x1b[33mpaused" in on_terminal(cli, "job", "list")
+    assert "\x1b" not in cli.ok("job", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"), [(["--color", "never"], {}), ([], {"NO_COLOR": "1"})]
+)
+def test_nobody_gets_colours_against_his_will(
+    cli: Cli, words: list[str], environment: dict[str, str]
+) -> None:
+    said = on_terminal(cli, "job", "list", *words, **environment)
+
+    assert "\x1b" not in said
+    assert "report" in said
+
+
+def test_colours_can_be_asked_for_in_a_pipe(cli: Cli) -> None:
+    said = cli.ok("job", "list", "--color", "always", TERM="xterm-256color").stdout
+
+    assert "\x1b[" in said
