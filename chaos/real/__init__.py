@@ -1,0 +1,1 @@
+"""The harness on real processes."""

@@ -1,0 +1,354 @@
+"""Was every promise kept? Judged from what was seen outside, never from the cluster's word alone.
+
+Each check takes the whole history and returns what it found wrong, in words; the invariants are
+those of the design (S1 to S8, H1). What the cluster says of itself (ledger, runs, records) is held
+against what clients, workers and the sink saw, and against nominal times computed anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from . import history
+from .history import OK, REFUSED, Ack, Call, Copy, Effect, Fault, Job, Lease, Outcome, Plan, Run
+from .linear import ABSENT, Undecided, linearizable, matters
+
+SLACK_S = 1.0  # A call may end so much after its deadline: the machine is busy.
+CLOCK_MS = 50  # Clocks of two processes are read so far apart at most.
+RECORD_CALLS = frozenset({"create", "update", "delete", "get"})
+RAN = frozenset({"RAN", "LATE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken."""
+
+    invariant: str
+    story: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.story}"
+
+
+@dataclass(slots=True)
+class Seen:
+    """A history, sorted by kind."""
+
+    calls: list[Call] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    leases: list[Lease] = field(default_factory=list)
+    acks: list[Ack] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    probes: list[history.Probe] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, events: Iterable[history.Event]) -> Seen:
+        seen = cls()
+        lines = {
+            Call: seen.calls, Plan: seen.plans, Lease: seen.leases, Ack: seen.acks,
+            Effect: seen.effects, Fault: seen.faults, history.Probe: seen.probes,
+            Outcome: seen.outcomes, Run: seen.runs, Job: seen.jobs, Copy: seen.copies,
+        }  # fmt: skip
+        for event in events:
+            lines[type(event)].append(event)  # type: ignore[attr-defined]
+        return seen
+
+
+Check = Callable[[Seen], list[Violation]]
+
+
+def acknowledged_writes_survive(seen: Seen) -> list[Violation]:
+    """S1: what was acknowledged last is there at the end, or what a later call made of it."""
+    found = []
+    at_end = {job.job: job.value for job in seen.jobs}
+    for job, calls in _records(seen).items():
+        possible = _possible_ends(calls)
+        value = at_end.get(job, ABSENT)
+        if value not in possible:
+            wanted = " or ".join(sorted(map(repr, possible)))
+            found.append(Violation("S1", f"{job} is {value!r} at the end, and should be {wanted}"))
+    return found
+
+
+def records_are_linearizable(seen: Seen) -> list[Violation]:
+    """S1: the calls on each record make sense in some order."""
+    found = []
+    for job, calls in _records(seen).items():
+        try:
+            sound = linearizable(calls)
+        except Undecided as error:
+            found.append(Violation("S1", f"cannot be judged: {error}"))
+            continue
+        if not sound:
+            told = "; ".join(
+                f"{call.client} {call.what} {call.value!r} {call.outcome} "
+                f"[{call.began:.3f}, {call.ended:.3f}]"
+                for call in sorted(filter(matters, calls), key=lambda call: call.began)
+            )
+            found.append(Violation("S1", f"no order explains the calls on {job}: {told}"))
+    return found
+
+
+def nominal_times_have_one_outcome(seen: Seen) -> list[Violation]:
+    """S2: none is lost, none has two, and each that ran has a run that the cluster still knows."""
+    found = []
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in seen.outcomes:
+        outcomes[outcome.job].append(outcome)
+    runs = {run.run for run in seen.runs}
+    for plan in seen.plans:
+        mine = outcomes[plan.job]
+        counts = _count(plan, mine)
+        for nominal_ms in _nominal_times(plan):
+            count = counts[nominal_ms]
+            if count != 1:
+                what = "has no outcome" if not count else f"has {count} outcomes"
+                found.append(Violation("S2", f"{plan.job} at {nominal_ms} {what}"))
+        for outcome in mine:
+            if outcome.outcome in RAN and outcome.run not in runs:
+                story = (
+                    f"{plan.job} at {outcome.nominal_ms} ran as {outcome.run}, which is not there"
+                )
+                found.append(Violation("S2", story))
+    return found
+
+
+def scheduled_runs_are_unique(seen: Seen) -> list[Violation]:
+    """S2: a nominal time became one run, whatever its id."""
+    counts = Counter((run.job, run.nominal_ms) for run in seen.runs if run.scheduled)
+    leased: dict[tuple[str, int], set[str]] = defaultdict(set)
+    planned = {plan.job for plan in seen.plans}
+    for lease in seen.leases:
+        if lease.job in planned:
+            leased[lease.job, lease.nominal_ms].add(lease.run)
+    found = [
+        Violation("S2", f"{job} at {nominal_ms} became {count} runs")
+        for (job, nominal_ms), count in counts.items()
+        if count > 1
+    ]
+    return found + [
+        Violation("S2", f"{job} at {nominal_ms} was leased as {sorted(ids)}")
+        for (job, nominal_ms), ids in leased.items()
+        if len(ids) > 1
+    ]
+
+
+def nothing_runs_without_reason(seen: Seen) -> list[Violation]:
+    """S3: what was leased was planned or triggered, and not before it was due."""
+    found = []
+    plans = {plan.job: plan for plan in seen.plans}
+    triggered = {call.value for call in seen.calls if call.what == "trigger"}
+    unsure = {
+        call.job
+        for call in seen.calls
+        if call.what == "trigger" and call.outcome == history.UNKNOWN
+    }
+    for lease in seen.leases:
+        plan = plans.get(lease.job)
+        if lease.wall_ms + CLOCK_MS < lease.due_ms:
+            early = lease.due_ms - lease.wall_ms
+            found.append(Violation("S3", f"{lease.run} was leased {early} ms early"))
+        if plan is not None:
+            if lease.nominal_ms % plan.every_ms:
+                story = f"{lease.run}: {lease.nominal_ms} is no nominal time of {lease.job}"
+                found.append(Violation("S3", story))
+        elif lease.run not in triggered and lease.job not in unsure:
+            found.append(Violation("S3", f"nobody asked for {lease.run}"))
+    return found
+
+
+def triggers_run_once(seen: Seen) -> list[Violation]:
+    """S2: an acknowledged trigger has its run; no request became two."""
+    runs = {run.run for run in seen.runs}
+    found = [
+        Violation("S2", f"the trigger of {call.job} lost its run {call.value}")
+        for call in seen.calls
+        if call.what == "trigger" and call.outcome == OK and call.value not in runs
+    ]
+    asked = Counter(
+        call.job for call in seen.calls if call.what == "trigger" and call.outcome != REFUSED
+    )
+    there = Counter(run.job for run in seen.runs if not run.scheduled)
+    for job, count in there.items():
+        if job in asked and count > asked[job]:
+            story = f"{job} was triggered {asked[job]} times and ran {count} times"
+            found.append(Violation("S2", story))
+    return found
+
+
+def tokens_grow(seen: Seen) -> list[Violation]:
+    """S4: a later lease of a run has a higher token, and no token was given twice."""
+    found = []
+    by_token: dict[int, Lease] = {}
+    by_run: dict[str, list[Lease]] = defaultdict(list)
+    for lease in seen.leases:
+        other = by_token.setdefault(lease.token, lease)
+        if (other.run, other.worker) != (lease.run, lease.worker):
+            story = f"token {lease.token} is {other.run} at {other.worker} and {lease.run} at "
+            found.append(Violation("S4", story + lease.worker))
+        by_run[lease.run].append(lease)
+    for run, leases in by_run.items():
+        attempts = {lease.token: lease.attempt for lease in leases}
+        line = [attempts[token] for token in sorted(attempts)]
+        if line != sorted(line):
+            found.append(Violation("S4", f"{run}: by token its attempts are {line}"))
+    return found
+
+
+def the_sink_took_no_old_token(seen: Seen) -> list[Violation]:
+    """S5: at the sink, no effect of an older lease came after one of a newer lease."""
+    found = []
+    highest: dict[str, int] = {}
+    for effect in sorted(seen.effects, key=lambda effect: effect.at):
+        before = highest.get(effect.run, 0)
+        if effect.accepted and effect.token < before:
+            story = f"{effect.run}: token {effect.token} was taken after {before}"
+            found.append(Violation("S5", story))
+        if effect.accepted:
+            highest[effect.run] = max(before, effect.token)
+    return found
+
+
+def completions_are_recorded_once(seen: Seen) -> list[Violation]:
+    """S6: one lease ends a run well; what was acknowledged is what the cluster shows."""
+    found = []
+    states = {run.run: run for run in seen.runs}
+    tokens: dict[str, set[int]] = defaultdict(set)
+    for ack in seen.acks:
+        if ack.end == "success" and not ack.reason:
+            tokens[ack.run].add(ack.token)
+    for run_id, taken in tokens.items():
+        if len(taken) > 1:
+            found.append(Violation("S6", f"{run_id} succeeded with the tokens {sorted(taken)}"))
+        run = states.get(run_id)
+        if run is not None and run.state != "SUCCEEDED":
+            found.append(Violation("S6", f"{run_id} is {run.state}; its success was acknowledged"))
+    return found
+
+
+def no_effect_after_success(seen: Seen) -> list[Violation]:
+    """S6: once a success is acknowledged, no other lease of that run does anything."""
+    done: dict[str, tuple[float, int]] = {}
+    for ack in seen.acks:
+        if ack.end == "success" and not ack.reason:
+            done.setdefault(ack.run, (ack.at, ack.token))
+    found = []
+    for lease in seen.leases:
+        at, token = done.get(lease.run, (float("inf"), 0))
+        if lease.token > token and at < float("inf"):
+            story = f"{lease.run} was leased with {lease.token} though {token} had succeeded"
+            found.append(Violation("S6", story))
+    return found
+
+
+def attempts_are_explained(seen: Seen) -> list[Violation]:
+    """S7: no more attempts than the policy allows, and none without an end of the one before."""
+    allowed = {plan.job: plan.max_attempts for plan in seen.plans}
+    found = []
+    for run in seen.runs:
+        most = allowed.get(run.job)
+        if most is not None and run.attempt > most:
+            found.append(Violation("S7", f"{run.run} has {run.attempt} attempts of {most}"))
+        # A lease that was given back does not count, but stands among the ends.
+        if len(run.ends) < run.attempt - 1:
+            story = f"{run.run} is at attempt {run.attempt}, and {len(run.ends)} ends are recorded"
+            found.append(Violation("S7", story))
+    return found
+
+
+def everything_ended(seen: Seen) -> list[Violation]:
+    """S2: with the faults over, every run that was due has ended."""
+    return [
+        Violation("S2", f"{run.run} is still {run.state}")
+        for run in seen.runs
+        if run.state in ("PENDING", "RUNNING", "RETRYING")
+    ]
+
+
+def calls_end_in_time(seen: Seen) -> list[Violation]:
+    """H1: each call ended with an answer or an error within its deadline."""
+    return [
+        Violation(
+            "H1", f"{call.client} {call.what} {call.job} took {call.ended - call.began:.1f} s"
+        )
+        for call in seen.calls
+        if call.ended - call.began > call.deadline + SLACK_S
+    ]
+
+
+def copies_are_equal(seen: Seen) -> list[Violation]:
+    """A1: all nodes have the same state at the same revision."""
+    by_revision: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for copy in seen.copies:
+        by_revision[copy.revision][copy.fingerprint].append(copy.node)
+    return [
+        Violation("A1", f"at revision {revision} the states differ: {dict(prints)}")
+        for revision, prints in by_revision.items()
+        if len(prints) > 1
+    ]
+
+
+CHECKS: tuple[Check, ...] = (
+    acknowledged_writes_survive,
+    records_are_linearizable,
+    nominal_times_have_one_outcome,
+    scheduled_runs_are_unique,
+    triggers_run_once,
+    everything_ended,
+    nothing_runs_without_reason,
+    tokens_grow,
+    the_sink_took_no_old_token,
+    completions_are_recorded_once,
+    no_effect_after_success,
+    attempts_are_explained,
+    calls_end_in_time,
+    copies_are_equal,
+)
+
+
+def judge(seen: Seen) -> list[Violation]:
+    """Everything that is wrong with a history."""
+    return [violation for check in CHECKS for violation in check(seen)]
+
+
+def _records(seen: Seen) -> dict[str, list[Call]]:
+    found: dict[str, list[Call]] = defaultdict(list)
+    for call in seen.calls:
+        if call.what in RECORD_CALLS:
+            found[call.job].append(call)
+    return found
+
+
+def _possible_ends(calls: Sequence[Call]) -> set[str]:
+    """Values a record may have in the end: of a write that none came wholly after."""
+    writes = [call for call in calls if call.what != "get" and matters(call)]
+    sure = [call for call in writes if call.outcome == OK]
+    possible = {
+        ABSENT if call.what == "delete" else call.value
+        for call in writes
+        if not any(
+            other.began > (call.ended if call.outcome == OK else float("inf")) for other in sure
+        )
+    }
+    # When nothing is sure, nothing may have happened.
+    return possible if sure else possible | {ABSENT}
+
+
+def _nominal_times(plan: Plan) -> range:
+    first = -(-plan.from_ms // plan.every_ms) * plan.every_ms
+    return range(first, plan.until_ms + 1, plan.every_ms)
+
+
+def _count(plan: Plan, outcomes: Iterable[Outcome]) -> Counter[int]:
+    """How many outcomes each nominal time has; an entry may speak of a stretch."""
+    counts: Counter[int] = Counter()
+    for outcome in outcomes:
+        counts.update(range(outcome.nominal_ms, outcome.last_ms + 1, plan.every_ms))
+    return counts

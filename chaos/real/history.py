@@ -1,0 +1,166 @@
+"""What clients, workers, the sink and the harness saw: one line each, judged when all is over.
+
+Instants are seconds of the machine's monotonic clock, the same in all its processes; what the
+scheduler speaks of is in milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+OK = "ok"
+REFUSED = "refused"  # Known not to be done.
+UNKNOWN = "unknown"
+
+
+class Event(msgspec.Struct, frozen=True, tag=True):
+    """One of the kinds below."""
+
+
+class Call(Event, frozen=True):
+    """A call of a client: on a job's record, or a trigger."""
+
+    client: str
+    # create, update, delete, get or trigger.
+    what: str
+    job: str
+    began: float
+    ended: float
+    # Within so many seconds it had to end.
+    deadline: float
+    outcome: str
+    # What was written, or read; "" when there was no job. For a trigger: the run.
+    value: str = ""
+    reason: str = ""
+
+
+class Plan(Event, frozen=True):
+    """A recurring job as it was ordered: every nominal time is a multiple of the period."""
+
+    job: str
+    every_ms: int
+    # From when on, and until when, its nominal times are surely due.
+    from_ms: int
+    until_ms: int
+    max_attempts: int = 1
+
+
+class Lease(Event, frozen=True):
+    """A worker got a lease."""
+
+    worker: str
+    run: str
+    job: str
+    token: int
+    attempt: int
+    nominal_ms: int
+    due_ms: int
+    wall_ms: int
+    at: float
+
+
+class Ack(Event, frozen=True):
+    """A worker's report was answered; an empty reason: it was taken."""
+
+    worker: str
+    run: str
+    token: int
+    # success, failure or given_back.
+    end: str
+    reason: str
+    at: float
+
+
+class Effect(Event, frozen=True):
+    """The sink was asked to do what a run is for. It takes no token below the highest it saw."""
+
+    run: str
+    token: int
+    accepted: bool
+    at: float
+
+
+class Fault(Event, frozen=True):
+    """What was done to the cluster, and until when."""
+
+    what: str
+    target: str
+    began: float
+    ended: float
+
+
+class Probe(Event, frozen=True):
+    """A small write, many times a second: was the cluster there?"""
+
+    at: float
+    took: float
+    ok: bool
+
+
+class Outcome(Event, frozen=True):
+    """One nominal time in the ledger at the end, or a stretch of them."""
+
+    job: str
+    nominal_ms: int
+    last_ms: int
+    outcome: str
+    run: str = ""
+
+
+class Run(Event, frozen=True):
+    """A run as the cluster showed it at the end."""
+
+    run: str
+    job: str
+    state: str
+    nominal_ms: int
+    due_ms: int
+    attempt: int
+    # Tokens of its attempts, oldest first.
+    tokens: tuple[int, ...] = ()
+    # How the attempts before the last one ended.
+    ends: tuple[str, ...] = ()
+    scheduled: bool = True
+
+
+class Job(Event, frozen=True):
+    """A record at the end."""
+
+    job: str
+    value: str
+
+
+class Copy(Event, frozen=True):
+    """A node's state at the end."""
+
+    node: str
+    revision: int
+    fingerprint: str
+
+
+Any = Call | Plan | Lease | Ack | Effect | Fault | Probe | Outcome | Run | Job | Copy
+_DECODER = msgspec.json.Decoder(Any)
+
+
+class Journal:
+    """A file to which one process writes what it sees, a line at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+
+    def add(self, *events: Event) -> None:
+        self._file.write(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read(paths: Iterable[Path]) -> Iterator[Event]:
+    """All events of some files. A last line that a kill cut off is no event."""
+    for path in paths:
+        for line in path.read_bytes().splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                yield _DECODER.decode(line)

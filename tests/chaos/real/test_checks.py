@@ -1,0 +1,222 @@
+"""The checkers themselves: a sound history passes, and each kind of violation is found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from raftsched.chaos.real import history
+from raftsched.chaos.real.checks import CHECKS, Seen, judge
+from raftsched.chaos.real.history import (
+    OK,
+    REFUSED,
+    UNKNOWN,
+    Ack,
+    Call,
+    Copy,
+    Effect,
+    Event,
+    Job,
+    Lease,
+    Outcome,
+    Plan,
+    Run,
+)
+from raftsched.chaos.real.linear import linearizable
+
+T0 = 1_800_000_000_000
+Events = list[Event]
+
+
+def call(
+    what: str, job: str, began: float, value: str = "", outcome: str = OK, took: float = 0.1
+) -> Call:
+    return Call("c1", what, job, began, began + took, 5.0, outcome, value)
+
+
+def sound() -> Events:
+    """A job that ran three times (once at the second attempt), a record, a trigger."""
+    events: Events = [Plan("tick", 1_000, T0, T0 + 2_000, max_attempts=2)]
+    token = 0
+    for number in range(3):
+        nominal = T0 + 1_000 * number
+        run = f"tick.1.{nominal}"
+        tokens = []
+        for attempt in range(1, 3 if number == 1 else 2):
+            token += 1
+            tokens.append(token)
+            events.append(
+                Lease("w1", run, "tick", token, attempt, nominal, nominal, nominal + 3, token)
+            )
+            events.append(Effect(run, token, True, token + 0.1))
+            last = attempt == (2 if number == 1 else 1)
+            end = "success" if last else "failure"
+            events.append(Ack("w1", run, token, end, "", token + 0.2))
+        ends = ("FAILED",) * (len(tokens) - 1)
+        events.append(Outcome("tick", nominal, nominal, "RAN", run))
+        events.append(
+            Run(run, "tick", "SUCCEEDED", nominal, nominal, len(tokens), tuple(tokens), ends)
+        )
+    events += [
+        call("create", "a", 1, "one"),
+        call("get", "a", 2, "one"),
+        call("update", "a", 3, "two"),
+        call("update", "a", 4, "three", UNKNOWN),
+        call("update", "a", 4.5, "never", REFUSED),
+        Job("a", "three"),
+        Job("tick", "-"),
+        call("trigger", "hand", 5, "hand.2.7.1"),
+        Lease("w1", "hand.2.7.1", "hand", 9, 1, T0, T0, T0, 9.0),
+        Run("hand.2.7.1", "hand", "SUCCEEDED", T0, T0, 1, (9,), (), scheduled=False),
+        Copy("n1", 7, "ab"),
+        Copy("n2", 7, "ab"),
+        Copy("n3", 6, "cd"),
+    ]
+    return events
+
+
+def found(events: Events) -> set[str]:
+    return {violation.invariant for violation in judge(Seen.of(events))}
+
+
+def test_a_sound_history_has_no_violations() -> None:
+    assert judge(Seen.of(sound())) == []
+
+
+def without(kind: type[Event], which: Callable[[Event], bool]) -> Events:
+    events = [event for event in sound() if not (isinstance(event, kind) and which(event))]
+    assert len(events) < len(sound())
+    return events
+
+
+def changed(kind: type[Event], number: int, **fields: object) -> Events:
+    events = sound()
+    place = [at for at, event in enumerate(events) if isinstance(event, kind)][number]
+    events[place] = msgspec.structs.replace(events[place], **fields)
+    return events
+
+
+LAST = f"tick.1.{T0 + 2_000}"
+WRONG: list[tuple[str, str, Events]] = [
+    ("a lost firing", "S2", without(Outcome, lambda e: e.nominal_ms == T0 + 1_000)),  # type: ignore[attr-defined]
+    ("two outcomes", "S2", [*sound(), Outcome("tick", T0, T0, "SKIPPED")]),
+    (
+        "a stretch over a firing",
+        "S2",
+        [*sound(), Outcome("tick", T0 - 5_000, T0 + 1_000, "MISSED")],
+    ),
+    ("a run that is gone", "S2", without(Run, lambda e: e.run == LAST)),  # type: ignore[attr-defined]
+    (
+        "a doubled firing",
+        "S2",
+        [*sound(), Run("tick.1.x", "tick", "SUCCEEDED", T0, T0, 1)],
+    ),
+    (
+        "a doubled firing that only a worker saw",
+        "S2",
+        [*sound(), Lease("w2", "tick.9.9", "tick", 50, 1, T0, T0, T0, 50.0)],
+    ),
+    ("a lost trigger", "S2", without(Run, lambda e: e.job == "hand")),  # type: ignore[attr-defined]
+    (
+        "a doubled trigger",
+        "S2",
+        [*sound(), Run("hand.2.7.2", "hand", "SUCCEEDED", T0, T0, 1, scheduled=False)],
+    ),
+    ("a run that never ended", "S2", changed(Run, 2, state="RUNNING")),
+    ("a lost update", "S1", changed(Job, 0, value="one")),
+    ("a lost job", "S1", without(Job, lambda e: e.job == "a")),  # type: ignore[attr-defined]
+    ("a refused update that shows", "S1", changed(Job, 0, value="never")),
+    ("a stale read", "S1", [*sound(), call("get", "a", 3.5, "one")]),
+    ("an early lease", "S3", changed(Lease, 0, wall_ms=T0 - 100)),
+    ("a time that nobody planned", "S3", changed(Lease, 0, nominal_ms=T0 + 1)),
+    (
+        "a run that nobody asked for",
+        "S3",
+        [*sound(), Lease("w1", "ghost.1.1", "ghost", 60, 1, T0, T0, T0, 60.0)],
+    ),
+    ("a token given twice", "S4", changed(Lease, 1, token=1)),
+    ("attempts against the order of tokens", "S4", changed(Lease, 1, attempt=3)),
+    (
+        "an old token at the sink",
+        "S5",
+        [*sound(), Effect(f"tick.1.{T0 + 1_000}", 2, True, 99.0)],
+    ),
+    ("two completions", "S6", [*sound(), Ack("w2", LAST, 40, "success", "", 40.0)]),
+    ("a success that does not show", "S6", changed(Run, 2, state="FAILED")),
+    (
+        "a lease after the success",
+        "S6",
+        [*sound(), Lease("w2", LAST, "tick", 41, 2, T0 + 2_000, T0, T0 + 2_000, 41.0)],
+    ),
+    ("too many attempts", "S7", changed(Run, 1, attempt=3, ends=("FAILED", "FAILED"))),
+    ("an attempt without a reason", "S7", changed(Run, 1, ends=())),
+    ("a call that hung", "H1", [*sound(), call("get", "b", 5, took=30.0)]),
+    ("two states at one revision", "A1", changed(Copy, 1, fingerprint="xx")),
+]
+
+
+@pytest.mark.parametrize(("invariant", "events"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_a_wrong_history_is_found(invariant: str, events: Events) -> None:
+    assert invariant in found(events)
+
+
+def test_each_check_finds_something() -> None:
+    """A check that nothing trips could be empty."""
+    for check in CHECKS:
+        assert any(check(Seen.of(events)) for _, _, events in WRONG), check.__name__
+
+
+def test_calls_at_the_same_time_may_come_in_any_order() -> None:
+    calls = [
+        call("create", "a", 0, "one"),
+        call("update", "a", 1, "two", took=2),
+        call("update", "a", 1, "three", took=2),
+        call("get", "a", 4, "two"),
+    ]
+    assert linearizable(calls)
+    assert not linearizable([*calls, call("get", "a", 5, "three")])
+
+
+def test_an_unknown_call_may_happen_late_or_never() -> None:
+    first = [call("create", "a", 0, "one"), call("update", "a", 1, "two", UNKNOWN)]
+    assert linearizable([*first, call("get", "a", 2, "one"), call("get", "a", 3, "two")])
+    assert linearizable([*first, call("get", "a", 2, "one"), call("get", "a", 9, "one")])
+    seen = [call("get", "a", 2, "two"), call("get", "a", 3, "one")]
+    assert not linearizable([*first, *seen])
+
+
+def test_random_sound_histories_are_found_linearizable() -> None:
+    seed = random.randrange(1 << 32)
+    dice = random.Random(seed)
+    for _ in range(200):
+        calls, value, at = [], "", 0.0
+        for number in range(30):
+            # The instant of effect lies inside; neighbours overlap.
+            at += dice.random()
+            began, took = at - dice.random(), 2 * dice.random()
+            what = dice.choice(["create", "update", "delete", "get"])
+            if what == "create" and value:
+                continue
+            if what in ("update", "delete") and not value:
+                continue
+            if what in ("create", "update"):
+                value = str(number)
+            elif what == "delete":
+                value = ""
+            ended = max(at, began + took)
+            calls.append(Call("c", what, "a", began, ended, 5.0, OK, value))
+        assert linearizable(calls), f"seed {seed}"
+
+
+def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
+    journal = history.Journal(tmp_path / "one.jsonl")
+    events = sound()
+    journal.add(*events)
+    journal.close()
+    with (tmp_path / "one.jsonl").open("ab") as file:
+        file.write(b'{"type":"Call","cli')
+    assert list(history.read([tmp_path / "one.jsonl"])) == events
