@@ -10,7 +10,6 @@ import difflib
 import ipaddress
 import json
 import re
-import ssl
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -97,6 +96,14 @@ class Config(_Section, frozen=True, kw_only=True):
     cache_mb: Annotated[
         int, Meta(ge=8, le=65_536, description="Memory for blocks of the state, in MiB.")
     ] = 256
+    segment_mb: Annotated[
+        int,
+        Meta(
+            ge=8,
+            le=1024,
+            description="The journal is cut by such pieces, in MiB; a fresh one takes four.",
+        ),
+    ] = 64
     log: Log = Log()
     tls: Tls = Tls()
     members: Annotated[
@@ -271,9 +278,6 @@ def members_of(text: str) -> dict[str, dict[str, str]]:
     return members
 
 
-# What fits together.
-
-
 def _wrong(config: Config) -> Iterator[str]:
     yield from _wrong_members(config)
     for path, address in (("listen", config.listen), ("http", config.http)):
@@ -377,29 +381,6 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-# TLS.
-
-
-def peer_contexts(config: Config) -> tuple[ssl.SSLContext, ssl.SSLContext] | None:
-    """For accepting and for dialling other nodes: both sides show who they are."""
-    files = config.tls.peer
-    if not files.certificate_file:
-        return None
-    try:
-        accepting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.ca_file)
-        accepting.verify_mode = ssl.CERT_REQUIRED
-        dialling = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=files.ca_file)
-        for context in (accepting, dialling):
-            context.minimum_version = ssl.TLSVersion.TLSv1_3
-            context.load_cert_chain(files.certificate_file, files.key_file)
-    except (ssl.SSLError, OSError) as error:
-        raise ConfigWrong([f"tls.peer: the files do not make a certificate: {error}"]) from error
-    return accepting, dialling
-
-
-# Texts.
-
-
 def text_of(config: Config, origins: Mapping[str, str] | None = None) -> str:
     """The file that says this; with `origins`, where each value came from, else its comment."""
     lines: list[str] = []
@@ -411,7 +392,7 @@ def text_of(config: Config, origins: Mapping[str, str] | None = None) -> str:
             doc = _section_comment(section) if origins is None else ""
             lines += ["", *([f"# {doc}"] if doc else []), f"[{section}]"]
         note = origins[path] if origins is not None else ""
-        if not note:
+        if origins is None:
             lines += ["", *(f"# {line}" for line in textwrap.wrap(key.comment, 94))]
         if path == "members":
             lines += [*(["", f"# {note}"] if note else []), *_member_lines(config)]
@@ -453,6 +434,7 @@ def _toml(value: object) -> str:
 EXAMPLE = Config(
     name="n1",
     members={
-        f"n{i}": Member(peer=f"127.0.0.1:741{i}", client=f"127.0.0.1:740{i}") for i in (1, 2, 3)
+        f"n{i}": Member(peer=f"127.0.0.1:741{i - 1}", client=f"127.0.0.1:740{i - 1}")
+        for i in (1, 2, 3)
     },
 )

@@ -22,8 +22,6 @@ IDENTITY = "node.json"
 IDENTITY_MAX = 64 * 1024
 PROBE = "probe"
 PROBE_BYTES = 1 << 20
-# A fresh journal allocates its first segment whole, and the state needs some room beside it.
-FRESH_BYTES = 80 << 20
 # Our own, and what a file system puts into an empty volume.
 HARMLESS = frozenset({LOCK, PROBE, IDENTITY + ".new", "lost+found"})
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -32,8 +30,8 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 class Folder:
     """The folder, locked until `close` or the end of the process."""
 
-    def __init__(self, path: Path, cluster: str, node: str) -> None:
-        """Take it, or raise CannotStart."""
+    def __init__(self, path: Path, cluster: str, node: str, room: int = PROBE_BYTES) -> None:
+        """Take it, or raise CannotStart. A fresh node must find so much room."""
         self.path = path
         with _told(path):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,7 +49,7 @@ class Folder:
             if not fresh:
                 _check(path, cluster, node)
             with _told(path):
-                _probe(path, FRESH_BYTES if fresh else PROBE_BYTES)
+                _probe(path, room if fresh else PROBE_BYTES)
                 if fresh:
                     _write_identity(path, cluster, node)
         except BaseException:
@@ -164,8 +162,8 @@ def _told(path: Path) -> Iterator[None]:
         if error.errno in NO_SPACE:
             raise CannotStart(
                 Exit.DISK_FULL,
-                f"the disk below {path} is full ({error.strerror}); make room (a fresh node needs "
-                f"{FRESH_BYTES >> 20} MiB to begin), then start again: nothing was lost",
+                f"the disk below {path} is full: {error.strerror}; make room, then start again: "
+                "nothing was lost",
             ) from error
         raise CannotStart(
             Exit.FOLDER_UNWRITABLE,

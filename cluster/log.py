@@ -137,7 +137,7 @@ def start(settings: Log, node: str, stream: TextIO = sys.stderr) -> tuple[Writer
     root.setLevel(settings.level.upper())
     # Their debug lines speak of their own insides.
     for name in ("asyncio", "grpc", "uvicorn", "pysyncobj"):
-        logging.getLogger(name).setLevel(max(root.level, logging.INFO))
+        logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
     return writer, context
 
 

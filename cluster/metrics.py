@@ -12,10 +12,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from ..statemachine import keys
 from ..statemachine.record import Change, MetaRecord, RunRecord, parse, parse_change
+from .leader import Done, Leader
+from .replica import Applied
 
 LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600)
 SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -65,10 +71,10 @@ class Metrics:
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
         self.wall = wall
-        # Whether to count what is decided: each change is applied by all nodes, and leads by one.
-        self.leads: Callable[[], bool] = lambda: False
+        self._leader: Leader | None = None
         self.lateness = Spread(LATENESS)
-        self.decide, self.commit, self.applying = Spread(SECONDS), Spread(SECONDS), Spread(SECONDS)
+        self.decide, self.commit = Spread(SECONDS), Spread(SECONDS)
+        self._before = (0.0, 0.0)
         self.change_bytes, self.change_items = Spread(BYTES), Spread(ITEMS)
         self.lag = Spread(SECONDS)
         self.told = dict.fromkeys(TOLD, 0)
@@ -76,51 +82,51 @@ class Metrics:
         self.call_seconds: dict[str, Spread] = {}
         self.leaderships = 0
 
+    def follow(self, applied: Applied, leader: Leader) -> None:
+        """Count what this node decides."""
+        self._leader = leader
+        applied.listeners.append(self.changed)
+
     def changed(self, index: int, data: bytes, meta: MetaRecord) -> None:
         """A change was applied; a listener of the replica."""
-        if not self.leads():
+        # Each change is applied by all nodes; who decided it counts it.
+        if self._leader is None or not self._leader.leading:
             return
+        self._time(self._leader.done)
         change = parse_change(data, meta.revision)
         self.change_bytes.add(len(data))
         self.change_items.add(len(change.keys) + len(change.deletes))
-        told, leased = self.told, 0
-        for key in change.keys:
-            if (name := PUTS.get(key[:1])) is not None:
-                told[name] += 1
-                leased += key[:1] == keys.LEASE
-        for key in change.deletes:
-            told["leases_ended"] += key[:1] == keys.LEASE
-        if leased:
-            self._late(change, leased)
+        tables = bytes([key[0] for key in change.keys])
+        for table, name in PUTS.items():
+            self.told[name] += tables.count(table)
+        self.told["leases_ended"] += bytes([key[0] for key in change.deletes]).count(keys.LEASE)
+        if keys.LEASE in tables:
+            self._late(change, tables)
 
-    def _late(self, change: Change, leased: int) -> None:
+    def _late(self, change: Change, tables: bytes) -> None:
         """How long after their time runs were leased, told by an even sample of them."""
-        now_ms = self.wall() * 1000
-        step = -(-leased // SAMPLES)
-        places = [i for i, key in enumerate(change.keys) if key[:1] == keys.LEASE][::step]
-        runs = {keys.run(*keys.run_of(change.values[place])) for place in places}
+        now_ms, values = self.wall() * 1000, change.values
+        leased = [place for place, table in enumerate(tables) if table == keys.LEASE[0]]
+        sample = leased[:: -(-len(leased) // SAMPLES)]
+        runs = {keys.run(*keys.run_of(values[place])) for place in sample}
         late = []
-        for key, value in zip(change.keys, change.values, strict=True):
+        for place, key in enumerate(change.keys):
             if key in runs:
-                run = parse(key, value, RunRecord)
+                run = parse(key, values[place], RunRecord)
                 late.append(max(0.0, now_ms - run.due_at_ms) / 1000)
         if late:
-            self.lateness.add_all(late, leased)
+            self.lateness.add_all(late, len(leased))
 
-    def decided(self, seconds: float) -> None:
-        """The leader turned requests into a change."""
-        self.decide.add(seconds)
-
-    def committed(self, seconds: float) -> None:
-        """From the decision until the change was applied here."""
-        self.commit.add(seconds)
-
-    def applied(self, seconds: float) -> None:
-        """This node wrote a change into its state."""
-        self.applying.add(seconds)
+    def _time(self, done: Done) -> None:
+        """The loop keeps sums, and one change is in flight at a time: so what was added since the
+        last one is this one's decision, and the last one's way to the majority."""
+        self.decide.add(done.decide_s - self._before[0])
+        if done.commit_s != self._before[1]:
+            self.commit.add(done.commit_s - self._before[1])
+        self._before = (done.decide_s, done.commit_s)
 
     def called(self, method: str, code: str, seconds: float) -> None:
-        """A call was answered; a stream has ended."""
+        """A call was answered; of a stream, it has ended. See the services' Observer."""
         key = (method, code)
         if key not in self.calls and len(self.calls) >= SERIES_MAX:
             key = ("other", code)
@@ -135,7 +141,6 @@ class Metrics:
             ("lateness_seconds", "Lease granted after the run was due.", self.lateness),
             ("decide_seconds", "Requests turned into one change.", self.decide),
             ("commit_seconds", "From the decision until the change is applied.", self.commit),
-            ("apply_seconds", "One change written into the state.", self.applying),
             ("change_bytes", "Size of a change.", self.change_bytes),
             ("change_items", "Puts and deletes of a change.", self.change_items),
             ("loop_lag_seconds", "The loop was late for a timer by so much.", self.lag),

@@ -29,6 +29,7 @@ from .about import About, Acquaintances
 from .consensus import faults
 from .consensus.disk import RealDisk
 from .consensus.driver import Driver, Place
+from .consensus.journal import JournalLimits
 from .consensus.port import Settings, Status
 from .leader import Leader
 from .replica import Replica
@@ -67,6 +68,7 @@ class NodeSpec:
     cache_bytes: int = CACHE_BYTES
     contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
     settings: Settings = field(default_factory=Settings)
+    journal: JournalLimits = field(default_factory=JournalLimits)
     # The clocks, for tests: milliseconds since 1970, and seconds that only grow.
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     seconds: Callable[[], float] = time.monotonic
@@ -92,7 +94,7 @@ class Node:
         contacts = {name: member.peer for name, member in spec.members.items()}
         place = Place(
             cluster=spec.cluster, node=spec.name, contacts=contacts,
-            settings=spec.settings, contexts=spec.contexts,
+            settings=spec.settings, journal=spec.journal, contexts=spec.contexts,
         )  # fmt: skip
         self.driver = Driver(place, disk, self.replica, self, clock=spec.seconds)
         self.sessions = Sessions(

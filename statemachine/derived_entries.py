@@ -64,10 +64,10 @@ def _all_wanted(store: Reading) -> Wanted:
 
 
 def _of_job(store: Reading, jid: int, job: JobRecord) -> Wanted:
-    if not _is_there(store, jid):
-        return
     namespace = keys.namespace_of(jid)
     yield keys.job_name(namespace, job.name), jid.to_bytes(8, "big")
+    if not _is_there(store, jid):
+        return
     for dependency in job.spec.upstream.jobs:
         source = store.get(keys.job_name(namespace, dependency.job))
         if source is not None:
@@ -75,7 +75,7 @@ def _of_job(store: Reading, jid: int, job: JobRecord) -> Wanted:
 
 
 def _is_there(store: Reading, jid: int) -> bool:
-    """Whether a job has its name still: one that is being deleted has not."""
+    """Whether others may depend on a job: on one that is being deleted they may not."""
     state = record(store, keys.state(jid), StateRecord)
     return state is not None and state.state != DELETING
 
@@ -120,9 +120,7 @@ def _of_flow(jid: int, occasion: int, flow: FlowRecord) -> Wanted:
 def _name_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     jid = int.from_bytes(value, "big")
     job = record(store, keys.job(jid), JobRecord)
-    if job is None or not _is_there(store, jid):
-        return False
-    return keys.job_name(keys.namespace_of(jid), job.name) == key
+    return job is not None and keys.job_name(keys.namespace_of(jid), job.name) == key
 
 
 def _edge_wanted(store: Reading, key: bytes, value: bytes) -> bool:

@@ -90,7 +90,6 @@ def events(change: bytes, revision: int, lookup: Reading) -> list[Event]:
         teller = TELLERS.get(key[:1])
         if teller is not None:
             found.extend(teller(told, key, value))
-    found.extend(_deleted_jobs(told))
     for position, event in enumerate(found):
         event.revision.CopyFrom(common_pb2.Revision(change=revision, position=position))
         set_ms(event.time, told.now_ms)
@@ -202,6 +201,10 @@ def _of_job(told: Told, key: bytes, value: bytes) -> Events:
     state_key = keys.state(jid)
     value = told.puts.get(state_key, b"")
     state = parse(state_key, value, StateRecord) if value else StateRecord()
+    if state.state == DELETING:
+        # Its definition is written once more then, and nothing else that was done to it matters.
+        yield told.event(event_pb2.EVENT_KIND_JOB_DELETED, job)
+        return
     for kind in kinds:
         event = _job_event(told, kind, jid, job, state)
         if kind == event_pb2.EVENT_KIND_JOB_PAUSED:
@@ -267,20 +270,6 @@ def _of_note(told: Told, key: bytes, value: bytes) -> Events:
             event.queue.CopyFrom(queues.settings(note.namespace, name, record))
             yield event
             return
-
-
-def _deleted_jobs(told: Told) -> Events:
-    gone = {}
-    for key, value in told.puts.items():
-        if key[:1] == keys.STATE and parse(key, value, StateRecord).state == DELETING:
-            job = told.job(jid_in(key))
-            gone[keys.job_name(keys.namespace_of(jid_in(key)), job.name)] = job
-    for key in sorted(told.deletes):
-        if key[:1] == keys.NAME:
-            name = key[5:].decode()
-            namespace = namespace_named(told.view, namespace_in(key))
-            job = gone.get(key) or JobRecord(name=name, namespace=namespace)
-            yield told.event(event_pb2.EVENT_KIND_JOB_DELETED, job)
 
 
 Teller = Callable[[Told, bytes, bytes], Events]

@@ -12,6 +12,7 @@ from itertools import islice
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import (
     clockwork,
+    deletion,
     flows,
     keys,
     ledger,
@@ -21,7 +22,6 @@ from . import (
     overlap,
     policies,
     runs,
-    timers,
 )
 from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
 from .record import BacklogRecord, EditRecord, JobRecord, RunRecord, StateRecord, UniqueRecord
@@ -80,9 +80,9 @@ def _ring_job(view: View, jid: int) -> None:
     state.timer_at_ms = 0
     job = view.need(keys.job(jid), JobRecord)
     if 0 < state.delete_at_ms <= view.now_ms and clockwork.over(state):
-        begin_delete(view, jid, job, state)
+        deletion.begin(view, jid, job, state)
     if state.state == clockwork.DELETING:
-        delete_step(view, jid, job, state)
+        deletion.step(view, jid, job, state)
         return
     if state.state == clockwork.PAUSED and 0 < state.pause_until_ms <= view.now_ms:
         state.state = clockwork.ACTIVE
@@ -414,59 +414,3 @@ def _free_unique(view: View, key: bytes) -> None:
     taken = view.get(unique_key, UniqueRecord)
     if taken is not None and 0 < taken.until_ms <= view.now_ms:
         view.delete(unique_key)
-
-
-def begin_delete(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Take a job's name away; what it leaves behind goes in steps. The caller puts the state."""
-    namespace = keys.namespace_of(jid)
-    view.delete(keys.job_name(namespace, job.name))
-    usage = runs.usage_of(view, namespace)
-    usage.jobs -= 1
-    usage.payload_bytes -= len(job.spec.payload.data)
-    flows.unlink(view, jid, job)
-    namespaces.use_calendars(view, namespace, job.spec.timing.exclude_calendars, -1)
-    state.state = clockwork.DELETING
-    state.edits = state.backlog = ()
-    state.next_nominal_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
-    state.has_downstream = state.after_end = False
-
-
-def delete_step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Cancel some runs, then purge some history, then some of the ledger; at last the job."""
-    # What ended in this very change is not stored yet, and is found in the next step only.
-    next_ms = view.now_ms + (1 if state.last_end_at_ms == view.now_ms else 0)
-    live = runs.live_of(view, jid, state, limits.STEP)
-    for occasion, run in live:
-        message = f"the job {job.name} was deleted"
-        run.error = run_pb2.RunError(kind="cancelled", message=message)
-        runs.stop(view, jid, occasion, run, LOST)
-        runs.end(view, jid, occasion, run, runs.CANCELLED)
-        if view.is_full:
-            break
-    if not live:
-        prefix = keys.of_job(keys.ENDED, jid)
-        past = list(islice(view.scan_stored(prefix, keys.after(prefix)), limits.STEP))
-        for key in past:
-            runs.forget(view, jid, keys.ended_of(key)[1], view.need(key, RunRecord))
-        gone = not past and next_ms == view.now_ms
-        lines = ledger.oldest(view, jid, state, limits.STEP) if gone else []
-        for key in lines:
-            view.delete(key)
-        if gone and not lines and not _free_all_unique(view, jid):
-            timers.set_job(view, jid, state, 0)
-            view.delete(keys.job(jid))
-            view.delete(keys.state(jid))
-            return
-    timers.set_job(view, jid, state, next_ms)
-    view.put(keys.state(jid), state)
-
-
-def _free_all_unique(view: View, jid: int) -> int:
-    prefix = keys.of_job(keys.UNIQUE, jid)
-    found = list(islice(view.scan(prefix, keys.after(prefix)), limits.STEP))
-    for key in found:
-        until_ms = view.need(key, UniqueRecord).until_ms
-        if until_ms:
-            view.delete(keys.unique_timer(until_ms, jid, key[9:].decode()))
-        view.delete(key)
-    return len(found)

@@ -244,8 +244,13 @@ def forget(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord) -> N
 
 
 def jid_named(view: View, namespace: int, name: str) -> int | None:
+    """The job of a name. One that is being deleted has its name still, but nothing finds it."""
     value = view.get_raw(keys.job_name(namespace, name))
-    return None if value is None else int.from_bytes(value, "big")
+    if value is None:
+        return None
+    jid = int.from_bytes(value, "big")
+    deleting = view.need(keys.state(jid), StateRecord).state == clockwork.DELETING
+    return None if deleting else jid
 
 
 def link(view: View, jid: int, job: JobRecord) -> None:

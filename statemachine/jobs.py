@@ -10,6 +10,7 @@ from . import (
     answers,
     audit_log,
     clockwork,
+    deletion,
     firing,
     flows,
     herds,
@@ -67,9 +68,11 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     plan = check(view, namespace, wanted, view.now_ms)
     name_key = keys.job_name(number, name)
     if view.get_raw(name_key) is not None:
+        going = flows.jid_named(view, number, name) is None
+        hint = "it is being deleted, wait for its end" if going else "update it"
         raise Refused.because(
             Reason.ERROR_REASON_JOB_EXISTS,
-            f"there is a job '{name}' already; update it, or take another name",
+            f"there is a job '{name}' already; {hint}, or take another name",
             namespace=namespace.settings.name, job=name,
         )  # fmt: skip
     size = len(wanted.spec.payload.data)
@@ -242,7 +245,7 @@ def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2
             job=job.name, dependents=shown,
         )  # fmt: skip
     live = state.live
-    firing.begin_delete(view, jid, job, state)
+    deletion.begin(view, jid, job, state)
     clockwork.settle(view, jid, state)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, "DeleteJob", job.namespace, f"job/{job.name}", request)

@@ -17,6 +17,12 @@ import rocksdict
 CACHE_BYTES = 256 * 1024 * 1024
 MEMTABLE_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 512
+FIGURES = (
+    "estimate-num-keys", "cur-size-all-mem-tables", "num-immutable-mem-table", "block-cache-usage",
+    "estimate-table-readers-mem", "live-sst-files-size", "total-sst-files-size",
+    "estimate-pending-compaction-bytes", "num-running-compactions", "num-running-flushes",
+    "is-write-stopped", "actual-delayed-write-rate", "background-errors", "num-snapshots",
+)  # fmt: skip
 CHUNK = 64  # Entries that a scan of a snapshot reads at a time.
 
 
@@ -65,6 +71,11 @@ class RocksStore:
     def checkpoint(self, path: Path) -> None:
         """Write a copy of the state into a new folder; files are shared by hard links."""
         rocksdict.Checkpoint(self._db).create_checkpoint(str(path))
+
+    def figures(self) -> dict[str, int]:
+        """What the engine says of itself; cheap enough to be asked every few seconds."""
+        found = {name: self._db.property_int_value(f"rocksdb.{name}") for name in FIGURES}
+        return {name.replace("-", "_"): value for name, value in found.items() if value is not None}
 
     def close(self) -> None:
         self._db.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.cluster import config
+from raftsched.cluster import tls
 from raftsched.cluster.config import EXAMPLE, KEYS, PREFIX, ConfigWrong, load, text_of
 
 ALONE = {"name": "n1", "members": "n1=127.0.0.1:7411/127.0.0.1:7401"}
@@ -164,12 +164,16 @@ def certificate(folder: Path) -> dict[str, str]:
 
 def test_with_certificates_the_doors_may_be_open(tmp_path: Path) -> None:
     files = certificate(tmp_path)
-    tls = {f"tls.{side}.{key}": file for side in ("peer", "server") for key, file in files.items()}
+    given = {
+        f"tls.{side}.{key}": file for side in ("peer", "server") for key, file in files.items()
+    }
     open_doors = {"members": "n1=10.0.0.1:1/10.0.0.1:2", "http": "0.0.0.0:7420"}
 
-    loaded = load(None, {}, ALONE | open_doors | tls)
-    contexts = config.peer_contexts(loaded.config)
+    loaded = load(None, {}, ALONE | open_doors | given)
+    contexts = tls.peer_contexts(loaded.config)
 
+    assert tls.server(loaded.config) is not None
+    assert tls.onward(loaded.config) is not None
     assert contexts is not None
     assert [context.verify_mode for context in contexts] == [ssl.CERT_REQUIRED] * 2
     assert contexts[1].check_hostname
@@ -195,8 +199,8 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_files_that_are_no_certificate_are_refused_before_anything_starts(tmp_path: Path) -> None:
     files = certificate(tmp_path)
-    tls = {f"tls.peer.{key}": files["ca_file"] for key in files}
-    loaded = load(None, {}, ALONE | tls)
+    given = {f"tls.peer.{key}": files["ca_file"] for key in files}
+    loaded = load(None, {}, ALONE | given)
 
     with pytest.raises(ConfigWrong, match=r"tls\.peer: the files do not make a certificate"):
-        config.peer_contexts(loaded.config)
+        tls.peer_contexts(loaded.config)

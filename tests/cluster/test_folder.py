@@ -10,16 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.cluster import folder
 from raftsched.cluster.folder import FORMAT, Folder
 from raftsched.cluster.refusal import CannotStart, Exit
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fresh node asks for room; the tests need not write it all."""
-    monkeypatch.setattr(folder, "FRESH_BYTES", 1 << 16)
-    monkeypatch.setattr(folder, "PROBE_BYTES", 1 << 12)
 
 
 def refused(path: Path, cluster: str = "c", node: str = "n1") -> CannotStart:

@@ -49,7 +49,7 @@ def test_a_line_is_json_with_node_term_and_what_was_said() -> None:
 
 def test_the_library_logging_goes_the_same_way() -> None:
     def speak() -> None:
-        logging.getLogger("uvicorn.error").info("port %d", 80)
+        logging.getLogger("uvicorn.error").warning("port %d", 80)
         logging.getLogger("raftsched.cluster.x").error("no %s", "disk", extra={"job": "a"})
 
     lines = [json.loads(text) for text in said(Log(), speak)]

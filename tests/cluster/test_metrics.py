@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from raftsched.cluster import metrics
+from raftsched.cluster.leader import Done, Leader
 from raftsched.cluster.metrics import Metrics, Spread
+from raftsched.cluster.replica import Applied
 from raftsched.statemachine import keys
 from raftsched.statemachine.record import Change, MetaRecord, RunRecord, encode
+from raftsched.statemachine.store import MemoryStore
 
 META = MetaRecord()
 NOW_MS = 1_700_000_000_000
@@ -27,7 +33,8 @@ def shown(counted: Metrics) -> dict[str, float]:
 
 def leading() -> Metrics:
     counted = Metrics(wall=lambda: NOW_MS / 1000)
-    counted.leads = lambda: True
+    leader = SimpleNamespace(leading=True, done=Done())
+    counted.follow(Applied(MemoryStore()), cast(Leader, leader))
     return counted
 
 
@@ -72,6 +79,23 @@ def test_lateness_counts_every_lease_though_it_looks_at_few(count: int) -> None:
     assert found["raftsched_lateness_seconds_bucket le=0.002"] == 0
     assert found["raftsched_lateness_seconds_bucket le=0.005"] == count
     assert found["raftsched_lateness_seconds_sum"] == pytest.approx(0.003 * count)
+
+
+def test_the_time_of_each_change_is_told_by_the_sums_of_the_loop() -> None:
+    counted, done = Metrics(), Done()
+    leader = SimpleNamespace(leading=True, done=done)
+    counted.follow(Applied(MemoryStore()), cast(Leader, leader))
+
+    for decide_s, commit_s in ((0.0015, 0.0), (0.0035, 0.015), (0.0047, 0.025)):
+        done.decide_s, done.commit_s = decide_s, commit_s
+        counted.changed(1, encode(Change()), META)
+
+    found = shown(counted)
+    assert found["raftsched_decide_seconds_count"] == 3
+    assert found["raftsched_decide_seconds_bucket le=0.001"] == 0
+    assert found["raftsched_decide_seconds_bucket le=0.002"] == 3
+    assert found["raftsched_commit_seconds_count"] == 2
+    assert found["raftsched_commit_seconds_sum"] == pytest.approx(0.025)
 
 
 def test_a_follower_counts_no_changes() -> None:

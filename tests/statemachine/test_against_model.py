@@ -182,6 +182,8 @@ class Histories(RuleBasedStateMachine):
         self.model.delete(name)
         self.old_leases = [item for item in self.old_leases if item[0].job.name != name]
         self.ring()
+        # What ended with it goes from the history a moment later, and then its name is free.
+        self.wait_and_ring(1)
 
     @rule(worker=st.sampled_from(["w1", "w2"]), most=st.integers(1, 5))
     def grant(self, worker: str, most: int) -> None:

@@ -1,0 +1,219 @@
+"""The life of a node's process: what starts when, what ends when, and with which exit code.
+
+Start: folder, log, addresses, node, gRPC, HTTP, word that it serves. Stop, within three seconds:
+no new calls and a word to the streams, leadership to another, gRPC, HTTP, node, folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from . import doors, log, systemd, tls
+from .about import ZONE_EDITION
+from .config import Config
+from .consensus import faults
+from .consensus.journal import JournalLimits
+from .figures import NodeFigures
+from .folder import NO_SPACE, Folder
+from .http import HttpPort
+from .metrics import Metrics
+from .node import Member, Node, NodeSpec
+from .refusal import CannotStart, Exit
+from .services.server import Server
+from .steps import tell_steps
+from .watch import Watch
+
+# From the signal to the end of the process, whatever hangs.
+STOP_SECONDS = 3.0
+# Of these: for the next leader to take over, and for calls that are under way.
+HAND_OVER_SECONDS = 1.0
+GRACE_SECONDS = 0.5
+# A node behind by more has not caught up yet.
+BEHIND_ENTRIES = 1_000
+BEHIND_SECONDS = 5.0
+# What a fresh node takes of the disk at once.
+FRESH_SEGMENTS = 4
+FRESH_STATE_MB = 16
+VERSION = metadata.version("raftsched")
+
+says = structlog.get_logger("raftsched.cluster.life")
+
+
+async def live(config: Config) -> Exit:
+    """Be a node until a signal comes or the node dies. Raises CannotStart and ConfigWrong."""
+    asked = listen_to_signals()
+    locks = tls.peer_contexts(config), tls.server(config), tls.onward(config)
+    room = FRESH_SEGMENTS * config.segment_mb + FRESH_STATE_MB << 20
+    folder = Folder(Path(config.folder), config.cluster, config.name, room)
+    writer = None
+    try:
+        doors.check(config)
+        writer, context = log.start(config.log, config.name)
+        life = Life(config, writer, context, *locks)
+        await life.start()
+        code = await life.until(asked)
+        await life.stop()
+        says.info("stopped", code=int(code))
+        return code
+    finally:
+        if writer is not None:
+            writer.stop()
+        folder.close()
+
+
+def listen_to_signals() -> asyncio.Event:
+    """The first signal asks for the end, the second is the end."""
+    asked, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def hear(number: int) -> None:
+        if asked.is_set():
+            os._exit(128 + number)
+        asked.set()
+        threading.Thread(target=give_up, name="give-up", daemon=True).start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, hear, number)
+    return asked
+
+
+def give_up(seconds: float = STOP_SECONDS) -> None:
+    """End a process that does not end, from a thread: the loop itself may be what hangs."""
+    threading.Event().wait(seconds)
+    sys.stderr.write(f"raftsched: not stopped within {seconds:.0f} s, so it ends now; "
+                     "nothing is lost by that\n")  # fmt: skip
+    os._exit(Exit.DIED)
+
+
+class Life:
+    """A node with its doors."""
+
+    def __init__(
+        self, config: Config, writer: log.Writer, context: log.Context,
+        contexts: tls.Contexts, credentials: tls.Server, onward: tls.Onward,
+    ) -> None:  # fmt: skip
+        self.config = config
+        self.node = node = make_node(config, contexts)
+        context.term = lambda: node.term
+        self.metrics = metrics = Metrics()
+        metrics.follow(node.replica, node.leader)
+        metrics.registry.register(NodeFigures(node, lambda: writer.lost))
+        if config.log.level == "debug":
+            tell_steps(node)
+        self.server = Server(node, doors.client(config), credentials, onward, metrics)
+        self.http = HttpPort(metrics.registry, self.checks, about(config), config.tls.server)
+
+    async def start(self) -> None:
+        """Node, gRPC, HTTP, word: so that whoever gets an answer gets a right one."""
+        try:
+            await self.node.start()
+            await self.server.start()
+            if self.config.http:
+                await self.http.start(self.config.http)
+        except (OSError, faults.Refused) as error:
+            # Somebody took a port between the look at it and now.
+            raise CannotStart(Exit.ADDRESS_TAKEN, str(error)) from error
+        self.watch = Watch(self.node, self.metrics)
+        # What is here now stays; the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        says.info(
+            "serves", clients=doors.client(self.config), http=self.config.http,
+            folder=self.config.folder, version=VERSION, members=sorted(self.config.members),
+        )  # fmt: skip
+        systemd.notify("READY=1")
+
+    async def until(self, asked: asyncio.Event) -> Exit:
+        """Return when it is time to stop, with the code to end with."""
+        signal_came = asyncio.ensure_future(asked.wait())
+        background = [task for task in (self.watch.task, self.http.task) if task is not None]
+        waits: list[asyncio.Future[Any]] = [signal_came, self.node.ended, *background]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        signal_came.cancel()
+        for task in background:
+            if task.done():
+                self.node.fail(
+                    task.exception() or RuntimeError(f"the task {task.get_name()} ended")
+                )
+        if not self.node.ended.done():
+            says.info("stopping")
+            return Exit.CLEAN
+        error = self.node.ended.exception()
+        if error is None:
+            says.warning("was removed from the cluster, so it stops")
+            return Exit.CLEAN
+        says.critical("ends, since going on could break a promise", why=str(error),
+                      kind=type(error).__name__)  # fmt: skip
+        threading.Thread(target=give_up, name="give-up", daemon=True).start()
+        return Exit.DAMAGED if isinstance(error, faults.Damaged) else Exit.DIED
+
+    async def stop(self) -> None:
+        """Each step has its own bound; a thread ends the process if they do not hold."""
+        systemd.notify("STOPPING=1")
+        node, dead = self.node, self.node.ended.done()
+        node.draining = True
+        await self.server.drain(f"{node.name} is stopping")
+        if not dead:
+            await node.hand_over(HAND_OVER_SECONDS)
+        await self.server.stop(0 if dead else GRACE_SECONDS)
+        await self.watch.stop()
+        await self.http.stop()
+        await node.stop()
+
+    def checks(self) -> Mapping[str, str]:
+        """What must hold before somebody sends calls here, and why it does not."""
+        node, status = self.node, self.node.status()
+        behind, age = status.commit - status.applied, node.driver.staleness()
+        no_leader = "" if node.leader_name else "no leader is known; is a majority reachable?"
+        late = behind > BEHIND_ENTRIES or age > BEHIND_SECONDS
+        return {
+            "leader": no_leader,
+            "caught up": f"{behind} entries and {age:.1f} s behind" if late else "",
+            "disk": "it is full; free space on it" if status.full else "",
+            "draining": "it is stopping, or was told to drain" if node.draining else "",
+            "state": "it differs from the others'; see the log" if node.known.diverged else "",
+        }
+
+
+def make_node(config: Config, contexts: tls.Contexts) -> Node:
+    spec = NodeSpec(
+        name=config.name,
+        cluster=config.cluster,
+        folder=Path(config.folder),
+        members={n: Member(peer=m.peer, client=m.client) for n, m in config.members.items()},
+        version=VERSION,
+        heartbeat_ms=config.heartbeat_ms,
+        cache_bytes=config.cache_mb << 20,
+        journal=JournalLimits(segment=config.segment_mb << 20),
+        contexts=contexts,
+    )
+    try:
+        return Node(spec)
+    except faults.Damaged as error:
+        raise CannotStart(Exit.DAMAGED, str(error)) from error
+    except faults.Unsupported as error:
+        raise CannotStart(Exit.NEWER_FORMAT, str(error)) from error
+    except faults.Refused as error:
+        raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        story = f"the disk below {config.folder} is full; make room, then start again"
+        raise CannotStart(Exit.DISK_FULL, story) from error
+
+
+def about(config: Config) -> dict[str, str]:
+    return {
+        "version": VERSION, "node": config.name, "cluster": config.cluster,
+        "zone_edition": ZONE_EDITION, "python": sys.version.split()[0],
+    }  # fmt: skip

@@ -1,0 +1,165 @@
+"""`raftsched node` and `raftsched dev`.
+
+What they need is loaded when they run: their help pages, and `config`, load no gRPC and no RocksDB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from .config import EXAMPLE, KEYS, PREFIX, ConfigWrong, Loaded, load, text_of
+from .refusal import CannotStart, Exit
+
+Command = Callable[..., None]
+FILE_VARIABLE = f"{PREFIX}CONFIG"
+EXITS = """\b
+Exit codes:
+  0  it was stopped, or removed from the cluster
+  1  it ended by itself; the last line says why
+  2  the command line or the configuration is wrong
+ 10  the folder is not empty and not a node's      11  ... is in use
+ 12  ... is of another cluster                     13  ... is of another node
+ 14  ... was written by a newer version            15  ... cannot be written to
+ 16  the disk is full                              17  an address cannot be listened on
+ 18  the disk lost something; empty the folder, and the node fetches all anew
+"""
+
+
+def config_options(command: Command) -> Command:
+    """The file, and a flag for each key."""
+    for key in reversed(KEYS.values()):
+        what: dict[str, Any] = (
+            {"is_flag": True, "flag_value": "true"} if key.default is False else {}
+        )
+        command = click.option(
+            key.flag, key.path.replace(".", "__"), default=None, metavar=None if what else "VALUE",
+            help=key.comment, allow_from_autoenv=False, **what,
+        )(command)  # fmt: skip
+    return click.option(
+        "--config", "file", type=click.Path(path_type=Path, dir_okay=False), default=None,
+        envvar=FILE_VARIABLE, show_envvar=True, metavar="FILE", help="The TOML file, if any.",
+    )(command)  # fmt: skip
+
+
+def read_config(file: Path | None, flags: dict[str, str | None]) -> Loaded:
+    """The configuration, or the end of the process with a line for each fault."""
+    given = {name.replace("__", "."): text for name, text in flags.items() if text is not None}
+    try:
+        return load(file, os.environ, given)
+    except ConfigWrong as error:
+        refuse(Exit.CONFIG, error.faults)
+
+
+def refuse(code: Exit, lines: list[str]) -> NoReturn:
+    for line in lines:
+        click.echo(f"raftsched node: {line}", err=True)
+    sys.exit(code)
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=EXITS,
+    help="Run one node of a cluster, in the foreground. Flags win over the environment "
+    f"({PREFIX}NAME and so on), that over the file, that over the defaults.",
+)
+@config_options
+@click.pass_context
+def node(context: click.Context, /, file: Path | None, **flags: str | None) -> None:
+    if context.invoked_subcommand is not None:
+        if file is not None or any(text is not None for text in flags.values()):
+            raise click.UsageError(
+                f"options go behind the words: raftsched node {context.invoked_subcommand} ..."
+            )
+        return
+    loaded = read_config(file, flags)
+    # gRPC's own lines go to stderr past our log, and say nothing that an error does not say.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from .life import live
+
+    try:
+        code = run(live(loaded.config))
+    except ConfigWrong as error:
+        refuse(Exit.CONFIG, error.faults)
+    except CannotStart as error:
+        refuse(error.code, [str(error)])
+    sys.exit(code)
+
+
+def run(life: Coroutine[Any, Any, Exit]) -> Exit:
+    """On the faster loop where it is installed."""
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    with contextlib.suppress(ImportError):
+        from uvloop import new_event_loop as factory
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(life)
+
+
+@node.group()
+def config() -> None:
+    """The node's configuration: write, check, show."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def init(file: Path | None, force: bool) -> None:
+    """Write FILE with every key, its default and what it means; without FILE, print it."""
+    text = text_of(EXAMPLE)
+    if file is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with file.open("w" if force else "x") as opened:
+            opened.write(text)
+    except FileExistsError:
+        refuse(Exit.CONFIG, [f"{file} is there already; --force replaces it"])
+    except OSError as error:
+        refuse(Exit.CONFIG, [f"{file} cannot be written: {error.strerror}"])
+    click.echo(f"wrote {file}; next: raftsched node config check --config {file}", err=True)
+
+
+@config.command()
+@config_options
+def check(file: Path | None, **flags: str | None) -> None:
+    """Say whether a node would take this configuration, without starting it."""
+    from . import tls
+
+    loaded = read_config(file, flags)
+    try:
+        tls.peer_contexts(loaded.config)
+        tls.server(loaded.config)
+    except ConfigWrong as error:
+        refuse(Exit.CONFIG, error.faults)
+    count = len(loaded.config.members)
+    click.echo(f"{loaded.config.name} of {count}: the configuration is sound")
+    if count % 2 == 0:
+        click.echo(f"note: {count} nodes stand the loss of no more than {count - 1}", err=True)
+
+
+@config.command()
+@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@config_options
+def show(file: Path | None, origin: bool, **flags: str | None) -> None:
+    """Print the configuration a node would have, as a file of it."""
+    loaded = read_config(file, flags)
+    origins = loaded.origins if origin else dict.fromkeys(loaded.origins, "")
+    click.echo(text_of(loaded.config, origins), nl=False)
+
+
+@click.group()
+def main() -> None:
+    """The server's own commands, without the client's."""
+
+
+main.add_command(node)
+
+if __name__ == "__main__":
+    main()

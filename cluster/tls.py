@@ -1,0 +1,67 @@
+"""The locks on a node's doors, made from the files of its configuration."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import grpc
+
+from .config import Config, ConfigWrong
+
+# None where a door has no lock.
+Contexts = tuple[ssl.SSLContext, ssl.SSLContext] | None
+Server = grpc.ServerCredentials | None
+Onward = grpc.ChannelCredentials | None
+
+
+def peer_contexts(config: Config) -> Contexts:
+    """For accepting and for dialling other nodes: both sides show who they are."""
+    files = config.tls.peer
+    if not files.certificate_file:
+        return None
+    try:
+        accepting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.ca_file)
+        accepting.verify_mode = ssl.CERT_REQUIRED
+        dialling = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=files.ca_file)
+        for context in (accepting, dialling):
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.load_cert_chain(files.certificate_file, files.key_file)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigWrong([f"tls.peer: the files do not make a certificate: {error}"]) from error
+    return accepting, dialling
+
+
+def server(config: Config) -> Server:
+    """For clients; with a ca_file, they must show a certificate it has signed."""
+    files = config.tls.server
+    if not files.certificate_file:
+        return None
+    _check(config)
+    ca = _bytes(files.ca_file)
+    pair = (Path(files.key_file).read_bytes(), Path(files.certificate_file).read_bytes())
+    return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
+
+
+def onward(config: Config) -> Onward:
+    """For calls to the leader's door for clients: this node is a client there."""
+    files = config.tls.server
+    if not files.certificate_file:
+        return None
+    return grpc.ssl_channel_credentials(
+        _bytes(files.ca_file), _bytes(files.key_file), _bytes(files.certificate_file)
+    )
+
+
+def _check(config: Config) -> None:
+    """gRPC would accept anything here, and say no to every client later."""
+    files = config.tls.server
+    try:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.ca_file or None)
+        context.load_cert_chain(files.certificate_file, files.key_file)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigWrong([f"tls.server: the files do not make a certificate: {error}"]) from error
+
+
+def _bytes(file: str) -> bytes | None:
+    return Path(file).read_bytes() if file else None
