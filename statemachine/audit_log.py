@@ -26,7 +26,7 @@ def add(
         subject=subject, change=change[:CHANGE_CHARS], revision=view.base + 1,
         request_id=getattr(request, "request_id", ""),
     )  # fmt: skip
-    view.put(keys.audit(meta.audit_next), entry)
+    view.put_once(keys.audit(meta.audit_next), entry)
     meta.audit_next += 1
     for _ in range(PURGE):
         if not _forget_oldest(view):

@@ -59,6 +59,7 @@ class Told:
     view: View
     puts: dict[bytes, bytes]
     deletes: frozenset[bytes]
+    by_table: dict[bytes, list[tuple[bytes, bytes]]] = field(default_factory=dict)
     # The key of the runs that were leased, and the tokens of leases that ended.
     leased: set[bytes] = field(default_factory=set)
     dropped: set[int] = field(default_factory=set)
@@ -86,9 +87,8 @@ def events(change: bytes, revision: int, lookup: Reading) -> list[Event]:
     """What happened in a change, in order; `lookup` is the state after it, or a later one."""
     told = _sort(parse_change(change, revision), revision, lookup)
     found: list[Event] = []
-    for key, value in told.puts.items():
-        teller = TELLERS.get(key[:1])
-        if teller is not None:
+    for table, teller in TELLERS.items():
+        for key, value in told.by_table.get(table, ()):
             found.extend(teller(told, key, value))
     for position, event in enumerate(found):
         event.revision.CopyFrom(common_pb2.Revision(change=revision, position=position))
@@ -102,6 +102,7 @@ def _sort(change: Change, revision: int, lookup: Reading) -> Told:
         dict(zip(change.keys, change.values, strict=True)), frozenset(change.deletes),
     )  # fmt: skip
     for key, value in told.puts.items():
+        told.by_table.setdefault(key[:1], []).append((key, value))
         if key[:1] == keys.LEASE:
             told.leased.add(keys.run(*keys.run_of(value)))
         elif key[:1] == keys.AUDIT:
@@ -273,14 +274,16 @@ def _of_note(told: Told, key: bytes, value: bytes) -> Events:
 
 
 Teller = Callable[[Told, bytes, bytes], Events]
+# In this order, in which one brings about the next: an end lets another run begin, and with the
+# last one a job or a wave has come to its end.
 TELLERS: dict[bytes, Teller] = {
-    keys.JOB: _of_job,
-    keys.STATE: _of_state,
-    keys.RUN: _of_run,
-    keys.ENDED: _of_ended,
-    keys.LEDGER: _of_ledger,
-    keys.FLOW: _of_flow,
     keys.AUDIT: _of_note,
+    keys.JOB: _of_job,
+    keys.LEDGER: _of_ledger,
+    keys.ENDED: _of_ended,
+    keys.RUN: _of_run,
+    keys.STATE: _of_state,
+    keys.FLOW: _of_flow,
 }
 
 

@@ -26,7 +26,7 @@ from . import (
     validate,
 )
 from .plan import Plan, latest_nominal_before
-from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord, encode
+from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord
 from .rejection import Fault, Reason, Refused
 from .schedule import compile_plan
 from .view import View
@@ -94,8 +94,8 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     clockwork.settle(view, jid, state)
     # Not as records: those that come with a big import would push others out of the memory, and
     # a spec that is remembered would keep the whole request.
-    view.put_encoded(keys.job(jid), encode(job))
-    view.put_encoded(keys.state(jid), encode(state))
+    view.put_once(keys.job(jid), job)
+    view.put_once(keys.state(jid), state)
     return jid, job, state
 
 

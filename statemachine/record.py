@@ -336,8 +336,13 @@ class RunRecord(Record):
 
     def weight(self) -> int:
         size = len(self.log_tail) + len(self.checkpoint)
-        parts = [self.payload, self.result, self.error, *[past.error for past in self.attempts]]
-        return size + sum(part.ByteSize() for part in parts if part is not None)
+        for part in (self.payload, self.result, self.error):
+            if part is not None:
+                size += part.ByteSize()
+        for past in self.attempts:
+            if past.error is not None:
+                size += past.error.ByteSize()
+        return size
 
 
 class LedgerRecord(Record):
@@ -551,8 +556,8 @@ class Change(Record):
     base: int = 0
     # The leader's clock as it was decided; not less than that of the change before.
     now_ms: int = 0
-    # Keys to put, in the order in which they were first written; each key occurs once, here or
-    # in `deletes`. Their values are in the same order.
+    # Keys to put, in their order, in which the store takes them at half the cost; each key occurs
+    # once, here or in `deletes`. Their values are in the same order.
     keys: list[bytes] = []
     values: list[bytes] = []
     deletes: list[bytes] = []

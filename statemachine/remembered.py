@@ -83,7 +83,7 @@ def add_leases(
 def _add(view: View, request_id: str, record: RememberedRecord) -> None:
     meta = view.meta
     digest = _hash(request_id.encode())
-    view.put(keys.remembered(digest), record)
+    view.put_once(keys.remembered(digest), record)
     view.put_raw(keys.remembered_line(meta.remembered_next), digest)
     meta.remembered_next += 1
     for _ in range(PURGE):

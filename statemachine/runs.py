@@ -159,7 +159,7 @@ def remember(view: View, jid: int, occasion: int, run: RunRecord, state: StateRe
         usage_of(view, namespace).dead += 1
     run.purge_at_ms = purge_at(view, jid, run, state)
     timers.put(view, keys.purge_timer(run.purge_at_ms, jid, occasion))
-    view.put(keys.ended(jid, occasion), run)
+    view.put_once(keys.ended(jid, occasion), run)
 
 
 def purge_at(view: View, jid: int, run: RunRecord, state: StateRecord) -> int:

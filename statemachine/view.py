@@ -41,8 +41,8 @@ _SCANNED = {
 _PREFIX = {table[0]: length for table, length in _SCANNED.items()}
 
 
-# Tables whose records the leader meets again soon: a run is fired, leased and completed in three
-# changes, each time with its job.
+# Tables whose records the leader meets again soon: a run is fired, leased and completed in two or
+# three changes, each time with its job.
 _RECALLED = frozenset(
     table[0]
     for table in (
@@ -50,9 +50,10 @@ _RECALLED = frozenset(
         keys.NAMESPACE,
     )
 )  # fmt: skip
+# Of which a view need not note that a record was put.
+_QUIET = _RECALLED - _PREFIX.keys()
 RECALL_MAX = 65_536
-# Tables of records that can be large, and what an entry weighs beside that.
-_HEAVY = frozenset(table[0] for table in (keys.RUN, keys.ENDED, keys.JOB, keys.REMEMBERED))
+# What an entry weighs beside what can be large in it.
 _LIGHT_BYTES = 100
 NO_TIMER = b"\xff"  # Behind every timer.
 
@@ -60,9 +61,9 @@ NO_TIMER = b"\xff"  # Behind every timer.
 class Recall:
     """Parsed records that outlive a decision, so that the next one need not read them again.
 
-    A view takes a record out when it looks at it, and may change it. Only when that view's change
-    was applied are the records put back (`keep`); whatever became of a view that was dropped, the
-    store is asked anew. Any other change applied in between makes it forget everything.
+    A view takes them all, and may change them. Only when that view's change was applied do they
+    come back (`keep`); whatever became of a view that was dropped, the store is asked anew. Any
+    other change applied in between makes it forget everything.
 
     There are two generations. When the young one is full it becomes the old one, and what nobody
     took from the old one is forgotten whole. (Dropping the oldest of one dictionary one by one
@@ -78,32 +79,22 @@ class Recall:
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
-    def at(self, revision: int) -> Recall:
-        """This, for a view on the state with this revision."""
-        if revision != self._revision:
-            self._young.clear()
-            self._old.clear()
-        return self
-
-    def take(self, key: bytes) -> Record | None:
-        record = self._young.pop(key, None)
-        return self._old.pop(key, None) if record is None else record
+    def take(self, revision: int) -> tuple[dict[bytes, Record], dict[bytes, Record]]:
+        """Both generations, for a view on the state with this revision."""
+        taken = (self._young, self._old) if revision == self._revision else ({}, {})
+        self._young, self._old = {}, {}
+        return taken
 
     def keep(self, view: View) -> None:
         """The view's change, if it had one, is the change that was applied last."""
-        young, old = self._young, self._old
-        for key, record in view.records.items():
-            if key[0] in _RECALLED:
-                if record is not None:
-                    young[key] = record
-                else:
-                    young.pop(key, None)
-                old.pop(key, None)
+        young, old = view.records, view.older
+        for key in view.noted:
+            if key[0] not in _RECALLED:
+                young.pop(key, None)
         if len(young) > self._half:
-            self._old, self._young = young, {}
-            if len(young) > 2 * self._half:
-                # One decision looked at more than there is room for.
-                self._old = {}
+            # If one decision looked at more than there is room for, all of it goes.
+            old, young = young if len(young) <= 2 * self._half else {}, {}
+        self._young, self._old = young, old
         self._revision = view.base + (1 if view.writes else 0)
 
 
@@ -113,21 +104,23 @@ class View:
     def __init__(self, store: Reading, now_ms: int, recall: Recall | None = None) -> None:
         self._store = store
         self._read = store.get
-        # Parsed records by key; None is known to be absent.
-        self.records: dict[bytes, Record | None] = {}
-        self._recall = Recall(0)
-        # What was written: None for a record means that its value is made when sealing.
-        self._written: dict[bytes, bytes | None] = {}
-        self._edited: dict[bytes, Record] = {}
-        self._new: set[bytes] = set()
-        # How much was weighed so far, and what is to be weighed still.
-        self._weight = 0
-        self._unweighed: list[Record] = []
-        self._scanned: dict[bytes, dict[bytes, None]] = {}
-        self.meta = self.get(keys.META, MetaRecord) or MetaRecord()
+        value = store.get(keys.META)
+        self.meta = MetaRecord() if value is None else parse(keys.META, value, MetaRecord)
         self.base = self.meta.revision
-        if recall is not None:
-            self._recall = recall.at(self.base)
+        # Parsed records by key. What is among the older ones is moved when somebody looks at it.
+        self.records: dict[bytes, Record]
+        self.older: dict[bytes, Record]
+        self.records, self.older = ({}, {}) if recall is None else recall.take(self.base)
+        # What was written: a record, whose bytes are made when sealing, or bytes; None: deleted.
+        self._written: dict[bytes, Record | bytes | None] = {}
+        self._new: set[bytes] = set()
+        # How much of it can be large.
+        self._weight = 0
+        # Keys of records that are not recalled, and keys that a scan must find; those before
+        # `_sorted` are among `_scanned` already, by the prefixes of scans.
+        self.noted: list[bytes] = []
+        self._sorted = 0
+        self._scanned: dict[bytes, dict[bytes, None]] = {}
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
         self.meta.now_ms = self.now_ms
@@ -149,90 +142,90 @@ class View:
 
     def get(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord | None:
         """The record at a key. Change it only together with a `put`."""
-        records = self.records
-        if key in records:
-            return records[key]  # type: ignore[return-value]  # A table has one kind of record.
-        record = self._recall.take(key)
+        record = self.records.get(key)
         if record is None:
-            value = self._written.get(key) or self._read(key)
-            if value is not None:
-                record = parse(key, value, kind)
-        records[key] = record
-        return record  # type: ignore[return-value]
+            record = self._fetch(key, kind)
+        return record  # type: ignore[return-value]  # A table has one kind of record.
 
     def need(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord:
         """A record that must be there; its absence is a bug that stops the node."""
         record = self.records.get(key)
         if record is None:
-            record = self.get(key, kind)
+            record = self._fetch(key, kind)
             assert record is not None, f"no {kind.__name__} at {key!r}"
         return record  # type: ignore[return-value]
 
+    def _fetch(self, key: bytes, kind: type[AnyRecord]) -> Record | None:
+        if key in self._written:
+            value = self._written[key]
+            assert not isinstance(value, Record), f"{key!r} was put and is no record"
+        else:
+            record = self.older.pop(key, None)
+            if record is not None:
+                self.records[key] = record
+                return record
+            value = self._read(key)
+        if value is None:
+            return None
+        if key[0] not in _RECALLED:
+            self.noted.append(key)
+        found = self.records[key] = parse(key, value, kind)
+        return found
+
     def edit(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord:
         """A record that must be there and is changed now: `need` and `put` in one."""
-        record = self._edited.get(key)
-        if record is None:
+        record = self._written.get(key)
+        if record is None or record.__class__ is bytes:
             record = self.need(key, kind)
             self.put(key, record)
-            self._edited[key] = record
         return record  # type: ignore[return-value]
 
     def put(self, key: bytes, record: Record) -> None:
-        self.records[key] = record
         written = self._written
-        if key not in written:
-            if key[0] in _PREFIX:
-                self._note(key)
-            if key[0] in _HEAVY:
-                self._unweighed.append(record)
-        written[key] = None
+        if key not in written and key[0] not in _QUIET:
+            self.noted.append(key)
+            self._weight += record.weight()
+        self.records[key] = written[key] = record
 
-    def get_raw(self, key: bytes) -> bytes | None:
-        """The value of a derived entry, which is no record."""
-        if key in self._written:
-            return self._written[key]
-        return self._read(key)
-
-    def put_raw(self, key: bytes, value: bytes = b"") -> None:
-        written = self._written
-        if key not in written and key[0] in _PREFIX:
-            self._note(key)
-        written[key] = value
+    def put_once(self, key: bytes, record: Record) -> None:
+        """Put a record that nobody looks at again soon: it is not kept in memory."""
+        self.put_encoded(key, encode(record))
 
     def put_encoded(self, key: bytes, value: bytes) -> None:
         """Put a record that is encoded already."""
         self.records.pop(key, None)
+        self.older.pop(key, None)
         self._weight += len(value)
         self.put_raw(key, value)
+
+    def get_raw(self, key: bytes) -> bytes | None:
+        """The value of a derived entry, which is no record."""
+        if key in self._written:
+            return self._written[key]  # type: ignore[return-value]
+        return self._read(key)
+
+    def put_raw(self, key: bytes, value: bytes | None = b"") -> None:
+        written = self._written
+        if key[0] in _PREFIX and key not in written:
+            self.noted.append(key)
+        written[key] = value
 
     def put_new(self, key: bytes) -> None:
         """As `put_raw`, for an entry that is known not to be stored: should this decision delete
         it again, no trace of it goes into the log, and no tombstone into the store."""
         if key not in self._written:
             self._new.add(key)
-            self._note(key)
+            self.noted.append(key)
         self._written[key] = b""
 
     def delete(self, key: bytes) -> None:
         if key in self._new:
             self._new.remove(key)
             del self._written[key]
-            del self._scanned[key[: _PREFIX[key[0]]]][key]
             return
-        self.records[key] = None
-        self._edited.pop(key, None)
-        written = self._written
-        if key not in written and key[0] in _PREFIX:
-            self._note(key)
-        written[key] = None
-
-    def _note(self, key: bytes) -> None:
-        prefix = key[: _PREFIX[key[0]]]
-        found = self._scanned.get(prefix)
-        if found is None:
-            self._scanned[prefix] = {key: None}
-        else:
-            found[key] = None
+        self.records.pop(key, None)
+        self.older.pop(key, None)
+        self.put_raw(key, None)
 
     def scan_stored(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
         """Yield the keys that were there before this decision, less those it has deleted.
@@ -246,11 +239,23 @@ class View:
     def scan(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
         """Yield the keys in a range as this decision left them. Do not write ahead of it."""
         stored = self._store.scan(first, end, backwards=backwards)
-        mine = self._scanned.get(first[: _PREFIX[first[0]]])
+        mine = self._mine(first)
         if not mine:
             return (key for key, _ in stored)
-        inside = sorted((k for k in mine if first <= k < end), reverse=backwards)
+        written = self._written
+        inside = sorted((k for k in mine if first <= k < end and k in written), reverse=backwards)
         return self._merged(iter(inside), stored, backwards)
+
+    def _mine(self, first: bytes) -> dict[bytes, None]:
+        """What this decision has written under the prefix of a scan. Most decisions scan little,
+        so keys are sorted by prefix only when somebody asks."""
+        scanned = self._scanned
+        for key in self.noted[self._sorted :]:
+            length = _PREFIX.get(key[0])
+            if length is not None:
+                scanned.setdefault(key[:length], {})[key] = None
+        self._sorted = len(self.noted)
+        return scanned.get(first[: _PREFIX[first[0]]], {})
 
     def _merged(
         self, mine: Iterator[bytes], stored: Iterator[tuple[bytes, bytes]], backwards: bool
@@ -273,10 +278,10 @@ class View:
 
     def deleted(self, key: bytes) -> bool:
         """Whether this decision has deleted a key."""
-        return key in self._written and not self._alive(key)
+        return key in self._written and self._written[key] is None
 
     def _alive(self, key: bytes) -> bool:
-        return self._written[key] is not None or self.records.get(key) is not None
+        return self._written.get(key) is not None
 
     def fresh(self) -> View:
         """Another view of what is stored, without what this decision has written."""
@@ -293,37 +298,22 @@ class View:
         return len(self._written)
 
     @property
-    def size(self) -> int:
-        """About how many bytes the change has by now; work in steps ends at `CHANGE_BYTES`."""
-        if self._unweighed:
-            self._weight += sum(record.weight() for record in self._unweighed)
-            self._unweighed.clear()
-        return self._weight + _LIGHT_BYTES * len(self._written)
-
-    @property
     def is_full(self) -> bool:
-        return self.size >= limits.CHANGE_BYTES
+        """Whether the change has enough bytes by now, about: work in steps ends here."""
+        return self._weight + _LIGHT_BYTES * len(self._written) >= limits.CHANGE_BYTES
 
     def seal(self) -> bytes:
         """The change that this decision is, as bytes for the log; b"" when nothing changed."""
         if not self._written:
             return b""
-        names: list[bytes] = []
-        values: list[bytes] = []
-        deletes: list[bytes] = []
-        records = self.records
-        for key, value in self._written.items():
+        change = Change(base=self.base, now_ms=self.now_ms, meta=self.meta)
+        names, values, deletes = change.keys, change.values, change.deletes
+        # In the order of the keys, in which the store takes them at half the cost.
+        for key in sorted(self._written):
+            value = self._written[key]
             if value is None:
-                record = records[key]
-                if record is None:
-                    deletes.append(key)
-                    continue
-                value = encode(record)
-            names.append(key)
-            values.append(value)
-        return encode(
-            Change(
-                base=self.base, now_ms=self.now_ms, keys=names, values=values, deletes=deletes,
-                meta=self.meta,
-            )
-        )  # fmt: skip
+                deletes.append(key)
+            else:
+                names.append(key)
+                values.append(value if value.__class__ is bytes else encode(value))
+        return encode(change)
