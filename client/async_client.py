@@ -196,7 +196,7 @@ class AsyncClient(AsyncServices):
             task = asyncio.create_task(self._channels.pop(old).close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
-        credentials = self._links.credentials()
+        credentials = self._links.credentials
         options = self._links.options()
         if credentials is None:
             channel = grpc.aio.insecure_channel(address, options)

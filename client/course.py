@@ -75,7 +75,7 @@ class Course:
         address = self._pinned or self._hinted or self._endpoints.pick(now, self._tried)
         self._hinted = ""
         left = max(self._deadline - now, 0.001)
-        if self._retry and self.method.repeatable and not self._pinned:
+        if self._retry and self.method.repeatable and not self.method.slow and not self._pinned:
             most = TRY_FIRST_S * 2 ** min(len(self._tried), 10) + asked_wait(self.request)
             left = min(left, most)
         self._tried.append(address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 DEFAULT_PORT = 7400
 # A client learns of leaders beyond the list it was given; it remembers this many.
@@ -48,15 +48,17 @@ class Endpoints:
         self._suspects: dict[str, tuple[int, float]] = {}
         self._lock = threading.Lock()
 
-    def pick(self, now: float, tried: Collection[str]) -> str:
+    def pick(self, now: float, tried: Sequence[str]) -> str:
         """The endpoint to ask now: the leader, else the one that answered last, else the next.
 
         `tried` are the endpoints of this call so far, once for each try.
         """
         with self._lock:
-            order = self._order()
-            counts = {address: sum(one == address for one in tried) for address in order}
-            return min(order, key=lambda address: (self._suspect(address, now), counts[address]))
+            last = tried[-1] if tried else ""
+            return min(
+                self._order(),
+                key=lambda one: (self._suspect(one, now), tried.count(one), one == last),
+            )
 
     def _order(self) -> list[str]:
         turned = self.configured[self._current :] + self.configured[: self._current]

@@ -126,7 +126,8 @@ class Links:
         self.closed = False
         self.authorization = (("authorization", f"Bearer {token}"),) if token else ()
         self._tls = tls
-        self._credentials: grpc.ChannelCredentials | None = None
+        # Read now, so that a missing file is told where it was named.
+        self.credentials = tls.credentials() if tls is not None else None
 
     def begin(self, request: Message, options: CallOptions) -> Course:
         self.check_open()
@@ -154,11 +155,6 @@ class Links:
         if options.get("forward", True):
             return self.authorization
         return (*self.authorization, NO_FORWARD)
-
-    def credentials(self) -> grpc.ChannelCredentials | None:
-        if self._tls is not None and self._credentials is None:
-            self._credentials = self._tls.credentials()
-        return self._credentials
 
     def superfluous(self, addresses: Collection[str]) -> list[str]:
         """Of the addresses with a connection, the oldest ones that need none any more."""

@@ -19,6 +19,8 @@ from google.protobuf.message_factory import GetMessageClass
 READING = ("Get", "List", "Wait", "Preview", "Audit", "Explain", "Forecast", "Watch")
 # A word about a lease can be said twice: its token makes that harmless.
 SAFE_BY_TOKEN = "raftsched.v1.WorkerService"
+# Snapshots, changes of membership and the self-check take as long as they take.
+SLOW = "raftsched.v1.ClusterService"
 # The fields by which a request asks the server to take its time.
 WAITING = ("timeout", "wait")
 
@@ -39,6 +41,8 @@ class Method:
     reads: bool
     # Sending it again after its answer was lost does no harm.
     repeatable: bool
+    # It may rightly take as long as the caller is ready to wait.
+    slow: bool
 
     @property
     def path(self) -> str:
@@ -73,6 +77,7 @@ def _described(service: str, method: MethodDescriptor, request_type: type[Messag
         has_request_id=has_request_id,
         reads=reads,
         repeatable=has_request_id or reads or service == SAFE_BY_TOKEN,
+        slow=has_request_id and service == SLOW,
     )
 
 

@@ -39,10 +39,11 @@ TRY_ELSEWHERE = frozenset({"NO_QUORUM", "NOT_LEADER", "DRAINING", "CLOCK_SKEW", 
 TRY_LATER = frozenset({"RATE_LIMITED", "BACKLOG_FULL", "DISK_FULL"})
 # It may have been done.
 UNKNOWN = frozenset({"LEADER_CHANGED", "COMMIT_TIMEOUT"})
-# What gRPC itself says when a connection broke or nobody answered in time.
-BROKEN = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
+# What gRPC itself says when a connection broke, nobody answered in time, or a server that stops
+# gave up its calls.
+BROKEN = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 # What gRPC or a server's fault says, without a word on what was done.
-FAULTY = frozenset({"UNKNOWN", "INTERNAL", "CANCELLED", "ABORTED", "DATA_LOSS"})
+FAULTY = frozenset({"UNKNOWN", "INTERNAL", "ABORTED", "DATA_LOSS"})
 
 BY_REASON: Mapping[str, type[RaftschedError]] = {
     "LEASE_LOST": LeaseLost,

@@ -114,6 +114,7 @@ class Client(Services):
                     course.request, timeout=attempt.timeout, metadata=metadata
                 )
             except grpc.RpcError as error:
+                self._links.check_open()
                 self.pause(course.failed(failure_of(error), monotonic()))
             else:
                 answer = answer_of(message, attempt.address, trailing(call.trailing_metadata()))
@@ -152,12 +153,12 @@ class Client(Services):
                     yield response
                 return
             except grpc.RpcError as error:
+                self._links.check_open()
                 failed = watch.failure() or failure_of(error)
             finally:
                 watch.end()
                 call.cancel()
             if begun:
-                self._links.check_open()
                 raise course.broke_off(failed, monotonic())
             self.pause(course.failed(failed, monotonic()))
 
@@ -179,7 +180,7 @@ class Client(Services):
         for old in self._links.superfluous(self._channels):
             self._channels.pop(old).close()
             self._calls = {key: call for key, call in self._calls.items() if key[0] != old}
-        credentials = self._links.credentials()
+        credentials = self._links.credentials
         options = self._links.options()
         if credentials is None:
             channel = grpc.insecure_channel(address, options)

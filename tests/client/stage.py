@@ -89,6 +89,8 @@ class Stage:
         self.machine = Machine(MemoryStore())
         self.turn = threading.Condition()
         self.token = ""
+        # Watches that have begun.
+        self.watching = 0
         self.nodes = [Node(self) for _ in range(count)]
         self.leader = self.nodes[0]
 
@@ -141,7 +143,9 @@ class Node:
         self._pool.shutdown()
 
     def unary(self, request: Message, context: grpc.ServicerContext) -> Message:
-        self.heard.append(request)
+        with self.stage.turn:
+            self.heard.append(request)
+            self.stage.turn.notify_all()
         self._greet(context)
         if self.faults:
             return self.faults.popleft()(self, request, context, lambda: self.answer(request))
@@ -242,6 +246,9 @@ class Node:
         context.add_callback(self._wake)
         # The first word is empty, so that the caller knows that the watch stands.
         yield _progress([], after)
+        with self.stage.turn:
+            self.stage.watching += 1
+            self.stage.turn.notify_all()
         while self._wait_for_events(after, context):
             if self.faults:
                 self.faults.popleft()(self, request, context, event_pb2.WatchEventsResponse)

@@ -1,0 +1,378 @@
+"""The policy of a call, step by step: whom it asks, how long it waits, what it tells."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+
+from raftsched.client.course import BACKOFF_CAP_S, HINTS_MAX, TRY_FIRST_S, Course
+from raftsched.client.endpoints import LEARNED_MAX, SUSPECT_CAP_S, SUSPECT_FIRST_S, Endpoints, parse
+from raftsched.client.errors import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    InvalidArgument,
+    LeaseLost,
+    OutcomeUnknown,
+    QuotaExceeded,
+    RaftschedError,
+    RateLimited,
+    RevisionGone,
+    SessionLost,
+    Unavailable,
+)
+from raftsched.client.methods import method_of
+from raftsched.client.refusals import BY_CODE, BY_REASON, Failure, failure
+from raftsched.proto.v1 import cluster_pb2, error_pb2, job_pb2, run_pb2, worker_pb2
+
+from .stage import methods
+
+WRITE = job_pb2.CreateJobRequest(request_id="r")
+READ = job_pb2.GetJobRequest()
+BROKEN = Failure("UNAVAILABLE", "Socket closed")
+GIVEN_UP = Failure("CANCELLED", "CANCELLED")
+REFUSED = Failure("UNAVAILABLE", "failed to connect to all addresses; last error: refused")
+LATE = Failure("DEADLINE_EXCEEDED", "Deadline Exceeded")
+
+
+def refusal(reason: str, code: str = "UNAVAILABLE", **more: object) -> Failure:
+    return Failure(code, "no", reason, **more)  # type: ignore[arg-type]
+
+
+def course(
+    request: Message = WRITE,
+    nodes: Endpoints | None = None,
+    *,
+    timeout: float = 30.0,
+    retry: bool = True,
+) -> Course:
+    endpoints = nodes or Endpoints(("a:1", "b:1", "c:1"))
+    kind = method_of(type(request))
+    return Course(kind, request, endpoints, started=0.0, timeout=timeout, retry=retry)
+
+
+# Whom.
+
+
+def test_each_try_asks_the_next_node() -> None:
+    tried = course()
+    asked = []
+    for _ in range(6):
+        asked.append(tried.next_try(0.0).address)
+        tried.failed(refusal("NO_QUORUM"), 0.0)
+
+    assert asked == ["a:1", "b:1", "c:1"] * 2
+
+
+def test_the_next_call_asks_who_answered_last_and_then_the_leader() -> None:
+    nodes = Endpoints(("a:1", "b:1", "c:1"))
+    first = course(nodes=nodes)
+    first.next_try(0.0)
+    first.failed(REFUSED, 0.0)
+    assert first.next_try(0.0).address == "b:1"
+
+    first.answered("")
+    assert course(nodes=nodes).next_try(0.0).address == "b:1"
+
+    first.answered("d:1")
+    assert course(nodes=nodes).next_try(0.0).address == "d:1"
+
+
+def test_a_node_that_broke_is_passed_over_for_longer_each_time() -> None:
+    nodes = Endpoints(("a:1", "b:1"))
+
+    for count in range(1, 9):
+        nodes.broke("a:1", 100.0)
+        rest = min(SUSPECT_CAP_S, SUSPECT_FIRST_S * 2 ** (count - 1))
+        nodes.answered("b:1", "a:1")
+        assert nodes.pick(100.0 + rest - 0.01, ()) == "b:1"
+        assert nodes.pick(100.0 + rest + 0.01, ()) == "a:1"
+
+
+def test_a_node_that_answers_again_is_no_longer_suspect() -> None:
+    nodes = Endpoints(("a:1", "b:1"))
+    nodes.broke("a:1", 0.0)
+    nodes.answered("a:1", "")
+
+    assert nodes.pick(0.0, ()) == "a:1"
+
+
+def test_when_all_are_suspect_all_are_asked_in_turn() -> None:
+    tried = course()
+    asked = []
+    for _ in range(6):
+        asked.append(tried.next_try(0.0).address)
+        tried.failed(REFUSED, 0.0)
+
+    assert sorted(asked[:3]) == sorted(asked[3:]) == ["a:1", "b:1", "c:1"]
+
+
+def test_a_word_on_the_leader_is_followed_at_once_but_not_for_ever() -> None:
+    tried = course()
+    waits = []
+    for number in range(HINTS_MAX + 1):
+        tried.next_try(0.0)
+        waits.append(tried.failed(refusal("NOT_LEADER", leader=f"x{number}:1"), 0.0))
+
+    assert waits[:-1] == [0.0] * HINTS_MAX
+    assert waits[-1] > 0.0
+
+
+def test_a_hint_to_a_node_that_just_broke_is_not_followed() -> None:
+    nodes = Endpoints(("a:1", "b:1"))
+    nodes.broke("b:1", 0.0)
+    tried = course(nodes=nodes)
+    tried.next_try(0.0)
+
+    assert tried.failed(refusal("NOT_LEADER", leader="b:1"), 0.0) > 0.0
+    assert tried.next_try(0.0).address == "a:1"
+
+
+def test_a_draining_node_is_left_alone_by_the_next_calls() -> None:
+    nodes = Endpoints(("a:1", "b:1"))
+    tried = course(nodes=nodes)
+    tried.next_try(0.0)
+    tried.failed(refusal("DRAINING"), 0.0)
+
+    assert course(nodes=nodes).next_try(0.0).address == "b:1"
+
+
+def test_a_leader_that_lost_its_majority_is_forgotten() -> None:
+    nodes = Endpoints(("a:1", "b:1"))
+    nodes.learn("x:1")
+    tried = course(nodes=nodes)
+    assert tried.next_try(0.0).address == "x:1"
+    tried.failed(refusal("NO_QUORUM"), 0.0)
+
+    assert nodes.leader == ""
+
+
+def test_only_so_many_leaders_are_remembered() -> None:
+    nodes = Endpoints(("a:1",))
+    for number in range(3 * LEARNED_MAX):
+        nodes.learn(f"x{number}:1")
+
+    assert len(nodes.known) == LEARNED_MAX + 1
+
+
+# How long.
+
+
+def test_tries_get_longer_and_end_with_the_deadline() -> None:
+    tried = course(timeout=30.0)
+    lengths, now = [], 0.0
+    for _ in range(3):
+        attempt = tried.next_try(now)
+        lengths.append(attempt.timeout)
+        now += attempt.timeout
+        if now < 30.0:
+            now += tried.failed(LATE, now)
+
+    assert lengths[:2] == [TRY_FIRST_S, 2 * TRY_FIRST_S]
+    assert lengths[2] == pytest.approx(15.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "first"),
+    [
+        (run_pb2.WaitRunRequest(timeout=Duration(seconds=20)), TRY_FIRST_S + 20),
+        (run_pb2.WaitRunRequest(), TRY_FIRST_S + 30),
+        (run_pb2.WaitRunRequest(timeout=Duration(seconds=600)), TRY_FIRST_S + 60),
+        (worker_pb2.LeaseRequest(wait=Duration(seconds=20)), TRY_FIRST_S + 20),
+        (worker_pb2.LeaseRequest(), TRY_FIRST_S),
+        (cluster_pb2.VerifyStateRequest(), 100.0),
+        (cluster_pb2.GetClusterStatusRequest(), TRY_FIRST_S),
+    ],
+)
+def test_a_try_lasts_as_long_as_its_request_asks_the_server_to_take(
+    request_: Message, first: float
+) -> None:
+    assert course(request_, timeout=100.0).next_try(0.0).timeout == first
+
+
+def test_waits_grow_differ_and_have_a_cap() -> None:
+    one, other = (
+        [_wait(tried, refusal("NO_QUORUM")) for _ in range(12)] for tried in (course(), course())
+    )
+
+    assert one != other
+    assert one[0] < 0.1
+    assert one[5] > one[0]
+    assert BACKOFF_CAP_S / 2 <= one[-1] <= BACKOFF_CAP_S
+
+
+def _wait(tried: Course, said: Failure) -> float:
+    tried.next_try(0.0)
+    return tried.failed(said, 0.0)
+
+
+def test_a_wait_that_was_asked_for_is_kept() -> None:
+    said = refusal("BACKLOG_FULL", "RESOURCE_EXHAUSTED", retry_after=3.0)
+
+    assert 3.0 <= _wait(course(), said) <= 3.75
+
+
+def test_no_wait_is_no_wait_at_all() -> None:
+    assert _wait(course(), refusal("NO_QUORUM", retry_after=0.0)) > 0.0
+
+
+# What is told.
+
+
+def last_word(tried: Course, *said: Failure, now: float = 31.0) -> RaftschedError:
+    """What the caller is told when the last of these comes after the deadline."""
+    for one in said[:-1]:
+        tried.next_try(0.0)
+        tried.failed(one, 0.0)
+    tried.next_try(0.0)
+    with pytest.raises(RaftschedError) as caught:
+        tried.failed(said[-1], now)
+    return caught.value
+
+
+def test_one_try_that_may_have_done_it_makes_the_outcome_unknown() -> None:
+    error = last_word(course(), BROKEN, refusal("NO_QUORUM"))
+
+    assert type(error) is OutcomeUnknown
+    assert error.request_id == "r"
+    assert "'r'" in error.message
+
+
+@pytest.mark.parametrize(
+    ("request_", "said", "told"),
+    [
+        (WRITE, REFUSED, Unavailable),
+        (WRITE, refusal("NO_QUORUM"), Unavailable),
+        (WRITE, refusal("BACKLOG_FULL", "RESOURCE_EXHAUSTED"), RateLimited),
+        (WRITE, refusal("DISK_FULL", "RESOURCE_EXHAUSTED"), Unavailable),
+        (WRITE, BROKEN, OutcomeUnknown),
+        (WRITE, LATE, OutcomeUnknown),
+        (WRITE, GIVEN_UP, OutcomeUnknown),
+        (WRITE, refusal("LEADER_CHANGED", "ABORTED"), OutcomeUnknown),
+        (WRITE, refusal("COMMIT_TIMEOUT", "DEADLINE_EXCEEDED"), OutcomeUnknown),
+        (READ, BROKEN, Unavailable),
+        (READ, LATE, Unavailable),
+    ],
+)
+def test_the_deadline_tells_whether_anything_was_done(
+    request_: Message, said: Failure, told: type[RaftschedError]
+) -> None:
+    assert type(last_word(course(request_), said)) is told
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (refusal("FIELD_INVALID", "INVALID_ARGUMENT"), InvalidArgument),
+        (refusal("ETAG_MISMATCH", "ABORTED"), Conflict),
+        (refusal("LEASE_LOST", "FAILED_PRECONDITION"), LeaseLost),
+        (refusal("SESSION_LOST", "FAILED_PRECONDITION"), SessionLost),
+        (refusal("QUOTA_EXCEEDED", "RESOURCE_EXHAUSTED"), QuotaExceeded),
+        (refusal("FORBIDDEN", "PERMISSION_DENIED"), Forbidden),
+        (refusal("REVISION_GONE", "OUT_OF_RANGE"), RevisionGone),
+        (Failure("RESOURCE_EXHAUSTED", "Received message larger than max"), InvalidArgument),
+        # A fault of the server, which says nothing about what was done.
+        (Failure("UNKNOWN", "Unexpected <class 'KeyError'>"), OutcomeUnknown),
+        (Failure("INTERNAL", "it broke"), OutcomeUnknown),
+    ],
+)
+def test_what_no_other_try_can_change_is_told_at_once(
+    said: Failure, told: type[RaftschedError]
+) -> None:
+    error = last_word(course(), said, now=0.0)
+
+    assert type(error) is told
+    assert said.message in error.message
+
+
+def test_a_fault_of_the_server_in_a_read_is_no_unknown_outcome() -> None:
+    assert type(last_word(course(READ), Failure("UNKNOWN", "x"), now=0.0)) is Unavailable
+
+
+def test_a_stream_that_was_reset_is_tried_again() -> None:
+    assert _wait(course(), Failure("INTERNAL", "Received RST_STREAM with error code 2")) > 0.0
+
+
+def test_one_try_is_one_try() -> None:
+    assert type(last_word(course(retry=False), BROKEN, now=0.0)) is OutcomeUnknown
+    assert type(last_word(course(retry=False), REFUSED, now=0.0)) is Unavailable
+
+
+def test_a_call_that_cannot_be_repeated_is_not_sent_again_unless_it_never_was() -> None:
+    assert _wait(_unrepeatable(), REFUSED) > 0.0
+    assert _wait(_unrepeatable(), refusal("NO_QUORUM")) > 0.0
+    error = last_word(_unrepeatable(), BROKEN, now=0.0)
+    assert type(error) is OutcomeUnknown
+
+
+def _unrepeatable() -> Course:
+    """No call of the contracts is like this; one to come may be."""
+    kind = method_of(job_pb2.CreateJobRequest)
+    fields = {name: getattr(kind, name) for name in kind.__slots__}
+    other = type(kind)(**{**fields, "repeatable": False, "has_request_id": False})
+    request = job_pb2.CreateJobRequest()
+    return Course(other, request, Endpoints(("a:1", "b:1")), started=0.0, timeout=30.0)
+
+
+# The contracts.
+
+
+def test_all_calls_of_the_contracts_are_found_by_their_request() -> None:
+    found = list(methods())
+
+    assert len(found) == 80
+    assert all(method_of(method.request) == method for method in found)
+    assert [m.name for m in found if not m.repeatable and not m.requests_stream] == ["Backup"]
+    assert {m.name for m in found if m.reads and not m.name.startswith(("Get", "List"))} == {
+        "WaitRun", "PreviewSchedule", "AuditJob", "ExplainJob", "ExplainRun", "ForecastFirings",
+        "WatchEvents",
+    }  # fmt: skip
+    assert [m.name for m in found if m.responses_stream] == ["Backup", "WatchEvents", "Work"]
+
+
+def test_every_reason_of_the_contracts_makes_an_error_that_says_whose_fault_it_is() -> None:
+    codes = {"NOT_LEADER": "UNAVAILABLE", "STATE_DIVERGED": "INTERNAL"}
+    for name in error_pb2.ErrorReason.keys()[1:]:
+        word = name.removeprefix("ERROR_REASON_")
+        said = refusal(word, codes.get(word, "FAILED_PRECONDITION"))
+        assert issubclass(said.error_kind, RaftschedError)
+        assert said.error_kind is not RaftschedError
+    known = {name.removeprefix("ERROR_REASON_") for name, _ in error_pb2.ErrorReason.items()}
+    assert set(BY_REASON) <= known
+    assert all(kind is not ClusterError for kind in BY_CODE.values())
+
+
+def test_details_of_another_domain_are_no_reason_of_ours() -> None:
+    from google.protobuf.any_pb2 import Any as AnyMessage
+    from google.rpc import error_details_pb2, status_pb2
+
+    packed = AnyMessage()
+    packed.Pack(error_details_pb2.ErrorInfo(reason="LEASE_LOST", domain="proxy.example"))
+    status = status_pb2.Status(details=[packed]).SerializeToString()
+
+    said = failure("UNAVAILABLE", "no", {"grpc-status-details-bin": status})
+
+    assert (said.reason, said.broken) == ("", True)
+
+
+# Endpoints.
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("a", ("a:7400",)),
+        ("a:1, b ,c:3,", ("a:1", "b:7400", "c:3")),
+        (["a:1", "a:1"], ("a:1",)),
+        ("[::1]:7401,[fe80::1]", ("[::1]:7401", "[fe80::1]:7400")),
+    ],
+)
+def test_endpoints_are_read(given: str | list[str], read: tuple[str, ...]) -> None:
+    assert parse(given) == read
+
+
+@pytest.mark.parametrize("wrong", ["", ",", "http://a:1", "a:b", "a:0", "a:65536", ":1", "::1"])
+def test_an_endpoint_that_is_none_is_refused_by_name(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"host:port"):
+        parse(wrong)
