@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from ..proto.v1 import worker_pb2
 from .async_client import AsyncClient
-from .executors import Executor
+from .executors.executor import Executor
 from .handlers import Handler
 from .links import Tls
 from .runner import Runnable, Runner
@@ -81,7 +81,8 @@ class Worker:
         self._slots = slots
         self._threads = threads or min(slots, THREADS_MAX)
         self._grace = grace
-        self._runnables: dict[str, Runnable] = {one.name: one for one in executors}
+        self._executors = tuple(executors)
+        self._runnables: dict[str, Runnable] = {one.name: one for one in self._executors}
         self._stop_asked = self._stop_now = False
         # The id of its session, while it serves.
         self.id = ""
@@ -150,6 +151,8 @@ class Worker:
             async with self._connect() as client:
                 await _Service(self, client, session).serve(self._threads)
         finally:
+            for executor in self._executors:
+                await executor.close()
             self.id = ""
             self._stop_asked = self._stop_now = False
 

@@ -2,26 +2,17 @@
 
     from raftsched.client.executors import GrpcExecutor, HttpExecutor, ShellExecutor
 
-    Worker(executors=[HttpExecutor(), ShellExecutor()]).run()
+    Worker(executors=[HttpExecutor(), ShellExecutor(memory=512 * 1024 * 1024)]).run()
 
-A worker offers the executors that it is given, and no others.
+A worker offers the executors that it is given, and no others: what a job may make a worker's
+machine do is for the owner of the worker to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, ClassVar
+from .executor import Executor
+from .grpc_call import GrpcExecutor
+from .http import HttpExecutor
+from .shell import ShellExecutor
 
-if TYPE_CHECKING:
-    from ..context import Context
-
-
-class Executor:
-    """What the worker calls: an async handler under a reserved name."""
-
-    name: ClassVar[str]
-    is_async = True
-    inline = False
-
-    def invoke(self, context: Context) -> Awaitable[object]:
-        raise NotImplementedError
+__all__ = ["Executor", "GrpcExecutor", "HttpExecutor", "ShellExecutor"]

@@ -1,0 +1,385 @@
+"""The executors against real servers and real processes, on loopback only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from aiohttp import web
+
+from raftsched.client.executors import Executor, GrpcExecutor, HttpExecutor, ShellExecutor
+from raftsched.client.worker import Worker
+from raftsched.proto.v1.job_pb2 import Action
+from raftsched.proto.v1.worker_pb2 import Result, Stop
+
+from .node import PATIENCE_S, Node
+from .test_worker import serving
+
+PYTHON = sys.executable
+Answer = Callable[[web.Request], Awaitable[web.Response]]
+
+
+async def carry_out(executor: Executor, action: Action, payload: bytes = b"") -> Result:
+    """The end of one attempt at this action by a worker with this executor."""
+    async with Node() as node, serving(Worker(node.address, executors=[executor])):
+        return await node.ended(node.lease(payload=payload, action=action))
+
+
+@asynccontextmanager
+async def website(answer: Answer) -> AsyncIterator[str]:
+    application = web.Application(client_max_size=10_000_000)
+    application.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+def http(url: str, **fields: Any) -> Action:  # noqa: ANN401
+    return Action(http={"url": url, **fields})  # type: ignore[arg-type]
+
+
+async def test_http_sends_the_payload_with_run_and_token_and_keeps_the_answer() -> None:
+    seen: list[tuple[str, dict[str, str], bytes]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append((request.method, dict(request.headers), await request.read()))
+        return web.json_response({"ok": True})
+
+    async with website(answer) as url:
+        action = http(f"{url}/a?b=c", headers={"X-Team": "a", "raftsched-token": "forged"})
+        end = await carry_out(HttpExecutor(), action, b'{"n": 1}')
+
+    [(method, headers, body)] = seen
+    assert (method, body) == ("POST", b'{"n": 1}')
+    assert (headers["X-Team"], headers["Raftsched-Token"]) == ("a", "1")
+    assert headers["Idempotency-Key"] == headers["Raftsched-Run"] == end.run
+    assert end.success.result.data == b'{"ok": true}'
+    assert end.success.result.content_type.startswith("application/json")
+
+
+@pytest.mark.parametrize(
+    ("status", "expected", "kind"),
+    [
+        (200, [], ""),
+        (299, [], ""),
+        (302, [], "http.302"),
+        (404, [], "http.404"),
+        (404, [404], ""),
+        (200, [404], "http.200"),
+        (500, [], "http.500"),
+    ],
+)
+async def test_http_statuses_decide(status: int, expected: list[int], kind: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status, text="why", headers={"Location": "/elsewhere"})
+
+    async with website(answer) as url:
+        end = await carry_out(HttpExecutor(), http(url, expected_statuses=expected))
+
+    assert end.failure.error.kind == kind
+    assert not end.failure.fatal
+    assert not kind or "why" in end.failure.error.message
+
+
+async def test_http_waits_as_long_as_the_server_asks_for() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=503, headers={"Retry-After": "17"})
+
+    async with website(answer) as url:
+        end = await carry_out(HttpExecutor(), http(f"{url}/x?secret=1"))
+
+    assert end.failure.retry_after.ToSeconds() == 17
+    assert "secret" not in end.failure.error.message
+
+
+async def test_http_keeps_no_part_of_an_answer_that_is_too_large() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=b"x" * 70_000)
+
+    async with website(answer) as url:
+        end = await carry_out(HttpExecutor(), http(url))
+
+    assert end.HasField("success")
+    assert not end.success.HasField("result")
+    assert b"65,536" in end.log_tail
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "fatal"),
+    [
+        ("http://127.0.0.1:1/", "http.connection", False),
+        ("ftp://127.0.0.1/", "http.url", True),
+        ("http://", "http.url", True),
+    ],
+)
+async def test_http_says_what_is_wrong_with_an_address(url: str, kind: str, fatal: bool) -> None:
+    end = await carry_out(HttpExecutor(), http(url))
+
+    assert (end.failure.error.kind, end.failure.fatal) == (kind, fatal)
+
+
+async def test_http_has_a_time_limit_of_its_own() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        await asyncio.sleep(PATIENCE_S)
+        return web.Response()
+
+    async with website(answer) as url:
+        end = await carry_out(HttpExecutor(timeout=0.1), http(url))
+
+    assert end.failure.error.kind == "http.timeout"
+
+
+def test_http_without_its_library_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(ImportError, match=r"raftsched\[http\]"):
+        HttpExecutor()
+
+
+Method = Callable[[bytes, Any], Awaitable[bytes]]
+
+
+@asynccontextmanager
+async def grpc_service(method: Method) -> AsyncIterator[str]:
+    server = grpc.aio.server()
+    handler: Any = grpc.unary_unary_rpc_method_handler(method)
+    handlers = {"Do": handler}
+    service = grpc.method_handlers_generic_handler("demo.Service", handlers)
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+def call(target: str, method: str = "demo.Service/Do", **fields: Any) -> Action:  # noqa: ANN401
+    return Action(grpc={"target": target, "method": method, **fields})  # type: ignore[arg-type]
+
+
+async def test_grpc_sends_the_payload_as_the_request() -> None:
+    seen: dict[str, str] = {}
+
+    async def method(request: bytes, context: Any) -> bytes:  # noqa: ANN401
+        seen.update(dict(context.invocation_metadata()))
+        return request[::-1]
+
+    async with grpc_service(method) as target:
+        end = await carry_out(GrpcExecutor(), call(target, metadata={"Team": "a"}), b"abc")
+
+    assert end.success.result.data == b"cba"
+    assert (seen["team"], seen["raftsched-token"]) == ("a", "1")
+    assert seen["idempotency-key"] == seen["raftsched-run"] == end.run
+
+
+async def test_grpc_refusals_become_kinds() -> None:
+    async def method(request: bytes, context: Any) -> bytes:  # noqa: ANN401
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not today")
+        return b""
+
+    async with grpc_service(method) as target:
+        refused = await carry_out(GrpcExecutor(), call(target))
+        unknown = await carry_out(GrpcExecutor(), call(target, "demo.Service/Other"))
+        wrong = await carry_out(GrpcExecutor(), call(target, "Do"))
+    gone = await carry_out(GrpcExecutor(), call("127.0.0.1:1"))
+
+    assert refused.failure.error.kind == "grpc.FAILED_PRECONDITION"
+    assert "not today" in refused.failure.error.message
+    assert unknown.failure.error.kind == "grpc.UNIMPLEMENTED"
+    assert (wrong.failure.error.kind, wrong.failure.fatal) == ("grpc.method", True)
+    assert gone.failure.error.kind == "grpc.UNAVAILABLE"
+
+
+async def test_grpc_keeps_a_bounded_number_of_connections() -> None:
+    executor = GrpcExecutor()
+    for port in range(1, 80):
+        await executor._target(f"127.0.0.1:{port}", tls=False)
+
+    assert len(executor._targets) == 64
+    await executor.close()
+
+
+def shell(*argv: str, **fields: Any) -> Action:  # noqa: ANN401
+    return Action(shell={"argv": argv, **fields})  # type: ignore[arg-type]
+
+
+LIMITS: list[dict[str, Any]] = [{}, {"memory": 1 << 30}]
+
+
+@pytest.mark.parametrize("settings", LIMITS)
+async def test_shell_runs_argv_as_it_is(settings: dict[str, Any]) -> None:
+    end = await carry_out(ShellExecutor(**settings), shell("/bin/echo", "$HOME", "a  b", "`x`"))
+
+    assert end.success.result.data == b"$HOME a  b `x`\n"
+    assert end.success.result.content_type == "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize("settings", LIMITS)
+async def test_shell_gives_the_actions_environment_and_nothing_else(
+    settings: dict[str, Any],
+) -> None:
+    action = shell("/usr/bin/env", environment={"A": "1", "B": "x y"})
+
+    end = await carry_out(ShellExecutor(**settings), action)
+
+    assert sorted(end.success.result.data.decode().splitlines()) == ["A=1", "B=x y"]
+
+
+async def test_shell_hands_over_the_payload_and_looks_by_path() -> None:
+    end = await carry_out(ShellExecutor(), shell("cat"), b"payload")
+
+    assert end.success.result.data == b"payload"
+
+
+async def test_shell_uses_a_shell_only_if_asked() -> None:
+    asked = await carry_out(ShellExecutor(), shell("echo $((2 + 3))", use_shell=True))
+    not_asked = await carry_out(ShellExecutor(), shell("echo $((2 + 3))"))
+
+    assert asked.success.result.data == b"5\n"
+    assert not_asked.failure.error.kind == "shell.start"
+
+
+async def test_shell_reports_exit_codes_and_signals() -> None:
+    code = await carry_out(ShellExecutor(), shell("echo oh >&2; exit 3", use_shell=True))
+    killed = await carry_out(ShellExecutor(), shell("kill -SEGV $$", use_shell=True))
+    missing = await carry_out(ShellExecutor(memory=1 << 30), shell("/no/such/thing"))
+
+    assert (code.failure.error.kind, code.failure.error.message) == ("exit.3", "exit code 3: oh")
+    assert code.log_tail == b"oh\n"
+    assert killed.failure.error.kind == "signal.SIGSEGV"
+    assert missing.failure.error.kind == "exit.127"
+    assert "/no/such/thing" in missing.failure.error.message
+
+
+async def test_shell_limits_memory() -> None:
+    code = "import sys; data = bytearray(2 << 30); print(len(data))"
+
+    end = await carry_out(ShellExecutor(memory=512 << 20), shell(PYTHON, "-c", code))
+
+    assert end.failure.error.kind == "exit.1"
+    assert "MemoryError" in end.failure.error.message
+
+
+async def test_shell_caps_the_output_and_reads_on() -> None:
+    code = "import sys; sys.stdout.write('x' * 3_000_000); sys.stderr.write('the end')"
+
+    end = await carry_out(ShellExecutor(), shell(PYTHON, "-c", code))
+
+    assert end.HasField("success")
+    assert not end.success.HasField("result")
+    assert len(end.log_tail) <= 16_384
+
+
+def group_of(pid_file: Path) -> int:
+    """The group that a command has written down, once it has."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if pid_file.exists() and (text := pid_file.read_text().strip()):
+            return int(text)
+    raise AssertionError("the command did not start")
+
+
+async def gone(group: int) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if not any(_is_in(group, one) for one in Path("/proc").iterdir() if one.name.isdecimal()):
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+def _is_in(group: int, process: Path) -> bool:
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    # A zombie has ended; whoever made it has not looked yet.
+    return int(fields[2]) == group and fields[0] != "Z"
+
+
+async def test_shell_leaves_nobody_behind_and_waits_for_nobody(tmp_path: Path) -> None:
+    script = f"sleep 60 & echo $$ > {tmp_path}/pid; echo done"
+
+    end = await carry_out(ShellExecutor(), shell(script, use_shell=True))
+
+    assert end.success.result.data == b"done\n"
+    group = group_of(tmp_path / "pid")
+    assert group != os.getpgid(0)
+    assert await gone(group)
+
+
+async def test_shell_ends_what_takes_too_long_even_if_it_does_not_want_to(tmp_path: Path) -> None:
+    script = f"trap '' TERM; echo $$ > {tmp_path}/pid; sleep 60; sleep 60"
+
+    executor = ShellExecutor(timeout=0.5, grace=0.1)
+    end = await carry_out(executor, shell(script, use_shell=True))
+
+    assert end.failure.error.kind == "shell.timeout"
+    assert await gone(group_of(tmp_path / "pid"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "heard"), [(Stop.KIND_CANCEL, "TERM\n"), (Stop.KIND_LOST, "")], ids=["cancel", "lost"]
+)
+async def test_shell_stops_with_a_word_when_cancelled_and_at_once_when_lost(
+    kind: Stop.Kind.ValueType, heard: str, tmp_path: Path
+) -> None:
+    script = (
+        f"trap 'echo TERM > {tmp_path}/heard; exit 0' TERM; echo $$ > {tmp_path}/pid;"
+        "while :; do sleep 0.05; done"
+    )
+    async with Node() as node, serving(Worker(node.address, executors=[ShellExecutor()])):
+        lease = node.lease(action=shell(script, use_shell=True))
+        await node.until(lambda: lease.token in node.standing)
+        group = await asyncio.to_thread(group_of, tmp_path / "pid")
+        node.stop_run(lease, kind)
+        assert await gone(group)
+        if kind == Stop.KIND_CANCEL:
+            assert (await node.ended(lease)).failure.cancelled
+
+    said = tmp_path / "heard"
+    assert (said.read_text() if said.exists() else "") == heard
+
+
+async def test_shell_commands_do_not_outlive_their_worker(tmp_path: Path) -> None:
+    script = f"trap '' TERM; echo $$ > {tmp_path}/pid; sleep 60; sleep 60"
+    async with Node() as node:
+        worker = Worker(node.address, executors=[ShellExecutor(grace=30)], grace=0)
+        async with serving(worker):
+            lease = node.lease(action=shell(script, use_shell=True))
+            await node.until(lambda: lease.token in node.standing)
+            group = await asyncio.to_thread(group_of, tmp_path / "pid")
+
+    assert await gone(group)
+    assert node.results[lease.token].HasField("given_back")
+
+
+async def test_an_executor_speaks_up_where_a_job_wants_to_hear_of_it() -> None:
+    async with Node() as node, serving(Worker(node.address, executors=[ShellExecutor()])):
+        lease = node.lease(action=shell("sleep", "30"), heartbeat_timeout={"nanos": 300_000_000})
+        await node.until(lambda: len(node.progress) >= 2)
+        node.stop_run(lease, Stop.KIND_CANCEL)
+        await node.ended(lease)
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        ShellExecutor(timeout=0)
+    with pytest.raises(ValueError, match="memory"):
+        ShellExecutor(memory=1)
