@@ -201,8 +201,14 @@ class Node:
 
     # Calls.
 
-    async def write(self, body: object, actor: str, timeout: float) -> Message:
-        """Have a request decided, replicated and applied. Raises Refused."""
+    async def write(self, body: Message, actor: str, timeout: float) -> Message:
+        """Have a call decided, replicated and applied. Raises Refused."""
+        reply = await self.ask(body, actor, timeout)
+        assert isinstance(reply, Message)
+        return reply
+
+    async def ask(self, body: object, actor: str, timeout: float) -> object:
+        """As `write`, for a request of any kind that the rules know."""
         self.check_serving()
         future: asyncio.Future[object] = self._loop.create_future()
 
@@ -226,7 +232,6 @@ class Node:
             raise Refused(reply)
         if isinstance(reply, Exception):
             raise reply
-        assert isinstance(reply, Message)
         return reply
 
     async def read(

@@ -17,6 +17,7 @@ from ..proto.v1 import (
 from . import (
     by_hand,
     calendars,
+    ends,
     firing,
     grants,
     jobs,
@@ -41,6 +42,9 @@ RULES: dict[type, Rule] = {
     Resume: leases.resume,
     Repair: verify.repair,
     worker_pb2.ExtendRequest: reports.extend,
+    worker_pb2.CompleteRequest: ends.complete,
+    worker_pb2.FailRequest: ends.fail,
+    worker_pb2.ReleaseRequest: ends.release,
     job_pb2.CreateJobRequest: jobs.create,
     job_pb2.UpdateJobRequest: jobs.update,
     job_pb2.DeleteJobRequest: jobs.delete,

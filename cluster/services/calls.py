@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -101,7 +101,7 @@ class Calls:
         if method.local:
             return await self._here(call, self._read(method, data))
         if node.draining:
-            raise refusals.draining(node.name, node.leader_address)
+            raise refusals.draining(node.name, self.leadership.elsewhere())
         if method.reads and not node.leads:
             request = self._read(method, data)
             if wants_less(request):
@@ -122,7 +122,7 @@ class Calls:
     async def _try(self, call: Call, data: bytes, *, bound: bool) -> Passed | None:
         """Answer here or at the leader; None when nothing was done, since nobody leads."""
         node = self.node
-        leader = node.leader_address
+        leader = self.leadership.elsewhere()
         if node.leads:
             try:
                 return await self._here(call, self._read(call.method, data))
@@ -146,7 +146,7 @@ class Calls:
         if own is not None:
             answer = await own(call, request)
         elif method.writes:
-            answer = cast(Message, await node.write(request, call.actor, call.timeout()))
+            answer = await node.write(request, call.actor, call.timeout())
         else:
             options = getattr(request, "read", None)
             found = await node.read(request, options, call.timeout())

@@ -37,6 +37,20 @@ class Leadership:
         finally:
             self._waiters.discard(future)
 
+    async def gained(self, patience: float) -> bool:
+        """Whether this node leads, once it is known who does or patience is over."""
+        give_up = self.clock() + patience
+        while not self.node.leads:
+            left = give_up - self.clock()
+            if self.elsewhere() or left <= 0:
+                return False
+            await self.changed(left)
+        return True
+
+    def elsewhere(self) -> str:
+        """Where clients reach the leader, if another node leads; empty when none is known."""
+        return "" if self.node.leader_name == self.node.name else self.node.leader_address
+
     def look(self) -> None:
         """Tell all that wait when something has changed; called every LOOK_S."""
         present = self._present()

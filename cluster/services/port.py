@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2
 from ..feed import Log, State
+from ..sessions import Sessions
 
 
 class Answer(Protocol):
@@ -66,15 +67,24 @@ class Node(Protocol):
         """Where clients reach the leader; empty when none is known."""
 
     @property
+    def leader_name(self) -> str: ...
+
+    @property
     def term(self) -> int: ...
 
     @property
     def revision(self) -> int: ...
 
+    @property
+    def sessions(self) -> Sessions: ...
+
     async def barrier(self, timeout: float) -> None:
         """Return when all that was acknowledged before is applied here; on the leader only."""
 
-    async def write(self, body: object, actor: str, timeout: float) -> object: ...
+    async def write(self, body: Message, actor: str, timeout: float) -> Message: ...
+
+    async def ask(self, body: object, actor: str, timeout: float) -> object:
+        """As `write`, for a request of any kind that the rules know."""
 
     async def read(
         self, body: Message, options: common_pb2.ReadOptions | None, timeout: float

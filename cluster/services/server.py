@@ -28,6 +28,7 @@ from .methods import Method, methods, service_names
 from .observer import Nobody, Observer
 from .port import Node
 from .streams import Follow, Streams
+from .work import Work
 
 MESSAGE_MAX = 4 << 20
 STREAMS_MAX = 20_000  # On one connection.
@@ -76,6 +77,7 @@ class Server:
             **self._cluster.calls(),
         }
         self.calls = Calls(node, self._peers, self._leadership, observer, own, self._admit)
+        self.work = Work(node, node.sessions, self._leadership, self._admit)
         self._streams = Streams(observer, self.calls.trailing)
         self._following: dict[str, Follow] = {"EventService/WatchEvents": self._events.watch}
         self._looking: asyncio.Task[None] | None = None
@@ -115,6 +117,8 @@ class Server:
 
     def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         """None for what is in the contracts and not served: gRPC says UNIMPLEMENTED."""
+        if method.name == "WorkerService/Work":
+            return self._streams.talking(method, self.work.talk)
         if method.name in self._following:
             return self._streams.following(method, self._following[method.name])
         if method.writes or method.reads or method.name in self.calls.own:
@@ -130,6 +134,7 @@ class Server:
         while True:
             self._leadership.look()
             self._peers.follow(self.node.leader_address, loop.time(), DEPOSED_S)
+            self.work.look(loop.time())
             await asyncio.sleep(LOOK_S)
 
     def _tell_health(self) -> None:
@@ -143,6 +148,7 @@ class Server:
     async def drain(self, reason: str) -> None:
         """Send workers and watchers elsewhere with a word; new calls are refused."""
         self._tell_health()
+        self.work.drain(reason)
         self._events.close()
         self._health.close()
 

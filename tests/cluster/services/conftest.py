@@ -74,7 +74,7 @@ async def start(world: World) -> AsyncIterator[Start]:
         server.calls.admit = note
         all_served.append(served)
         if world.leader is None:
-            world.leader = node
+            world.lead(node)
         return served
 
     yield begin
@@ -82,3 +82,4 @@ async def start(world: World) -> AsyncIterator[Start]:
         await served.channel.close()
         await served.server.drain("the test is over")
         await served.server.stop(0.1)
+        served.node.stop()

@@ -1,25 +1,28 @@
-"""A node with real rules and no consensus: what is decided is applied at once, in memory."""
+"""A node with the real leader's loop, sessions and rules, and no consensus: what is decided is
+applied at once, in memory. Several nodes share one state; a test says which of them leads."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 from google.protobuf.message import Message
 
 from raftsched.cluster import refusals
 from raftsched.cluster.consensus.journal import COMMAND, Entry
+from raftsched.cluster.consensus.port import Reply
+from raftsched.cluster.leader import Leader
+from raftsched.cluster.replica import Applied
+from raftsched.cluster.sessions import Sessions
 from raftsched.proto.v1 import common_pb2
-from raftsched.statemachine.machine import Request, apply, decide, read_meta
 from raftsched.statemachine.reads import read
-from raftsched.statemachine.record import MetaRecord
 from raftsched.statemachine.rejection import Refused, Rejection
 from raftsched.statemachine.store import MemoryStore
 from raftsched.statemachine.view import View
 
-Listener = Callable[[int, bytes, MetaRecord], None]
+HEARTBEAT_MS = 2_000
 
 
 @dataclass
@@ -27,20 +30,6 @@ class Answer:
     message: Message
     revision: int
     age_ms: int = 0
-
-
-class Replica:
-    """The state of one or several nodes of a test."""
-
-    def __init__(self) -> None:
-        self.store = MemoryStore()
-        self.listeners: list[Listener] = []
-        self.meta = read_meta(self.store)
-
-    def apply(self, index: int, change: bytes) -> None:
-        self.meta = apply(self.store, index, change)
-        for listener in list(self.listeners):
-            listener(index, change, self.meta)
 
 
 class Journal:
@@ -72,22 +61,44 @@ class Core:
 class Driver:
     """Consensus, as far as a node of a test has it."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.core = Core(journal)
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.core = Core(world.journal)
         self.stale_s = 0.0
 
     def staleness(self) -> float:
         return self.stale_s
+
+    def submit(self, data: bytes, reply: Reply) -> None:
+        index = self.world.journal.append(data)
+        self.world.replica.apply(index, data)
+        asyncio.get_running_loop().call_soon(reply, index)
+
+    def confirm(self, reply: Reply) -> None:
+        asyncio.get_running_loop().call_soon(reply, self.world.replica.meta.applied_index)
 
 
 @dataclass
 class World:
     """What all nodes of a test share: one state, and who leads."""
 
-    replica: Replica = field(default_factory=Replica)
+    replica: Applied = field(default_factory=lambda: Applied(MemoryStore()))
     journal: Journal = field(default_factory=Journal)
     leader: FakeNode | None = None
-    term: int = 1
+    term: int = 0
+
+    def lead(self, node: FakeNode | None) -> None:
+        """Another node leads, or nobody."""
+        before, self.leader = self.leader, node
+        if before is not None:
+            before.rule.lost()
+        if node is not None:
+            self.term += 1
+            node.rule.gained()
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class FakeNode:
@@ -96,25 +107,34 @@ class FakeNode:
     def __init__(self, name: str, world: World) -> None:
         self.name = name
         self.world = world
-        self.replica, self.journal = world.replica, world.journal
+        self.replica = world.replica
+        self.driver = Driver(world)
+        self.sessions = Sessions(
+            lambda: int(time.monotonic() * 1000), wall_ms, self._poke, HEARTBEAT_MS
+        )
+        self.rule = Leader(name, world.replica, self.driver, self.sessions, wall_ms, time.monotonic)
+        self.rule.leader_address = lambda: self.leader_address
         self.draining = False
         self.address = ""
-        self.driver = Driver(world.journal)
-        # Calls wait for this before they are decided.
-        self.gate = asyncio.Event()
+        # Calls wait for these before they are decided, or answered.
+        self.gate, self.read_gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
-        self.read_gate = asyncio.Event()
         self.read_gate.set()
         # Somebody waits at a gate.
         self.waits = asyncio.Event()
         # Whom this node takes for the leader, if not for the one that leads.
         self.believes: FakeNode | None = None
         self.written: list[object] = []
-        self.actors: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def leads(self) -> bool:
-        return self.world.leader is self
+        return self.rule.leading
+
+    @property
+    def leader_name(self) -> str:
+        leader = self.believes or self.world.leader
+        return leader.name if leader else ""
 
     @property
     def leader_address(self) -> str:
@@ -133,23 +153,21 @@ class FakeNode:
         if not self.leads:
             raise refusals.not_leader(self.name, self.leader_address)
 
-    async def write(self, body: object, actor: str, timeout: float) -> object:
+    async def write(self, body: Message, actor: str, timeout: float) -> Message:
+        return cast(Message, await self.ask(body, actor, timeout))
+
+    async def ask(self, body: object, actor: str, timeout: float) -> object:
         if not self.gate.is_set():
             self.waits.set()
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout):
                 await self.gate.wait()
+                self.rule.ask(body, actor, future.set_result, lambda: future.set_result(None))
+                reply = await future
         except TimeoutError:
             raise refusals.commit_timeout(timeout) from None
-        if not self.leads:
-            raise refusals.not_leader(self.name, self.leader_address)
-        view = View(self.replica.store, int(time.time() * 1000))
-        decision = decide(view, [Request(body, actor)])
         self.written.append(body)
-        self.actors.append(actor)
-        if decision.change:
-            self.replica.apply(self.journal.append(decision.change), decision.change)
-        [reply] = decision.replies
         if isinstance(reply, Rejection):
             raise Refused(reply)
         return reply
@@ -163,7 +181,24 @@ class FakeNode:
         if not self.read_gate.is_set():
             self.waits.set()
             await self.read_gate.wait()
-        answer = read(View(self.replica.store, int(time.time() * 1000)), body)
+        workers = self.sessions.workers()
+        answer = read(View(self.replica.store, wall_ms()), body, workers)
         if isinstance(answer, Rejection):
             raise Refused(answer)
         return Answer(answer, self.revision, 7 if stale else 0)
+
+    def _poke(self) -> None:
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self.rule.step()
+        if self._timer is not None:
+            self._timer.cancel()
+        next_ms = self.rule.next_ms()
+        if next_ms is not None:
+            delay = max(0, next_ms - wall_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay, self._poke)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 
 from raftsched.cluster import feed
 from raftsched.cluster.consensus.journal import CONFIG, NOOP, Entry
@@ -26,7 +27,7 @@ def events(served: Served) -> Anything:
     return event_pb2_grpc.EventServiceStub(served.channel)
 
 
-async def do(node: FakeNode, *bodies: object) -> None:
+async def do(node: FakeNode, *bodies: Message) -> None:
     for body in bodies:
         await node.write(body, "", 5)
 
@@ -144,7 +145,7 @@ async def test_a_silent_watch_gets_bookmarks(start: Start, monkeypatch: pytest.M
 async def test_what_the_journal_has_dropped_is_gone(start: Start) -> None:
     served = await start("a")
     await do(served.node, *(create(f"job-{n}") for n in range(6)))
-    served.node.journal.cut(3)
+    served.node.world.journal.cut(3)
     found = await refused_watch(served, after=Revision(change=2, position=0))
     assert (found.code, found.reason) == (grpc.StatusCode.OUT_OF_RANGE, "REVISION_GONE")
     assert found.values["oldest"] == "4.0"
@@ -163,7 +164,7 @@ async def test_a_watcher_that_falls_behind_the_journal_is_told(start: Start) -> 
     # It is told of nothing while it lags, and then what it wants next is gone.
     listeners.clear()
     await do(served.node, create("two"), create("three"))
-    served.node.journal.cut(3)
+    served.node.world.journal.cut(3)
     listeners.extend(held)
     await do(served.node, create("four"))
     assert (await watch.refused()).reason == "REVISION_GONE"
@@ -252,14 +253,14 @@ async def test_the_place_of_a_change_is_found_among_others(start: Start) -> None
     node = served.node
     for number in range(40):
         for _ in range(number % 4):
-            index = node.journal.base_index + len(node.journal.kept) + 1
+            index = node.world.journal.base_index + len(node.world.journal.kept) + 1
             kind = CONFIG if number % 2 else NOOP
-            node.journal.kept.append(Entry(index, 1, kind, b""))
+            node.world.journal.kept.append(Entry(index, 1, kind, b""))
         await do(node, create(f"job-{number}"))
-    node.journal.cut(9)
+    node.world.journal.cut(9)
     for revision in [30, *range(served.server.feed.oldest(), 41)]:
         # Each search is one of its own.
-        fresh = feed.Feed(node.replica, node.journal)
+        fresh = feed.Feed(node.replica, node.world.journal)
         told = await fresh.tell(revision)
         fresh.close()
         assert [event.job for event in told.events] == [f"job-{revision - 1}"]

@@ -48,7 +48,7 @@ async def test_who_forbids_passing_on_is_told_who_leads(start: Start) -> None:
 async def test_a_call_makes_one_hop_at_most(start: Start, world: World) -> None:
     """Two nodes that each take the other for the leader pass a call on once, not for ever."""
     first, second = await start("a"), await start("b")
-    world.leader = None
+    world.lead(None)
     first.node.believes, second.node.believes = second.node, first.node
     found = await refused(jobs(first).CreateJob(create("report"), timeout=10))
     assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "NO_QUORUM")
@@ -63,7 +63,7 @@ async def test_without_a_leader_a_call_waits_a_little_and_is_refused(
     start: Start, world: World
 ) -> None:
     served = await start("a")
-    world.leader = None
+    world.lead(None)
     found = await refused(jobs(served).CreateJob(create("report"), timeout=10))
     assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "NO_QUORUM")
     assert found.retry_ms > 0
@@ -71,10 +71,10 @@ async def test_without_a_leader_a_call_waits_a_little_and_is_refused(
 
 async def test_a_call_that_waits_is_answered_by_the_new_leader(start: Start, world: World) -> None:
     first, second = await start("a"), await start("b")
-    world.leader = None
+    world.lead(None)
     call = asyncio.ensure_future(jobs(first).CreateJob(create("report"), timeout=10))
     await first.counted_route(1)
-    world.leader = second.node
+    world.lead(second.node)
     assert (await call).name == "report"
 
 
@@ -85,7 +85,7 @@ async def test_a_leader_that_steps_down_at_the_last_moment_did_nothing(
     first.node.gate.clear()
     call = asyncio.ensure_future(jobs(first).CreateJob(create("report"), timeout=10))
     await asyncio.wait_for(first.node.waits.wait(), 5)
-    world.leader = second.node
+    world.lead(second.node)
     first.node.gate.set()
     assert (await call).name == "report"
     assert second.node.written == [create("report")]
@@ -95,7 +95,7 @@ async def test_stale_reads_are_answered_by_any_node(start: Start, world: World) 
     await start("a")
     follower = await start("b")
     made = await jobs(follower).CreateJob(create("report"))
-    world.leader = None
+    world.lead(None)
     read = common_pb2.ReadOptions(consistency=common_pb2.CONSISTENCY_STALE)
     assert await jobs(follower).GetJob(job_pb2.GetJobRequest(job="report", read=read)) == made
 
@@ -129,7 +129,7 @@ async def test_a_read_is_sent_again_when_the_leader_dies(start: Start, world: Wo
     leader.node.read_gate.clear()
     call = asyncio.ensure_future(jobs(follower).GetJob(GET, timeout=10))
     await asyncio.wait_for(leader.node.waits.wait(), 5)
-    world.leader = follower.node
+    world.lead(follower.node)
     await leader.server.stop(0)
     assert await call == made
 
@@ -141,7 +141,7 @@ async def test_a_leader_that_hangs_holds_up_nobody_once_another_leads(
     leader.node.gate.clear()
     call = asyncio.ensure_future(jobs(follower).CreateJob(create("report"), timeout=30))
     await asyncio.wait_for(leader.node.waits.wait(), 5)
-    world.leader = third.node
+    world.lead(third.node)
     async with asyncio.timeout(10):
         found = await refused(call)
     assert found.reason == "LEADER_CHANGED"

@@ -1,0 +1,382 @@
+"""The worker's stream: leases, acknowledgements and stops out, credits, results and beats in.
+
+The session tells what is for the worker as it happens. What was told within one turn of the loop
+leaves in one frame, and while that is on its way the next one gathers: a busy stream has large
+frames, and an idle one costs nothing but its beat. Beats are sent by the server's one clock, a
+share of all streams at each look, so that two thousand of them need no timers of their own and do
+not speak all at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from ...proto.v1 import worker_pb2
+from ...statemachine.instants import set_ms
+from ...statemachine.rejection import Reason, Refused, Rejection
+from .. import refusals
+from ..sessions import CREDITS_MAX, Session, Sessions
+from .call import Call, Context
+from .leadership import LOOK_S, Leadership
+from .port import Node
+
+FRAME_MAX = 3 << 20
+LEASES_IN_FRAME = 1_000
+ACKS_IN_FRAME = 5_000
+WORDS_MAX = 1_000  # Of each kind in a frame of the worker.
+HELLO_S = 10.0  # From the beginning of a stream to its hello.
+LAST_WORD_S = 1.0  # What a stream that ends has to take its last frame.
+PATIENCE_S = 1.0  # How long a stream on a node that does not lead waits for word of a leader.
+# Leases that may be on their way to a worker. It may ask for more; but what waits here for one
+# that does not read must be bounded, and this is plenty for one that does.
+AHEAD = 1_000
+Response = worker_pb2.WorkResponse
+
+
+class WorkStream:
+    """One stream, and where its session delivers to."""
+
+    def __init__(self, context: Context, welcome: worker_pb2.Welcome) -> None:
+        self.context = context
+        self.loop = asyncio.get_running_loop()
+        # When this has a result the stream ends; with OK, or as the exception says.
+        self.ended: asyncio.Future[None] = self.loop.create_future()
+        self.session: Session | None = None
+        self.writing: asyncio.Task[None] | None = None
+        self.wrote_at = self.loop.time()
+        self.beat = self.beat_sent = 0
+        # The worker's credits: those that wait here, and those that the session may use up.
+        self.credits = self.at_session = 0
+        # What the next frames say.
+        self._welcome: worker_pb2.Welcome | None = welcome
+        self._leases: list[worker_pb2.Lease] = []
+        self._acks: list[worker_pb2.ResultAck] = []
+        self._stops: list[worker_pb2.Stop] = []
+        self._drain: str | None = None
+        self._redirect: worker_pb2.Redirect | None = None
+        # The redirect is said, and nothing comes behind it.
+        self._over = False
+
+    # What the session tells; see sessions.Deliver.
+
+    def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
+        if leases:
+            self._leases.extend(leases)
+            self.at_session -= len(leases)
+            self.pass_credits()
+            self.wake()
+
+    def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
+        self._acks.extend(acks)
+        self.wake()
+
+    def stops(self, stops: Sequence[worker_pb2.Stop]) -> None:
+        self._stops.extend(stops)
+        self.wake()
+
+    def drain(self, reason: str) -> None:
+        self._drain = reason
+        self.credits = self.at_session = 0
+        self.wake()
+
+    def redirect(self, leader: str, reason: str) -> None:
+        self._redirect = worker_pb2.Redirect(leader=leader, reason=reason)
+        self.wake()
+
+    def lost(self, refusal: Rejection) -> None:
+        self.fail(Refused(refusal))
+
+    # Out.
+
+    def wake(self) -> None:
+        """Something is to be said."""
+        if self.writing is None and not self.ended.done():
+            self.writing = self.loop.create_task(self._write())
+            self.writing.add_done_callback(self._wrote)
+
+    async def _write(self) -> None:
+        """Send frames as long as there is something to say."""
+        frame: bytes | None = self._frame()
+        while frame is not None:
+            self.wrote_at = self.loop.time()
+            try:
+                await self.context.write(frame)
+            except grpc.aio.BaseError:
+                # The connection is gone.
+                self.end()
+                return
+            self.pass_credits()
+            frame = self._frame() if self._has_words() else None
+        if self._over:
+            self.end()
+
+    def _wrote(self, writing: asyncio.Task[None]) -> None:
+        self.writing = None
+        error = None if writing.cancelled() else writing.exception()
+        if error is not None:
+            self.fail(error)
+        elif self._has_words() and not self.ended.done():
+            self.wake()
+
+    def _has_words(self) -> bool:
+        """Something is to be said beside a beat."""
+        told = self._leases or self._acks or self._stops
+        last = self._drain is not None or self._redirect is not None
+        return bool(told or last) and not self._over
+
+    def _frame(self) -> bytes:
+        """The next frame, within its limit."""
+        acks, self._acks = self._acks[:ACKS_IN_FRAME], self._acks[ACKS_IN_FRAME:]
+        stops, self._stops = self._stops[:ACKS_IN_FRAME], self._stops[ACKS_IN_FRAME:]
+        welcome, self._welcome = self._welcome, None
+        self.beat_sent = self.beat
+        frame = Response(welcome=welcome, acks=acks, stops=stops, beat=self.beat)
+        count = min(len(self._leases), LEASES_IN_FRAME)
+        while True:
+            frame.leases.extend(self._leases[:count])
+            last = count == len(self._leases) and not self._acks and not self._stops
+            if last and self._drain is not None:
+                frame.drain, frame.drain_reason = True, self._drain
+            if last and self._redirect is not None:
+                frame.redirect.CopyFrom(self._redirect)
+            data = frame.SerializeToString()
+            if len(data) <= FRAME_MAX or count <= 1:
+                break
+            count //= 2
+            frame.ClearField("leases")
+            frame.ClearField("drain")
+            frame.ClearField("redirect")
+        del self._leases[:count]
+        if frame.drain:
+            self._drain = None
+        self._over = frame.HasField("redirect")
+        return data
+
+    def look(self, now: float, heartbeat: float, lapse: float) -> None:
+        """Say something now and then, and give up on a worker that does not read."""
+        silent = now - self.wrote_at
+        if self.writing is None:
+            if self.beat != self.beat_sent or silent >= heartbeat / 2:
+                self.wake()
+        elif silent > lapse:
+            self.fail(unread(lapse))
+
+    # In.
+
+    async def read(self) -> None:
+        """Take frames until the worker closes its side."""
+        while True:
+            try:
+                data = await self.context.read()
+            except grpc.aio.BaseError:
+                return
+            if data is grpc.aio.EOF:
+                return
+            frame = parsed(data)
+            if frame.HasField("hello"):
+                raise wrong("hello", "came twice; it must be in the first frame, and only there")
+            self.take(frame)
+
+    def take(self, frame: worker_pb2.WorkRequest) -> None:
+        """What the worker says in one frame."""
+        session = self.session
+        if session is None or self._redirect is not None:
+            return
+        session.hear()
+        self.beat = max(self.beat, frame.beat)
+        if frame.results:
+            session.report(frame.results)
+        if frame.progress:
+            session.note(frame.progress)
+        if frame.extensions:
+            session.extend(frame.extensions)
+        if frame.credits:
+            self.credits = min(self.credits + frame.credits, CREDITS_MAX - self.at_session)
+            self.pass_credits()
+        if frame.drain:
+            session.drain("the worker asked for it")
+
+    def pass_credits(self) -> None:
+        """Let the session use up some more, as far as the worker reads."""
+        more = min(self.credits, AHEAD - self.at_session - len(self._leases))
+        session = self.session
+        if more > 0 and session is not None and not session.draining:
+            self.credits -= more
+            self.at_session += more
+            session.credit(more)
+
+    # The end.
+
+    def end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error)
+
+    def read_all(self, reading: asyncio.Task[None]) -> None:
+        """The worker has closed its side, or said something wrong."""
+        error = None if reading.cancelled() else reading.exception()
+        if error is not None:
+            self.fail(error)
+        else:
+            self.end()
+
+    async def close(self) -> None:
+        """Leave the session, and let the last frame go; if it does not, drop the call: no status
+        can be sent while a message is on its way."""
+        session = self.session
+        if session is not None and session.deliver is self:
+            session.close()
+        self.ended.cancel()
+        if self.writing is not None:
+            await asyncio.wait([self.writing], timeout=LAST_WORD_S)
+            if self.writing is not None:
+                self.writing.cancel()
+                raise asyncio.CancelledError
+
+
+class Work:
+    """All streams of workers on this node."""
+
+    def __init__(
+        self,
+        node: Node,
+        sessions: Sessions,
+        leadership: Leadership,
+        admit: Callable[[Call, Message], None],
+    ) -> None:
+        self.node, self.sessions, self.leadership, self.admit = node, sessions, leadership, admit
+        # The one that was looked at longest ago is first.
+        self.streams: OrderedDict[WorkStream, None] = OrderedDict()
+
+    async def talk(self, call: Call, requests: object) -> None:
+        """Serve a stream."""
+        node, context = self.node, call.context
+        if node.draining:
+            raise refusals.draining(node.name, self.leadership.elsewhere())
+        if not node.leads and not await self.leadership.gained(PATIENCE_S):
+            await context.write(self._elsewhere())
+            return
+        hello = await said_first(context)
+        self.admit(call, hello.hello)
+        if not node.leads:
+            await context.write(self._elsewhere())
+            return
+        stream = WorkStream(context, self.welcome())
+        stream.session = self.sessions.open(hello.hello, stream, stream=True)
+        self.streams[stream] = None
+        reading: asyncio.Task[None] | None = None
+        try:
+            stream.take(hello)
+            stream.wake()
+            reading = asyncio.create_task(stream.read())
+            reading.add_done_callback(stream.read_all)
+            await stream.ended
+        finally:
+            del self.streams[stream]
+            await stream.close()
+            if reading is not None:
+                reading.cancel()
+
+    def _elsewhere(self) -> bytes:
+        redirect = worker_pb2.Redirect(
+            leader=self.leadership.elsewhere(), reason=f"{self.node.name} does not lead"
+        )
+        return Response(redirect=redirect).SerializeToString()
+
+    def welcome(self) -> worker_pb2.Welcome:
+        return welcome(self.sessions, self.node)
+
+    def look(self, now: float) -> None:
+        """A share of the streams; within a quarter of a heartbeat it is all of them."""
+        heartbeat = self.sessions.heartbeat_ms / 1000
+        share = -(-len(self.streams) * LOOK_S // (heartbeat / 4))
+        for stream in list(islice(self.streams, int(share))):
+            self.streams.move_to_end(stream)
+            stream.look(now, heartbeat, self.sessions.lapse_ms / 1000)
+
+    def drain(self, reason: str) -> None:
+        """Send all workers elsewhere."""
+        for stream in self.streams:
+            stream.redirect(self.leadership.elsewhere(), reason)
+
+
+def welcome(sessions: Sessions, node: Node) -> worker_pb2.Welcome:
+    """What a session must keep to."""
+    found = worker_pb2.Welcome()
+    set_ms(found.heartbeat, sessions.heartbeat_ms)
+    set_ms(found.lapse, sessions.lapse_ms)
+    set_ms(found.server_time, sessions.wall_ms())
+    return found
+
+
+async def said_first(context: Context) -> worker_pb2.WorkRequest:
+    """The first frame, with the hello."""
+    try:
+        async with asyncio.timeout(HELLO_S):
+            data = await context.read()
+    except TimeoutError:
+        raise required(f"did not come within {HELLO_S:.0f} s of the stream") from None
+    if data is grpc.aio.EOF:
+        raise required("did not come before the worker closed its side")
+    frame = parsed(data)
+    if not frame.HasField("hello"):
+        raise required("is not in the first frame")
+    return frame
+
+
+def parsed(data: bytes) -> worker_pb2.WorkRequest:
+    """A frame of a worker, within its limits."""
+    if len(data) > FRAME_MAX:
+        raise too_many("frame", FRAME_MAX, len(data), "bytes")
+    try:
+        frame = worker_pb2.WorkRequest.FromString(data)
+    except DecodeError as error:
+        raise wrong("frame", f"is no WorkRequest: {error}") from error
+    for name, words in (
+        ("results", frame.results), ("progress", frame.progress), ("extensions", frame.extensions)
+    ):  # fmt: skip
+        if len(words) > WORDS_MAX:
+            raise too_many(name, WORDS_MAX, len(words), "entries")
+    if frame.credits < 0:
+        raise wrong("credits", f"is {frame.credits}; it says how many more leases may come")
+    return frame
+
+
+def required(why: str) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_FIELD_REQUIRED,
+        f"hello {why}; begin the stream with a frame that says who you are",
+        field="hello",
+    )
+
+
+def wrong(field: str, why: str) -> Refused:
+    return refusals.refused(Reason.ERROR_REASON_FIELD_INVALID, f"{field} {why}", field=field)
+
+
+def too_many(what: str, maximum: int, actual: int, of: str) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_LIMIT_EXCEEDED,
+        f"{what} has {actual} {of}, at most {maximum} may be sent at once; send them in parts",
+        limit=what,
+        maximum=maximum,
+        actual=actual,
+    )
+
+
+def unread(seconds: float) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_BACKLOG_FULL,
+        f"the worker has not read from its stream for {seconds:.0f} s; connect again, and keep "
+        "reading while handlers work",
+        200,
+    )

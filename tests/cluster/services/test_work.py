@@ -1,0 +1,315 @@
+"""The worker's stream."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import grpc
+import pytest
+
+from raftsched.cluster.services import work
+from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
+from raftsched.statemachine.instants import duration
+
+from .conftest import Served, Start
+from .fake import HEARTBEAT_MS, FakeNode, World
+from .talk import Anything, create
+from .worker import Worker
+
+ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+Result = worker_pb2.Result
+
+
+async def trigger(node: FakeNode, count: int, name: str = "report", **spec: Anything) -> None:
+    """A job with so many runs that are ready."""
+    request = create(name)
+    request.job.spec.MergeFrom(job_pb2.JobSpec(overlap=ALLOW, **spec))
+    await node.write(request, "", 5)
+    for _ in range(count):
+        await node.write(job_pb2.TriggerJobRequest(job=name), "", 5)
+
+
+async def test_the_first_frame_is_the_welcome(start: Start) -> None:
+    served = await start("a")
+    worker = await Worker(served.channel).hello()
+    welcome = worker.frames[0].welcome
+    assert welcome.heartbeat == duration(HEARTBEAT_MS)
+    assert welcome.lapse == duration(3 * HEARTBEAT_MS)
+    assert abs(welcome.server_time.seconds - time.time()) < 60
+
+
+async def test_leases_come_against_credits_and_results_are_acknowledged(start: Start) -> None:
+    served = await start("a")
+    await trigger(served.node, 5)
+    worker = await Worker(served.channel).hello(credits=2)
+    await worker.until(lambda: len(worker.leases) == 2)
+    await worker.succeed(*worker.leases, credits=2)
+    await worker.until(lambda: len(worker.leases) == 4 and len(worker.acks) == 2)
+    assert {ack.token for ack in worker.acks} == {lease.token for lease in worker.leases[:2]}
+    assert all(not ack.reason for ack in worker.acks)
+    # Two are open, none is left over.
+    await worker.send(beat=7)
+    await worker.until(lambda: worker.frames[-1].beat == 7)
+    assert len(worker.leases) == 4
+
+
+async def test_an_old_token_is_refused_in_its_acknowledgement(start: Start) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    worker = await Worker(served.channel).hello(credits=1)
+    await worker.until(lambda: len(worker.leases) == 1)
+    [lease] = worker.leases
+    await worker.send(results=[Result(run=lease.run, token=99, success=worker_pb2.Success())])
+    await worker.until(lambda: bool(worker.acks))
+    assert worker.acks[0].reason == "LEASE_LOST"
+
+
+async def test_more_time_is_acknowledged_with_the_deadline(start: Start) -> None:
+    served = await start("a")
+    await trigger(served.node, 1, timeouts=job_pb2.Timeouts(attempt=duration(60_000)))
+    worker = await Worker(served.channel).hello(credits=1)
+    await worker.until(lambda: len(worker.leases) == 1)
+    [lease] = worker.leases
+    more = worker_pb2.ExtendRequest(run=lease.run, token=lease.token, by=duration(600_000))
+    await worker.send(extensions=[more])
+    await worker.until(lambda: bool(worker.acks))
+    [ack] = worker.acks
+    assert ack.subject == worker_pb2.ResultAck.SUBJECT_EXTENSION
+    assert ack.deadline.seconds > lease.deadline.seconds
+
+
+async def test_a_cancel_reaches_the_worker(start: Start) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    worker = await Worker(served.channel).hello(credits=1)
+    await worker.until(lambda: len(worker.leases) == 1)
+    await served.node.write(run_pb2.CancelRunRequest(run=worker.leases[0].run), "", 5)
+    await worker.until(lambda: bool(worker.stops))
+    assert worker.stops[0].kind == worker_pb2.Stop.KIND_CANCEL
+
+
+async def test_progress_with_an_old_token_is_answered_by_a_stop(start: Start) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    worker = await Worker(served.channel).hello(credits=1)
+    await worker.until(lambda: len(worker.leases) == 1)
+    said = worker_pb2.ProgressReport(run=worker.leases[0].run, token=99)
+    await worker.send(progress=[said])
+    await worker.until(lambda: bool(worker.stops))
+    assert worker.stops[0].kind == worker_pb2.Stop.KIND_LOST
+
+
+async def test_the_largest_beat_comes_back(start: Start) -> None:
+    served = await start("a")
+    worker = await Worker(served.channel).hello()
+    for beat in (3, 9, 5):
+        await worker.send(beat=beat)
+    await worker.until(lambda: worker.frames[-1].beat == 9)
+
+
+async def test_an_idle_stream_hears_something_in_each_period(start: Start) -> None:
+    served = await start("a")
+    worker = await Worker(served.channel).hello()
+    for _ in range(2):
+        before = len(worker.frames)
+        await worker.until(lambda before=before: len(worker.frames) > before, HEARTBEAT_MS / 1000)  # type: ignore[misc]
+
+
+async def test_a_follower_sends_workers_to_the_leader(start: Start) -> None:
+    leader, follower = await start("a"), await start("b")
+    worker = Worker(follower.channel)
+    await worker.ended()
+    assert worker.refusal is None
+    assert worker.redirect.leader == leader.address
+    assert worker.redirect.reason
+
+
+async def test_without_a_leader_the_redirect_names_none(start: Start, world: World) -> None:
+    served = await start("a")
+    world.lead(None)
+    worker = await Worker(served.channel).ended()
+    assert worker.redirect.leader == ""
+    assert worker.frames[-1].HasField("redirect")
+
+
+async def test_workers_are_redirected_when_leadership_goes(start: Start, world: World) -> None:
+    first, second = await start("a"), await start("b")
+    worker = await Worker(first.channel).hello()
+    world.lead(second.node)
+    await worker.ended()
+    assert worker.refusal is None
+    assert worker.redirect.leader in ("", second.address)
+
+
+async def test_a_second_stream_takes_the_session_over(start: Start) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    first = await Worker(served.channel).hello(credits=1)
+    await first.until(lambda: len(first.leases) == 1)
+    [lease] = first.leases
+    held = [worker_pb2.HeldLease(run=lease.run, token=lease.token)]
+    second = await Worker(served.channel).hello(held=held)
+    await first.ended()
+    assert first.refusal is not None
+    assert first.refusal.reason == "SESSION_LOST"
+    await second.succeed(lease)
+    await second.until(lambda: bool(second.acks))
+    assert not second.acks[0].reason
+
+
+async def test_a_lease_that_is_not_listed_goes_back(start: Start) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    first = await Worker(served.channel).hello(credits=1)
+    await first.until(lambda: len(first.leases) == 1)
+    first.call.cancel()
+    second = await Worker(served.channel).hello(credits=1)
+    await second.until(lambda: len(second.leases) == 1)
+    assert second.leases[0].run == first.leases[0].run
+    assert second.leases[0].attempt == 1
+
+
+async def test_no_lease_comes_behind_the_drain(start: Start) -> None:
+    served = await start("a")
+    worker = await Worker(served.channel).hello(credits=5)
+    await worker.send(drain=True)
+    await worker.until(lambda: worker.frames[-1].drain)
+    await trigger(served.node, 3)
+    await worker.send(beat=1, credits=5)
+    await worker.until(lambda: worker.frames[-1].beat == 1)
+    assert worker.leases == []
+    await worker.call.done_writing()
+    assert (await worker.ended()).refusal is None
+
+
+async def test_a_worker_that_closes_its_side_ends_with_ok_and_keeps_its_leases(
+    start: Start,
+) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    worker = await Worker(served.channel).hello(credits=1)
+    await worker.until(lambda: len(worker.leases) == 1)
+    await worker.call.done_writing()
+    assert (await worker.ended()).refusal is None
+    complete = worker_pb2.CompleteRequest(run=worker.leases[0].run, token=worker.leases[0].token)
+    assert await served.node.write(complete, "", 5) == worker_pb2.CompleteResponse()
+
+
+@pytest.mark.parametrize(
+    ("frames", "reason"),
+    [
+        ([{}], "FIELD_REQUIRED"),
+        ([{"hello": worker_pb2.WorkerHello()}], "FIELD_REQUIRED"),
+        ([{"hello": worker_pb2.WorkerHello(worker="a b")}], "FIELD_INVALID"),
+        ([{"hello": worker_pb2.WorkerHello(worker="w")}] * 2, "FIELD_INVALID"),
+        ([{"hello": worker_pb2.WorkerHello(worker="w")}, {"credits": -1}], "FIELD_INVALID"),
+        (
+            [{"hello": worker_pb2.WorkerHello(worker="w")}, {"results": [Result()] * 1_001}],
+            "LIMIT_EXCEEDED",
+        ),
+        (
+            [
+                {"hello": worker_pb2.WorkerHello(worker="w")},
+                {"results": [Result(log_tail=bytes(60_000))] * 60},
+            ],
+            "LIMIT_EXCEEDED",
+        ),
+    ],
+)
+async def test_frames_against_the_contract_end_the_stream(
+    start: Start, frames: list[dict[str, Anything]], reason: str
+) -> None:
+    served = await start("a")
+    worker = Worker(served.channel)
+    for frame in frames:
+        await worker.send(**frame)
+    await worker.ended()
+    assert worker.refusal is not None
+    assert worker.refusal.reason == reason
+    assert worker.refusal.code == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_stream_without_a_hello_is_ended(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "HELLO_S", 0.05)
+    served = await start("a")
+    worker = Worker(served.channel)
+    await worker.ended()
+    assert worker.refusal is not None
+    assert worker.refusal.reason == "FIELD_REQUIRED"
+
+
+async def test_leases_beyond_a_frame_come_in_several(start: Start) -> None:
+    served = await start("a")
+    payload = common_pb2.Payload(data=bytes(65_536))
+    await trigger(served.node, 100, payload=payload)
+    worker = await Worker(served.channel).hello(credits=100)
+    await worker.until(lambda: len(worker.leases) == 100)
+    sizes = [frame.ByteSize() for frame in worker.frames]
+    assert max(sizes) <= work.FRAME_MAX
+    assert sum(sizes) > 2 * work.FRAME_MAX
+
+
+async def test_what_waits_for_a_worker_that_does_not_read_is_bounded(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "AHEAD", 10)
+    served = await start("a")
+    payload = common_pb2.Payload(data=bytes(65_536))
+    await trigger(served.node, 200, payload=payload)
+    worker = await Worker(served.channel).hello(credits=200)
+    [stream] = served.server.work.streams
+    async with asyncio.timeout(10):
+        while stream.writing is None or stream.loop.time() - stream.wrote_at < 0.2:
+            await asyncio.sleep(0.01)
+    # What the connection takes up is not much; the rest was not even leased.
+    assert stream.credits > 50
+    assert stream.credits + stream.at_session <= 200 - len(worker.leases)
+    await worker.until(lambda: len(worker.leases) == 200)
+
+
+async def test_a_worker_that_does_not_read_is_ended(start: Start, world: World) -> None:
+    served = await start("a")
+    served.node.sessions.lapse_ms = 300
+    payload = common_pb2.Payload(data=bytes(65_536))
+    await trigger(served.node, 300, payload=payload)
+    worker = await Worker(served.channel).hello(credits=300)
+    async with asyncio.timeout(20):
+        while served.server.work.streams:
+            await worker.send(beat=1)
+            await asyncio.sleep(0.05)
+    await worker.ended()
+    assert worker.refusal is not None
+    assert worker.refusal.reason in ("BACKLOG_FULL", "")
+
+
+async def test_a_silent_session_lapses(start: Start) -> None:
+    served = await start("a")
+    served.node.sessions.lapse_ms = 200
+    worker = await Worker(served.channel).hello()
+    await worker.ended()
+    assert worker.refusal is not None
+    assert worker.refusal.reason == "SESSION_LOST"
+
+
+async def open_streams(served: Served, count: int) -> list[Worker]:
+    workers = [Worker(served.channel, f"w{number}") for number in range(count)]
+    await asyncio.gather(*(worker.hello(credits=1) for worker in workers))
+    return workers
+
+
+async def test_a_drain_with_500_streams_ends_them_with_a_word(start: Start) -> None:
+    served = await start("a")
+    workers = await open_streams(served, 500)
+    began = time.monotonic()
+    served.node.draining = True
+    await served.server.drain("the node stops")
+    await served.server.stop(10)
+    took = time.monotonic() - began
+    await asyncio.gather(*(worker.ended() for worker in workers))
+    assert took < 3
+    assert {worker.redirect.reason for worker in workers} == {"the node stops"}
+    assert all(worker.refusal is None for worker in workers)
+    assert not served.server.work.streams
