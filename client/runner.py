@@ -69,7 +69,7 @@ class Runner:
             return
         context = Context(lease, self)
         if handler.inline:
-            result = self._base.copy().run(_call, handler.invoke, context)
+            result = self._base.copy().run(call, handler.invoke, context)
             self._session.ended(lease.token, result)
             self._changed()
             return
@@ -89,21 +89,11 @@ class Runner:
         self._changed()
 
     async def _drive(self, invoke: Callable[[Context], Any], context: Context) -> None:
-        enter(context)
-        context.started = True
-        try:
-            context.check_cancelled()
-            value = await invoke(context)
-            result = outcomes.success(context.lease, value, context.log_tail)
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            result = _end(context, error)
-        self._end_of(context, result)
+        self._end_of(context, await drive(invoke, context))
 
     def _on_thread(self, invoke: Callable[[Context], Any], context: Context) -> None:
         context.started = True
-        result = self._base.copy().run(_call, invoke, context)
+        result = self._base.copy().run(call, invoke, context)
         self._mailbox.put(lambda: self._end_of(context, result))
 
     def _end_of(self, context: Context, result: Result) -> None:
@@ -165,7 +155,20 @@ class Runner:
         self._threads.close()
 
 
-def _call(invoke: Callable[[Context], Any], context: Context) -> Result:
+async def drive(invoke: Callable[[Context], Any], context: Context) -> Result:
+    """Run an async handler to its end, in a task of its own."""
+    enter(context)
+    context.started = True
+    try:
+        context.check_cancelled()
+        return outcomes.success(context.lease, await invoke(context), context.log_tail)
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        return _end(context, error)
+
+
+def call(invoke: Callable[[Context], Any], context: Context) -> Result:
     """Run a sync handler to its end."""
     enter(context)
     try:
