@@ -72,9 +72,7 @@ class Worker:
             raise ValueError(f"threads is {threads}; it must be from 1 to slots, which is {slots}")
         if not 0 <= grace <= 86_400:
             raise ValueError(f"grace is {grace!r}; it must be from 0 to 86,400 s")
-        self._connect: Callable[[], AsyncClient] = lambda: AsyncClient(
-            endpoints, token=token, tls=tls
-        )
+        self.connect_to(endpoints, token=token, tls=tls)
         self._queues = tuple(queues)
         self._namespaces = tuple(namespaces)
         self._labels = dict(labels or {})
@@ -86,6 +84,14 @@ class Worker:
         self._stop_asked = self._stop_now = False
         # The id of its session, while it serves.
         self.id = ""
+
+    def connect_to(
+        self, endpoints: str | Sequence[str], *, token: str | None = None, tls: Tls | None = None
+    ) -> None:
+        """Take these nodes instead of those it was made with; before it serves."""
+        self._connect: Callable[[], AsyncClient] = lambda: AsyncClient(
+            endpoints, token=token, tls=tls
+        )
 
     def handler(self, name: str = "", *, inline: bool = False) -> Callable[[F], F]:
         """Register a function as the handler of this name; without a name, of its own.

@@ -11,7 +11,7 @@ from .exits import Exit, Trouble
 from .lazy import ExampleGroup
 from .names import NODE
 from .options import command
-from .session import Session
+from .session import Session, many
 
 if TYPE_CHECKING:
     from .messages import cluster_pb2
@@ -68,8 +68,8 @@ def summary(session: Session, seen: cluster_pb2.ClusterStatus) -> list[str]:
         f"Cluster   {seen.cluster_id}, as node {seen.node} sees it",
         f"Leader    {seen.leader or 'none'}{since}, term {seen.term}",
         f"Quorum    {'yes' if seen.quorum else 'NO'}; {may_fail}",
-        f"Load      {seen.jobs:,} jobs, {seen.live_runs:,} runs under way, {seen.workers:,} workers"
-        + (f", backlog {seen.backlog:,}" if seen.backlog else ""),
+        f"Load      {many(seen.jobs, 'job')}, {many(seen.live_runs, 'run')} under way, "
+        f"{many(seen.workers, 'worker')}" + (f", backlog {seen.backlog:,}" if seen.backlog else ""),
         f"History   revision {seen.revision}, watchable since {seen.oldest_revision}, "
         f"snapshot {snapshot}",
         "",
@@ -167,7 +167,7 @@ def verify(session: Session, repair: bool) -> None:
     """
     request = session.write(m.cluster_pb2.VerifyStateRequest(repair=repair))
     found = session.ask(request, m.cluster_pb2.VerifyStateResponse, "verify the state")
-    said = "sound" if found.sound else f"NOT SOUND: {found.difference_count} differences"
+    said = "sound" if found.sound else f"NOT SOUND: {many(found.difference_count, 'difference')}"
     session.done(found, f"{found.records:,} records at revision {found.revision}: {said}.")
     if session.out.is_table:
         for difference in found.differences:
@@ -182,6 +182,6 @@ def verify(session: Session, repair: bool) -> None:
             session.say(f"{found.repaired} repaired.")
     if not found.sound:
         raise Trouble(
-            "the state is not sound", f"{found.difference_count} differences",
+            "the state is not sound", many(found.difference_count, 'difference'),
             "raftsched cluster verify --repair --endpoints LEADER" if not repair else "",
         )  # fmt: skip

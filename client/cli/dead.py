@@ -12,7 +12,7 @@ from .job import condition
 from .lazy import ExampleGroup
 from .names import DEAD, JOB, QUEUE
 from .options import command
-from .session import Session
+from .session import Session, many
 from .spec import payload
 
 ID = click.argument("run_id", type=DEAD, metavar="RUN")
@@ -114,7 +114,9 @@ def requeue(
         answer = session.ask(request, kind, "requeue dead letters")
         total += answer.requeued
         more = answer.more and not session.dry_run
-    session.done(kind(requeued=total, more=answer.more), f"{total} dead letters run again.")
+    session.done(
+        kind(requeued=total, more=answer.more), f"{many(total, 'dead letter')} to run again."
+    )
 
 
 @command(
@@ -136,7 +138,7 @@ def purge(session: Session, text: str, every: bool, **given: str | None) -> None
         answer = session.ask(request, kind, "purge dead letters")
         total += answer.purged
         more = answer.more and not session.dry_run
-    session.done(kind(purged=total, more=answer.more), f"{total} dead letters forgotten.")
+    session.done(kind(purged=total, more=answer.more), f"{many(total, 'dead letter')} forgotten.")
 
 
 def requeue_one(session: Session, run_id: str) -> m.run_pb2.Run:

@@ -15,7 +15,7 @@ import click
 from . import messages as m
 from .exits import Exit, Trouble, wrong_use
 from .options import command
-from .session import Session
+from .session import Session, many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def apply(session: Session, paths: tuple[str, ...], prune: str | None) -> None:
     surplus = to_prune(session, prune, jobs)
     if surplus:
         session.confirm(
-            f"Delete {len(surplus)} jobs that are in none of the files: {some(surplus)}?"
+            f"Delete {many(len(surplus), 'job')} in none of the files: {some(surplus)}?"
         )
     progress = Progress.unkept(session.request_id())
     answer = upsert(session, jobs, progress)
@@ -96,7 +96,7 @@ def diff(session: Session, paths: tuple[str, ...], prune: str | None, exit_code:
     fail_if_refused(progress.tally)
     different = progress.tally.created + progress.tally.updated + len(surplus)
     if not different and session.out.is_table:
-        click.echo(f"No difference in {len(jobs)} jobs.", err=True)
+        click.echo(f"No difference in {many(len(jobs), 'job')}.", err=True)
     if different and exit_code:
         raise click.exceptions.Exit(Exit.FAILED)
 
@@ -166,7 +166,7 @@ def export(session: Session, path: str | None, label: tuple[str, ...], text: str
                 step(1)
         if form == "json":
             out.write("\n]\n" if count else "[]\n")
-    click.echo(f"{count:,} jobs exported{f' to {path}' if path else ''}.", err=True)
+    click.echo(f"{many(count, 'job')} exported{f' to {path}' if path else ''}.", err=True)
 
 
 # What these commands share.
@@ -242,7 +242,7 @@ def _changed(result: job_pb2.ImportResult) -> bool:
 def fail_if_refused(tally: Tally) -> None:
     if tally.refused:
         raise Trouble(
-            f"{tally.refused} jobs were refused", "the others are done",
+            f"{many(tally.refused, 'job')} refused", "the others are done",
             "mend those that the output names, then the same command again",
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import JOB, QUEUE
 from .options import command
-from .session import Session
+from .session import Session, many
 from .spec import build, enum_number, payload, spec_options
 from .times import Instant, Length, duration, timestamp
 
@@ -126,7 +126,7 @@ def delete(session: Session, names: tuple[str, ...], etag: str) -> None:
             m.job_pb2.DeleteJobRequest(namespace=session.namespace, job=name, etag=etag)
         )
         answer = session.ask(request, m.job_pb2.DeleteJobResponse, f"delete job {name}")
-        session.done(answer, f"Job {name} deleted, {answer.cancelled_runs} runs cancelled.")
+        session.done(answer, f"Job {name} deleted, {many(answer.cancelled_runs, 'run')} cancelled.")
 
 
 @command(
@@ -268,7 +268,8 @@ def backfill(session: Session, name: str, first: int, end: int, rate: int) -> No
     )
     session.done(
         answer,
-        f"{answer.planned} nominal times of job {name} will run; {answer.left_alone} left alone.",
+        f"{many(answer.planned, 'nominal time')} of job {name} will run;"
+        f" {answer.left_alone} left alone.",
         then=f"raftsched job history {name}",
     )
 
@@ -282,7 +283,7 @@ def drop_backlog(session: Session, name: str) -> None:
     session.confirm(f"Give up what job {name} has missed?")
     request = session.write(m.job_pb2.DropBacklogRequest(namespace=session.namespace, job=name))
     answer = session.ask(request, m.job_pb2.DropBacklogResponse, f"drop the backlog of job {name}")
-    session.done(answer, f"{answer.dropped} nominal times of job {name} given up.")
+    session.done(answer, f"{many(answer.dropped, 'nominal time')} of job {name} given up.")
 
 
 @command(

@@ -9,7 +9,7 @@ from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import QUEUE
 from .options import command
-from .session import Session
+from .session import Session, waiting
 
 NAME = click.argument("name", type=QUEUE)
 
@@ -52,7 +52,7 @@ def pause(session: Session, name: str, reason: str) -> None:
     paused = session.ask(request, m.queue_pb2.Queue, f"pause queue {name}")
     session.done(
         paused,
-        f"Queue {name} paused, {paused.ready} runs wait.",
+        f"Queue {name} paused, {waiting(paused.ready)}.",
         then=f"raftsched queue resume {name}",
     )
 
@@ -63,7 +63,7 @@ def resume(session: Session, name: str) -> None:
     """Grant leases from a queue again."""
     request = session.write(m.queue_pb2.ResumeQueueRequest(namespace=session.namespace, queue=name))
     resumed = session.ask(request, m.queue_pb2.Queue, f"resume queue {name}")
-    session.done(resumed, f"Queue {name} resumed, {resumed.ready} runs wait.")
+    session.done(resumed, f"Queue {name} resumed, {waiting(resumed.ready)}.")
 
 
 @command(

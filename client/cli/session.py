@@ -160,6 +160,15 @@ class Session:
             self.out.one(message)
 
 
+def many(count: int, noun: str) -> str:
+    """ "1 run", "2,000 runs"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def waiting(count: int) -> str:
+    return f"{many(count, 'run')} {'waits' if count == 1 else 'wait'}"
+
+
 def read_text(path: str, flag: str) -> str:
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text()

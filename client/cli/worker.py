@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 import click
 
 from . import messages as m
+from .exits import Exit, Trouble, wrong_use
 from .lazy import ExampleGroup
 from .names import WORKER
 from .options import command
-from .session import Session
+from .session import Session, credentials
+
+if TYPE_CHECKING:
+    from ..worker import Worker
 
 
-@click.group(cls=ExampleGroup, examples=("raftsched worker list",))
+@click.group(
+    cls=ExampleGroup,
+    examples=("raftsched worker run shop.jobs:worker", "raftsched worker list"),
+)
 def worker() -> None:
     """Workers: processes outside the cluster that pull runs and carry them out."""
 
@@ -36,3 +50,86 @@ def drain(session: Session, name: str, reason: str) -> None:
     request = session.write(m.worker_pb2.DrainWorkerRequest(worker=name, reason=reason))
     told = session.ask(request, m.worker_pb2.DrainWorkerResponse, f"drain worker {name}")
     session.done(told, f"Worker {name} takes no more runs; it still works on {told.leased}.")
+
+
+@command(
+    worker, "run",
+    "raftsched worker run shop.jobs:worker",
+    "raftsched worker run jobs --chdir /srv/shop --context prod",
+)  # fmt: skip
+@click.argument("where", metavar="MODULE[:NAME]")
+@click.option(
+    "--chdir",
+    default=".",
+    metavar="DIR",
+    help="Where the module is.  [here]",
+)
+@click.option("--quiet", is_flag=True, help="Say only what is wrong.")
+def run(session: Session, where: str, chdir: str, quiet: bool) -> None:
+    """Run a worker that is an object of a Python module, until SIGTERM or Ctrl-C.
+
+    It talks to the nodes that it names itself, unless this command or its context names others.
+    The first signal drains it, the second stops it at once.
+    """
+    found = find(where, chdir)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )  # fmt: skip
+    if session.values["endpoints"].origin != "default":
+        found.connect_to(session.endpoints, **credentials(session.values))
+    if not found.handlers:
+        raise Trouble(f"worker {where} has no handlers", "", "@worker.handler() on a function")
+    session.say(f"Handlers: {', '.join(found.handlers)}. Ctrl-C drains, twice stops.")
+    found.run()
+
+
+def find(where: str, folder: str) -> Worker:
+    """The worker that the words mean."""
+    module_name, _, name = where.partition(":")
+    # As Python itself does for a script: what is here goes first.
+    try:
+        os.chdir(folder)
+    except OSError as wrong:
+        raise wrong_use(f"cannot go to {folder}", str(wrong), "--chdir DIR") from wrong
+    sys.path.insert(0, os.getcwd())
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as wrong:
+        if wrong.name and not module_name.startswith(wrong.name):
+            raise
+        raise Trouble(
+            f"there is no module {module_name}", f"looked in {os.getcwd()} and what is installed",
+            f"raftsched worker run {where} --chdir DIR", Exit.NOT_FOUND,
+        ) from wrong  # fmt: skip
+    return _named(module, name) if name else _only(module)
+
+
+def _named(module: ModuleType, name: str) -> Worker:
+    from ..worker import Worker
+
+    found = getattr(module, name, None)
+    if not isinstance(found, Worker):
+        said = "is not there" if found is None else f"is a {type(found).__name__}, not a Worker"
+        there = ", ".join(f"{module.__name__}:{one}" for one in _workers(module))
+        raise wrong_use(
+            f"{module.__name__}:{name} {said}", f"workers of this module: {there or 'none'}",
+            f"raftsched worker run {there.split(', ')[0]}" if there else "worker = Worker(...)",
+        )  # fmt: skip
+    return found
+
+
+def _only(module: ModuleType) -> Worker:
+    names = _workers(module)
+    if len(names) != 1:
+        raise wrong_use(
+            f"module {module.__name__} has {len(names)} workers", ", ".join(names),
+            f"raftsched worker run {module.__name__}:NAME",
+        )  # fmt: skip
+    return _named(module, names[0])
+
+
+def _workers(module: ModuleType) -> list[str]:
+    from ..worker import Worker
+
+    return sorted(name for name, value in vars(module).items() if isinstance(value, Worker))

@@ -1,0 +1,357 @@
+"""Runs, queues, dead letters, flows, calendars, namespaces, workers and the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+
+from raftsched.proto.v1 import cluster_pb2, worker_pb2
+
+from ...statemachine.driver import Machine
+from ..stage import Fault, Stage
+from .conftest import Cli
+
+
+def saying(answer: Message) -> Fault:
+    """A node that answers with this, whatever it is asked."""
+
+    def fault(node: Any, request: Any, context: Any, normal: Callable[[], Message]) -> Message:
+        return answer
+
+    return fault
+
+
+def fail(stage: Stage) -> None:
+    """A worker takes all that is ready, and fails for good."""
+
+    def work(machine: Machine) -> None:
+        machine.ring()
+        for lease in machine.grant("w1"):
+            machine.fail(lease, "ValueError", message="bad input", fatal=True)
+
+    stage.act(work)
+
+
+@pytest.fixture
+def run_id(cli: Cli) -> str:
+    cli.ok("job", "create", "x", "--handler", "h")
+    return cli.ok("job", "trigger", "x", "-o", "name").stdout.strip()
+
+
+def test_waiting_for_a_run_that_succeeds_ends_with_0(cli: Cli, stage: Stage, run_id: str) -> None:
+    stage.finish(b'{"rows": 7}')
+
+    said = cli.ok("run", "wait", run_id)
+
+    assert "state\tsucceeded" in said.stdout
+    assert 'result\t{"rows": 7}' in said.stdout
+
+
+def test_waiting_for_a_run_that_fails_ends_with_1(cli: Cli, stage: Stage, run_id: str) -> None:
+    fail(stage)
+
+    said = cli("run", "wait", run_id)
+
+    assert said.exit_code == 1
+    assert f"Error: run {run_id} ended as failed\n  ValueError: bad input" in said.stderr
+    assert f"Try: raftsched run get {run_id}" in said.stderr
+
+
+def test_waiting_too_long_ends_with_7(cli: Cli, run_id: str) -> None:
+    said = cli("run", "wait", run_id, "--for", "1ms")
+
+    assert said.exit_code == 7
+    assert f"run {run_id} has not ended" in said.stderr
+    assert "it is pending after 1ms" in said.stderr
+
+
+def test_runs_are_listed_shown_explained_and_cancelled(cli: Cli, run_id: str) -> None:
+    rows = cli.rows("run", "list", "--job", "x")
+    details = dict(cli.rows("run", "get", run_id))
+    explained = cli.ok("run", "explain", run_id).stdout.splitlines()
+    cancelled = cli.ok("run", "cancel", run_id, "--reason", "wrong")
+
+    assert rows[1][:2] == [run_id, "pending"]
+    assert details["cause"] == "trigger"
+    assert explained[1].split("\t") == ["OBSTACLE", "UNTIL", "MESSAGE"]
+    assert explained[2].startswith("no worker\t")
+    assert cancelled.stderr == f"Run {run_id} is cancelled.\n"
+    assert cli("run", "cancel", run_id, "--now").exit_code == 6
+    assert cli.rows("run", "list", "--state", "cancelled")[1][0] == run_id
+
+
+def test_a_run_that_does_not_retry_cannot_be_hurried(cli: Cli, run_id: str) -> None:
+    said = cli("run", "retry", run_id)
+
+    assert said.exit_code == 6
+    assert f"raftsched run explain {run_id}" in said.stderr
+
+
+def test_queues_are_limited_paused_and_resumed(cli: Cli, run_id: str) -> None:
+    cli.ok("queue", "update", "default", "--concurrency", "5", "--rate", "50", "--burst", "100")
+    limited = cli.json("queue", "get", "default")
+    cli.ok("queue", "update", "default", "--rate", "0")
+    paused = cli.ok("queue", "pause", "default", "--reason", "provider is down")
+    rows = cli.rows("queue", "list", "-o", "wide")
+    resumed = cli.ok("queue", "resume", "default")
+
+    assert (limited["concurrency"], limited["rate"], limited["burst"]) == (5, 50, 100)
+    assert paused.stderr == "Queue default paused, 1 run waits.\n"
+    assert dict(zip(*rows, strict=True)) | {"OLDEST": ""} == {
+        "NAME": "default", "STATE": "paused", "READY": "1", "OLDEST": "", "LEASED": "0",
+        "WORKERS": "0", "CONCURRENCY": "5", "RATE": "", "BURST": "100",
+        "REASON": "provider is down",
+    }  # fmt: skip
+    assert resumed.stderr == "Queue default resumed, 1 run waits.\n"
+
+
+def test_dead_letters_are_mended_and_run_again(cli: Cli, stage: Stage, run_id: str) -> None:
+    fail(stage)
+
+    listed = cli.rows("dead", "list", "--kind", "ValueError")
+    edited = cli.ok("dead", "edit", run_id, "--payload", "[1]", "--requeue")
+
+    assert listed[1][0] == run_id
+    assert edited.stderr == f"Run {run_id} has a new payload and runs again.\n"
+    assert dict(cli.rows("run", "get", run_id))["payload"] == "[1]"
+    assert cli("dead", "get", run_id).exit_code == 3
+
+
+def test_many_dead_letters_are_requeued_or_purged(cli: Cli, stage: Stage) -> None:
+    cli.ok("job", "create", "x", "--handler", "h", "--overlap", "allow")
+    for _ in range(3):
+        cli.ok("job", "trigger", "x")
+    fail(stage)
+
+    unclear = cli("dead", "requeue", "--yes")
+    tried = cli.ok("dead", "purge", "--all", "--dry-run")
+    requeued = cli.ok("dead", "requeue", "--job", "x", "--yes")
+    fail(stage)
+    purged = cli.ok("dead", "purge", "--all", "--yes")
+
+    assert unclear.exit_code == 2
+    assert "raftsched dead requeue --job JOB, or --all" in unclear.stderr
+    assert tried.stderr == "3 dead letters forgotten. (dry run: nothing was changed)\n"
+    assert requeued.stderr == "3 dead letters to run again.\n"
+    assert purged.stderr == "3 dead letters forgotten.\n"
+    assert cli.json("dead", "list")["runs"] == []
+
+
+def test_flows_show_where_each_job_stands(cli: Cli, stage: Stage) -> None:
+    cli.ok("job", "create", "load", "--handler", "h")
+    cli.ok("job", "create", "clean", "--handler", "h", "--after", "load")
+    cli.ok("job", "create", "sum", "--handler", "h", "--after", "clean", "--after", "load:any-end")
+    cli.ok("job", "trigger", "load")
+    stage.finish()
+
+    flow = cli.rows("flow", "list", "--job", "load")[1]
+    steps = cli.rows("flow", "get", flow[0])
+    edges = cli.rows("flow", "graph", "clean")
+    drawn = cli.ok("flow", "graph", "clean", "--color", "always").stdout
+
+    assert flow[1] == "live"
+    assert [row[:3] for row in steps[1:]] == [
+        ["load", "fired", "succeeded"], ["clean", "fired", "pending"], ["sum", "waiting", ""],
+    ]  # fmt: skip
+    assert ["load", "sum", "any end"] in edges
+    assert drawn.splitlines() == [
+        "load", "└─ clean  <--", "   └─ sum", "└─ sum (on any end)",
+    ]  # fmt: skip
+
+
+def test_calendars_are_made_and_shown(cli: Cli) -> None:
+    cli.ok(
+        "calendar", "create", "holidays", "--date", "2026-04-03", "--yearly", "12-25",
+        "--weekday", "sun", "--range", "2026-12-28:2026-12-31", "--zone", "Europe/Berlin",
+    )  # fmt: skip
+    made = cli.json("calendar", "get", "holidays")
+    cli.ok("calendar", "update", "holidays", "--yearly", "01-01", "--description", "few")
+    wrong = cli("calendar", "update", "holidays", "--range", "2026-12-28")
+
+    assert made["rules"] == [
+        {"date": "2026-04-03"}, {"yearly": "12-25"}, {"weekday": 7},
+        {"range": {"first": "2026-12-28", "last": "2026-12-31"}},
+    ]  # fmt: skip
+    assert cli.json("calendar", "get", "holidays")["rules"] == [{"yearly": "01-01"}]
+    assert cli.rows("calendar", "list")[1][:2] == ["holidays", "1"]
+    assert wrong.exit_code == 2
+    cli.ok("calendar", "delete", "holidays", "--yes")
+
+
+def test_namespaces_have_quotas(cli: Cli) -> None:
+    cli.ok("namespace", "create", "billing", "--max-jobs", "1", "--keep-failed", "90d")
+    cli.ok("job", "create", "a", "--handler", "h", "-n", "billing")
+    over = cli("job", "create", "b", "--handler", "h", "-n", "billing")
+    cli.ok("namespace", "update", "billing", "--max-jobs", "0", "--description", "money")
+    kept = cli.json("namespace", "get", "billing")
+
+    assert over.exit_code == 6
+    assert "quota" in over.stderr
+    assert kept["keepFailed"] == "7776000s"
+    assert "jobs" not in kept.get("quota", {})
+    assert cli("namespace", "delete", "billing", "--yes").exit_code == 6
+    assert [row[0] for row in cli.rows("namespace", "list")[1:]] == ["billing", "default"]
+
+
+def test_workers_are_listed_and_drained(cli: Cli, stage: Stage) -> None:
+    worker = worker_pb2.Worker(
+        worker="mail-1", slots=10, leased=3, queues=["a", "b", "c", "d"], draining=True
+    )
+    stage.nodes[0].faults.append(saying(worker_pb2.ListWorkersResponse(workers=[worker])))
+    listed = cli.rows("worker", "list")
+    stage.nodes[0].faults.append(saying(worker_pb2.DrainWorkerResponse(leased=3)))
+    drained = cli.ok("worker", "drain", "mail-1")
+
+    assert listed[1][:4] == ["mail-1", "draining", "3/10", "a,b,c +1"]
+    assert drained.stderr == "Worker mail-1 takes no more runs; it still works on 3.\n"
+
+
+def status(**fields: Any) -> cluster_pb2.ClusterStatus:
+    nodes = [
+        cluster_pb2.Node(
+            name=f"node-{number}", client_address=f"127.0.0.1:740{number}", reachable=number < 3,
+            serving=True, version="0.1.0", clock_skew=Duration(nanos=-4_000_000),
+            role=cluster_pb2.Node.ROLE_LEADER if number == 1 else cluster_pb2.Node.ROLE_FOLLOWER,
+        )
+        for number in (1, 2, 3)
+    ]  # fmt: skip
+    return cluster_pb2.ClusterStatus(
+        cluster_id="c-1", node="node-1", leader="node-1", term=7, nodes=nodes, **fields
+    )
+
+
+def test_the_status_is_a_line_for_each_node(cli: Cli, stage: Stage) -> None:
+    stage.nodes[0].faults.append(saying(status(quorum=True, problems=["node-3 is gone"])))
+
+    said = cli.ok("cluster", "status")
+
+    rows = [line.split("\t") for line in said.stdout.splitlines()]
+    assert rows[1][:4] == ["node-1", "leader", "serving", "127.0.0.1:7401"]
+    assert rows[3][2] == "unreachable"
+    assert rows[1][5] == "-4ms"
+    assert said.stderr == "Problem: node-3 is gone\n"
+
+
+def test_a_person_gets_a_summary_above_it(cli: Cli, stage: Stage) -> None:
+    stage.nodes[0].faults.append(saying(status(quorum=True, margin=1, jobs=12_345)))
+
+    said = cli.ok("cluster", "status", "--color", "always", NO_COLOR="1").stdout
+
+    assert "Leader    node-1, term 7" in said
+    assert "Quorum    yes; 1 more may fail" in said
+    assert "12,345 jobs" in said
+
+
+def test_no_quorum_ends_with_4_and_still_shows_what_is_known(cli: Cli, stage: Stage) -> None:
+    stage.nodes[0].faults.append(saying(status(quorum=False)))
+
+    said = cli("cluster", "status")
+
+    assert said.exit_code == 4
+    assert "node node-1 sees no quorum" in said.stderr
+    assert "node-3" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["add", "node-4", "--peer", "h:1", "--client", "h:2"],
+            "Node node-4 added; it learns now.",
+        ),
+        (["remove", "node-3", "--yes"], "Node node-3 removed; 3 are left."),
+        (["move", "node-2", "--peer", "h:1"], "Node node-2 moved."),
+        (["drain", "node-1"], "Node node-1 drains; node-1 leads."),
+        (["transfer", "node-1"], "node-1 leads now, term 7."),
+    ],
+)
+def test_members_and_leadership_are_changed(
+    words: list[str], told: str, cli: Cli, stage: Stage
+) -> None:
+    stage.nodes[0].faults.append(saying(status(quorum=True)))
+
+    said = cli.ok("cluster", *words)
+
+    assert said.stderr == f"{told}\n"
+    assert getattr(stage.nodes[0].heard[-1], "request_id")  # noqa: B009  # Each has one.
+
+
+def test_a_snapshot_says_its_size(cli: Cli, stage: Stage) -> None:
+    answer = cluster_pb2.TakeSnapshotResponse(revision=9, size=12_300_000)
+    stage.nodes[0].faults.append(saying(answer))
+
+    assert cli.ok("cluster", "snapshot").stderr == "Snapshot of revision 9, 12.3 MB.\n"
+
+
+def test_a_state_that_differs_ends_with_1(cli: Cli, stage: Stage) -> None:
+    answer = cluster_pb2.VerifyStateResponse(
+        records=1000, revision=9, difference_count=1, differences=["counter of x is 1, not 2"],
+        fingerprints={"node-1": "aa", "node-2": "bb"},
+    )  # fmt: skip
+    stage.nodes[0].faults.append(saying(answer))
+
+    said = cli("cluster", "verify")
+
+    assert said.exit_code == 1
+    assert "1,000 records at revision 9: NOT SOUND: 1 difference." in said.stderr
+    assert "counter of x is 1, not 2" in said.stdout
+    assert "The nodes differ." in said.stderr
+
+
+# A worker of one's own.
+
+MODULE = """
+from raftsched.client.worker import Worker
+
+worker = Worker()
+stopped = []
+
+class Still(Worker):
+    def run(self):
+        print("serving", self.handlers)
+
+other = Still()
+
+@other.handler("send-mail")
+def send(context): ...
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"jobs_of_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    return name
+
+
+def test_a_worker_of_a_module_is_run(cli: Cli, module: str) -> None:
+    said = cli.ok("worker", "run", f"{module}:other")
+
+    assert said.stdout == "serving ('send-mail',)\n"
+    assert said.stderr.startswith("Handlers: send-mail. Ctrl-C drains")
+
+
+@pytest.mark.parametrize(
+    ("where", "why", "exit_code"),
+    [
+        ("nowhere_at_all", "there is no module nowhere_at_all", 3),
+        ("{}:stopped", "is a list, not a Worker", 2),
+        ("{}:gone", "gone is not there", 2),
+        ("{}", "has 2 workers", 2),
+        ("{}:worker", "has no handlers", 1),
+    ],
+)
+def test_what_is_no_worker_says_why(
+    where: str, why: str, exit_code: int, cli: Cli, module: str
+) -> None:
+    said = cli("worker", "run", where.format(module))
+
+    assert said.exit_code == exit_code
+    assert why in said.stderr

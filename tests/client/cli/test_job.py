@@ -1,0 +1,259 @@
+"""`raftsched job` against the real rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from ..stage import Stage
+from .conftest import Cli
+
+
+def test_every_option_reaches_its_field(cli: Cli) -> None:
+    cli.ok("calendar", "create", "holidays", "--yearly", "12-25")
+    cli.ok("job", "create", "first", "--handler", "h")
+
+    cli.ok(
+        "job", "create", "all", "--handler", "h", "--cron", "0 9 * * *", "--every", "90m",
+        "--at", "2026-05-01T12:00:00Z", "--after-end", "5m", "--after", "first:any-end",
+        "--payload", '{"a": 1}', "--zone", "Europe/Berlin", "--queue", "q", "--priority", "low",
+        "--label", "team=a", "--label", "tier=gold", "--owner", "ann", "--description", "words",
+        "--jitter", "30s", "--start", "2026-01-02T00:00:00Z", "--end", "2027-01-01T00:00:00Z",
+        "--max-runs", "10", "--gap", "skip", "--fold", "both", "--exclude-calendar", "holidays",
+        "--misfire", "all", "--grace", "2m", "--start-deadline", "1h", "--overlap", "queue-one",
+        "--overlap-limit", "1", "--max-attempts", "7", "--retry-first", "1s", "--retry-cap", "1m",
+        "--fatal", "ValueError", "--attempt-timeout", "10m", "--run-timeout", "1h",
+        "--queue-timeout", "2h", "--heartbeat-timeout", "30s", "--concurrency", "2",
+        "--concurrency-key", "db", "--key-limit", "3", "--delivery", "at-most-once",
+        "--worker-label", "gpu=yes", "--join", "any", "--keep-history", "2d",
+        "--delete-after", "1w",
+    )  # fmt: skip
+
+    assert cli.json("job", "get", "all")["spec"] == {
+        "labels": {"team": "a", "tier": "gold"},
+        "owner": "ann",
+        "description": "words",
+        "action": {"handler": "h"},
+        "payload": {"data": "eyJhIjogMX0=", "contentType": "application/json"},
+        "queue": "q",
+        "priority": "PRIORITY_LOW",
+        "schedules": [
+            {"cron": {"expression": "0 9 * * *"}},
+            {"interval": {"every": "5400s"}},
+            {"once": {"time": "2026-05-01T12:00:00Z"}},
+            {"afterEnd": {"delay": "300s"}},
+        ],
+        "timing": {
+            "zone": "Europe/Berlin",
+            "gapRule": "GAP_RULE_SKIP",
+            "foldRule": "FOLD_RULE_BOTH",
+            "startTime": "2026-01-02T00:00:00Z",
+            "endTime": "2027-01-01T00:00:00Z",
+            "maxRuns": "10",
+            "jitter": "30s",
+            "excludeCalendars": ["holidays"],
+        },
+        "misfire": {"rule": "RULE_ALL", "grace": "120s", "startDeadline": "3600s"},
+        "overlap": {"rule": "RULE_QUEUE_ONE", "limit": 1},
+        "retry": {"maxAttempts": 7, "first": "1s", "cap": "60s", "fatalKinds": ["ValueError"]},
+        "timeouts": {"queue": "7200s", "attempt": "600s", "run": "3600s", "heartbeat": "30s"},
+        "concurrency": {"job": 2, "key": "db", "keyLimit": 3},
+        "delivery": "DELIVERY_AT_MOST_ONCE",
+        "workerLabels": {"gpu": "yes"},
+        "upstream": {
+            "jobs": [{"job": "first", "condition": "CONDITION_ANY_END"}],
+            "join": "JOIN_ANY",
+        },
+        "keepHistory": "172800s",
+        "deleteAfter": "604800s",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "action"),
+    [
+        (["--http", "https://a.example/x"], {"http": {"url": "https://a.example/x"}}),
+        (["--http", "get http://a/"], {"http": {"method": "GET", "url": "http://a/"}}),
+        (["--shell", "sh -c 'a b'"], {"shell": {"argv": ["sh", "-c", "a b"]}}),
+        (["--grpc", "a:1/p.S/M"], {"grpc": {"target": "a:1", "method": "p.S/M"}}),
+    ],
+)
+def test_an_action_is_said_in_one_option(
+    options: list[str], action: dict[str, object], cli: Cli
+) -> None:
+    cli.ok("job", "create", "x", *options)
+
+    assert cli.json("job", "get", "x")["spec"]["action"] == action
+
+
+def test_a_job_does_one_thing(cli: Cli) -> None:
+    said = cli("job", "create", "x", "--handler", "h", "--shell", "true")
+
+    assert said.exit_code == 2
+    assert "--handler and --shell together" in said.stderr
+
+
+def test_a_dry_run_answers_and_changes_nothing(cli: Cli) -> None:
+    said = cli.ok("job", "create", "x", "--handler", "h", "--dry-run")
+
+    assert "dry run: nothing was changed" in said.stderr
+    assert cli.json("job", "list") == {"jobs": []}
+
+
+def test_an_update_changes_what_it_names(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h", "--jitter", "9s", "--zone", "Asia/Tokyo")
+
+    cli.ok("job", "update", "x", "--priority", "high", "--clear", "timing.jitter")
+
+    spec = cli.json("job", "get", "x")["spec"]
+    assert spec["priority"] == "PRIORITY_HIGH"
+    assert spec["timing"] == {"zone": "Asia/Tokyo"}
+    assert spec["action"] == {"handler": "h"}
+
+
+def test_an_update_of_nothing_is_a_mistake(cli: Cli) -> None:
+    said = cli("job", "update", "x")
+
+    assert said.exit_code == 2
+    assert "nothing to change in job x" in said.stderr
+
+
+def test_an_old_etag_is_a_conflict(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h")
+
+    said = cli("job", "pause", "x", "--etag", "v9")
+
+    assert said.exit_code == 6
+    assert "read it again" in said.stderr
+
+
+def test_a_list_is_filtered_by_what_is_asked(cli: Cli) -> None:
+    cli.ok("job", "create", "a1", "--handler", "h", "--label", "team=a", "--queue", "q")
+    cli.ok("job", "create", "a2", "--handler", "g", "--label", "team=b")
+    cli.ok("job", "create", "b", "--handler", "h", "--label", "team=a")
+    cli.ok("job", "pause", "b")
+
+    def names(*words: str) -> list[str]:
+        return cli.ok("job", "list", *words, "-o", "name").stdout.split()
+
+    assert names("-l", "team=a") == ["a1", "b"]
+    assert names("--state", "active") == ["a1", "a2"]
+    assert names("a*", "--handler", "g") == ["a2"]
+    assert names("--queue", "q") == ["a1"]
+    assert names("--filter", "labels.team=a AND state=PAUSED") == ["b"]
+
+
+def test_deleting_asks_first_and_says_what_became_of_the_runs(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h")
+    cli.ok("job", "trigger", "x")
+
+    said = cli.ok("job", "delete", "x", "--yes")
+
+    assert said.stderr == "Job x deleted, 1 run cancelled.\n"
+    assert cli("job", "get", "x").exit_code == 3
+
+
+def test_next_shows_both_changes_of_the_clock(cli: Cli) -> None:
+    spring = cli.rows(
+        "job", "next", "30 2 * * *", "--zone", "Europe/Berlin", "--from", "2027-03-27T00:00:00Z",
+        "-c", "3",
+    )  # fmt: skip
+    autumn = cli.rows(
+        "schedule", "preview", "30 2 * * *", "--zone", "Europe/Berlin",
+        "--from", "2027-10-30T00:00:00Z", "-c", "3",
+    )  # fmt: skip
+
+    assert spring[0] == ["ITS ZONE", "UTC", "NOTE"]
+    assert [row[:2] for row in spring[1:]] == [
+        ["2027-03-27T02:30:00+01:00", "2027-03-27T01:30:00Z"],
+        ["2027-03-28T03:00:00+02:00", "2027-03-28T01:00:00Z"],
+        ["2027-03-29T02:30:00+02:00", "2027-03-29T00:30:00Z"],
+    ]
+    assert "02:30 does not exist on this day" in spring[2][2]
+    assert "clock forward since the one before" in spring[2][2]
+    assert [row[1] for row in autumn[1:]] == [
+        "2027-10-30T00:30:00Z", "2027-10-31T00:30:00Z", "2027-11-01T01:30:00Z",
+    ]  # fmt: skip
+    assert "comes twice" in autumn[2][2]
+    assert autumn[3][2] == "clock back since the one before"
+
+
+def test_next_says_in_words_what_a_job_does(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h", "--cron", "0 9 * * mon-fri")
+
+    said = cli.ok("job", "next", "x", "-c", "1")
+
+    assert "at 09:00 on Monday to Friday" in said.stderr
+    assert said.stdout.splitlines()[1].startswith("2026-01-01T09:00:00+00:00\t")
+
+
+def test_an_expression_that_is_wrong_says_what_to_write(cli: Cli) -> None:
+    said = cli("job", "next", "@reboot")
+
+    assert said.exit_code == 2
+    assert "cannot preview '@reboot'" in said.stderr
+
+
+def test_an_occurrence_is_skipped_moved_added_and_put_back(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h", "--cron", "0 9 * * *")
+
+    cli.ok("job", "skip", "x", "2026-01-02T09:00:00Z")
+    cli.ok("job", "skip", "x", "2026-01-03T09:00:00Z", "--move-to", "2026-01-03T10:00:00Z")
+    cli.ok("job", "skip", "x", "2026-01-01T12:00:00Z", "--add")
+    notes = [row[-1] for row in cli.rows("job", "next", "x", "-c", "4")[1:]]
+    cli.ok("job", "skip", "x", "2026-01-02T09:00:00Z", "--revert")
+
+    assert [note.split(" by hand")[0] for note in notes] == ["", "added", "left out", "moved"]
+    assert cli.json("job", "get", "x")["status"]["edits"][0]["kind"] == "KIND_ADD"
+    assert len(cli.json("job", "get", "x")["status"]["edits"]) == 2
+
+
+def test_history_backfill_and_explain(cli: Cli, stage: Stage) -> None:
+    cli.ok("job", "create", "x", "--handler", "h", "--cron", "0 * * * *")
+    stage.act(lambda machine: machine.at("2026-01-01T03:30"))
+    stage.finish()
+
+    history = cli.rows("job", "history", "x")
+    backfill = cli.ok(
+        "job", "backfill", "x", "--from", "2026-01-01T01:00:00Z", "--to", "2026-01-01T03:00:00Z"
+    )
+    explained = cli.ok("job", "explain", "x").stdout
+
+    assert [row[1] for row in history[1:]] == ["succeeded"]
+    assert backfill.stderr.startswith("2 nominal times of job x will run; 0 left alone.")
+    assert explained.splitlines()[0]
+    stage.act(lambda machine: machine.ring())
+
+
+def test_a_job_of_another_namespace_is_not_seen(cli: Cli) -> None:
+    cli.ok("namespace", "create", "billing")
+    cli.ok("job", "create", "x", "--handler", "h", "-n", "billing")
+
+    assert cli.ok("job", "list", "-o", "name").stdout == ""
+    assert cli.ok("job", "list", "-n", "billing", "-o", "name").stdout == "x\n"
+    assert "raftsched job list -n billing" in cli("job", "get", "y", "-n", "billing").stderr
+
+
+def test_a_trigger_carries_what_it_is_told(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h")
+
+    run = cli.json(
+        "job", "trigger", "x", "--payload", "plain words", "--priority", "high", "--queue", "q",
+        "--unique-key", "k", "--if-taken", "reject", "--hold-key", "1h",
+        "--due", "2026-01-01T05:00:00Z",
+    )  # fmt: skip
+    taken = cli("job", "trigger", "x", "--unique-key", "k", "--if-taken", "reject", "--force")
+
+    assert run["payload"] == {"data": "cGxhaW4gd29yZHM=", "contentType": "text/plain"}
+    assert (run["priority"], run["queue"], run["uniqueKey"]) == ("PRIORITY_HIGH", "q", "k")
+    assert run["dueTime"] == "2026-01-01T05:00:00Z"
+    assert taken.exit_code == 6
+    assert f"raftsched run get {run['id']}" in taken.stderr
+
+
+def test_a_stale_read_says_how_old_it_is(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h")
+
+    said = cli.ok("job", "get", "x", "--stale", "-o", "name")
+
+    assert said.stdout == "x\n"
+    assert said.stderr.startswith("As of 12ms ago, from 127.0.0.1:")

@@ -1,0 +1,321 @@
+"""Instants and lengths, contexts, completion, the doctor, watching and auditing."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from raftsched.client.cli import main
+from raftsched.client.cli.times import (
+    instant_text,
+    length_text,
+    parse_instant,
+    parse_length,
+    rough_text,
+)
+from raftsched.proto.v1 import event_pb2, job_pb2
+
+from ..stage import Stage, breaking_off, dead_endpoint, refusing
+from .conftest import Cli
+from .test_groups import saying, status
+
+NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("90s", 90_000), ("1h30m", 5_400_000), ("0.5s", 500), ("250ms", 250), ("2d", 172_800_000)],
+)
+def test_a_length_is_read(text: str, ms: int) -> None:
+    assert parse_length(text) == ms
+    assert parse_length(length_text(ms)) == ms
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "-5m", "5m!", "1h 30m"])
+def test_what_is_no_length_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(ValueError, match="write a number and a unit"):
+        parse_length(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("now", NOW),
+        ("+2h", NOW + 7_200_000),
+        ("-30m", NOW - 1_800_000),
+        ("2026-01-01T01:00:00+01:00", NOW),
+        ("2026-01-01T00:00:00.250Z", NOW + 250),
+    ],
+)
+def test_an_instant_is_read(text: str, ms: int) -> None:
+    assert parse_instant(text, NOW) == ms
+
+
+@pytest.mark.parametrize("text", ["soon", "2026-13-01", "+x", "9999999-01-01"])
+def test_what_is_no_instant_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(ValueError, match="write "):
+        parse_instant(text, NOW)
+
+
+def test_instants_are_exact_for_programs() -> None:
+    assert instant_text(NOW + 250, "utc", exact=True) == "2026-01-01T00:00:00.250Z"
+    assert instant_text(NOW, "relative", exact=True).startswith("2026-01-01T00:00:00")
+    assert instant_text(NOW, "utc") == "2026-01-01 00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(12, "12ms"), (3_200, "3.2s"), (59_000, "59s"), (240_000, "4m"), (9e6, "2h"), (2e8, "2d")],
+)
+def test_a_rough_length_has_one_unit(ms: float, text: str) -> None:
+    assert rough_text(int(ms)) == text
+
+
+# Contexts.
+
+
+def test_a_context_is_kept_used_and_overridden(cli: Cli, tmp_path: Path) -> None:
+    there = cli.environment.pop("RAFTSCHED_ENDPOINTS")
+    cli.ok("config", "add", "here", "--endpoints", there, "-n", "billing", "--timeout", "5s")
+    cli.ok("config", "add", "old", "--endpoints", "old.example:1,old.example:2")
+
+    listed = cli.rows("config", "list")
+    origins = {row[0]: row[1:] for row in cli.rows("config", "show", "--origin")}
+    cli.ok("config", "use", "old")
+    shown = {row[0]: row[1] for row in cli.rows("config", "show")}
+    named = {row[0]: row[1] for row in cli.rows("config", "show", "--context", "here")}
+    by_flag = {row[0]: row[2] for row in cli.rows("config", "show", "--origin", "-n", "x")}
+
+    assert listed[1:] == [
+        ["*", "here", there, "billing"],
+        ["", "old", "old.example:1,old.example:2", "default"],
+    ]
+    assert origins["endpoints"] == [there, f"context here in {tmp_path / 'config.toml'}"]
+    assert origins["time"] == ["utc", "RAFTSCHED_TIME"]
+    assert origins["output"] == ["table", "default"]
+    assert (shown["context"], shown["endpoints"]) == ("old", "old.example:1,old.example:2")
+    assert (named["endpoints"], named["timeout"]) == (there, "5s")
+    assert by_flag["namespace"] == "--namespace"
+
+
+def test_commands_talk_to_the_context_that_is_used(cli: Cli) -> None:
+    there = cli.environment.pop("RAFTSCHED_ENDPOINTS")
+    cli.ok("config", "add", "here", "--endpoints", there)
+
+    cli.ok("job", "create", "x", "--handler", "h")
+
+    assert cli.ok("job", "list", "-o", "name", RAFTSCHED_CONTEXT="here").stdout == "x\n"
+
+
+def test_a_context_that_is_not_there_is_answered_with_a_near_one(cli: Cli) -> None:
+    cli.ok("config", "add", "production", "--endpoints", "a:1")
+
+    said = cli("job", "list", "--context", "prodution")
+
+    assert said.exit_code == 3
+    assert "did you mean production?" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("contexts = 3 =", "cannot read"),
+        ("wrong = 1", "unknown key 'wrong'"),
+        ('[contexts.a]\nendpoint = "x"', "did you mean endpoints?"),
+        ('[contexts.a]\nendpoints = "x"\noutput = "jsn"', "output in context a"),
+    ],
+)
+def test_a_wrong_file_of_contexts_is_named_with_the_mistake(
+    text: str, why: str, cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "config.toml").write_text(text)
+
+    said = cli("job", "list", "--context", "a")
+
+    assert said.exit_code == 2
+    assert why in said.stderr
+    assert str(tmp_path / "config.toml") in said.stderr
+
+
+def test_a_context_is_forgotten(cli: Cli) -> None:
+    cli.ok("config", "add", "a", "--endpoints", "a:1")
+
+    cli.ok("config", "remove", "a", "--yes")
+
+    assert cli.ok("config", "list").stderr.startswith("No contexts.")
+    assert json.loads(cli.ok("config", "list", "-o", "json").stdout) == []
+
+
+# Completion.
+
+
+def completed(cli: Cli, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
+    for name, value in cli.environment.items():
+        monkeypatch.setenv(name, value)
+    *before, last = words
+    found = ShellComplete(main, {}, "raftsched", "_X").get_completions(list(before), last)
+    return [item.value for item in found]
+
+
+def test_names_of_jobs_are_completed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("report", "remind", "mail"):
+        cli.ok("job", "create", name, "--handler", "h", "--queue", f"{name}-queue")
+
+    assert completed(cli, monkeypatch, "job", "get", "re") == ["remind", "report"]
+    assert completed(cli, monkeypatch, "job", "list", "--queue", "m") == ["mail-queue"]
+    assert completed(cli, monkeypatch, "jo") == ["job"]
+    assert "trigger" in completed(cli, monkeypatch, "job", "tr")
+    assert completed(cli, monkeypatch, "job", "list", "--state", "pa") == ["paused"]
+
+
+def test_completion_is_silent_when_nobody_answers(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cli.environment["RAFTSCHED_ENDPOINTS"] = dead_endpoint()
+
+    found = completed(cli, monkeypatch, "job", "get", "re")
+
+    assert found == []
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_script(shell: str, cli: Cli) -> None:
+    assert "_RAFTSCHED_COMPLETE" in cli.ok("completion", shell).stdout
+
+
+# The doctor.
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_sound_cluster(
+    cli: Cli, stage: Stage, tmp_path: Path
+) -> None:
+    stage.nodes[0].faults.append(saying(status(quorum=True, margin=1)))
+
+    said = cli.ok("doctor", "--folder", str(tmp_path), "--listen", "127.0.0.1:0")
+
+    found = {row.split("\t")[1]: row.split("\t")[0] for row in said.stdout.splitlines()}
+    assert found[f"node {stage.endpoints}"] == "ok"
+    assert found["disk sync"] in ("ok", "warning")
+    assert found["port 127.0.0.1:0"] == "ok"
+    assert found["margin"] == "ok"
+    assert "this clock" in found
+
+
+def test_the_doctor_names_what_is_wrong_and_what_to_do(cli: Cli, stage: Stage) -> None:
+    gone = dead_endpoint()
+    stage.nodes[0].faults.append(saying(status(quorum=False, problems=["the disk is full"])))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        said = cli(
+            "doctor", "--listen", f"127.0.0.1:{port}", "-o", "json",
+            RAFTSCHED_ENDPOINTS=f"{gone},{stage.endpoints}",
+        )  # fmt: skip
+
+    found = {one["check"]: one for one in json.loads(said.stdout)}
+    assert said.exit_code == 1
+    assert found[f"node {gone}"]["verdict"] == "wrong"
+    assert "raftsched dev, or start the node" in found[f"node {gone}"]["then"]
+    assert found[f"node {stage.endpoints}"]["verdict"] == "wrong"
+    assert found[f"port 127.0.0.1:{port}"]["verdict"] == "wrong"
+    assert found["problem"]["text"] == "the disk is full"
+
+
+# Watching.
+
+
+def test_past_events_are_listed_and_filtered(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h")
+    cli.ok("job", "pause", "x")
+
+    every = cli.rows("watch", "--since", "oldest", "--no-follow")
+    later = cli.rows("watch", "--since", every[0][0], "--no-follow")
+
+    assert [row[2:4] for row in every] == [["job created", "x"], ["job paused", "x"]]
+    assert later == every[1:]
+
+
+def test_a_stream_that_breaks_is_taken_up_where_it_was(
+    cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from raftsched.client.cli import watch
+
+    monkeypatch.setattr(watch, "REST_S", 0.01)
+    cli.ok("job", "create", "x", "--handler", "h")
+    cli.ok("job", "pause", "x")
+    stage.nodes[0].faults.append(breaking_off())
+    said = cli.ok("watch", "--since", "0.0", "--count", "2", "-o", "jsonl")
+
+    kinds = [json.loads(line)["kind"] for line in said.stdout.splitlines()]
+    assert kinds == ["EVENT_KIND_JOB_CREATED", "EVENT_KIND_JOB_PAUSED"]
+    watches = [one for one in stage.nodes[0].heard if isinstance(one, event_pb2.WatchEventsRequest)]
+    assert len(watches) == 2
+
+
+def test_a_revision_that_is_none_says_how_it_is_written(cli: Cli) -> None:
+    said = cli("watch", "--since", "yesterday")
+
+    assert said.exit_code == 2
+    assert "--since 17.3, or --since oldest" in said.stderr
+
+
+def test_events_that_are_gone_end_with_6(cli: Cli, stage: Stage) -> None:
+    stage.nodes[0].faults.append(refusing("REVISION_GONE", "gone", oldest="9.0"))
+
+    said = cli("watch", "--since", "1.0", "--no-follow")
+
+    assert said.exit_code == 6
+    assert "watch without --since" in said.stderr
+
+
+# Auditing.
+
+
+def test_an_audit_proves_that_nothing_is_missing(cli: Cli, stage: Stage) -> None:
+    cli.ok("job", "create", "x", "--handler", "h", "--cron", "0 * * * *")
+    stage.act(lambda machine: machine.at("2026-01-01T03:30"))
+    stage.finish()
+
+    one = cli.ok("audit", "x")
+    every = cli.rows("audit", "--all")
+    ledger = cli.rows("audit", "x", "--ledger")
+
+    assert "Job x: sound, 3 of 3 nominal times have one." in one.stderr
+    assert one.stdout.splitlines()[0] == "OUTCOME\tTIMES"
+    assert every[1] == ["x", "yes", "3", "3", "0", "0"]
+    assert ledger[0] == ["NOMINAL", "TO", "TIMES", "OUTCOME"]
+
+
+def test_a_gap_ends_with_1(cli: Cli, stage: Stage) -> None:
+    answer = job_pb2.AuditJobResponse(sound=False, expected=2, recorded=1)
+    answer.gaps.add().FromMilliseconds(NOW)
+    stage.nodes[0].faults.append(saying(answer))
+
+    said = cli("audit", "x")
+
+    assert said.exit_code == 1
+    assert "1 without an outcome: 2026-01-01T00:00:00Z" in said.stderr
+    assert "the ledger of job x is not sound" in said.stderr
+
+
+def test_a_range_that_is_too_long_is_audited_in_parts(cli: Cli, stage: Stage) -> None:
+    cli.ok("job", "create", "x", "--handler", "h", "--cron", "0 * * * *")
+    stage.act(lambda machine: machine.at("2026-01-01T03:30"))
+    stage.finish()
+    stage.nodes[0].faults.append(refusing("LIMIT_EXCEEDED", "more than 10,000 nominal times"))
+
+    said = cli.json("audit", "x", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T03:30:00Z")
+
+    assert (said["sound"], said["expected"], said["recorded"]) == (True, "3", "3")
+
+
+def test_an_audit_needs_a_job_or_all(cli: Cli) -> None:
+    assert cli("audit").exit_code == 2
+    assert cli("audit", "x", "--all").exit_code == 2
