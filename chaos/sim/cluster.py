@@ -148,8 +148,8 @@ class Cluster:
         core_nodes = self.faults.leave_majority()
         world, names = self.world, [n.name for n in core_nodes]
         world.tell(f"healed: {', '.join(names)}")
-        if not world.run(world.now + LEADER_WITHIN + 1.0, lambda: self.leads(names)):
-            raise Violation(f"no leader among {names} after {LEADER_WITHIN + 1.0} s")
+        if not world.run(world.now + LEADER_WITHIN, lambda: self.leads(names)):
+            raise Violation(f"no leader among {names} after {LEADER_WITHIN} s")
         begun, acks = world.now, self.checker.acks
         for client in self.clients:
             client.stopped = False

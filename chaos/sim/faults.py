@@ -225,7 +225,7 @@ class Faults:
         self.end(node, power=False)
 
     def rot(self) -> None:
-        """Turn a bit of the newest snapshot; the node needs it when it starts."""
+        """Turn a bit of the newest snapshot; the node needs it at a start, or a follower does."""
         node = self.pick()
         if node.core is None or not node.core.snapshots.last_index or not self.may_lose_a_disk():
             return
@@ -236,7 +236,8 @@ class Faults:
         self.world.fault(f"flip a bit of {node.name} in {path} at {offset}")
         node.disk.flip(path, offset, self.world.dice.randrange(8))
         node.flipped = True
-        self.end(node, power=False)
+        if self.world.dice.random() < 0.5:
+            self.end(node, power=False)
 
     def eio(self) -> None:
         node = self.pick()

@@ -8,11 +8,14 @@ snapshot is verified, put in place and the journal stands on it.
 
 from __future__ import annotations
 
-from .faults import require
-from .message import AppendAck, Chunk, Fetch, Offer
+from .faults import Fatal, require
+from .message import AppendAck, BadCopy, Chunk, Fetch, Offer, WireError
+from .port import Machine
 from .progress import Progress
 from .snapshot import FileOf, Incoming, Manifest, Snapshots
 from .state import Job, State
+
+VERIFY_AGAIN = 60.0  # Seconds; reading gigabytes again is not to be had for a message each time.
 
 
 class CatchUp(State):
@@ -21,6 +24,7 @@ class CatchUp(State):
     snapshots: Snapshots
     incoming: Incoming | None = None
     making = False
+    verified = (0, float("-inf"))  # Which snapshot of ours was read again last, and when.
 
     # The leader's side.
 
@@ -41,7 +45,8 @@ class CatchUp(State):
             if manifest is None:
                 progress.offered = 0
             else:
-                self.send(peer, Offer(self.term, manifest.encode()))
+                data = manifest.encode()
+                self.send(peer, Offer(self.term, data), len(data))
 
     def make_snapshot(self) -> None:
         """Write the present state beside the journal, on the helper."""
@@ -63,6 +68,7 @@ class CatchUp(State):
             return
         configs = [c for c in self.journal.configs if c[0] <= index][-1:]
         manifest = Manifest(index, self.journal.term_at(index), state, configs, files)
+        manifest.check()
         work = self.snapshots.publish(manifest)
         self.jobs.append(Job("publish snapshot", work, lambda _: self.snapshot_made(manifest)))
 
@@ -88,15 +94,33 @@ class CatchUp(State):
         data = self.snapshots.read(fetch.snapshot, fetch.file, fetch.offset, size)
         there = data is not None
         answer = Chunk(self.term, fetch.snapshot, fetch.file, fetch.offset, there, data or b"")
-        self.send(peer, answer)
+        self.send(peer, answer, 64 + len(answer.data))
+
+    def on_bad_copy(self, message: BadCopy, now: float) -> None:
+        """A follower got something else than we wrote: see whether the disk still has it.
+
+        If not this node stops, as for any damage; otherwise the line was to blame, or the peer.
+        """
+        manifests = self.snapshots.by_index.values()
+        manifest = next((m for m in manifests if m.id == message.snapshot), None)
+        again = self.verified[0] == message.snapshot and now - self.verified[1] < VERIFY_AGAIN
+        if manifest is not None and not again:
+            self.verified = (message.snapshot, now)
+            work = self.snapshots.verification(manifest)
+            self.jobs.append(Job("verify snapshot", work, lambda _: None))
 
     # The follower's side.
 
     def on_offer(self, peer: str, offer: Offer, now: float) -> None:
+        try:
+            manifest = Manifest.decode(offer.manifest)
+        except ValueError as error:
+            raise WireError(f"Offer: {error}") from error
+        if manifest.term > offer.term:
+            raise WireError(f"Offer: a snapshot of term {manifest.term} cannot be here")
         if not self.hear(peer, offer.term, now):
             self.send(peer, AppendAck(self.term, 0, 0, False))
             return
-        manifest = Manifest.decode(offer.manifest)
         if self.has_snapshot(manifest):
             # An old or repeated offer: what it holds is here, and so is what came after.
             self.send(peer, AppendAck(self.term, manifest.index, manifest.index, True))
@@ -119,7 +143,7 @@ class CatchUp(State):
         if incoming is None or incoming.manifest.id != chunk.snapshot or self.installing:
             return
         if not chunk.there:
-            if not incoming.busy:
+            if not incoming.busy and peer == incoming.source:
                 self.incoming = None
             return
         incoming.take(chunk)
@@ -170,12 +194,25 @@ class CatchUp(State):
         self.installing = True
         finish = incoming.finish
 
-        def put_in_place() -> Manifest:
+        def put_in_place() -> bool:
             folder = finish()
-            self.machine.restore(folder)
-            return manifest
+            if folder is not None:
+                restore(self.machine, folder)
+            return folder is not None
 
-        self.jobs.append(Job("install snapshot", put_in_place, self.installed))
+        def done(good: bool) -> None:
+            if good:
+                self.installed(manifest)
+            else:
+                self.discard(incoming)
+
+        self.jobs.append(Job("install snapshot", put_in_place, done))
+
+    def discard(self, incoming: Incoming) -> None:
+        """It is not what its manifest says. It is fetched anew when it is offered again."""
+        self.installing = False
+        self.incoming = None
+        self.send(incoming.source, BadCopy(self.term, incoming.manifest.id))
 
     def installed(self, manifest: Manifest) -> None:
         require(manifest.index > self.commit, f"snapshot {manifest.index} came after {self.commit}")
@@ -190,6 +227,20 @@ class CatchUp(State):
         if self.leader is not None:
             ack = AppendAck(self.term, manifest.index, manifest.index, True)
             self.send(self.leader, ack)
+
+
+def restore(machine: Machine, folder: str) -> None:
+    """Let the machine take a snapshot that is whole; if it cannot, the node ends."""
+    try:
+        machine.restore(folder)
+    except (Fatal, OSError):
+        raise
+    except Exception as error:
+        raise Fatal(
+            f"{folder} arrived as it was sent, but its state cannot be read here: "
+            f"{type(error).__name__}: {error}. If a newer release wrote it, upgrade this node; "
+            "otherwise start with an empty folder."
+        ) from error
 
 
 def stand_on(core: CatchUp, manifest: Manifest) -> None:

@@ -12,14 +12,16 @@ import random
 from collections import deque
 from collections.abc import Callable
 
+from .catchup import restore
 from .disk import Disk
 from .faults import Fatal, Refused, require
 from .introduction import Introduction
 from .journal import COMMAND, CONFIG, Entry, Journal
-from .membership import Configuration
+from .membership import MEMBERS_MAX, Configuration, Member, is_address
 from .message import (
     Append,
     AppendAck,
+    BadCopy,
     Chunk,
     Fetch,
     Heartbeat,
@@ -36,7 +38,7 @@ from .message import (
 )
 from .port import Machine, Peer, Reply, Settings, Status, Watcher
 from .progress import Progress
-from .snapshot import Snapshots
+from .snapshot import Snapshots, folder_of
 from .walled import LEADER, ROLES
 
 
@@ -56,11 +58,12 @@ class Core(Introduction):
         now: float,
     ) -> None:
         self.contacts = dict(sorted(contacts.items()))
+        check_contacts(self.contacts)
         self.snapshots = Snapshots(disk)
         self.new_reads: list[Reply] = []
         self.rounds: deque[tuple[int, int, list[Reply]]] = deque()
         self.confirmed_reads: list[tuple[int, Reply]] = []
-        self.caught_up_at: dict[str, float] = {}
+        self.applicants, self.announced, self.seen = {}, {}, {}
         self.stand_on_snapshot(journal, machine)
         floor = self.snapshots.last_index
         super().__init__(me, journal, machine, watcher, dice, settings, floor)
@@ -78,7 +81,7 @@ class Core(Introduction):
             return
         if machine.applied() < latest.state:
             self.snapshots.verify(latest)
-            machine.restore(f"snapshots/{latest.index:020d}")
+            restore(machine, folder_of(latest.index))
         known = journal.base_index <= latest.index <= journal.last_index
         if not known or journal.term_at(latest.index) != latest.term:
             require(
@@ -131,7 +134,7 @@ class Core(Introduction):
         if self.role == LEADER:
             return self.beat_at
         at = max(self.deadline, now) if self.may_lead() else now + self.settings.silence_min
-        if self.incoming is not None or not (self.formed and self.me in self.config.members):
+        if self.incoming is not None or not self.belongs:
             at = min(at, now + self.settings.probe)
         return at
 
@@ -163,6 +166,8 @@ class Core(Introduction):
                 self.on_fetch(peer, message, now)
             case Chunk():
                 self.on_chunk(peer, message, now)
+            case BadCopy():
+                self.on_bad_copy(message, now)
             case Introduce():
                 self.on_introduce(peer, incarnation, message, now)
             case Word():
@@ -171,7 +176,7 @@ class Core(Introduction):
     def tell(self, text: bytes) -> None:
         """Tell all connected members something that is not for the log; it may be lost."""
         for peer in sorted(self.connected & self.config.members.keys()):
-            self.send_first(peer, Word(self.term, text))
+            self.send_first(peer, Word(self.term, text), 64 + len(text))
 
     def disk_full(self, full: bool, now: float) -> None:
         """The last round could not be written, or now it could."""
@@ -317,7 +322,9 @@ class Core(Introduction):
         if name not in self.applicants:
             raise Refused(f"{name} has not introduced itself; start it with this cluster's nodes")
         incarnation, address = self.applicants[name]
-        self.change_members(self.config.with_learner(name, incarnation, address), now, reply)
+        config = self.config.with_learner(name, incarnation, address)
+        config.check_size()
+        self.change_members(config, now, reply)
 
     def remove_member(self, name: str, now: float, reply: Reply) -> None:
         """Take a node out of the cluster; it is told and stops."""
@@ -432,3 +439,13 @@ class Core(Introduction):
             removed=self.removed_self,
             peers=peers,
         )
+
+
+def check_contacts(contacts: dict[str, str]) -> None:
+    """Refuse a list of nodes that could not be kept as members."""
+    if len(contacts) > MEMBERS_MAX:
+        raise Refused(f"{len(contacts)} nodes are listed; a cluster has at most {MEMBERS_MAX}")
+    for name, address in contacts.items():
+        if not is_address(address):
+            raise Refused(f"{name} has address {address!r}, which is not host:port; correct it")
+    Configuration({n: Member(1 << 55, a, True) for n, a in contacts.items()}).check_size()

@@ -22,7 +22,7 @@ from .core import Core
 from .disk import FULL, Disk
 from .faults import DiskFailed, Refused
 from .journal import Batch, Journal, JournalLimits
-from .message import Message
+from .message import Message, WireError
 from .port import Machine, Reply, Settings, Status, Watcher
 from .state import Job
 from .transport import Identity, LinkLimits, Links
@@ -194,6 +194,8 @@ class Driver:
             return
         try:
             what()
+        except WireError:
+            raise  # Nothing was changed; it costs the peer its connection.
         except Exception as error:
             self._fail(error)
             return

@@ -62,6 +62,8 @@ class Election(Replication):
 
     def link_down(self, peer: str, now: float) -> None:
         self.connected.discard(peer)
+        if peer not in self.config.members:
+            self.heard_disks.pop(peer, None)  # Names are free to strangers; memory is not.
         if peer == self.leader and self.role != LEADER:
             # Its process is gone, or the line is. The others see the same at the same time, so
             # they stand one after the other, in an order all of them know.

@@ -8,19 +8,22 @@ cluster, the table is the first configuration. So a first start needs all nodes 
 
 A fresh node that hears of a cluster whose table does not have its incarnation is a newcomer: it
 keeps introducing itself, and the leader admits it as a learner, in place of its former disk or
-when an operator adds it.
+when an operator adds it. Its word must echo the index of the configuration its hearer is in: what
+a former disk said, and what comes late, was said before the present one was admitted.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 from .election import Election
 from .journal import CONFIG, Entry
-from .membership import Configuration, Member
+from .membership import CONFIG_MAX, MEMBERS_MAX, Configuration, Member, is_address
 from .message import Introduce
 from .walled import LEADER
+
+APPLICANTS_MAX = 32  # Who would join; whoever is pushed out introduces itself again.
 
 
 class Introduction(Election):
@@ -29,6 +32,7 @@ class Introduction(Election):
     contacts: dict[str, str]  # Node -> address, as given at the start, this node included.
     applicants: dict[str, tuple[int, str]]
     announced: dict[str, Any]
+    seen: dict[str, int]  # Node -> index of the configuration it said it is in.
     introduce_at = 0.0
 
     @property
@@ -38,7 +42,6 @@ class Introduction(Election):
 
     def begin(self, incarnation: int) -> None:
         """Name this disk if it has no name yet."""
-        self.applicants, self.announced = {}, {}
         if "incarnation" not in self.journal.identity:
             self.journal.set_identity({"incarnation": incarnation, "table": None})
         if not self.formed and list(self.contacts) == [self.me]:
@@ -49,19 +52,27 @@ class Introduction(Election):
         table: dict[str, int] | None = self.journal.identity.get("table")
         return table
 
+    @property
+    def belongs(self) -> bool:
+        """Tell whether this disk, not just this node, is a member as far as it knows."""
+        member = self.config.members.get(self.me)
+        return self.formed and member is not None and member.incarnation == self.incarnation
+
     def tick_introduction(self, now: float) -> None:
-        if now >= self.introduce_at and not (self.formed and self.me in self.config.members):
+        if now >= self.introduce_at and not self.belongs:
             self.introduce_at = now + self.settings.introduce
             for peer in sorted(self.contacts):
                 if peer != self.me:
-                    self.send(peer, self.introduction())
+                    self.send(peer, self.introduction(peer))
 
-    def introduction(self) -> Introduce:
+    def introduction(self, peer: str) -> Introduce:
         text = json.dumps(
             {
                 "formed": self.formed,
                 "table": self.table,
-                "member": self.config.members.keys() >= {self.me},
+                "member": self.belongs,
+                "index": self.config_index,
+                "seen": self.seen.get(peer),
                 "address": self.contacts[self.me],
                 "contacts": self.contacts,
             }
@@ -72,15 +83,27 @@ class Introduction(Election):
         said = parse(message.text)
         if said is None:
             return
+        keep_last(self.seen, peer, said["index"])
         if not self.formed:
             self.hear_table(peer, incarnation, said)
-        elif not said["formed"] or not said["member"]:
-            self.send(peer, self.introduction())
-            self.applicants[peer] = (incarnation, said["address"])
-            self.readmit(peer, now)
+        elif not said["member"]:
+            self.send(peer, self.introduction(peer))
+            if said["seen"] == self.config_index:
+                keep_last(self.applicants, peer, (incarnation, said["address"]))
+                self.readmit(peer, now)
+
+    def config_changed(self) -> None:
+        before = self.config_index
+        super().config_changed()
+        if self.config_index != before:
+            # Whoever still does not belong says so again.
+            for peer in self.config.members:
+                self.applicants.pop(peer, None)
 
     def hear_table(self, peer: str, incarnation: int, said: dict[str, Any]) -> None:
-        """Take part in the first formation."""
+        """Take part in the first formation, with the nodes on the list only."""
+        if peer not in self.contacts:
+            return
         if said["formed"]:
             if said["table"] == self.table and self.table is not None:
                 self.form(self.table)
@@ -124,13 +147,26 @@ class Introduction(Election):
             return
         incarnation, address = self.applicants[peer]
         if member.incarnation != incarnation:
-            self.change_members(self.config.with_learner(peer, incarnation, address), now)
+            config = self.config.with_learner(peer, incarnation, address)
+            if len(config.encode()) <= CONFIG_MAX:
+                self.change_members(config, now)
 
     def may_change_members(self) -> bool:
         raise NotImplementedError
 
     def change_members(self, config: Configuration, now: float) -> None:
         raise NotImplementedError
+
+
+Told = TypeVar("Told")
+
+
+def keep_last(told: dict[str, Told], peer: str, what: Told) -> None:
+    """Note what a peer said, of a limited number of peers: names are free to strangers."""
+    told.pop(peer, None)
+    told[peer] = what
+    if len(told) > APPLICANTS_MAX:
+        del told[next(iter(told))]
 
 
 def parse(text: bytes) -> dict[str, Any] | None:
@@ -141,10 +177,13 @@ def parse(text: bytes) -> dict[str, Any] | None:
         shaped = (
             isinstance(said["formed"], bool)
             and isinstance(said["member"], bool)
-            and isinstance(said["address"], str)
+            and is_address(said["address"])
+            and isinstance(said["index"], int)
+            and isinstance(said["seen"], int | None)
             and isinstance(said["contacts"], dict)
+            and (table is None or len(table) <= MEMBERS_MAX)
             and (table is None or all(isinstance(v, int) for v in table.values()))
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return said if shaped else None

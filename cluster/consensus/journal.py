@@ -48,6 +48,7 @@ __all__ = ["COMMAND", "CONFIG", "NOOP", "Batch", "Entry", "Journal", "JournalLim
 
 Op = Callable[[], None]
 FOLDER = "journal"
+CACHED = 256  # What an entry costs in memory besides its data.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +193,7 @@ class Journal:
         self._place(entry, offset)
         self._unsynced.append((self.end, index))
         self._cache[index] = entry
-        self._cache_bytes += len(data)
+        self._cache_bytes += len(data) + CACHED
 
     def set_term(self, term: int, vote: str | None) -> None:
         """Note term and vote; they count when `synced` has reached `spoken_for`."""
@@ -301,7 +302,7 @@ class Journal:
     def _evict(self, upto: int) -> None:
         while self._cache_first <= upto:
             entry = self._cache.pop(self._cache_first, None)
-            self._cache_bytes -= len(entry.data) if entry else 0
+            self._cache_bytes -= len(entry.data) + CACHED if entry else 0
             self._cache_first += 1
 
     # Bytes.
@@ -347,7 +348,8 @@ class Journal:
             term=self.term,
             vote=self.vote,
             identity=self.identity,
-            configs=self.configs,
+            # Each change waits until the one before is committed, so nothing older is needed.
+            configs=self.configs[-2:],
         )
         self._begin(header)
 
@@ -395,7 +397,7 @@ class Journal:
             self._unsynced.pop()
         for gone in range(max(index, self._cache_first), self.last_index + 1):
             entry = self._cache.pop(gone, None)
-            self._cache_bytes -= len(entry.data) if entry else 0
+            self._cache_bytes -= len(entry.data) + CACHED if entry else 0
         self._cache_first = min(self._cache_first, index)
         self.synced_index = min(self.synced_index, index - 1)
         self.last_index, self.last_term = index - 1, self.term_at(index - 1)

@@ -8,11 +8,26 @@ change moves one voter at most, so any majority before it and any after it have 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
+from typing import Any
 
 from .faults import Refused
 
 MEMBERS_MAX = 9
+CONFIG_MAX = 2048  # Bytes; a segment's header holds two and must stay within its 8 KiB.
+NAME_MAX = 64
+HOST_MAX = 200
+_HOST = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
+
+
+def is_address(text: object) -> bool:
+    """Tell whether this is host:port as every node can dial it."""
+    if not isinstance(text, str):
+        return False
+    host, _, port = text.rpartition(":")
+    dialled = port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 1 << 16
+    return dialled and len(host) <= HOST_MAX and _HOST.fullmatch(host) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +51,25 @@ class Configuration:
 
     @classmethod
     def decode(cls, text: str | bytes) -> Configuration:
-        return cls({name: Member(*row) for name, row in json.loads(text).items()})
+        """Raise ValueError if this is no configuration: a peer may have written it."""
+        if len(text) > CONFIG_MAX:
+            raise ValueError(f"{len(text)} bytes of members are over {CONFIG_MAX}")
+        try:
+            rows = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("it is nested too deep") from error
+        if not isinstance(rows, dict) or len(rows) > MEMBERS_MAX:
+            raise ValueError(f"it does not name up to {MEMBERS_MAX} members")
+        return cls({name: _member(name, row) for name, row in rows.items()})
+
+    def check_size(self) -> None:
+        """Raise Refused if names and addresses are too long to be kept together."""
+        size = len(self.encode())
+        if size > CONFIG_MAX:
+            raise Refused(
+                f"names and addresses of all members take {size} bytes, {CONFIG_MAX} may; "
+                "use shorter ones"
+            )
 
     @property
     def voters(self) -> list[str]:
@@ -68,3 +101,16 @@ class Configuration:
         if not any(m.voter for m in rest.values()):
             raise Refused(f"{name} is the last voter and cannot be removed")
         return Configuration(rest)
+
+
+def _member(name: str, row: Any) -> Member:  # noqa: ANN401  # It came out of JSON.
+    shaped = (
+        0 < len(name) <= NAME_MAX
+        and isinstance(row, list)
+        and [type(field) for field in row] == [int, str, bool]
+        and 0 < row[0] < 1 << 56
+        and is_address(row[1])
+    )
+    if not shaped:
+        raise ValueError(f"{name[:NAME_MAX]!r} is not described as a member is")
+    return Member(*row)

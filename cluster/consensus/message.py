@@ -11,12 +11,15 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from .record import ENTRY_KINDS, Entry
+from .membership import Configuration
+from .record import CONFIG, ENTRY_KINDS, Entry
 
 PROTOCOL = 1
 FRAME_MAX = 9 << 20  # What one append may gather, the largest entry on top, and their heads.
 TERM_MAX = 1 << 48  # An election each millisecond for 8,000 years.
 INDEX_MAX = 1 << 56
+ENTRIES_MAX = 1 << 16  # In one append; twice what fits into one that a leader makes.
+INTRODUCTION_MAX = 16 << 10
 WORD_MAX = 4096
 
 
@@ -121,6 +124,13 @@ class Chunk(NamedTuple):
     data: bytes
 
 
+class BadCopy(NamedTuple):
+    """What came of this snapshot is not what its manifest says; look at yours."""
+
+    term: int
+    snapshot: int
+
+
 class Introduce(NamedTuple):
     """Who I am and whether I belong to a cluster; JSON, since it is rare."""
 
@@ -137,7 +147,7 @@ class Word(NamedTuple):
 
 Message = (
     Append | AppendAck | Heartbeat | HeartbeatAck | PreVote | PreVoteReply | Vote | VoteReply
-    | TimeoutNow | Offer | Fetch | Chunk | Introduce | Word
+    | TimeoutNow | Offer | Fetch | Chunk | Introduce | Word | BadCopy
 )  # fmt: skip
 
 _KINDS: list[tuple[type[Message], str]] = [
@@ -155,12 +165,14 @@ _KINDS: list[tuple[type[Message], str]] = [
     (Chunk, "QQIQ?"),
     (Introduce, "Q"),
     (Word, "Q"),
+    (BadCopy, "QQ"),
 ]
 _HEAD = "<BQ"
 _ENTRY = struct.Struct("<QBI")
 _BY_TYPE = {kind: (n, struct.Struct(_HEAD + fmt)) for n, (kind, fmt) in enumerate(_KINDS)}
 _BY_NUMBER = [(kind, struct.Struct(_HEAD + fmt)) for kind, fmt in _KINDS]
 _TAILED = (Offer, Chunk, Introduce, Word)
+_TAIL_MAX: dict[type[Message], int] = {Introduce: INTRODUCTION_MAX, Word: WORD_MAX}
 
 
 def encode(message: Message, incarnation: int) -> bytes:
@@ -189,11 +201,11 @@ def decode(frame: bytes) -> tuple[Message, int]:
     _, incarnation, *fields = head.unpack_from(frame)
     _check(kind, fields)
     tail = frame[head.size :]
-    if kind is Word and len(tail) > WORD_MAX:
-        raise WireError(f"Word: {len(tail)} bytes are over {WORD_MAX}")
+    if len(tail) > _TAIL_MAX.get(kind, FRAME_MAX):
+        raise WireError(f"{kind.__name__}: {len(tail)} bytes are over {_TAIL_MAX[kind]}")
     if kind is Append:
         term, prev, prev_term, commit = fields
-        entries = _entries(tail, prev, term)
+        entries = _entries(tail, prev, term, prev_term)
         return Append(term, prev, prev_term, commit, entries), incarnation
     if kind in _TAILED:
         return kind(*fields, tail), incarnation  # type: ignore[call-arg]  # See _TAILED.
@@ -211,7 +223,7 @@ def _check(kind: type[Message], fields: list[int | float | bool]) -> None:
             raise WireError(f"{kind.__name__}: {value} is out of bounds")
 
 
-def _entries(tail: bytes, prev: int, leader_term: int) -> tuple[Entry, ...]:
+def _entries(tail: bytes, prev: int, leader_term: int, before: int) -> tuple[Entry, ...]:
     entries: list[Entry] = []
     offset = 0
     while offset < len(tail):
@@ -221,10 +233,22 @@ def _entries(tail: bytes, prev: int, leader_term: int) -> tuple[Entry, ...]:
         offset += _ENTRY.size
         if kind not in ENTRY_KINDS:
             raise WireError(f"Append: there is no entry of kind {kind}")
-        if term > leader_term or (entries and term < entries[-1].term):
+        if not before <= term <= leader_term:
             raise WireError(f"Append: an entry of term {term} cannot be here")
         if offset + length > len(tail):
             raise WireError("Append: an entry is cut off")
-        entries.append(Entry(prev + 1 + len(entries), term, kind, tail[offset : offset + length]))
+        if len(entries) >= ENTRIES_MAX:
+            raise WireError(f"Append: there are over {ENTRIES_MAX} entries")
+        data, before = tail[offset : offset + length], term
+        if kind == CONFIG:
+            _check_members(data)
+        entries.append(Entry(prev + 1 + len(entries), term, kind, data))
         offset += length
     return tuple(entries)
+
+
+def _check_members(data: bytes) -> None:
+    try:
+        Configuration.decode(data)
+    except ValueError as error:
+        raise WireError(f"Append: these are no members: {error}") from error

@@ -66,6 +66,7 @@ class Settings:
     waiting_bytes: int = 64 << 20  # Proposed and not yet applied; more is refused.
     reads_max: int = 10_000  # Reads that wait for a round; more is refused.
     outbox_max: int = 10_000  # Messages that wait for the disk; the oldest is dropped.
+    outbox_bytes: int = 128 << 20  # The same in bytes: the windows of all followers and more.
     apply_step: int = 256  # Entries applied before the loop looks at its messages again.
     compact_bytes: int = 256 << 20  # Journal kept before a snapshot is made and it is cut.
     tail_entries: int = 10_000  # Entries kept behind a snapshot for slow followers.

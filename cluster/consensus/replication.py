@@ -64,7 +64,8 @@ class Replication(CatchUp):
             if now >= progress.probe_at:
                 progress.probe_at = now + self.settings.probe
                 progress.probed = progress.next - 1
-                self.send(peer, self.append_from(progress.next, shared))
+                message = self.append_from(progress.next, shared)
+                self.send(peer, message, size_of(message))
         elif progress.match < progress.next - 1 and now - progress.moved_at > (
             2 * self.settings.probe
         ):
@@ -79,13 +80,13 @@ class Replication(CatchUp):
             and progress.in_flight < self.settings.window_bytes
         ):
             message = self.append_from(progress.next, shared)
-            size = sum(len(e.data) for e in message.entries) + 64
+            size = size_of(message)
             if not progress.sent:
                 progress.moved_at = now
             progress.next += len(message.entries)
             progress.sent.append((progress.next - 1, size))
             progress.in_flight += size
-            self.send(peer, message)
+            self.send(peer, message, size)
 
     def append_from(self, first: int, shared: dict[int, Append]) -> Append:
         """Return the append that begins at `first`; one for all who need the same."""
@@ -239,3 +240,7 @@ class Replication(CatchUp):
         self.carry_out(entry)
         self.last_applied = entry.index
         self.applied_entry(entry)
+
+
+def size_of(message: Append) -> int:
+    return sum(len(e.data) for e in message.entries) + 64

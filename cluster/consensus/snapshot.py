@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from .disk import Disk
-from .faults import Damaged, require
-from .message import Chunk
+from .faults import Damaged
+from .membership import Configuration
+from .message import INDEX_MAX, TERM_MAX, Chunk
 from .port import Settings
 
 FOLDER = "snapshots"
 MANIFEST = "manifest.json"
-FILES_MAX = 100_000
-MANIFEST_MAX = 8 << 20
+FILES_MAX = 20_000  # Their manifest fits into a frame.
 BLOCK = 1 << 20
 
 
@@ -44,7 +46,7 @@ class Manifest:
     configs: list[tuple[int, str]]
     files: list[FileOf]
 
-    @property
+    @cached_property
     def id(self) -> int:
         """A name for exactly these bytes."""
         digest = hashlib.sha256(self._body()).digest()
@@ -60,26 +62,55 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
-        """Raise Damaged if these bytes are no manifest."""
+        """Raise ValueError if these bytes are no manifest: a disk or a peer may have them."""
         try:
-            if int(data[:8], 16) != zlib.crc32(data[8:]):
+            if data[:8] != b"%08x" % zlib.crc32(data[8:]):
                 raise ValueError("its checksum differs")
             index, term, state, configs, files = json.loads(data[8:])
             manifest = cls(
-                int(index),
-                int(term),
-                int(state),
-                [(int(i), str(text)) for i, text in configs],
-                [FileOf(str(name), int(size), str(digest)) for name, size, digest in files],
+                index,
+                term,
+                state,
+                [(at, text) for at, text in configs],
+                [FileOf(name, size, digest) for name, size, digest in files],
             )
-            for file in manifest.files:
-                if "/" in file.name or file.name in ("", ".", "..", MANIFEST) or file.size < 0:
-                    raise ValueError(f"{file.name!r} is no file of a snapshot")
-            if len(manifest.files) > FILES_MAX:
-                raise ValueError(f"{len(manifest.files)} files are over {FILES_MAX}")
-        except (ValueError, TypeError) as error:
-            raise Damaged(f"this is no manifest of a snapshot: {error}") from error
+            manifest.check()
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ValueError(f"this is no manifest of a snapshot: {error}") from error
         return manifest
+
+    def check(self) -> None:
+        """Raise ValueError for what no node that works would write."""
+        places = (self.index, self.term, self.state, *(at for at, _ in self.configs))
+        if any(type(place) is not int for place in places):
+            raise ValueError("a place in the log is a number")
+        if not (0 < self.index < INDEX_MAX and 0 <= self.term <= TERM_MAX):
+            raise ValueError(f"it stands at {self.index} in term {self.term}")
+        if not 0 <= self.state <= self.index or len(self.configs) != 1:
+            raise ValueError("its state is beyond it, or its members are not said once")
+        [(at, text)] = self.configs
+        if not 0 < at <= self.index or not isinstance(text, str):
+            raise ValueError(f"its members are those of index {at}")
+        Configuration.decode(text)
+        if len(self.files) > FILES_MAX:
+            raise ValueError(f"{len(self.files)} files are over {FILES_MAX}")
+        if len({file.name for file in self.files}) < len(self.files):
+            raise ValueError("a file is named twice")
+        for file in self.files:
+            _check_file(file)
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+def _check_file(file: FileOf) -> None:
+    if not isinstance(file.name, str) or file.name == MANIFEST or not _NAME.fullmatch(file.name):
+        raise ValueError(f"{file.name!r} is no file of a snapshot")
+    if type(file.size) is not int or not 0 <= file.size < INDEX_MAX:
+        raise ValueError(f"{file.name} has {file.size!r} bytes")
+    if not isinstance(file.sha256, str) or not _DIGEST.fullmatch(file.sha256):
+        raise ValueError(f"{file.name} has no digest")
 
 
 def folder_of(index: int) -> str:
@@ -105,9 +136,12 @@ class Snapshots:
     def _load(self, folder: str) -> Manifest:
         path = f"{folder}/{MANIFEST}"
         try:
-            return Manifest.decode(self.disk.read(path, 0, self.disk.size(path)))
-        except Damaged as error:
+            manifest = Manifest.decode(self.disk.read(path, 0, self.disk.size(path)))
+        except ValueError as error:
             raise Damaged(f"{path}: {error}. {ADVICE}") from error
+        if folder_of(manifest.index) != folder:
+            raise Damaged(f"{path}: it is that of snapshot {manifest.index}. {ADVICE}")
+        return manifest
 
     @property
     def latest(self) -> Manifest | None:
@@ -120,10 +154,20 @@ class Snapshots:
     def verify(self, manifest: Manifest) -> None:
         """Compare every file with its digest, or raise Damaged."""
         folder = folder_of(manifest.index)
+        there = set(self.disk.list(folder))
         for file in manifest.files:
             path = f"{folder}/{file.name}"
-            if digest_of(self.disk, path) != (file.size, file.sha256):
+            if file.name not in there or digest_of(self.disk, path) != (file.size, file.sha256):
                 raise Damaged(f"{path} is not what was written. {ADVICE}")
+
+    def verification(self, manifest: Manifest) -> Callable[[], None]:
+        """Return the work of reading a snapshot again; it may be gone by then."""
+
+        def work() -> None:
+            if manifest.index in self.by_index:
+                self.verify(manifest)
+
+        return work
 
     # Making one; all of it on the helper.
 
@@ -237,7 +281,8 @@ class Incoming:
     def take(self, chunk: Chunk) -> None:
         """Take what was asked for; chunks may come in another order, late or twice."""
         at = (chunk.file, chunk.offset)
-        if self.got <= at < self.asked and len(self.early) < self.settings.chunk_window:
+        fits = len(chunk.data) <= self.settings.chunk_bytes
+        if self.got <= at < self.asked and fits and len(self.early) < self.settings.chunk_window:
             self.early[at] = chunk.data
         self._skip_empty()
         while (data := self.early.pop(self.got, None)) is not None:
@@ -279,8 +324,11 @@ class Incoming:
             if (offset // len(data)) % 32 == 31:
                 disk.sync(path)  # A little at a time, instead of gigabytes at the end.
 
-    def finish(self) -> str:
-        """Verify, make durable, give the final name; on the helper. Return the folder."""
+    def finish(self) -> str | None:
+        """Verify, make durable, give the final name; on the helper.
+
+        Return the folder, or None if what came is not what the manifest says.
+        """
         disk = self.snapshots.disk
         if not self._begun:
             disk.remove(self.FOLDER)
@@ -291,9 +339,8 @@ class Incoming:
                 disk.write(path, 0, b"")
             disk.sync(path)
             if digest_of(disk, path) != (file.size, file.sha256):
-                raise Damaged(f"{path}: it did not arrive as it was sent; start again")
+                return None
         _publish(disk, self.FOLDER, self.manifest)
-        require(self.manifest.index > 0, "a snapshot holds something")
         return folder_of(self.manifest.index)
 
 

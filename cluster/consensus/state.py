@@ -27,24 +27,28 @@ class Outbox:
     Each waits for the journal to be durable up to where it ended when the message was written.
     Heartbeats say nothing about entries, only about the term, so they go in a line of their own
     that waits for the last vote: a slow disk does not silence a leader. A message may be lost
-    anywhere on its way, so a full line drops its oldest.
+    anywhere on its way, so a line that is full, by number or by bytes, drops its oldest.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.lines: tuple[deque[tuple[int, str, Message]], ...] = (
-            deque(maxlen=limit),
-            deque(maxlen=limit),
-        )
+    def __init__(self, limit: int, limit_bytes: int) -> None:
+        self.limit, self.limit_bytes = limit, limit_bytes
+        self.lines: tuple[deque[tuple[int, str, Message, int]], ...] = (deque(), deque())
+        self.bytes = [0, 0]
 
-    def put(self, line: int, need: int, to: str, message: Message) -> None:
-        self.lines[line].append((need, to, message))
+    def put(self, line: int, need: int, to: str, message: Message, size: int) -> None:
+        waiting = self.lines[line]
+        waiting.append((need, to, message, size))
+        self.bytes[line] += size
+        while len(waiting) > self.limit or self.bytes[line] > self.limit_bytes:
+            self.bytes[line] -= waiting.popleft()[3]
 
     def release(self, synced: int) -> list[tuple[str, Message]]:
         """Return what may leave now, heartbeats first."""
         ready = []
-        for line in self.lines:
+        for number, line in enumerate(self.lines):
             while line and line[0][0] <= synced:
-                _, to, message = line.popleft()
+                _, to, message, size = line.popleft()
+                self.bytes[number] -= size
                 ready.append((to, message))
         return ready
 
@@ -98,7 +102,7 @@ class State(Walled):
         self.settings = settings
         self.machine = machine
         self.watcher = watcher
-        self.outbox = Outbox(settings.outbox_max)
+        self.outbox = Outbox(settings.outbox_max, settings.outbox_bytes)
         self.jobs: deque[Job] = deque()
         self.answers: deque[Callable[[], None]] = deque()
         self.connected: set[str] = set()
@@ -200,11 +204,12 @@ class State(Walled):
 
     # Messages.
 
-    def send(self, to: str, message: Message) -> None:
-        self.outbox.put(1, self.journal.end, to, message)
+    def send(self, to: str, message: Message, size: int = 64) -> None:
+        """Let a message go when what it says is durable; `size` is what it holds in memory."""
+        self.outbox.put(1, self.journal.end, to, message, size)
 
-    def send_first(self, to: str, message: Message) -> None:
-        self.outbox.put(0, self.journal.spoken_for, to, message)
+    def send_first(self, to: str, message: Message, size: int = 64) -> None:
+        self.outbox.put(0, self.journal.spoken_for, to, message, size)
 
     # Terms and callers.
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from .faults import Refused
+from .membership import NAME_MAX
 from .message import FRAME_MAX, PROTOCOL, Append, Introduce, Message, WireError, decode, encode
 
 logger = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ class Session(asyncio.Protocol):
                 said["node"],
                 said["incarnation"],
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise WireError(f"this is no hello: {error}") from error
         me = self.links.identity
         if protocol != PROTOCOL or cluster != me.cluster:
@@ -136,7 +137,8 @@ class Session(asyncio.Protocol):
                 f"it is of cluster {str(cluster)[:80]!r} with protocol {protocol}, this is "
                 f"{me.cluster!r} with {PROTOCOL}"
             )
-        if not isinstance(node, str) or not isinstance(incarnation, int) or node == me.node:
+        named = isinstance(node, str) and 0 < len(node) <= NAME_MAX and node != me.node
+        if not named or not isinstance(incarnation, int):
             raise WireError("it does not say who it is")
         if self.dialled not in (None, node):
             raise WireError(f"{self.dialled} was called, {node!r} answers")
@@ -321,7 +323,7 @@ class Links:
                 try:
                     async with asyncio.timeout(self.limits.dial_timeout):
                         await loop.create_connection(made, host, port, **extra)
-                except (OSError, TimeoutError) as error:
+                except (OSError, TimeoutError, UnicodeError, OverflowError) as error:
                     logger.debug("%s at %s is not reachable: %s", name, host, error)
             await asyncio.sleep(self.dice.uniform(self.limits.dial_min, self.limits.dial_max))
 

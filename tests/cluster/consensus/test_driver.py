@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,8 @@ from raftsched.cluster.consensus.bench import BenchMachine, free_ports
 from raftsched.cluster.consensus.disk import RealDisk
 from raftsched.cluster.consensus.driver import Driver, Place
 from raftsched.cluster.consensus.faults import DiskFailed, Refused
-from raftsched.cluster.consensus.journal import JournalLimits
+from raftsched.cluster.consensus.journal import CONFIG, Entry, JournalLimits
+from raftsched.cluster.consensus.message import Append, Introduce, Offer, encode
 from raftsched.cluster.consensus.transport import split
 
 SMALL = JournalLimits(segment=7 << 20)
@@ -164,6 +166,7 @@ def frame(body: bytes) -> bytes:
 
 
 HELLO = b'{"cluster":"%s","protocol":1,"node":"%s","incarnation":7}'
+NESTED = b"[" * 20_000
 STRANGERS = [
     struct.pack("<I", 1 << 30),
     frame(b"\x00garbage"),
@@ -173,6 +176,17 @@ STRANGERS = [
     frame(HELLO.replace(b":1,", b":9,") % (b"test", b"n2")),
     frame(HELLO % (b"test", b"n2")) + frame(b"\x63nonsense"),
     frame(HELLO % (b"test", b"n2")) + frame(b"\x08" + bytes(16)),
+    frame(b"[" * 4000),
+    frame(HELLO % (b"test", b"x" * 65)),
+    *(
+        frame(HELLO % (b"test", b"n2")) + frame(encode(message, 7))
+        for message in (
+            Offer(1 << 40, b"%08x" % zlib.crc32(NESTED) + NESTED),
+            Append(1 << 40, 0, 0, 0, (Entry(1, 1, CONFIG, NESTED[:2000]),)),
+            Append(1 << 40, 0, 0, 0, (Entry(1, 1, CONFIG, b'{"n1":[1,"nowhere",true]}'),)),
+            Introduce(0, NESTED),
+        )
+    ),
 ]
 
 

@@ -7,9 +7,8 @@ import pytest
 from raftsched.chaos.sim.disk import SimDisk
 from raftsched.chaos.sim.group import Group, Node
 from raftsched.cluster.consensus.faults import Damaged, Refused
-from raftsched.cluster.consensus.message import Vote, VoteReply
+from raftsched.cluster.consensus.message import Introduce, Message, Vote, VoteReply
 from raftsched.cluster.consensus.port import Settings
-from raftsched.cluster.consensus.snapshot import FileOf, Manifest
 
 SMALL = replace(Settings(), compact_bytes=30 << 10, tail_entries=5, chunk_bytes=100)
 
@@ -300,20 +299,55 @@ def test_a_damaged_snapshot_stops_the_start() -> None:
         leader.start(group.now)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"00000000[]", b"zzzzzzzz[1]", Manifest(1, 1, 1, [], []).encode()[:-1]],
-)
-def test_what_is_no_manifest_is_refused(data: bytes) -> None:
-    with pytest.raises(Damaged, match="no manifest"):
-        Manifest.decode(data)
+def test_a_late_word_of_a_replaced_disk_does_not_take_it_back_in(three: Group) -> None:
+    """Found by the simulator: it took the vote from the disk that had come in its place."""
+    leader = three.lead()
+    lost, other = three.others(leader)
+    said: list[tuple[int, Message]] = []
+
+    def heard(a: str, b: str, message: Message) -> bool:
+        if a == lost.name and isinstance(message, Introduce):
+            said.append((lost.core.incarnation, message))
+        return b != other.name or not isinstance(message, Introduce)
+
+    three.passes = heard
+    restart(three, lost, empty=True)
+    three.run(2.0)
+    former = lost.core.incarnation
+    restart(three, lost, empty=True)
+    three.run(2.0)
+    present = lost.core.incarnation
+    assert leader.core.config.is_voter(lost.name, present)
+
+    for core in (leader.core, other.core):
+        for incarnation, message in [s for s in said if s[0] == former]:
+            core.receive(lost.name, incarnation, message, three.now)
+    leader.core.transfer(other.name, three.now, lambda _: None)
+    three.run(2.0)
+
+    assert other.core.in_office
+    assert other.core.config.is_voter(lost.name, present)
 
 
-def test_a_manifest_names_no_file_outside_its_folder() -> None:
-    manifest = Manifest(1, 1, 1, [], [FileOf("../vote", 1, "00")])
+def test_more_changes_of_members_than_a_header_holds(three: Group) -> None:
+    """Each segment names members; only those that may still be in force."""
+    leader = three.lead()
+    added = add(three, "n4")
+    three.run(0.5)
+    for _ in range(30):
+        if "n4" in leader.core.config.members:
+            leader.core.remove_member("n4", three.now, lambda _: None)
+        else:
+            leader.core.add_member("n4", three.now, lambda _: None)
+        three.run(0.6)
+    for number in range(60):
+        three.write(leader, f"w{number}-{'x' * 400}")
+    three.run(0.5)
 
-    with pytest.raises(Damaged, match="no file of a snapshot"):
-        Manifest.decode(manifest.encode())
+    restart(three, leader)
+
+    assert len(leader.core.journal.configs) > 30
+    assert added.core.formed
 
 
 def test_a_vote_for_the_old_disk_is_not_one_for_the_new(three: Group) -> None:

@@ -12,6 +12,7 @@ from raftsched.cluster.consensus.message import (
     WORD_MAX,
     Append,
     AppendAck,
+    BadCopy,
     Chunk,
     Fetch,
     Heartbeat,
@@ -46,6 +47,7 @@ SAMPLES: list[Message] = [
     Chunk(5, 77, 1, 4096, True, b"data"),
     Introduce(0, b"{}"),
     Word(5, b"{}"),
+    BadCopy(5, 77),
 ]
 
 

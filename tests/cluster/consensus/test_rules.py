@@ -88,7 +88,8 @@ def test_an_offer_of_a_snapshot_commits_nothing(three: Group) -> None:
     """Rule 2, A2."""
     leader, follower, last = followed(three)
     follower.core.journal.append(command(last + 1, leader.core.term))
-    manifest = Manifest(last + 50, leader.core.term, last + 50, [], [])
+    members = leader.core.journal.configs[-1:]
+    manifest = Manifest(last + 50, leader.core.term, last + 50, members, [])
     offer = Offer(leader.core.term, manifest.encode())
 
     follower.core.receive(leader.name, leader.core.incarnation, offer, three.now)
@@ -245,7 +246,8 @@ def test_what_apply_raises_stops_the_node(three: Group) -> None:
 def test_an_old_snapshot_is_left_alone(three: Group) -> None:
     """Rule 7, A11."""
     leader, follower, last = followed(three)
-    old = Manifest(last - 5, leader.core.term, last - 5, [], [])
+    members = leader.core.journal.configs[-1:]
+    old = Manifest(last - 5, leader.core.term, last - 5, members, [])
 
     [ack] = tell(follower, leader, Offer(leader.core.term, old.encode()), three.now)
 
