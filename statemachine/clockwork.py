@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, schedule_pb2
+from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import keys, limits, timers
 from .calendar_days import CalendarDays, compile_calendar
 from .plan import Plan, due, next_nominal
@@ -58,13 +58,22 @@ def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_m
     state.next_nominal_at_ms = state.next_due_at_ms = 0
     spec = job.spec
     most = spec.timing.max_runs
-    if not spec.schedules or (most and state.fired >= most):
+    # What waits in the backlog will have been fired by then.
+    waiting = sum(part.left for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE)
+    if not spec.schedules or (most and state.fired + waiting >= most):
         return
     plan = plan_of(view, jid, job)
     nominal_ms = next_nominal(plan, after_ms, last_end_ms=_last_end(view, state))
     if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
         state.next_nominal_at_ms = nominal_ms
         state.next_due_at_ms = due(plan, nominal_ms)
+
+
+def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """What was moved or waited became no run, so no end will set the next time of a job that goes
+    on from an end. The caller settles and puts the state."""
+    if state.after_end and not (state.next_nominal_at_ms or state.backlog or state.live):
+        look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
 
 
 def _last_end(view: View, state: StateRecord) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import run_pb2, worker_pb2
-from . import clockwork, flows, keys, ledger, limits, namespaces, runs, timers
+from . import backlog, clockwork, flows, keys, ledger, limits, namespaces, runs, timers
 from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from .view import View
 
@@ -26,7 +26,8 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     flows.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace, job.spec.timing.exclude_calendars, -1)
     state.state = clockwork.DELETING
-    state.edits = state.backlog = ()
+    backlog.clear(view, jid, state)
+    state.edits = ()
     state.next_nominal_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
     state.has_downstream = state.after_end = False
 

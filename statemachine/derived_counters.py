@@ -57,6 +57,7 @@ class Totals:
 
     jobs: Counter[int] = field(default_factory=Counter)
     payload_bytes: Counter[int] = field(default_factory=Counter)
+    backlog: Counter[int] = field(default_factory=Counter)
     live: Counter[int] = field(default_factory=Counter)
     leased: Counter[int] = field(default_factory=Counter)
     dead: Counter[int] = field(default_factory=Counter)
@@ -121,6 +122,7 @@ def _states(store: Reading, totals: Totals) -> Iterator[Difference]:
             if run[0][1:9] == key[1:9]:
                 _add_run(counts, totals, *keys.run_of(run[0]), run[2])
             run = next(runs, None)
+        totals.backlog[keys.namespace_of(jid)] += sum(part.left for part in state.backlog)
         job = record(store, keys.job(jid), JobRecord)
         if job is None:
             continue
@@ -205,7 +207,7 @@ def _usages(store: Reading, totals: Totals) -> Iterator[Difference]:
             key, store.get(key), record(store, key, UsageRecord) or UsageRecord(),
             f"the usage of namespace {number}", jobs=totals.jobs[number], live=totals.live[number],
             leased=totals.leased[number], dead=totals.dead[number],
-            payload_bytes=totals.payload_bytes[number],
+            payload_bytes=totals.payload_bytes[number], backlog=totals.backlog[number],
         )  # fmt: skip
 
 

@@ -47,6 +47,8 @@ ENDS = {
     runs.SKIPPED: event_pb2.EVENT_KIND_RUN_SKIPPED,
 }
 CALENDAR_METHODS = frozenset({"CreateCalendar", "UpdateCalendar", "DeleteCalendar"})
+# What leaves a job with nothing ahead, without a nominal time that was decided on.
+FINISHING_METHODS = frozenset({"RevertOccurrence", "DropBacklog"})
 QUEUE_METHODS = frozenset({"UpdateQueue", "PauseQueue", "ResumeQueue"})
 
 
@@ -230,7 +232,8 @@ def _of_state(told: Told, key: bytes, value: bytes) -> Events:
     last_ms = state.last_nominal_at_ms
     dropped = keys.ended(jid, keys.occasion_of(last_ms)) in told.puts
     decided = keys.ledger(jid, last_ms) in told.puts and not dropped
-    if decided or keys.job(jid) in told.puts:
+    by_hand = told.by_hand.get((told.job(jid).namespace, f"job/{told.job(jid).name}"), set())
+    if decided or keys.job(jid) in told.puts or by_hand & FINISHING_METHODS:
         yield _job_event(told, event_pb2.EVENT_KIND_JOB_FINISHED, jid, told.job(jid), state)
 
 

@@ -225,7 +225,9 @@ def _backlog(state: StateRecord) -> Obstacles:
     backlog = state.backlog
     if backlog:
         left = sum(part.left for part in backlog)
-        message = f"{left} past nominal times wait to be released, one each {backlog[0].pace_ms} ms"
+        pace_ms = backlog[0].pace_ms
+        how = f"one each {pace_ms} ms" if pace_ms else "in turn with other jobs of the namespace"
+        message = f"{left} past nominal times wait to be released, {how}"
         yield _obstacle(Obstacle.KIND_OUTAGE_GUARD, message, backlog[0].release_at_ms)
 
 

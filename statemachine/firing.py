@@ -11,6 +11,7 @@ from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import (
+    backlog,
     clockwork,
     deletion,
     flows,
@@ -18,13 +19,13 @@ from . import (
     ledger,
     ledger_purge,
     limits,
-    namespaces,
+    outcomes,
     overlap,
     policies,
     runs,
 )
-from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
-from .record import BacklogRecord, EditRecord, JobRecord, RunRecord, StateRecord, UniqueRecord
+from .plan import due, latest_nominal_before, next_nominal
+from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from .reports import attempt_failed
 from .request import Ring, Rung
 from .view import View
@@ -32,10 +33,6 @@ from .view import View
 Misfire = job_pb2.MisfirePolicy
 Edit = schedule_pb2.OccurrenceEdit
 Attempt = run_pb2.Attempt
-SCHEDULED = run_pb2.CAUSE_SCHEDULE
-BACKFILL = run_pb2.CAUSE_BACKFILL
-RAN = run_pb2.OUTCOME_RAN
-LATE = run_pb2.OUTCOME_LATE
 LOST = worker_pb2.Stop.KIND_LOST
 # A job's one ring may make many runs; after so many writes the rest waits for the next change.
 WRITES_MAX = 8 * limits.CHANGE_ITEMS
@@ -117,136 +114,41 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         if due_ms + grace_ms < now_ms:
             _catch_up(view, jid, job, state)
             break
-        _fire_scheduled(view, jid, job, state, nominal_ms, due_ms)
+        if not outcomes.left_out(view, jid, job, state, nominal_ms):
+            outcomes.fire(view, jid, job, state, nominal_ms, due_ms, outcomes.SCHEDULED)
         clockwork.advance(view, jid, job, state, nominal_ms)
     if state.edits or state.backlog:
         _fire_edits(view, jid, job, state)
         if state.backlog:
-            _release_backlog(view, jid, job, state)
-        if state.after_end and not (state.next_nominal_at_ms or state.backlog or state.live):
-            # What was moved or waited became no run, so no end will set the next time.
-            clockwork.look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, now_ms - 1))
-
-
-def _fire_scheduled(
-    view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int, due_ms: int
-) -> None:
-    """Fire a nominal time that a schedule names, unless somebody or a calendar says otherwise."""
-    if nominal_ms <= state.last_nominal_at_ms and ledger.knows(view, jid, nominal_ms):
-        # It was moved to an earlier instant, and got its outcome there.
-        return
-    for edit in state.edits:
-        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_SKIP:
-            _drop_edit(state, edit)
-            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
-            return
-        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_MOVE:
-            # It has an instant of its own, and gets its outcome there.
-            return
-    spec = job.spec
-    if spec.HasField("timing") and spec.timing.exclude_calendars:
-        plan = clockwork.plan_of(view, jid, job)
-        if excluded(plan, nominal_ms) is not None:
-            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
-            return
-    fire(view, jid, job, state, nominal_ms, due_ms, SCHEDULED)
-
-
-def fire(
-    view: View, jid: int, job: JobRecord, state: StateRecord,
-    nominal_ms: int, due_ms: int, cause: run_pb2.Cause.ValueType, *, patient: bool = False,
-) -> bool:  # fmt: skip
-    """Turn a nominal time into a run, or record why not.
-
-    A patient one does not take no from the overlap policy: False says that it must wait.
-    """
-    late_ms = view.now_ms - due_ms
-    spec = job.spec
-    if late_ms > policies.start_deadline_ms(spec) and cause != BACKFILL:
-        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
-        return True
-    most = namespaces.quota(view, job.namespace).live_runs
-    if most and runs.usage_of(view, keys.namespace_of(jid)).live >= most:
-        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
-        return True
-    verdict = overlap.judge(state, spec)
-    if verdict is overlap.SKIP:
-        if patient:
-            return False
-        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
-        return True
-    occasion = keys.occasion_of(nominal_ms)
-    if cause == BACKFILL:
-        _make_way(view, jid, occasion)
-    outcome = LATE if late_ms > policies.grace_ms(spec) else RAN
-    run = runs.new(job, spec, cause, outcome, due_ms)
-    if verdict is not overlap.GO:
-        run.held = overlap.make_room(view, jid, state, verdict)
-    ledger.settle(view, jid, state, nominal_ms, outcome)
-    if state.has_downstream:
-        flows.start(view, jid, occasion, run)
-    runs.begin(view, jid, occasion, run, spec, state)
-    return True
-
-
-def _make_way(view: View, jid: int, occasion: int) -> None:
-    """A backfill takes the place of what was recorded without a run having begun."""
-    ledger.take_out(view, jid, keys.nominal_of(occasion))
-    skipped = view.get(keys.ended(jid, occasion), RunRecord)
-    if skipped is not None:
-        runs.forget(view, jid, occasion, skipped)
-        flows.begin_anew(view, jid, occasion)
+            backlog.release(view, jid, job, state)
+        clockwork.go_on(view, jid, job, state)
 
 
 def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Nominal times were missed: the misfire policy says which of them still run."""
     plan = clockwork.plan_of(view, jid, job)
-    misfire = job.spec.misfire
     first = state.next_nominal_at_ms
     shift_ms = due(plan, 0)
     last = latest_nominal_before(plan, view.now_ms - shift_ms + 1)
     last = first if last is None or last < first else last
-    rule = misfire.rule or Misfire.RULE_LATEST
+    rule = job.spec.misfire.rule or Misfire.RULE_LATEST
     if rule == Misfire.RULE_SKIP:
         overdue = view.now_ms - policies.grace_ms(job.spec) - shift_ms
         last = max(first, latest_nominal_before(plan, overdue) or first)
         ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
     elif rule == Misfire.RULE_ALL:
-        _plan_all(view, jid, job, state, plan, first, last)
+        backlog.plan_all(view, jid, job, state, plan, first, last)
+    elif rule == Misfire.RULE_EARLIEST:
+        backlog.plan_one(view, jid, job, state, first, first + shift_ms)
+        following = next_nominal(plan, first, last_end_ms=None)
+        if following is not None and following <= last:
+            ledger.stretch(view, jid, state, plan, following, last, run_pb2.OUTCOME_COALESCED)
     else:
-        chosen = first if rule == Misfire.RULE_EARLIEST else last
-        if rule == Misfire.RULE_EARLIEST:
-            _fire_scheduled(view, jid, job, state, chosen, chosen + shift_ms)
-            following = next_nominal(plan, first, last_end_ms=None)
-            if following is not None and following <= last:
-                ledger.stretch(view, jid, state, plan, following, last, run_pb2.OUTCOME_COALESCED)
-        else:
-            before = latest_nominal_before(plan, last)
-            if before is not None and first <= before:
-                ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_COALESCED)
-            _fire_scheduled(view, jid, job, state, chosen, chosen + shift_ms)
+        before = latest_nominal_before(plan, last)
+        if before is not None and first <= before:
+            ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_COALESCED)
+        backlog.plan_one(view, jid, job, state, last, last + shift_ms)
     clockwork.advance(view, jid, job, state, last)
-
-
-def _plan_all(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
-) -> None:
-    """Keep the newest so many missed nominal times as a backlog, which is released at a rate."""
-    most = job.spec.misfire.maximum or limits.MISFIRE_DEFAULT
-    start, left = last, 1
-    while left < most and start > first:
-        before = latest_nominal_before(plan, start)
-        if before is None or before < first:
-            break
-        start, left = before, left + 1
-    if start > first:
-        before = max(first, latest_nominal_before(plan, start) or first)
-        ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
-    part = BacklogRecord(
-        next_at_ms=start, to_ms=last + 1, left=left, pace_ms=limits.OUTAGE_PACE_MS,
-        release_at_ms=view.now_ms, cause=SCHEDULED,
-    )  # fmt: skip
-    state.backlog = (*state.backlog, part)
 
 
 def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
@@ -255,53 +157,16 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
         due_ms = clockwork.edit_due(edit)
         if due_ms:
             if due_ms <= view.now_ms:
-                _drop_edit(state, edit)
+                outcomes.drop_edit(state, edit)
                 if ledger.knows(view, jid, edit.nominal_at_ms):
                     # The schedules were changed, and those before or after had it as well.
                     continue
                 ledger.take_out(view, jid, edit.nominal_at_ms)
-                fire(view, jid, job, state, edit.nominal_at_ms, due_ms, SCHEDULED)
+                outcomes.fire(view, jid, job, state, edit.nominal_at_ms, due_ms, outcomes.SCHEDULED)
                 if edit.kind == Edit.KIND_ADD:
                     ledger.mark_added(view, jid, edit.nominal_at_ms)
         elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
-            _drop_edit(state, edit)
-
-
-def _drop_edit(state: StateRecord, edit: EditRecord) -> None:
-    state.edits = tuple(other for other in state.edits if other is not edit)
-
-
-def _release_backlog(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Fire past nominal times at their pace, oldest first."""
-    plan = clockwork.plan_of(view, jid, job)
-    for _ in range(limits.STEP):
-        part = state.backlog[0]
-        if not part.release_at_ms or part.release_at_ms > view.now_ms:
-            return
-        nominal_ms = part.next_at_ms
-        if _may_release(view, jid, nominal_ms, part.cause):
-            due_ms = due(plan, nominal_ms)
-            if not fire(view, jid, job, state, nominal_ms, due_ms, part.cause, patient=True):
-                # Its overlap policy lets it run only when the last has ended.
-                part.release_at_ms = 0
-                return
-            part.left -= 1
-            part.release_at_ms = max(part.release_at_ms, view.now_ms - limits.SECOND_MS)
-            part.release_at_ms += part.pace_ms
-        following = next_nominal(plan, nominal_ms, ever=part.cause == BACKFILL)
-        if following is None or following >= part.to_ms or part.left <= 0:
-            state.backlog = state.backlog[1:]
-            if not state.backlog:
-                return
-        else:
-            part.next_at_ms = following
-
-
-def _may_release(view: View, jid: int, nominal_ms: int, cause: int) -> bool:
-    """Whether a time of a backlog has no run yet; one that was moved may have got it already."""
-    if cause == BACKFILL:
-        return ledger.may_backfill(view, jid, nominal_ms)
-    return not ledger.knows(view, jid, nominal_ms)
+            outcomes.drop_edit(state, edit)
 
 
 def _ring_run(view: View, jid: int, occasion: int) -> None:

@@ -6,14 +6,14 @@ from collections import Counter
 from itertools import islice
 
 from ..proto.v1 import job_pb2, schedule_pb2
-from . import clockwork, describe, flows, keys, limits, namespaces, validate
+from . import clockwork, describe, flows, keys, limits, namespaces, slots, validate
 from .difference import record
 from .instants import set_ms, timestamp, to_ms
 from .jobs import find
 from .plan import Plan, due, excluded, nominal_times
 from .policies import ms_or
 from .preview import PREVIEW_MAX, Foreseen, preview
-from .record import JobRecord, StateRecord
+from .record import JobRecord, StateRecord, UsageRecord
 from .rejection import Fault, Refused
 from .schedule import compile_plan
 from .view import View
@@ -114,6 +114,10 @@ def forecast(
         set_ms(minute.start_time, minute_ms)
     name = namespace.settings.name
     answer.slots = sum(worker.slots for worker in workers if name in worker.offer.namespaces)
+    usage = view.get(keys.usage(namespace.number), UsageRecord)
+    if usage is not None:
+        ended, took_ms = slots.mean_times(usage, view.now_ms)
+        answer.capacity = answer.slots * limits.MINUTE_MS * ended // took_ms if ended else 0
     return answer
 
 

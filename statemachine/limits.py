@@ -79,5 +79,8 @@ KEEP_SUCCEEDED_MS = 7 * DAY_MS
 KEEP_FAILED_MS = 30 * DAY_MS
 KEEP_LEDGER_MS = 90 * DAY_MS
 KEEP_AUDIT_MS = 365 * DAY_MS
-OUTAGE_PACE_MS = 10  # A job's backlog after an outage is released at 100 runs a second.
+BACKLOG_RATE = 1_000  # Missed nominal times a second that become runs, after an outage.
+BACKLOG_RATE_MAX = 100_000
+# What was not used of that rate in so long may be caught up with: changes come in steps, too.
+BACKLOG_BURST_MS = 100
 NAMESPACE_WEIGHT = 100

@@ -52,6 +52,13 @@ def keep_ledger_ms(view: View, name: str) -> int:
     return policies.ms_or(record.settings, "keep_ledger", limits.KEEP_LEDGER_MS)
 
 
+def backlog_rate(view: View, name: str) -> int:
+    """How many missed nominal times a second become runs after an outage."""
+    record = find(view, name)
+    assert record is not None, f"a job lives in the namespace {name}, which is not there"
+    return record.settings.backlog_rate or limits.BACKLOG_RATE
+
+
 def keep_times(view: View, jid: int) -> tuple[int, int]:
     """How long the namespace of a job keeps runs that ended well, and failed ones."""
     number = keys.namespace_of(jid)
@@ -116,7 +123,16 @@ def update(view: View, request: namespace_pb2.UpdateNamespaceRequest, actor: str
 
 
 CHANGEABLE = frozenset(
-    {"description", "quota", "keep_succeeded", "keep_failed", "keep_ledger", "keep_audit", "weight"}
+    {
+        "description",
+        "quota",
+        "keep_succeeded",
+        "keep_failed",
+        "keep_ledger",
+        "keep_audit",
+        "weight",
+        "backlog_rate",
+    }
 )
 
 
@@ -155,6 +171,7 @@ def answer(view: View, record: NamespaceRecord) -> Namespace:
         shown.usage.leases = usage.leased
         shown.usage.dead_letters = usage.dead
         shown.usage.payload_bytes = usage.payload_bytes
+        shown.usage.backlog = usage.backlog
     return shown
 
 
@@ -193,6 +210,9 @@ def _faults(wanted: Namespace) -> list[Fault]:
     for name in ("keep_succeeded", "keep_failed", "keep_ledger", "keep_audit"):
         faults += validate.span(f"namespace.{name}", wanted, name, limits.SECOND_MS)
     faults += validate.between("namespace.weight", wanted.weight, 0, 1000)
+    faults += validate.between(
+        "namespace.backlog_rate", wanted.backlog_rate, 0, limits.BACKLOG_RATE_MAX
+    )
     for name in ("jobs", "live_runs", "leases", "calls_per_second", "payload_bytes"):
         faults += validate.between(
             f"namespace.quota.{name}", getattr(wanted.quota, name), 0, (1 << 53) - 1

@@ -6,6 +6,7 @@ from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import (
     answers,
     audit_log,
+    backlog,
     clockwork,
     flows,
     keys,
@@ -193,13 +194,28 @@ def backfill(
             next_at_ms=planned[0], to_ms=planned[-1] + 1, left=len(planned), pace_ms=pace_ms,
             release_at_ms=view.now_ms, cause=run_pb2.CAUSE_BACKFILL,
         )  # fmt: skip
-        state.backlog = (*state.backlog, part)
+        backlog.add(view, jid, state, part)
         clockwork.settle(view, jid, state)
         view.put(keys.state(jid), state)
         said = f"{len(planned)} nominal times"
         audit_log.add(view, actor, "BackfillJob", job.namespace, f"job/{job.name}", request, said)
     left_alone = len(found.times) - len(planned)
     return job_pb2.BackfillJobResponse(planned=len(planned), left_alone=left_alone)
+
+
+def drop_backlog(
+    view: View, request: job_pb2.DropBacklogRequest, actor: str
+) -> job_pb2.DropBacklogResponse:
+    """Give up the missed nominal times that still wait for their run."""
+    jid, job, state = find(view, request.namespace, request.job)
+    if not state.backlog:
+        return job_pb2.DropBacklogResponse()
+    dropped = backlog.drop(view, jid, job, state)
+    clockwork.settle(view, jid, state)
+    view.put(keys.state(jid), state)
+    said = f"{dropped} nominal times"
+    audit_log.add(view, actor, "DropBacklog", job.namespace, f"job/{job.name}", request, said)
+    return job_pb2.DropBacklogResponse(dropped=dropped)
 
 
 def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_pb2.Job:

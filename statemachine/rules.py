@@ -53,6 +53,7 @@ RULES: dict[type, Rule] = {
     job_pb2.ImportJobsRequest: jobs.import_jobs,
     job_pb2.TriggerJobRequest: occasions.trigger,
     job_pb2.BackfillJobRequest: occasions.backfill,
+    job_pb2.DropBacklogRequest: occasions.drop_backlog,
     job_pb2.EditOccurrenceRequest: occasions.edit,
     job_pb2.RevertOccurrenceRequest: occasions.revert,
     run_pb2.CancelRunRequest: by_hand.cancel,

@@ -4,7 +4,7 @@ the worker's session. Taking and giving are written next to each other, so that 
 from __future__ import annotations
 
 from ..proto.v1 import job_pb2
-from . import keys, lanes
+from . import keys, lanes, limits
 from .record import (
     KeyRecord,
     LaneRecord,
@@ -70,10 +70,33 @@ def release(
         view.queues[run.lane] = queue
     queue.leased -= 1
     usage.leased -= 1
+    _note_time(view, run, usage)
     state.running -= 1
     if run.limit_key:
         key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
         view.edit(key, KeyRecord).running -= 1
+
+
+def _note_time(view: View, run: RunRecord, usage: UsageRecord) -> None:
+    """Add up how long leases last, by the clock hour: it tells what workers can carry."""
+    now_ms = view.now_ms
+    if now_ms - usage.hour_at_ms >= limits.HOUR_MS:
+        begin_ms = now_ms - now_ms % limits.HOUR_MS
+        recent = begin_ms - usage.hour_at_ms == limits.HOUR_MS
+        usage.before_ended = usage.leases_ended if recent else 0
+        usage.before_took_ms = usage.leases_took_ms if recent else 0
+        usage.hour_at_ms, usage.leases_ended, usage.leases_took_ms = begin_ms, 0, 0
+    usage.leases_ended += 1
+    usage.leases_took_ms += max(1, now_ms - run.leased_at_ms)
+
+
+def mean_times(usage: UsageRecord, now_ms: int) -> tuple[int, int]:
+    """How many leases ended in this clock hour and the one before, and how long they lasted."""
+    hours = now_ms // limits.HOUR_MS - usage.hour_at_ms // limits.HOUR_MS
+    if hours == 0:
+        ended = usage.leases_ended + usage.before_ended
+        return ended, usage.leases_took_ms + usage.before_took_ms
+    return (usage.leases_ended, usage.leases_took_ms) if hours == 1 else (0, 0)
 
 
 def let_in(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:

@@ -228,8 +228,8 @@ class JobServiceServicer(object):
 
     def DropBacklog(self, request, context):
         """Give up the missed nominal times of a job that still wait for their run, after an outage or by
-        a backfill: their outcome is MISSED. Runs that are there already go on. Does nothing when none
-        wait. Refused with JOB_NOT_FOUND.
+        a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had. Runs
+        that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

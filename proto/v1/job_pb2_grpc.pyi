@@ -78,8 +78,8 @@ class JobServiceStub:
     """
     DropBacklog: _grpc.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]
     """Give up the missed nominal times of a job that still wait for their run, after an outage or by
-    a backfill: their outcome is MISSED. Runs that are there already go on. Does nothing when none
-    wait. Refused with JOB_NOT_FOUND.
+    a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had. Runs
+    that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
     """
     EditOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
@@ -167,8 +167,8 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     DropBacklog: _aio.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]  # type: ignore[assignment]
     """Give up the missed nominal times of a job that still wait for their run, after an outage or by
-    a backfill: their outcome is MISSED. Runs that are there already go on. Does nothing when none
-    wait. Refused with JOB_NOT_FOUND.
+    a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had. Runs
+    that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
     """
     EditOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
@@ -319,8 +319,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.DropBacklogResponse, _abc.Awaitable[_job_pb2.DropBacklogResponse]]:
         """Give up the missed nominal times of a job that still wait for their run, after an outage or by
-        a backfill: their outcome is MISSED. Runs that are there already go on. Does nothing when none
-        wait. Refused with JOB_NOT_FOUND.
+        a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had. Runs
+        that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

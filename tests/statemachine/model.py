@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 CANCEL_GRACE_MS = 30_000
-PACE_MS = 10
 BOOST_MS = {"HIGH": 0, "MEDIUM": 60_000, "LOW": 120_000}
 LIVE = ("PENDING", "RUNNING", "RETRYING")
 
@@ -122,7 +121,8 @@ class Job:
 
     def advance(self, ms: int) -> None:
         self.next_ms = self.after(ms)
-        if self.spec.max_runs and self.fired >= self.spec.max_runs:
+        waiting = sum(len(part.times) for part in self.backlog)
+        if self.spec.max_runs and self.fired + waiting >= self.spec.max_runs:
             self.next_ms = None
         self.next_due_ms = self.next_ms or 0
 
@@ -143,6 +143,8 @@ class Model:
         self.jobs: dict[str, Job] = {}
         self.uid = 0
         self.token = 0
+        # When the next missed nominal time may become a run.
+        self.guard_ms = 0
 
     # What users do.
 
@@ -300,8 +302,9 @@ class Model:
                 part.release_ms = 0
                 break
             del part.times[0]
-            part.release_ms = max(part.release_ms, self.now_ms - 1_000) + PACE_MS
-            if not part.times:
+            if part.times:
+                part.release_ms = self._turn()
+            else:
                 del job.backlog[0]
 
     def _catch_up(self, job: Job) -> None:
@@ -309,9 +312,9 @@ class Model:
         match job.spec.misfire:
             case "LATEST":
                 self._record(job, missed[:-1], "COALESCED")
-                self._fire(job, missed[-1], missed[-1])
+                self._run_one(job, missed[-1])
             case "EARLIEST":
-                self._fire(job, missed[0], missed[0])
+                self._run_one(job, missed[0])
                 self._record(job, missed[1:], "COALESCED")
             case "SKIP":
                 edge_ms = self.now_ms - job.spec.grace_ms
@@ -320,8 +323,21 @@ class Model:
             case "ALL":
                 kept = missed[-job.spec.misfire_maximum :]
                 self._record(job, missed[: len(missed) - len(kept)], "MISSED")
-                job.backlog.append(Stretch(kept, self.now_ms))
+                job.backlog.append(Stretch(kept, self._turn()))
         job.advance(missed[-1])
+
+    def _run_one(self, job: Job, nominal_ms: int) -> None:
+        turn_ms = self._turn()
+        if turn_ms <= self.now_ms:
+            self._fire(job, nominal_ms, nominal_ms)
+        else:
+            job.backlog.append(Stretch([nominal_ms], turn_ms))
+
+    def _turn(self) -> int:
+        """The outage guard: one missed nominal time a millisecond becomes a run, and what was not
+        used of that in the last 100 ms is caught up with."""
+        self.guard_ms = max(self.guard_ms, self.now_ms - 100) + 1
+        return self.guard_ms - 1
 
     def _ring_run(self, run: Run) -> None:
         now_ms, spec = self.now_ms, run.job.spec

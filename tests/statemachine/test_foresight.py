@@ -209,3 +209,44 @@ def test_a_schedule_that_may_mean_something_else_is_told_so_at_creation(machine:
     made = machine.create("a", cron="59/15 * * * *")
 
     assert "59/15" in made.status.warnings[0]
+
+
+def carried(machine: Machine, slots: int = 4) -> int:
+    workers = [Worker(Offer("w1", slots), slots)]
+    request = job_pb2.ForecastFiringsRequest()
+    return ask(machine, request, job_pb2.ForecastFiringsResponse, workers).capacity
+
+
+def test_what_the_slots_can_carry_follows_from_how_long_runs_took(machine: Machine) -> None:
+    machine.create("a", overlap=job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW))
+    assert carried(machine) == 0
+    for took_ms in (1_000, 3_000):
+        machine.trigger("a")
+        [lease] = machine.grant()
+        machine.advance(took_ms)
+        machine.succeed(lease)
+
+    # Two seconds each, so 30 a minute for each slot.
+    assert carried(machine) == 120
+    assert carried(machine, 0) == 0
+    machine.at("2026-01-01T01:59:59")
+    assert carried(machine) == 120
+    machine.trigger("a")
+    [lease] = machine.grant()
+    machine.advance(500)
+    machine.fail(lease)
+    assert carried(machine) == 4 * 60_000 * 3 // 4_500
+    machine.at("2026-01-01T02:00")
+    assert carried(machine) == 4 * 60_000 // 500
+    machine.at("2026-01-01T02:59:59.999")
+    assert carried(machine) == 4 * 60_000 // 500
+    machine.at("2026-01-01T03:00")
+    assert carried(machine) == 0
+
+
+def test_runs_that_take_no_time_can_be_carried_still(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    machine.succeed(machine.grant()[0])
+
+    assert carried(machine, 1) == 60_000

@@ -27,7 +27,7 @@ FIELDS = {
         "timer_at_ms",
     ),
     keys.LANE: ("ready",),
-    keys.USAGE: ("jobs", "live", "leased", "dead", "payload_bytes"),
+    keys.USAGE: ("jobs", "live", "leased", "dead", "payload_bytes", "backlog"),
     keys.QUEUE: ("leased",),
     keys.SESSION: ("leased", "cancels"),
     keys.LIMIT_KEY: ("running", "parked"),

@@ -1,0 +1,159 @@
+"""Past nominal times that are still to run.
+
+After an outage those of all jobs of a namespace become runs at one pace, whatever their misfire
+policies let through: the outage guard. Each job takes the next free place in that line when it has
+used its last one, so they take turns. A backfill has a pace of its own.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from ..proto.v1 import run_pb2, schedule_pb2
+from . import clockwork, keys, ledger, limits, namespaces, outcomes, runs
+from .outcomes import BACKFILL, SCHEDULED
+from .plan import Plan, due, latest_nominal_before, next_nominal, nominal_times
+from .record import BacklogRecord, JobRecord, StateRecord
+from .view import View
+
+Skip = schedule_pb2.OccurrenceEdit.KIND_SKIP
+
+
+def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
+    """Let some past nominal times wait for their turn. The caller settles and puts the state."""
+    state.backlog = (*state.backlog, part)
+    runs.usage_of(view, keys.namespace_of(jid)).backlog += part.left
+
+
+def clear(view: View, jid: int, state: StateRecord) -> int:
+    """Forget what waits; how many times that were. The caller settles and puts the state."""
+    left = sum(part.left for part in state.backlog)
+    if left:
+        runs.usage_of(view, keys.namespace_of(jid)).backlog -= left
+    state.backlog = ()
+    return left
+
+
+def _turn(view: View, jid: int, job: JobRecord) -> int:
+    """When the next missed nominal time of the namespace may become a run."""
+    usage = runs.usage_of(view, keys.namespace_of(jid))
+    at_us = max(usage.backlog_free_us, (view.now_ms - limits.BACKLOG_BURST_MS) * 1000)
+    usage.backlog_free_us = at_us + 1_000_000 // namespaces.backlog_rate(view, job.namespace)
+    return at_us // 1000
+
+
+def plan_one(
+    view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int, due_ms: int
+) -> None:
+    """The one of the missed nominal times that still runs: now, if the outage guard lets it."""
+    if outcomes.left_out(view, jid, job, state, nominal_ms):
+        return
+    at_ms = _turn(view, jid, job)
+    if at_ms <= view.now_ms:
+        outcomes.fire(view, jid, job, state, nominal_ms, due_ms, SCHEDULED)
+        return
+    part = BacklogRecord(
+        next_at_ms=nominal_ms, to_ms=nominal_ms + 1, left=1, release_at_ms=at_ms, cause=SCHEDULED
+    )
+    add(view, jid, state, part)
+
+
+def plan_all(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
+) -> None:
+    """The newest so many of the missed nominal times still run, at the pace of the guard."""
+    most = job.spec.misfire.maximum or limits.MISFIRE_DEFAULT
+    start, left = last, 1
+    while left < most and start > first:
+        before = latest_nominal_before(plan, start)
+        if before is None or before < first:
+            break
+        start, left = before, left + 1
+    if start > first:
+        before = max(first, latest_nominal_before(plan, start) or first)
+        ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
+    for edit in state.edits:
+        # What was left out by hand is not asked any more when its turn comes.
+        if edit.kind == Skip and start <= edit.nominal_at_ms <= last:
+            outcomes.left_out(view, jid, job, state, edit.nominal_at_ms)
+    part = BacklogRecord(
+        next_at_ms=start, to_ms=last + 1, left=left, release_at_ms=_turn(view, jid, job),
+        cause=SCHEDULED,
+    )  # fmt: skip
+    add(view, jid, state, part)
+
+
+def release(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Fire past nominal times whose turn has come, oldest first."""
+    plan = clockwork.plan_of(view, jid, job)
+    for _ in range(limits.STEP):
+        part = state.backlog[0]
+        if not part.release_at_ms or part.release_at_ms > view.now_ms:
+            return
+        nominal_ms = part.next_at_ms
+        if _may_run(view, jid, job, state, part):
+            due_ms = due(plan, nominal_ms)
+            if not outcomes.fire(
+                view, jid, job, state, nominal_ms, due_ms, part.cause, patient=True
+            ):
+                # Its overlap policy lets it run only when the last has ended.
+                part.release_at_ms = 0
+                return
+            _shrink(view, jid, part, 1)
+            if part.left > 0:
+                part.release_at_ms = _next_turn(view, jid, job, part)
+        elif part.cause == SCHEDULED:
+            _shrink(view, jid, part, 1)
+        following = next_nominal(plan, nominal_ms, ever=part.cause == BACKFILL)
+        if following is None or following >= part.to_ms or part.left <= 0:
+            _shrink(view, jid, part, part.left)
+            state.backlog = state.backlog[1:]
+            if not state.backlog:
+                return
+        else:
+            part.next_at_ms = following
+
+
+def _shrink(view: View, jid: int, part: BacklogRecord, by: int) -> None:
+    part.left -= by
+    if by:
+        runs.usage_of(view, keys.namespace_of(jid)).backlog -= by
+
+
+def _next_turn(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int:
+    if part.cause == SCHEDULED:
+        return _turn(view, jid, job)
+    return max(part.release_at_ms, view.now_ms - limits.SECOND_MS) + part.pace_ms
+
+
+def _may_run(view: View, jid: int, job: JobRecord, state: StateRecord, part: BacklogRecord) -> bool:
+    """Whether a time whose turn has come has no run yet, and is not left out."""
+    if part.cause == BACKFILL:
+        return ledger.may_backfill(view, jid, part.next_at_ms)
+    known = ledger.knows(view, jid, part.next_at_ms)
+    return not known and not outcomes.left_out(view, jid, job, state, part.next_at_ms)
+
+
+def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
+    """Give up what waits; how many times that were. What a backfill was to run has an outcome
+    already, and keeps it. The caller settles and puts the state."""
+    plan = clockwork.plan_of(view, jid, job)
+    for part in state.backlog:
+        if part.cause == SCHEDULED:
+            _miss(view, jid, state, plan, part)
+    dropped = clear(view, jid, state)
+    clockwork.go_on(view, jid, job, state)
+    return dropped
+
+
+def _miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRecord) -> None:
+    """Record the times of a part as missed, in stretches between those that have an outcome."""
+    named = nominal_times(plan, part.next_at_ms, part.to_ms, limits.MISFIRE_RUNS).times
+    # The first may follow from the end of a run, and then no schedule names it.
+    times = iter(sorted({part.next_at_ms, *named}))
+    for at_ms in times:
+        if ledger.knows(view, jid, at_ms):
+            continue
+        open_ones = takewhile(lambda at: not ledger.knows(view, jid, at), times)
+        last = max(open_ones, default=at_ms)
+        ledger.stretch(view, jid, state, plan, at_ms, last, run_pb2.OUTCOME_MISSED)

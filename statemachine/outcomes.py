@@ -1,0 +1,87 @@
+"""A nominal time gets its outcome: it becomes a run, or it is recorded why not."""
+
+from __future__ import annotations
+
+from ..proto.v1 import run_pb2, schedule_pb2
+from . import clockwork, flows, keys, ledger, namespaces, overlap, policies, runs
+from .plan import excluded
+from .record import EditRecord, JobRecord, RunRecord, StateRecord
+from .view import View
+
+Edit = schedule_pb2.OccurrenceEdit
+SCHEDULED = run_pb2.CAUSE_SCHEDULE
+BACKFILL = run_pb2.CAUSE_BACKFILL
+RAN = run_pb2.OUTCOME_RAN
+LATE = run_pb2.OUTCOME_LATE
+
+
+def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
+    """Whether somebody or a calendar says that a nominal time is not to run."""
+    if nominal_ms <= state.last_nominal_at_ms and ledger.knows(view, jid, nominal_ms):
+        # It was moved to an earlier instant, and got its outcome there.
+        return True
+    for edit in state.edits:
+        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_SKIP:
+            drop_edit(state, edit)
+            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+            return True
+        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_MOVE:
+            # It has an instant of its own, and gets its outcome there.
+            return True
+    spec = job.spec
+    if spec.HasField("timing") and spec.timing.exclude_calendars:
+        plan = clockwork.plan_of(view, jid, job)
+        if excluded(plan, nominal_ms) is not None:
+            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
+            return True
+    return False
+
+
+def fire(
+    view: View, jid: int, job: JobRecord, state: StateRecord,
+    nominal_ms: int, due_ms: int, cause: run_pb2.Cause.ValueType, *, patient: bool = False,
+) -> bool:  # fmt: skip
+    """Turn a nominal time into a run, or record why not.
+
+    A patient one does not take no from the overlap policy: False says that it must wait.
+    """
+    late_ms = view.now_ms - due_ms
+    spec = job.spec
+    if late_ms > policies.start_deadline_ms(spec) and cause != BACKFILL:
+        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
+        return True
+    most = namespaces.quota(view, job.namespace).live_runs
+    if most and runs.usage_of(view, keys.namespace_of(jid)).live >= most:
+        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+        return True
+    verdict = overlap.judge(state, spec)
+    if verdict is overlap.SKIP:
+        if patient:
+            return False
+        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
+        return True
+    occasion = keys.occasion_of(nominal_ms)
+    if cause == BACKFILL:
+        _make_way(view, jid, occasion)
+    outcome = LATE if late_ms > policies.grace_ms(spec) else RAN
+    run = runs.new(job, spec, cause, outcome, due_ms)
+    if verdict is not overlap.GO:
+        run.held = overlap.make_room(view, jid, state, verdict)
+    ledger.settle(view, jid, state, nominal_ms, outcome)
+    if state.has_downstream:
+        flows.start(view, jid, occasion, run)
+    runs.begin(view, jid, occasion, run, spec, state)
+    return True
+
+
+def _make_way(view: View, jid: int, occasion: int) -> None:
+    """A backfill takes the place of what was recorded without a run having begun."""
+    ledger.take_out(view, jid, keys.nominal_of(occasion))
+    skipped = view.get(keys.ended(jid, occasion), RunRecord)
+    if skipped is not None:
+        runs.forget(view, jid, occasion, skipped)
+        flows.begin_anew(view, jid, occasion)
+
+
+def drop_edit(state: StateRecord, edit: EditRecord) -> None:
+    state.edits = tuple(other for other in state.edits if other is not edit)

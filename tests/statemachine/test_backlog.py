@@ -1,0 +1,331 @@
+"""The outage guard: what was missed becomes runs at the namespace's pace, or is given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.proto.v1 import (
+    calendar_pb2,
+    event_pb2,
+    job_pb2,
+    namespace_pb2,
+    run_pb2,
+    schedule_pb2,
+)
+from raftsched.statemachine.events import events
+from raftsched.statemachine.instants import duration, timestamp
+
+from .asking import ask
+from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine
+
+Misfire = job_pb2.MisfirePolicy
+Overlap = job_pb2.OverlapPolicy
+ALLOW = Overlap(rule=Overlap.RULE_ALLOW)
+ALL = Misfire(rule=Misfire.RULE_ALL, maximum=100)
+NAMESPACE = "default"
+
+
+@pytest.fixture(autouse=True)
+def _ten_a_second(machine: Machine) -> None:
+    """Ten missed nominal times a second, so that one is let through in each 100 ms."""
+    wanted = namespace_pb2.Namespace(name=NAMESPACE, backlog_rate=10)
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=wanted))
+
+
+def outage(machine: Machine, ms: int = 5 * MINUTE_MS + 1) -> None:
+    machine.advance(ms)
+    machine.ring()
+
+
+def usage(machine: Machine, name: str = NAMESPACE) -> int:
+    request = namespace_pb2.GetNamespaceRequest(namespace=name)
+    return ask(machine, request, namespace_pb2.Namespace).usage.backlog
+
+
+def begun(machine: Machine, names: list[str]) -> list[str]:
+    return [name for name in names if machine.live(name)]
+
+
+def drop(machine: Machine, name: str = "a") -> int:
+    request = job_pb2.DropBacklogRequest(job=name)
+    return machine.ask(request, job_pb2.DropBacklogResponse).dropped
+
+
+def outcomes(machine: Machine, name: str = "a") -> dict[int, tuple[str, int]]:
+    """What became of nominal times, by minute: the outcome, and how many."""
+    return {
+        (at_ms - START_MS) // MINUTE_MS: (run_pb2.Outcome.Name(entry.outcome)[8:], entry.count)
+        for at_ms, entry in machine.ledger(name).items()
+    }
+
+
+def sound(machine: Machine, name: str = "a") -> bool:
+    return ask(machine, job_pb2.AuditJobRequest(job=name), job_pb2.AuditJobResponse).sound
+
+
+@pytest.mark.parametrize("rule", [Misfire.RULE_LATEST, Misfire.RULE_EARLIEST])
+def test_after_an_outage_the_jobs_of_a_namespace_share_one_pace(
+    machine: Machine, rule: Misfire.Rule.ValueType
+) -> None:
+    names = [f"j{number}" for number in range(6)]
+    for name in names:
+        machine.create(name, every_ms=HOUR_MS, misfire=Misfire(rule=rule))
+
+    outage(machine, 3 * HOUR_MS + 30 * MINUTE_MS)
+    # One for now, and one for the 100 ms before in which there was none.
+    assert begun(machine, names) == names[:2]
+    assert usage(machine) == 4
+    machine.advance(99)
+    machine.ring()
+    assert begun(machine, names) == names[:2]
+    machine.advance(1)
+    machine.ring()
+    assert begun(machine, names) == names[:3]
+    assert machine.job("j3").status.backlog == 1
+    machine.advance(1_000)
+    machine.ring()
+
+    assert begun(machine, names) == names
+    assert usage(machine) == 0
+    for name in names:
+        assert machine.job(name).status.fired == 3
+        assert sound(machine, name)
+
+
+def test_namespaces_have_a_pace_of_their_own(machine: Machine) -> None:
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name="n")))
+    for number in range(4):
+        machine.create(f"j{number}", every_ms=HOUR_MS)
+        machine.create(f"j{number}", every_ms=HOUR_MS, namespace="n")
+
+    outage(machine, HOUR_MS + 30 * MINUTE_MS)
+
+    assert (usage(machine), usage(machine, "n")) == (2, 0)
+
+
+def test_what_comes_in_time_is_not_held_back(machine: Machine) -> None:
+    names = [f"j{number}" for number in range(6)]
+    for name in names:
+        machine.create(name, every_ms=HOUR_MS)
+
+    outage(machine, HOUR_MS + 59_000)
+
+    assert begun(machine, names) == names
+
+
+def test_jobs_with_many_missed_times_take_turns(machine: Machine) -> None:
+    for name in ("a", "b"):
+        machine.create(name, every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
+
+    outage(machine)
+    counts = []
+    for _ in range(4):
+        counts.append((len(machine.live("a")), len(machine.live("b"))))
+        machine.advance(100)
+        machine.ring()
+
+    assert counts == [(2, 0), (3, 0), (3, 1), (4, 1)]
+
+
+def test_a_job_whose_turn_comes_waits_for_the_end_of_its_last_run(machine: Machine) -> None:
+    for name in ("x", "y", "a"):
+        machine.create(name, every_ms=HOUR_MS)
+    machine.advance(HOUR_MS)
+    machine.ring()
+    leases = {lease.job: lease for lease in machine.grant()}
+
+    outage(machine, HOUR_MS + 30 * MINUTE_MS)
+    machine.advance(1_000)
+    machine.ring()
+    assert (machine.job("a").status.backlog, usage(machine)) == (1, 1)
+
+    machine.succeed(leases["a"])
+    machine.ring()
+    assert len(machine.live("a")) == 1
+    assert (machine.job("a").status.backlog, usage(machine)) == (0, 0)
+
+
+def test_a_run_that_waits_for_its_turn_for_too_long_is_skipped(machine: Machine) -> None:
+    deadline = Misfire(start_deadline=duration(30 * MINUTE_MS))
+    for name in ("x", "y", "a"):
+        machine.create(name, every_ms=HOUR_MS, misfire=deadline)
+
+    outage(machine, HOUR_MS + 30 * MINUTE_MS - 50)
+    machine.advance(100)
+    machine.ring()
+
+    assert [outcome for outcome, _ in outcomes(machine).values()] == ["SKIPPED_DEADLINE"]
+    assert usage(machine) == 0
+
+
+def test_days_off_and_what_was_left_out_by_hand_do_not_run_after_an_outage(
+    machine: Machine,
+) -> None:
+    off = calendar_pb2.Calendar(name="off", rules=[calendar_pb2.CalendarRule(date="2026-01-03")])
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=off))
+    timing = schedule_pb2.Timing(exclude_calendars=["off"])
+    machine.create("a", cron="0 9 * * *", timing=timing, overlap=ALLOW, misfire=ALL)
+    edit = schedule_pb2.OccurrenceEdit(kind=schedule_pb2.OccurrenceEdit.KIND_SKIP)
+    edit.nominal_time.FromJsonString("2026-01-05T09:00:00Z")
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+
+    machine.at("2026-01-07T12:00")
+    for _ in range(10):
+        machine.ring()
+        machine.advance(100)
+
+    days = [outcome for _, (outcome, _) in sorted(outcomes(machine).items())]
+    assert days == ["LATE", "LATE", "SKIPPED_CALENDAR", "LATE", "SKIPPED_BY_HAND", "LATE", "LATE"]
+    assert usage(machine) == 0
+    assert sound(machine)
+
+
+@pytest.mark.parametrize("rule", [Misfire.RULE_LATEST, Misfire.RULE_EARLIEST])
+def test_a_day_off_does_not_run_in_place_of_those_that_were_missed(
+    machine: Machine, rule: Misfire.Rule.ValueType
+) -> None:
+    off = calendar_pb2.Calendar(name="off", rules=[calendar_pb2.CalendarRule(date="2026-01-01")])
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=off))
+    timing = schedule_pb2.Timing(exclude_calendars=["off"])
+    machine.create("a", cron="0 9 * * *", timing=timing, misfire=Misfire(rule=rule))
+
+    machine.at("2026-01-01T12:00")
+    machine.ring()
+
+    assert [outcome for outcome, _ in outcomes(machine).values()] == ["SKIPPED_CALENDAR"]
+
+
+def test_what_waits_counts_towards_the_most_runs(machine: Machine) -> None:
+    for name in ("x", "y", "a"):
+        machine.create(name, every_ms=HOUR_MS, timing=schedule_pb2.Timing(max_runs=1))
+
+    outage(machine, HOUR_MS + 30 * MINUTE_MS)
+
+    assert machine.job("a").status.backlog == 1
+    assert not machine.job("a").status.HasField("next_nominal_time")
+    machine.advance(100)
+    machine.ring()
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+
+
+def test_a_dropped_backlog_is_missed(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
+    outage(machine)
+    assert (machine.job("a").status.backlog, usage(machine)) == (3, 3)
+
+    assert drop(machine) == 3
+
+    assert outcomes(machine) == {1: ("LATE", 0), 2: ("LATE", 0), 3: ("MISSED", 3)}
+    status = machine.job("a").status
+    assert (status.backlog, status.fired, status.skipped) == (0, 5, 3)
+    assert usage(machine) == 0
+    assert sound(machine)
+    assert len(machine.live("a")) == 2
+    outage(machine, MINUTE_MS)
+    assert outcomes(machine)[6] == ("RAN", 0)
+
+
+def test_times_of_a_backlog_that_have_an_outcome_keep_it(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
+    for minute in (4, 6):
+        moved = schedule_pb2.OccurrenceEdit(
+            kind=schedule_pb2.OccurrenceEdit.KIND_MOVE,
+            nominal_time=timestamp(START_MS + minute * MINUTE_MS),
+            moved_to=timestamp(START_MS + MINUTE_MS // 2),
+        )
+        machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
+    machine.advance(MINUTE_MS // 2)
+    machine.ring()
+    outage(machine, 8 * MINUTE_MS)
+
+    # Two of the eight have run, and so have the two that were moved.
+    assert (drop(machine), usage(machine)) == (6, 0)
+
+    assert outcomes(machine) == {
+        1: ("LATE", 0), 2: ("LATE", 0), 3: ("MISSED", 0), 4: ("RAN", 0), 5: ("MISSED", 0),
+        6: ("RAN", 0), 7: ("MISSED", 2),
+    }  # fmt: skip
+    assert sound(machine)
+
+
+def test_a_dropped_backfill_leaves_the_outcomes_that_were_there(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=Misfire(rule=Misfire.RULE_SKIP))
+    outage(machine)
+    before = outcomes(machine)
+    backfill = job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(START_MS), to_time=timestamp(machine.now_ms)
+    )
+    planned = machine.ask(backfill, job_pb2.BackfillJobResponse).planned
+    assert usage(machine) == planned > 3
+
+    assert drop(machine) == planned
+
+    assert outcomes(machine) == before
+    assert (usage(machine), machine.job("a").status.backlog) == (0, 0)
+
+
+def test_a_job_goes_on_when_its_backlog_is_dropped(machine: Machine) -> None:
+    for name in ("x", "y", "a"):
+        machine.create(name, every_ms=HOUR_MS, timing=schedule_pb2.Timing(max_runs=1))
+    machine.create("b", after_end_ms=HOUR_MS)
+    outage(machine, HOUR_MS + 30 * MINUTE_MS)
+
+    assert (drop(machine), drop(machine, "b")) == (1, 1)
+    kinds = {event.kind for event in events(machine.log[-2], machine.index - 1, machine.store)}
+
+    assert kinds == {event_pb2.EVENT_KIND_JOB_FINISHED, event_pb2.EVENT_KIND_FIRED_NOT}
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+    assert machine.job("b").status.next_nominal_time.ToMilliseconds() == machine.now_ms + HOUR_MS
+
+
+def test_there_is_nothing_to_drop(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS)
+    changes = len(machine.log)
+
+    assert drop(machine) == 0
+
+    assert len(machine.log) == changes
+    assert machine.refused(job_pb2.DropBacklogRequest(job="b")).word == "JOB_NOT_FOUND"
+
+
+def test_a_dry_run_drops_nothing(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
+    outage(machine)
+
+    answer = machine.ask(
+        job_pb2.DropBacklogRequest(job="a", validate_only=True), job_pb2.DropBacklogResponse
+    )
+
+    assert (answer.dropped, usage(machine)) == (3, 3)
+
+
+def test_the_backlog_of_a_deleted_job_is_counted_no_more(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
+    outage(machine)
+    assert usage(machine) == 3
+
+    machine.do(job_pb2.DeleteJobRequest(job="a"))
+
+    assert usage(machine) == 0
+
+
+@pytest.mark.parametrize("rate", [-1, 100_001])
+def test_a_rate_has_its_limits(machine: Machine, rate: int) -> None:
+    wanted = namespace_pb2.Namespace(name=NAMESPACE, backlog_rate=rate)
+
+    refusal = machine.refused(namespace_pb2.UpdateNamespaceRequest(namespace=wanted))
+
+    assert (refusal.word, refusal.values["field"]) == ("FIELD_INVALID", "namespace.backlog_rate")
+
+
+def test_the_highest_rate_lets_a_hundred_through_in_a_millisecond(machine: Machine) -> None:
+    wanted = namespace_pb2.Namespace(name=NAMESPACE, backlog_rate=100_000)
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=wanted))
+    misfire = Misfire(rule=Misfire.RULE_ALL, maximum=10_000)
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=misfire)
+    outage(machine, 12_000 * MINUTE_MS - 1)
+    while machine.ring():
+        pass
+
+    # A hundred each millisecond, for the 100 ms before and for this one.
+    assert len(machine.live("a")) == 10_000
