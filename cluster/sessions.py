@@ -89,6 +89,8 @@ class Session:
     # It stands in a line of offers, or a grant under way may use up its credits.
     in_line: bool = False
     in_grant: bool = False
+    # The unary call that its credits come from.
+    request: worker_pb2.LeaseRequest | None = None
     draining: bool = False
     drain_reason: str = ""
     lapsing: bool = False
@@ -103,9 +105,10 @@ class Session:
         """It said something; that is all a heartbeat is."""
         self.sessions.heard(self)
 
-    def credit(self, more: int) -> None:
-        """It would take so many more leases."""
+    def credit(self, more: int, request: worker_pb2.LeaseRequest | None = None) -> None:
+        """It would take so many more leases; a unary call says so by itself."""
         if more > 0 and not self.draining:
+            self.request = request
             self.credits = min(self.credits + more, CREDITS_MAX)
             self.sessions.offer(self)
 
@@ -416,7 +419,10 @@ def fit_of(hello: worker_pb2.WorkerHello) -> Fit:
 
 def _offer(session: Session) -> Offer:
     namespaces, queues, handlers, labels = session.fit
-    return Offer(session.worker, session.credits, namespaces, queues, handlers, dict(labels))
+    return Offer(
+        session.worker, session.credits, namespaces, queues, handlers, dict(labels),
+        session.request,
+    )  # fmt: skip
 
 
 def _used_up(offer: Offer, leases: Sequence[worker_pb2.Lease]) -> bool:

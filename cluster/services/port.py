@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2
 from ..feed import Log, State
+from ..leader import Leader
 from ..sessions import Sessions
 
 
@@ -74,6 +75,9 @@ class Node(Protocol):
 
     @property
     def revision(self) -> int: ...
+
+    @property
+    def leader(self) -> Leader: ...
 
     @property
     def sessions(self) -> Sessions: ...

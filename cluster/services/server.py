@@ -28,7 +28,9 @@ from .methods import Method, methods, service_names
 from .observer import Nobody, Observer
 from .port import Node
 from .streams import Follow, Streams
+from .waits import Waits
 from .work import Work
+from .worker_calls import WorkerCalls
 
 MESSAGE_MAX = 4 << 20
 STREAMS_MAX = 20_000  # On one connection.
@@ -71,9 +73,13 @@ class Server:
         self._health = Health(service_names())
         self.feed = Feed(node.replica, node.driver.core.journal)
         self._events = EventCalls(node, self.feed)
+        self._waits = Waits(node)
+        self._leadership.listeners.append(self._waits.wake_all)
         self._cluster = ClusterCalls(node, self.feed, self._peers)
         own: dict[str, Own] = {
             "EventService/ListEvents": self._events.list,
+            "RunService/WaitRun": self._waits.wait,
+            **WorkerCalls(node).calls(),
             **self._cluster.calls(),
         }
         self.calls = Calls(node, self._peers, self._leadership, observer, own, self._admit)
@@ -162,6 +168,7 @@ class Server:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
         self.feed.close()
+        self._waits.close()
         await self._peers.close()
 
 

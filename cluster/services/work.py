@@ -270,7 +270,7 @@ class Work:
         if not node.leads:
             await context.write(self._elsewhere())
             return
-        stream = WorkStream(context, self.welcome())
+        stream = WorkStream(context, welcome(self.sessions))
         stream.session = self.sessions.open(hello.hello, stream, stream=True)
         self.streams[stream] = None
         reading: asyncio.Task[None] | None = None
@@ -292,9 +292,6 @@ class Work:
         )
         return Response(redirect=redirect).SerializeToString()
 
-    def welcome(self) -> worker_pb2.Welcome:
-        return welcome(self.sessions, self.node)
-
     def look(self, now: float) -> None:
         """A share of the streams; within a quarter of a heartbeat it is all of them."""
         heartbeat = self.sessions.heartbeat_ms / 1000
@@ -309,7 +306,7 @@ class Work:
             stream.redirect(self.leadership.elsewhere(), reason)
 
 
-def welcome(sessions: Sessions, node: Node) -> worker_pb2.Welcome:
+def welcome(sessions: Sessions) -> worker_pb2.Welcome:
     """What a session must keep to."""
     found = worker_pb2.Welcome()
     set_ms(found.heartbeat, sessions.heartbeat_ms)

@@ -91,10 +91,10 @@ class World:
         """Another node leads, or nobody."""
         before, self.leader = self.leader, node
         if before is not None:
-            before.rule.lost()
+            before.leader.lost()
         if node is not None:
             self.term += 1
-            node.rule.gained()
+            node.leader.gained()
 
 
 def wall_ms() -> int:
@@ -112,8 +112,10 @@ class FakeNode:
         self.sessions = Sessions(
             lambda: int(time.monotonic() * 1000), wall_ms, self._poke, HEARTBEAT_MS
         )
-        self.rule = Leader(name, world.replica, self.driver, self.sessions, wall_ms, time.monotonic)
-        self.rule.leader_address = lambda: self.leader_address
+        self.leader = Leader(
+            name, world.replica, self.driver, self.sessions, wall_ms, time.monotonic
+        )
+        self.leader.leader_address = lambda: self.leader_address
         self.draining = False
         self.address = ""
         # Calls wait for these before they are decided, or answered.
@@ -129,7 +131,7 @@ class FakeNode:
 
     @property
     def leads(self) -> bool:
-        return self.rule.leading
+        return self.leader.leading
 
     @property
     def leader_name(self) -> str:
@@ -163,7 +165,7 @@ class FakeNode:
         try:
             async with asyncio.timeout(timeout):
                 await self.gate.wait()
-                self.rule.ask(body, actor, future.set_result, lambda: future.set_result(None))
+                self.leader.ask(body, actor, future.set_result, lambda: future.set_result(None))
                 reply = await future
         except TimeoutError:
             raise refusals.commit_timeout(timeout) from None
@@ -191,10 +193,10 @@ class FakeNode:
         asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        self.rule.step()
+        self.leader.step()
         if self._timer is not None:
             self._timer.cancel()
-        next_ms = self.rule.next_ms()
+        next_ms = self.leader.next_ms()
         if next_ms is not None:
             delay = max(0, next_ms - wall_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay, self._poke)
