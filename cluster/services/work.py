@@ -31,6 +31,7 @@ LEASES_IN_FRAME = 1_000
 ACKS_IN_FRAME = 5_000
 WORDS_MAX = 1_000  # Of each kind in a frame of the worker.
 HELLO_S = 10.0  # From the beginning of a stream to its hello.
+UNREAD_S = 10.0  # How long a frame may be on its way to a worker that does not read.
 LAST_WORD_S = 1.0  # What a stream that ends has to take its last frame.
 PATIENCE_S = 1.0  # How long a stream on a node that does not lead waits for word of a leader.
 # Leases that may be on their way to a worker. It may ask for more; but what waits here for one
@@ -158,14 +159,14 @@ class WorkStream:
         self._over = frame.HasField("redirect")
         return data
 
-    def look(self, now: float, heartbeat: float, lapse: float) -> None:
+    def look(self, now: float, heartbeat: float) -> None:
         """Say something now and then, and give up on a worker that does not read."""
         silent = now - self.wrote_at
         if self.writing is None:
             if self.beat != self.beat_sent or silent >= heartbeat / 2:
                 self.wake()
-        elif silent > lapse:
-            self.fail(unread(lapse))
+        elif silent > UNREAD_S:
+            self.fail(unread(silent))
 
     # In.
 
@@ -298,7 +299,7 @@ class Work:
         share = -(-len(self.streams) * LOOK_S // (heartbeat / 4))
         for stream in list(islice(self.streams, int(share))):
             self.streams.move_to_end(stream)
-            stream.look(now, heartbeat, self.sessions.lapse_ms / 1000)
+            stream.look(now, heartbeat)
 
     def drain(self, reason: str) -> None:
         """Send all workers elsewhere."""

@@ -270,9 +270,11 @@ async def test_what_waits_for_a_worker_that_does_not_read_is_bounded(
     await worker.until(lambda: len(worker.leases) == 200)
 
 
-async def test_a_worker_that_does_not_read_is_ended(start: Start, world: World) -> None:
+async def test_a_worker_that_does_not_read_is_ended(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "UNREAD_S", 0.3)
     served = await start("a")
-    served.node.sessions.lapse_ms = 300
     payload = common_pb2.Payload(data=bytes(65_536))
     await trigger(served.node, 300, payload=payload)
     worker = await Worker(served.channel).hello(credits=300)

@@ -233,8 +233,11 @@ async def test_workers_are_listed_in_pages_with_filters(start: Start) -> None:
         assert [worker.worker for worker in page.workers] == expected, text
     first = (await workers(served).ListWorkers(worker_pb2.ListWorkersRequest())).workers[0]
     assert (first.leased, first.slots, first.program) == (1, 7, "test/1")
-    for wrong in ({"filter": "colour=red"}, {"page_token": "nonsense"}):
-        found = await refused(workers(served).ListWorkers(worker_pb2.ListWorkersRequest(**wrong)))
+    for wrong in (
+        worker_pb2.ListWorkersRequest(filter="colour=red"),
+        worker_pb2.ListWorkersRequest(page_token="nonsense"),
+    ):
+        found = await refused(workers(served).ListWorkers(wrong))
         assert found.reason in ("FILTER_INVALID", "PAGE_TOKEN_INVALID")
 
 
