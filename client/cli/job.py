@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from .options import command
 from .session import Session, many
 from .spec import build, enum_number, payload, spec_options
 from .times import Instant, Length, duration, timestamp
+
+if TYPE_CHECKING:
+    from .messages import job_pb2
 
 JOB_STATES = ("active", "paused", "finished", "deleting")
 RUN_STATES = ("pending", "running", "retrying", "succeeded", "failed", "cancelled", "skipped")
@@ -49,9 +52,15 @@ def create(session: Session, name: str, **given: Any) -> None:
     wanted = m.job_pb2.Job(namespace=session.namespace, name=name, spec=spec)
     request = session.write(m.job_pb2.CreateJobRequest(job=wanted))
     made = session.ask(request, m.job_pb2.Job, f"create job {name}")
-    session.done(made, f"Job {name} created.", then=f"raftsched job next {name}")
+    session.done(made, f"Job {name} created.", then=after_creation(name, spec))
     for warning in made.status.warnings:
         session.say(f"Note: {warning}")
+
+
+def after_creation(name: str, spec: job_pb2.JobSpec) -> str:
+    if spec.schedules:
+        return f"raftsched job next {name}"
+    return f"raftsched flow graph {name}" if spec.upstream.jobs else f"raftsched job trigger {name}"
 
 
 @command(
@@ -340,12 +349,13 @@ def _value(text: str) -> str:
 
 def show_explanation(session: Session, answer: Any) -> None:
     """The sentence for people, and what stands in the way as a table."""
-    if session.out.is_table:
-        click.echo(answer.summary)
-        if answer.obstacles:
-            session.out.items(answer.obstacles, answer)
-    else:
+    if not session.out.is_table:
         session.out.one(answer)
+        return
+    click.echo(answer.summary, err=not session.out.for_person)
+    # One obstacle is what the sentence says already.
+    if len(answer.obstacles) > 1 or (answer.obstacles and not session.out.for_person):
+        session.out.items(answer.obstacles, answer)
 
 
 for _made in (files.apply, files.diff, files.import_, files.export):

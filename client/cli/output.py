@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Columns of words, which may take several lines.
 LONG = {"NOTE", "MESSAGE", "ERROR", "MORE", "DESCRIPTION", "REASON", "RESULT", "LABELS", "CHANGED"}
+LONG_WIDTH = 24
 Row = Sequence["Cell | str"]
 
 
@@ -155,14 +156,26 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
+        cells = [
+            [Text(flat(str(cell)), getattr(cell, "style", "")) for cell in row] for row in rows
+        ]
+        shown = [
+            number for number in range(len(titles))
+            if self.format != "wide" or any(row[number].plain for row in cells)
+        ]  # fmt: skip
         table = Table(box=None, show_header=self.headers, pad_edge=False, header_style="bold")
-        for title in titles:
-            # What is long gives way first; what is a name is never cut off.
-            long = title in LONG
-            table.add_column(title, no_wrap=not long, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(flat(str(cell)), getattr(cell, "style", "")) for cell in row))
-        self.console.print(table)
+        needed = 0
+        for number in shown:
+            # Long texts take several lines; all else keeps its width, even beyond the terminal's.
+            long = titles[number] in LONG
+            width = max([len(titles[number]), *(row[number].cell_len for row in cells)])
+            needed += 2 + (min(width, LONG_WIDTH) if long else width)
+            table.add_column(titles[number], no_wrap=not long, overflow="fold")
+        for row in cells:
+            table.add_row(*(row[number] for number in shown))
+        console = self.console
+        console.width = max(console.width, needed)
+        console.print(table, crop=False)
 
     def _items(self, pages: Iterable[Message], field: str) -> None:
         items = (item for page in pages for item in getattr(page, field))

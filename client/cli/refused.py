@@ -87,6 +87,11 @@ def trouble(session: Session, error: errors.RaftschedError, doing: str) -> Troub
     what = f"cannot {doing}"
     if isinstance(error, errors.OutcomeUnknown):
         what = f"it is not known whether this was done: {doing}"
+    if error.code == "UNIMPLEMENTED":
+        return Trouble(
+            what, ["the node does not know this call; it may run an older version", error.message],
+            "raftsched cluster status", code,
+        )  # fmt: skip
     why = [f"{fault.field}: {fault.message}" for fault in error.faults] or [error.message]
     if error.reason in NEAR and (near := _near(session, error)):
         why.append(f"did you mean {near}?")

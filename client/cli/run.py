@@ -76,29 +76,29 @@ def get(session: Session, run_id: str) -> None:
 @click.option("--for", "most", type=Length(), help="Give up after this time.  [never]")
 def wait(session: Session, run_id: str, most: int | None) -> None:
     """Wait until a run has ended, and end as it did: 0 if it succeeded, 1 if not."""
+    ended = wait_for(session, run_id, most)
+    session.out.one(ended)
+    error = ended.error
+    why = f"{error.kind}: {error.message}" if error.kind else ""
+    if not ended.HasField("end_time"):
+        raise Trouble(
+            f"run {run_id} has not ended", f"it is {word(ended)} after {length_text(most or 0)}",
+            f"raftsched run explain {run_id}", Exit.OUTCOME_UNKNOWN,
+        )  # fmt: skip
+    if ended.state != m.run_pb2.RUN_STATE_SUCCEEDED:
+        raise Trouble(f"run {run_id} ended as {word(ended)}", why, f"raftsched run get {run_id}")
+
+
+def wait_for(session: Session, run_id: str, most: int | None) -> run_pb2.Run:
+    """The run once it has ended, or as it is when the time is over."""
     began = monotonic()
     with status(f"Waiting for {run_id}") as say:
         while True:
-            left = None if most is None else most - (monotonic() - began) * 1000
-            ended = wait_once(session, run_id, WAIT_MS if left is None else min(left, WAIT_MS))
-            if ended.HasField("end_time"):
-                break
-            if left is not None and left <= WAIT_MS:
-                session.out.one(ended)
-                raise Trouble(
-                    f"run {run_id} has not ended",
-                    f"it is {word(ended)} after {length_text(most or 0)}",
-                    f"raftsched run explain {run_id}", Exit.OUTCOME_UNKNOWN,
-                )  # fmt: skip
-            say(f"{run_id} is {word(ended)}, attempt {ended.attempt} {far(ended)}")
-    session.out.one(ended)
-    if ended.state != m.run_pb2.RUN_STATE_SUCCEEDED:
-        error = ended.error
-        raise Trouble(
-            f"run {run_id} ended as {word(ended)}",
-            f"{error.kind}: {error.message}" if error.kind else "",
-            f"raftsched run get {run_id}",
-        )
+            left = WAIT_MS if most is None else most - (monotonic() - began) * 1000
+            seen = wait_once(session, run_id, min(left, WAIT_MS))
+            if seen.HasField("end_time") or (most is not None and left <= WAIT_MS):
+                return seen
+            say(f"{run_id} is {word(seen)}, attempt {seen.attempt} {far(seen)}")
 
 
 def wait_once(session: Session, run_id: str, ms: float) -> run_pb2.Run:

@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +17,11 @@ from .lazy import ExampleGroup
 from .names import WORKER
 from .options import command
 from .session import Session, credentials
+from .spec import pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..worker import Worker
 
 
@@ -56,32 +59,73 @@ def drain(session: Session, name: str, reason: str) -> None:
     worker, "run",
     "raftsched worker run shop.jobs:worker",
     "raftsched worker run jobs --chdir /srv/shop --context prod",
+    "raftsched worker run --executor http --executor shell --slots 20",
 )  # fmt: skip
-@click.argument("where", metavar="MODULE[:NAME]")
+@click.argument("where", default="", metavar="[MODULE[:NAME]]")
+@click.option("--chdir", default=".", metavar="DIR", help="Where the module is.  [here]")
 @click.option(
-    "--chdir",
-    default=".",
-    metavar="DIR",
-    help="Where the module is.  [here]",
+    "--executor",
+    "executors",
+    multiple=True,
+    type=click.Choice(("http", "grpc", "shell")),
+    help="Without a module: carry out such jobs; can be repeated.",
+)
+@click.option("--queue", "queues", multiple=True, help="Only from this queue; can be repeated.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="What jobs may ask for."
+)
+@click.option(
+    "--slots", type=click.IntRange(min=1), default=32, show_default=True, help="Runs at once."
 )
 @click.option("--quiet", is_flag=True, help="Say only what is wrong.")
-def run(session: Session, where: str, chdir: str, quiet: bool) -> None:
-    """Run a worker that is an object of a Python module, until SIGTERM or Ctrl-C.
+def run(
+    session: Session, where: str, chdir: str, executors: tuple[str, ...], quiet: bool, **given: Any
+) -> None:
+    """Run a worker until SIGTERM or Ctrl-C: an object of a Python module, or ready-made executors.
 
-    It talks to the nodes that it names itself, unless this command or its context names others.
-    The first signal drains it, the second stops it at once.
+    A module's worker talks to the nodes that it names itself, unless this command or its context
+    names others. The first signal drains it, the second stops it at once.
     """
-    found = find(where, chdir)
+    if bool(where) == bool(executors):
+        raise wrong_use(
+            "a worker is a module or executors",
+            "",
+            "raftsched worker run MODULE, or --executor http",
+        )
+    found = find(where, chdir) if where else ready_made(session, executors, **given)
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )  # fmt: skip
-    if session.values["endpoints"].origin != "default":
+    if where and session.values["endpoints"].origin != "default":
         found.connect_to(session.endpoints, **credentials(session.values))
     if not found.handlers:
         raise Trouble(f"worker {where} has no handlers", "", "@worker.handler() on a function")
     session.say(f"Handlers: {', '.join(found.handlers)}. Ctrl-C drains, twice stops.")
     found.run()
+
+
+def ready_made(
+    session: Session, names: tuple[str, ...], queues: tuple[str, ...], labels: tuple[str, ...],
+    slots: int,
+) -> Worker:  # fmt: skip
+    from .. import executors
+    from ..worker import Worker
+
+    kinds: dict[str, Callable[[], executors.Executor]] = {
+        "http": executors.HttpExecutor, "grpc": executors.GrpcExecutor,
+        "shell": executors.ShellExecutor,
+    }  # fmt: skip
+    try:
+        made = [kinds[name]() for name in dict.fromkeys(names)]
+    except ImportError as wrong:
+        raise Trouble(
+            "an executor is not installed", str(wrong), "pip install 'raftsched[http]'"
+        ) from wrong
+    return Worker(
+        session.endpoints, queues=queues, namespaces=[session.namespace], slots=slots,
+        labels=pairs("--label", labels), executors=made, **credentials(session.values),
+    )  # fmt: skip
 
 
 def find(where: str, folder: str) -> Worker:

@@ -78,8 +78,8 @@ def test_runs_are_listed_shown_explained_and_cancelled(cli: Cli, run_id: str) ->
 
     assert rows[1][:2] == [run_id, "pending"]
     assert details["cause"] == "trigger"
-    assert explained[1].split("\t") == ["OBSTACLE", "UNTIL", "MESSAGE"]
-    assert explained[2].startswith("no worker\t")
+    assert explained[0].split("\t") == ["OBSTACLE", "UNTIL", "MESSAGE"]
+    assert explained[1].startswith("no worker\t")
     assert cancelled.stderr == f"Run {run_id} is cancelled.\n"
     assert cli("run", "cancel", run_id, "--now").exit_code == 6
     assert cli.rows("run", "list", "--state", "cancelled")[1][0] == run_id
@@ -355,3 +355,27 @@ def test_what_is_no_worker_says_why(
 
     assert said.exit_code == exit_code
     assert why in said.stderr
+
+
+def test_ready_made_executors_are_run_without_a_module(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from raftsched.client.worker import Worker
+
+    seen: list[Worker] = []
+    monkeypatch.setattr(Worker, "run", seen.append)
+
+    said = cli.ok(
+        "worker", "run", "--executor", "shell", "--executor", "grpc", "--queue", "q",
+        "--label", "gpu=yes", "--slots", "3",
+    )  # fmt: skip
+
+    hello = seen[0]._hello()
+    assert said.stderr.startswith("Handlers: grpc, shell.")
+    assert (list(hello.queues), dict(hello.labels), hello.slots) == (["q"], {"gpu": "yes"}, 3)
+    assert list(hello.namespaces) == ["default"]
+
+
+def test_a_worker_is_a_module_or_executors(cli: Cli) -> None:
+    assert cli("worker", "run").exit_code == 2
+    assert cli("worker", "run", "a:b", "--executor", "shell").exit_code == 2
