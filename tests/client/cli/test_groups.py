@@ -363,7 +363,7 @@ def test_ready_made_executors_are_run_without_a_module(
     from raftsched.client.worker import Worker
 
     seen: list[Worker] = []
-    monkeypatch.setattr(Worker, "run", seen.append)
+    monkeypatch.setattr(Worker, "run", lambda worker: seen.append(worker))
 
     said = cli.ok(
         "worker", "run", "--executor", "shell", "--executor", "grpc", "--queue", "q",
