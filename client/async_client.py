@@ -53,9 +53,11 @@ class AsyncClient(AsyncServices):
         self._links = Links(endpoints, namespace=namespace, timeout=timeout, token=token, tls=tls)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._calls: dict[tuple[str, Method], Any] = {}
-        self._attach(self)
         # Connections that are let go of while the client lives.
         self._closing: set[asyncio.Task[None]] = set()
+
+    def _self(self) -> AsyncClient:
+        return self
 
     @property
     def namespace(self) -> str:
@@ -94,9 +96,9 @@ class AsyncClient(AsyncServices):
     async def call(self, request: Message, **options: Unpack[CallOptions]) -> Any:  # noqa: ANN401
         """Send any request of the contracts and return its response; for options see CallOptions.
 
-        job = await client.call(job_pb2.GetJobRequest(namespace="shop", job="report"), timeout=5)
-
         An empty namespace in the request is not filled in: it means what the contract says.
+
+        job = await client.call(job_pb2.GetJobRequest(namespace="shop", job="report"), timeout=5)
         """
         return (await self.ask(request, **options)).message
 
@@ -116,7 +118,7 @@ class AsyncClient(AsyncServices):
                 message = await call
                 said = trailing(await call.trailing_metadata())
             except grpc.aio.AioRpcError as error:
-                await self.pause(course.failed(failure_of(error), monotonic()))
+                failed = failure_of(error)
             except asyncio.CancelledError:
                 self._check_not_closed_meanwhile()
                 raise
@@ -124,17 +126,18 @@ class AsyncClient(AsyncServices):
                 answer = answer_of(message, attempt.address, said)
                 course.answered(answer.leader)
                 return answer
+            await self.pause(course.failed(failed, monotonic()))
 
     def stream(
         self, request: Message, *, silence: float = SILENCE_S, **options: Unpack[CallOptions]
     ) -> AsyncGenerator[Any, None]:
         """Send a request that is answered by a stream, and yield the responses.
 
-        async for response in client.stream(event_pb2.WatchEventsRequest()):
-            ...
-
         Until the first response other nodes are tried, within the timeout. After it a broken
         stream raises Unavailable, and so does a server that is silent for `silence` seconds.
+
+        async for response in client.stream(event_pb2.WatchEventsRequest()):
+            ...
         """
         course = self._links.begin(request, options)
         if not course.method.responses_stream:

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from .endpoints import Endpoints
-from .errors import OutcomeUnknown, RaftschedError, RateLimited, Unavailable
+from .errors import CallerError, OutcomeUnknown, RaftschedError, RateLimited, Unavailable
 from .methods import Method, asked_wait
 from .refusals import TRY_ELSEWHERE, Failure
 
 # The first try may last this long, each further one twice as long, so that a hung node costs
 # seconds, and a slow answer still arrives.
-TRY_FIRST_S = 5.0
+TRY_FIRST_S = 2.0
 # The first wait between two tries, twice as long each time.
 BACKOFF_FIRST_S = 0.02
 BACKOFF_CAP_S = 1.0
@@ -135,6 +135,10 @@ class Course:
         """What the caller is told about a failure after which there is no other try."""
         if failure.retryable or not failure.outcome_known:
             return self._last_word(failure, "it is not tried again")
+        if failure.code == "UNIMPLEMENTED":
+            said = f"{self._tried[-1]} does not know the call {self.method.name}"
+            why = f"it runs an older version, or is no node ({failure.message})"
+            return failure.error(CallerError, f"{said}; {why}", self._request_id)
         return failure.error(failure.error_kind, failure.message, self._request_id)
 
     def _out_of_time(self, failure: Failure) -> RaftschedError:

@@ -53,9 +53,11 @@ class Client(Services):
         self._links = Links(endpoints, namespace=namespace, timeout=timeout, token=token, tls=tls)
         self._channels: dict[str, grpc.Channel] = {}
         self._calls: dict[tuple[str, Method], Any] = {}
-        self._attach(self)
         self._lock = threading.Lock()
         self._closed = threading.Event()
+
+    def _self(self) -> Client:
+        return self
 
     @property
     def namespace(self) -> str:
@@ -92,9 +94,9 @@ class Client(Services):
     def call(self, request: Message, **options: Unpack[CallOptions]) -> Any:  # noqa: ANN401
         """Send any request of the contracts and return its response; for options see CallOptions.
 
-        job = client.call(job_pb2.GetJobRequest(namespace="shop", job="report"), timeout=5)
-
         An empty namespace in the request is not filled in: it means what the contract says.
+
+        job = client.call(job_pb2.GetJobRequest(namespace="shop", job="report"), timeout=5)
         """
         return self.ask(request, **options).message
 
@@ -114,23 +116,24 @@ class Client(Services):
                     course.request, timeout=attempt.timeout, metadata=metadata
                 )
             except grpc.RpcError as error:
-                self._links.check_open()
-                self.pause(course.failed(failure_of(error), monotonic()))
+                failed = failure_of(error)
             else:
                 answer = answer_of(message, attempt.address, trailing(call.trailing_metadata()))
                 course.answered(answer.leader)
                 return answer
+            self._links.check_open()
+            self.pause(course.failed(failed, monotonic()))
 
     def stream(
         self, request: Message, *, silence: float = SILENCE_S, **options: Unpack[CallOptions]
     ) -> Generator[Any, None, None]:
         """Send a request that is answered by a stream, and yield the responses.
 
-        for response in client.stream(event_pb2.WatchEventsRequest(filter="kind=RUN_FAILED")):
-            ...
-
         Until the first response other nodes are tried, within the timeout. After it a broken
         stream raises Unavailable, and so does a server that is silent for `silence` seconds.
+
+        for response in client.stream(event_pb2.WatchEventsRequest(filter="kind=RUN_FAILED")):
+            ...
         """
         course = self._links.begin(request, options)
         if not course.method.responses_stream:
@@ -153,11 +156,11 @@ class Client(Services):
                     yield response
                 return
             except grpc.RpcError as error:
-                self._links.check_open()
                 failed = watch.failure() or failure_of(error)
             finally:
                 watch.end()
                 call.cancel()
+            self._links.check_open()
             if begun:
                 raise course.broke_off(failed, monotonic())
             self.pause(course.failed(failed, monotonic()))

@@ -85,13 +85,13 @@ def methods() -> Iterator[Method]:
 class Stage:
     """Some nodes, one of which leads."""
 
-    def __init__(self, count: int = 1) -> None:
+    def __init__(self, count: int = 1, credentials: grpc.ServerCredentials | None = None) -> None:
         self.machine = Machine(MemoryStore())
         self.turn = threading.Condition()
         self.token = ""
         # Watches that have begun.
         self.watching = 0
-        self.nodes = [Node(self) for _ in range(count)]
+        self.nodes = [Node(self, credentials) for _ in range(count)]
         self.leader = self.nodes[0]
 
     @property
@@ -123,7 +123,7 @@ class Stage:
 class Node:
     """A gRPC server of its own port."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, credentials: grpc.ServerCredentials | None) -> None:
         self.stage = stage
         # Each is used up by one call.
         self.faults: deque[Fault] = deque()
@@ -132,7 +132,11 @@ class Node:
         self._pool = ThreadPoolExecutor(THREADS)
         self._server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers((Handlers(self),))
-        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        if credentials is None:
+            port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            port = self._server.add_secure_port("127.0.0.1:0", credentials)
+        self.address = f"127.0.0.1:{port}"
         self._server.start()
 
     def stop(self) -> None:

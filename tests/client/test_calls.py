@@ -4,14 +4,19 @@ asynchronous client."""
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.message import Message
 
-from raftsched.client import AsyncClient, Client
+from raftsched.client import AsyncClient, Client, Tls
 from raftsched.client.errors import (
     AlreadyExists,
+    CallerError,
     Closed,
     InvalidArgument,
     NotFound,
@@ -41,7 +46,7 @@ class Asker:
         self.kind = kind
 
     def ask(self, endpoints: str, request: Message, **options: Any) -> Any:  # noqa: ANN401
-        made = {key: options.pop(key) for key in ("token", "namespace") if key in options}
+        made = {key: options.pop(key) for key in ("token", "namespace", "tls") if key in options}
         if self.kind == "sync":
             with Client(endpoints, **made) as client:
                 return client.ask(request, **options)
@@ -294,3 +299,61 @@ async def test_an_asynchronous_stream_brings_what_happens(stage: Stage) -> None:
 
         assert [event.job for event in (await anext(responses)).events] == ["report"]
         await responses.aclose()
+
+
+def test_a_call_that_the_node_does_not_know_is_named(stage: Stage, asker: Asker) -> None:
+    stage.nodes[0].faults.append(breaking_off(grpc.StatusCode.UNIMPLEMENTED, "Method not found!"))
+
+    with pytest.raises(CallerError, match="does not know the call CreateJob") as caught:
+        asker.call(stage.endpoints, create())
+
+    assert stage.nodes[0].address in caught.value.message
+
+
+# Encrypted connections.
+
+
+def certify(folder: Path, *names: str) -> None:
+    """An authority and certificates for the names, valid for localhost addresses."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(
+            ["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=30
+        )
+
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    for name in names:
+        subject = ("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name},IP:127.0.0.1")
+        openssl(
+            "req", "-x509", *key, "-keyout", f"{name}.key", "-out", f"{name}.pem", *subject,
+            "-CA", "ca.pem", "-CAkey", "ca.key",
+        )  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_connections_are_encrypted_both_ways(tmp_path: Path, kind: str) -> None:
+    certify(tmp_path, "node", "caller")
+    read = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    credentials = grpc.ssl_server_credentials(
+        [(read["node.key"], read["node.pem"])], read["ca.pem"], True
+    )
+    stage = Stage(1, credentials)
+    ca, certificate, key = (tmp_path / name for name in ("ca.pem", "caller.pem", "caller.key"))
+    mine = Tls(ca=ca, certificate=certificate, key=key)
+
+    job = Asker(kind).call(stage.endpoints, create(), tls=mine)
+
+    assert job.name == "report"
+    for wrong in (None, Tls(ca=ca), Tls(ca=ca, certificate=certificate, key=key, server_name="x")):
+        with pytest.raises(Unavailable, match="It was not done"):
+            Asker(kind).call(stage.endpoints, job_pb2.GetJobRequest(job="a"), tls=wrong, timeout=1)
+    stage.close()
+
+
+def test_a_certificate_file_that_is_not_there_is_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nobody\.pem"):
+        Client(tls=Tls(ca=tmp_path / "nobody.pem"))
+    with pytest.raises(ValueError, match="both certificate and key"):
+        Client(tls=Tls(certificate=tmp_path / "a.pem"))
