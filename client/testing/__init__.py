@@ -14,5 +14,6 @@ three processes. `raftsched.client.testing.fixtures` is a plug-in for pytest.
 from __future__ import annotations
 
 from .attempt import Attempt, Outcome
+from .cluster import LocalCluster, wait_until
 
-__all__ = ["Attempt", "Outcome"]
+__all__ = ["Attempt", "LocalCluster", "Outcome", "wait_until"]

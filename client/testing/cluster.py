@@ -1,0 +1,269 @@
+"""A real cluster on this machine, for as long as a test needs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, Self
+
+from ...proto.v1 import job_pb2
+from ..errors import RaftschedError
+from ..sync_client import Client
+
+START_S = 60.0
+# A node ends by itself three seconds after the signal, whatever hangs.
+STOP_S = 10.0
+LOOK_S = 0.02
+NODES = (1, 3, 5)
+ADDRESS_TAKEN = 17
+TRIES = 3
+# Small, as a machine that tests has other things to do.
+SETTINGS = {"cache-mb": "16", "segment-mb": "8", "http": ""}
+LOG_SHOWN = 4_000
+
+
+class LocalCluster:
+    """One or three processes on free ports of 127.0.0.1, with their data in a temporary folder.
+
+    with LocalCluster(nodes=3) as cluster, cluster.client() as client:
+        client.jobs.create("report", handler="build")
+        cluster.kill_leader()
+        client.jobs.trigger("report")
+
+    `settings` are flags of `raftsched node` without their dashes: {"heartbeat-ms": "500"}. With a
+    `folder` of yours the data stay there, and a later cluster in it goes on with them.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        folder: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        start_timeout: float = START_S,
+    ) -> None:
+        if nodes not in NODES:
+            raise ValueError(f"nodes is {nodes}; a cluster for tests has 1, 3 or 5")
+        self._names = [f"n{number}" for number in range(1, nodes + 1)]
+        self._keep = folder is not None
+        self._folder = folder
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._start_timeout = start_timeout
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        # Name -> where other nodes and where clients reach it.
+        self._addresses: dict[str, tuple[str, str]] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes, dead ones included."""
+        return tuple(self._names)
+
+    @property
+    def alive(self) -> tuple[str, ...]:
+        return tuple(name for name, one in self._processes.items() if one.poll() is None)
+
+    @property
+    def endpoints(self) -> list[str]:
+        """What a Client or a Worker takes, dead nodes included."""
+        return [client for _, client in self._addresses.values()]
+
+    def address(self, name: str) -> str:
+        """Where clients reach this node."""
+        return self._addresses[name][1]
+
+    @property
+    def folder(self) -> Path:
+        """Where data and logs are."""
+        if self._folder is None:
+            raise RuntimeError("the cluster is not started; use it in a `with` statement")
+        return self._folder
+
+    def client(self, **settings: Any) -> Client:  # noqa: ANN401  # Whatever Client takes.
+        """A client for the whole cluster; close it, or use it in a `with` statement."""
+        return Client(self.endpoints, **settings)
+
+    def start(self) -> None:
+        """Start all nodes and wait until they have a leader."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="raftsched-"))
+        try:
+            self._start_somewhere()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_somewhere(self) -> None:
+        for tries_left in reversed(range(TRIES)):
+            self._addresses = dict(zip(self._names, _free_addresses(self._names), strict=True))
+            for name in self._names:
+                self._spawn(name)
+            try:
+                self.wait_for_leader(self._start_timeout)
+                return
+            except NodeEnded as error:
+                # Somebody may take a free port between our look and the node's.
+                if error.code != ADDRESS_TAKEN or not tries_left:
+                    raise
+                self._end_all()
+
+    def _spawn(self, name: str) -> None:
+        members = ",".join(
+            f"{one}={peer}/{client}" for one, (peer, client) in self._addresses.items()
+        )
+        # As `raftsched node`, but of the installation that runs this.
+        command = [sys.executable, "-m", "raftsched.cluster.main", "node", "--name", name]
+        command += ["--members", members, "--folder", str(self.folder / name)]
+        for key, value in self._settings.items():
+            command += [f"--{key}", value]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                # A Ctrl-C at the terminal is for the test, which stops the nodes in order.
+                start_new_session=True,
+            )
+
+    def log(self, name: str) -> str:
+        """What a node has written."""
+        path = self.folder / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def leader(self, timeout: float = START_S) -> str:
+        """Which node leads; waits until one does."""
+        return self.wait_for_leader(timeout)
+
+    def wait_for_leader(self, timeout: float = START_S) -> str:
+        """Wait until a node answers as the leader of a majority, and name it."""
+        by_address = {client: name for name, (_, client) in self._addresses.items()}
+        request = job_pb2.ListJobsRequest(page_size=1)
+        end = monotonic() + timeout
+        with self.client() as client:
+            while True:
+                self._check_nobody_ended_by_itself()
+                if monotonic() >= end:
+                    raise TimeoutError(f"no leader within {timeout:g} s; {self._logs()}")
+                try:
+                    leader = by_address.get(client.ask(request, timeout=1.0).leader, "")
+                except RaftschedError:
+                    leader = ""
+                if leader in self.alive:
+                    return leader
+                sleep(LOOK_S)
+
+    def _check_nobody_ended_by_itself(self) -> None:
+        for name, process in self._processes.items():
+            code = process.poll()
+            if code is not None and code >= 0:
+                words = self.log(name)[-LOG_SHOWN:]
+                raise NodeEnded(f"node {name} ended with {code}: {words}", code)
+
+    def _logs(self) -> str:
+        return "; ".join(f"{name} said: {self.log(name)[-LOG_SHOWN:]}" for name in self._names)
+
+    def kill(self, name: str) -> None:
+        """End a node as a power failure would."""
+        process = self._processes[name]
+        process.kill()
+        process.wait(STOP_S)
+
+    def kill_leader(self) -> str:
+        """Kill the node that leads, and name it."""
+        leader = self.leader()
+        self.kill(leader)
+        return leader
+
+    def freeze(self, name: str) -> None:
+        """Let a node stand still, as a machine that swaps; `thaw` lets it go on."""
+        self._processes[name].send_signal(signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        self._processes[name].send_signal(signal.SIGCONT)
+
+    def revive(self, name: str) -> None:
+        """Start a killed node again with the data it had."""
+        if self._processes[name].poll() is None:
+            raise RuntimeError(f"node {name} is alive")
+        self._spawn(name)
+
+    def stop(self) -> None:
+        """End all nodes; throw the data away, unless the folder is yours."""
+        self._end_all()
+        if self._folder is not None and not self._keep:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _end_all(self) -> None:
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        end = monotonic() + STOP_S
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.1, end - monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(STOP_S)
+        self._processes.clear()
+
+
+class NodeEnded(RuntimeError):
+    """A node ended that nobody had killed."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def wait_until(reached: Callable[[], object], timeout: float = START_S, what: str = "") -> None:
+    """Wait for a condition in a test, looking now and then."""
+    end = monotonic() + timeout
+    while not reached():
+        if monotonic() >= end:
+            raise TimeoutError(f"{what or 'the condition'} did not come within {timeout:g} s")
+        sleep(LOOK_S)
+
+
+def _free_addresses(names: list[str]) -> list[tuple[str, str]]:
+    # All are held at once, so that no two are the same.
+    held = [socket.socket() for _ in range(2 * len(names))]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        words = [f"127.0.0.1:{one.getsockname()[1]}" for one in held]
+    finally:
+        for one in held:
+            one.close()
+    return list(zip(words[::2], words[1::2], strict=True))
+
+
+def _environment() -> dict[str, str]:
+    """The nodes are of this installation, and take no settings from the environment."""
+    home = str(Path(__file__).parents[3])
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAFTSCHED_")}
+    known = kept.get("PYTHONPATH")
+    return {**kept, "PYTHONPATH": f"{home}{os.pathsep}{known}" if known else home}

@@ -1,0 +1,28 @@
+"""Clusters as fixtures: `pytest_plugins = ["raftsched.client.testing.fixtures"]`.
+
+`raftsched_cluster` has one node, `raftsched_cluster_of_three` has three; both live as long as the
+session, so tests that kill nodes make a LocalCluster of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+
+from .cluster import LocalCluster
+
+# pytest is the user's to install; without it there is nobody to ask for a fixture.
+if importlib.util.find_spec("pytest") is not None:
+    import pytest
+
+    @pytest.fixture(scope="session")
+    def raftsched_cluster() -> Iterator[LocalCluster]:
+        """A real cluster of one node."""
+        with LocalCluster(1) as cluster:
+            yield cluster
+
+    @pytest.fixture(scope="session")
+    def raftsched_cluster_of_three() -> Iterator[LocalCluster]:
+        """A real cluster of three nodes."""
+        with LocalCluster(3) as cluster:
+            yield cluster
