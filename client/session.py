@@ -44,7 +44,8 @@ class Orders:
     extended: list[ResultAck] = field(default_factory=list)
     # Set: end this stream and open another, for this reason.
     reconnect: str = ""
-    # With `reconnect`: where the leader is. Empty: any node.
+    # With `reconnect`: the node itself says so, and where the leader is. Empty: it does not know.
+    redirected: bool = False
     leader: str = ""
     # For the log: things that should not happen.
     complaints: list[str] = field(default_factory=list)
@@ -153,7 +154,7 @@ class Session:
             self.drained, self.drain_reason = True, frame.drain_reason
         if frame.HasField("redirect"):
             orders.reconnect = frame.redirect.reason or "the node does not lead"
-            orders.leader = frame.redirect.leader
+            orders.redirected, orders.leader = True, frame.redirect.leader
         return orders
 
     def _welcome(self, welcome: worker_pb2.Welcome) -> None:

@@ -22,8 +22,10 @@ LOG = logging.getLogger("raftsched.worker")
 
 # Looks at the clock at least so often.
 TICK_S = 0.25
-# Waits between two streams: this, twice as long each time, spread by half of it either way.
-WAIT_FIRST_S, WAIT_MAX_S = 0.05, 5.0
+# Waits between two streams: each longer by half than the one before, spread by half either way.
+WAIT_FIRST_S, WAIT_GROWTH, WAIT_MAX_S = 0.05, 1.5, 5.0
+# Words on who leads that are followed at once, until one leads to a welcome.
+FOLLOWED_MAX = 3
 # How long the server may take to see that the worker has closed its side.
 GOODBYE_S = 1.0
 # A worker that is refused like this with its first hello has been set up wrongly.
@@ -42,10 +44,12 @@ class Streams:
         self._call: Any = None
         self._leaving = ""
         self._leader = ""
+        self._redirected = False
         self._ready = asyncio.Event()
         # Endpoints since the last welcome, and whether there ever was one.
         self._tried: deque[str] = deque(maxlen=64)
         self._welcomed = False
+        self._followed = 0
         self._chance = random.Random()
         # There may be something to say. Called for each run, so it is the event's own method.
         self.changed = self._ready.set
@@ -64,21 +68,26 @@ class Streams:
             await asyncio.sleep(wait)
 
     def _wait_s(self) -> float:
-        if self._leader and len(self._tried) == 1:
+        known = self._leader and not self._client.endpoints.suspect(self._leader, monotonic())
+        if known and self._followed < FOLLOWED_MAX:
+            self._followed += 1
             return 0.0
-        wait = min(WAIT_MAX_S, WAIT_FIRST_S * 2.0 ** (len(self._tried) - 1))
+        wait = min(WAIT_MAX_S, WAIT_FIRST_S * WAIT_GROWTH ** max(0, len(self._tried) - 1))
         return wait * self._chance.uniform(0.5, 1.5)
 
     async def _converse(self, endpoint: str) -> str:
         """One stream, from its opening to its end; tells why it ended."""
         self._leaving = self._leader = ""
+        self._redirected = False
         self._call = call = self._client.duplex(worker_pb2.WorkRequest, endpoint)
         self._session.opened(monotonic())
         writer = asyncio.create_task(self._write(call))
         try:
             await self._read(call, endpoint)
         except grpc.aio.AioRpcError as error:
-            return self._failed(endpoint, failure_of(error))
+            # A stream that we leave may end with any status.
+            if not self._leaving:
+                return self._failed(endpoint, failure_of(error))
         except asyncio.CancelledError:
             # A call that was cancelled by us says it the same way as a task that is.
             task = asyncio.current_task()
@@ -104,6 +113,7 @@ class Streams:
         LOG.info("worker %s is connected to %s", self._session.worker, endpoint)
         self._welcomed = True
         self._tried.clear()
+        self._followed = 0
         self._client.endpoints.answered(endpoint, endpoint)
 
     def _failed(self, endpoint: str, failed: Failure) -> str:
@@ -127,6 +137,8 @@ class Streams:
         nodes = self._client.endpoints
         if self._leader:
             nodes.learn(self._leader)
+        elif self._redirected:
+            nodes.forget_leader(endpoint)
         elif self._leaving:
             nodes.broke(endpoint, monotonic())
         return self._leaving or "the server ended it"
@@ -163,6 +175,7 @@ class Streams:
             LOG.warning("%s", complaint)
         if orders.reconnect and self._call is not None:
             self._leaving, self._leader = orders.reconnect, orders.leader
+            self._redirected = orders.redirected
             self._call.cancel()
 
     async def goodbye(self) -> None:

@@ -1,0 +1,113 @@
+"""A worker process and a cluster of three node processes: what is promised when a leader dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from raftsched.client import Client
+from raftsched.client.blocking.runs import Run
+from raftsched.client.testing import LocalCluster, wait_until
+
+ROOT = Path(__file__).parents[2]
+RUNS = 300
+JOBS = 10
+PATIENCE_S = 60.0
+
+# Notes each call of its handler with one write, so that no two notes mix.
+PROGRAM = """
+import asyncio, logging, os, sys
+from raftsched.client import Context, Worker
+
+logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+endpoints, notes, seconds = sys.argv[1], os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND), 0.1
+worker = Worker(endpoints, slots=20, grace=5)
+
+@worker.handler("note")
+async def note(context: Context) -> str:
+    os.write(notes, f"{context.run} {context.attempt} {context.token}\\n".encode())
+    await asyncio.sleep(seconds)
+    return context.run
+
+@worker.handler("wait")
+async def wait(context: Context) -> None:
+    os.write(notes, f"{context.run} {context.attempt} {context.token}\\n".encode())
+    context.checkpoint({"seen": context.attempt})
+    if context.load_checkpoint(dict[str, int]) is None:
+        await asyncio.sleep(3600)
+
+worker.run()
+"""
+
+
+@contextmanager
+def worker_process(cluster: LocalCluster, notes: Path) -> Iterator[subprocess.Popen[bytes]]:
+    notes.touch()
+    command = [sys.executable, "-c", PROGRAM, ",".join(cluster.endpoints), str(notes)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".src")}
+    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def runs_of(client: Client) -> list[Run]:
+    found: list[Run] = []
+    for number in range(JOBS):
+        found += client.jobs.history(f"job-{number}")
+    return found
+
+
+@pytest.mark.timeout(180)
+def test_leaders_die_and_every_run_is_carried_out_once(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with LocalCluster(3) as cluster, worker_process(cluster, notes), cluster.client() as client:
+        for number in range(JOBS):
+            client.jobs.create(f"job-{number}", handler="note", overlap="allow")
+        ids = [client.jobs.trigger(f"job-{n % JOBS}").id for n in range(RUNS // 2)]
+        killed = cluster.kill_leader()
+        ids += [client.jobs.trigger(f"job-{n % JOBS}").id for n in range(RUNS // 2)]
+        cluster.revive(killed)
+        cluster.wait_for_leader()
+        wait_until(lambda: notes.read_text().count("\n") > RUNS // 2)
+        cluster.kill_leader()
+        wait_until(lambda: all(run.ended for run in runs_of(client)), PATIENCE_S, "all ends")
+        ended = runs_of(client)
+
+    assert {run.id for run in ended} == set(ids)
+    states = Counter(run.state for run in ended)
+    assert states == {"SUCCEEDED": RUNS}
+    calls = Counter(line.split()[0] for line in notes.read_text().splitlines())
+    assert calls == dict.fromkeys(ids, 1)
+
+
+@pytest.mark.timeout(120)
+def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with LocalCluster() as cluster, cluster.client() as client:
+        client.jobs.create("job-0", handler="wait")
+        with worker_process(cluster, notes) as first:
+            run = client.jobs.trigger("job-0").id
+            wait_until(lambda: notes.read_text())
+            first.send_signal(signal.SIGTERM)
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(PATIENCE_S) == 0
+        with worker_process(cluster, notes) as second:
+            wait_until(lambda: notes.read_text().count("\n") == 2, PATIENCE_S, "the second lease")
+            wait_until(lambda: client.runs.get(run).ended, PATIENCE_S, "its end")
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(PATIENCE_S) == 0
+        [ended] = client.jobs.history("job-0")
+
+    assert (ended.id, ended.state) == (run, "SUCCEEDED")
+    # Giving back counts no attempt, and leaves what was noted.
+    assert [line.split()[1] for line in notes.read_text().splitlines()] == ["1", "1"]
