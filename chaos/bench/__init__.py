@@ -1,0 +1,1 @@
+"""Measuring a cluster: real processes on one machine."""

@@ -1,0 +1,65 @@
+"""The workers of a benchmark, each a process of its own."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..stage import Process
+
+
+class Crew:
+    """Some workers, and how many runs they have begun."""
+
+    def __init__(
+        self, folder: Path, endpoints: str, count: int, *, slots: int, lateness: bool = False
+    ) -> None:
+        self.files = [folder / f"lateness-{number}" for number in range(count)]
+        self.workers = [
+            Process(
+                f"worker-{number}",
+                [
+                    "raftsched.chaos.bench.worker", endpoints, "--slots", str(slots),
+                    *(["--lateness", str(self.files[number])] if lateness else []),
+                ],
+                folder / f"worker-{number}.log",
+            )
+            for number in range(count)
+        ]  # fmt: skip
+
+    def start(self) -> None:
+        for worker in self.workers:
+            worker.start()
+
+    def begun(self) -> int:
+        return sum(map(_last_count, self.workers))
+
+    def cpu_s(self) -> float:
+        return sum(worker.cpu_s() for worker in self.workers)
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.stop()
+
+    def lateness(self) -> list[float]:
+        """Seconds, sorted; to be asked after `stop`."""
+        found = array("d")
+        for file in self.files:
+            found.frombytes(file.read_bytes())
+        return sorted(found)
+
+
+def _last_count(worker: Process) -> int:
+    """The last whole line that it wrote."""
+    with worker.log.open("rb") as log:
+        log.seek(max(0, log.seek(0, 2) - 64))
+        lines = log.read().split(b"\n")[:-1]
+    return int(lines[-1]) if lines and lines[-1].isdigit() else 0
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Of numbers in order, the one below which this share of them lies."""
+    if not ordered:
+        return float("nan")
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

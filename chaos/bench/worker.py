@@ -1,0 +1,70 @@
+"""A worker process of the benchmarks: the SDK's worker with a handler that does nothing.
+
+It tells how many runs it has begun, a line each time the number has changed; for lateness, it
+writes the seconds between due time and start of each run into a file when it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import time
+from array import array
+from pathlib import Path
+
+from ...client import Context, Worker
+
+TELL_S = 0.02
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m raftsched.chaos.bench.worker")
+    parser.add_argument("endpoints")
+    parser.add_argument("--slots", type=int, default=1_000)
+    parser.add_argument("--lateness", type=Path)
+    options = parser.parse_args()
+    worker = Worker(options.endpoints, slots=options.slots, grace=5.0)
+    begun = 0
+    late = array("d")
+
+    def noop() -> None:
+        nonlocal begun
+        begun += 1
+
+    def timed(context: Context) -> None:
+        nonlocal begun
+        begun += 1
+        late.append(time.time() - context.due_time.timestamp())
+
+    worker.handler("noop", inline=True)(timed if options.lateness else noop)
+
+    async def tell() -> None:
+        said = -1
+        while True:
+            if begun != said:
+                said = begun
+                sys.stdout.write(f"{said}\n")
+                sys.stdout.flush()
+            await asyncio.sleep(TELL_S)
+
+    async def serve() -> None:
+        telling = asyncio.create_task(tell())
+        serving = asyncio.create_task(worker.serve())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        await asyncio.wait([telling, serving], return_when=asyncio.FIRST_COMPLETED)
+        for task in (telling, serving):
+            if task.done():
+                task.result()
+        telling.cancel()
+
+    try:
+        asyncio.run(serve())
+    finally:
+        if options.lateness:
+            options.lateness.write_bytes(late.tobytes())
+
+
+if __name__ == "__main__":
+    main()
