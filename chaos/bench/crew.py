@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..stage import Process
@@ -42,12 +42,18 @@ class Crew:
         for worker in self.workers:
             worker.stop()
 
-    def lateness(self) -> list[float]:
-        """Seconds, sorted; to be asked after `stop`."""
+    def lateness(self, since: float) -> list[float]:
+        """Seconds in order, of the runs that were due since an instant."""
+        return sorted(late for _, late in self.pairs(since))
+
+    def pairs(self, since: float) -> Iterator[tuple[float, float]]:
+        """Due time and lateness of each such run; to be asked after `stop`."""
         found = array("d")
         for file in self.files:
             found.frombytes(file.read_bytes())
-        return sorted(found)
+        for due, late in zip(found[::2], found[1::2], strict=True):
+            if due >= since - 0.001:
+                yield due, late
 
 
 def _last_count(worker: Process) -> int:

@@ -36,9 +36,8 @@ class Herd:
     insert_rate: int = 15_000
 
 
-async def insert(client: AsyncClient, herd: Herd, due_ms: int, name: str = "herd") -> float:
-    """Import all jobs; the seconds it took."""
-    requests = requests_of(herd, due_ms, name)
+async def import_all(client: AsyncClient, requests: Iterator[job_pb2.ImportJobsRequest]) -> float:
+    """Import all jobs, some requests at a time; the seconds it took."""
     began = time.monotonic()
 
     async def pull() -> None:
@@ -101,7 +100,7 @@ async def run(folder: Path, stage: Stage, herd: Herd) -> dict[str, float | int]:
             before = crew.begun()
             room = herd.runs / herd.insert_rate + ROOM_S
             due_ms = int(time.time() + room) * 1000
-            took = await insert(client, herd, due_ms)
+            took = await import_all(client, requests_of(herd, due_ms, "herd"))
             spare = due_ms / 1000 - time.time()
             if spare < 0:
                 raise StageFailed(f"inserting took {took:.1f} s, {-spare:.1f} s too long")
@@ -128,5 +127,5 @@ async def warm_up(client: AsyncClient, crew: Crew, runs: int = 2_000) -> None:
     """Run some jobs through, so that everything is loaded and connected."""
     due_ms = int(time.time() * 1000) + 500
     before = crew.begun()
-    await insert(client, Herd(runs=runs), due_ms, name=f"warm-{due_ms}")
+    await import_all(client, requests_of(Herd(runs=runs), due_ms, f"warm-{due_ms}"))
     await drain(client, crew, before + runs, due_ms)

@@ -1,0 +1,105 @@
+"""The leader is killed (-9) under load, again and again: how long until work goes on?
+
+Two figures for each kill: from the kill to the first run that begins after it, and until the
+rate of the second before the kill is reached again over 100 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...client import AsyncClient
+from ...client.errors import RaftschedError
+from ...proto.v1 import cluster_pb2
+from ..stage import Stage, StageFailed
+from .crew import Crew, percentile
+from .herd import import_all, warm_up
+from .steady import Steady, requests_of
+
+SETTLE_S = 2.0  # Between the return of the killed node and the next kill.
+WINDOW_S = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failover:
+    """What is asked for."""
+
+    kills: int = 50
+    rate: float = 500.0
+    workers: int = 2
+
+
+async def leader_of(stage: Stage, client: AsyncClient) -> str:
+    """The name of the node that leads, as a majority would say."""
+    for _ in range(200):
+        try:
+            status = await client.call(cluster_pb2.GetClusterStatusRequest(), timeout=2.0)
+        except RaftschedError:
+            status = cluster_pb2.ClusterStatus()
+        if status.leader and stage.nodes[status.leader].alive:
+            return str(status.leader)
+        await asyncio.sleep(0.05)
+    raise StageFailed("no leader was found within 10 s")
+
+
+async def run(folder: Path, stage: Stage, failover: Failover) -> dict[str, float | int]:
+    crew = Crew(folder, stage.endpoints, failover.workers, slots=1_000, lateness=True)
+    crew.start()
+    kills: list[float] = []
+    async with AsyncClient(stage.endpoints) as client:
+        await warm_up(client, crew)
+        seconds = failover.kills * (SETTLE_S + 1.5) + 5
+        steady = Steady(rate=failover.rate, seconds=seconds)
+        first_s = time.time() + steady.count / steady.insert_rate + 3.0
+        await import_all(client, requests_of(steady, first_s))
+        await asyncio.sleep(max(0.0, first_s + 2.0 - time.time()))
+        for _ in range(failover.kills):
+            node = stage.nodes[await leader_of(stage, client)]
+            kills.append(time.time())
+            node.kill()
+            await asyncio.sleep(0.5)
+            node.start()
+            await asyncio.to_thread(stage.wait_ready)
+            await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(1.0)
+    crew.stop()
+    begun = sorted(due + late for due, late in crew.pairs(first_s))
+    return figures(kills, begun, failover.rate)
+
+
+def figures(kills: Sequence[float], begun: Sequence[float], rate: float) -> dict[str, float | int]:
+    """Of instants at which the leader died, and at which runs began."""
+    gaps, full = [], []
+    for kill in kills:
+        # Leases that were granted already begin at the workers for a moment; the gap behind it is
+        # what the leader's death cost.
+        after = [at for at in begun if kill <= at < kill + 3.0]
+        if not after:
+            raise StageFailed("nothing ran for 3 s after a kill")
+        widest = max(zip([kill, *after], after, strict=False), key=lambda pair: pair[1] - pair[0])
+        gaps.append(1000 * (widest[1] - kill))
+        full.append(1000 * (_full_again(after, widest[1], rate) - kill))
+    gaps.sort()
+    full.sort()
+    return {
+        "kills": len(kills),
+        "next_lease_p50_ms": round(percentile(gaps, 0.5), 1),
+        "next_lease_p99_ms": round(percentile(gaps, 0.99), 1),
+        "next_lease_max_ms": round(gaps[-1], 1),
+        "full_rate_p50_ms": round(percentile(full, 0.5), 1),
+        "full_rate_max_ms": round(full[-1], 1),
+    }
+
+
+def _full_again(begun: Sequence[float], since: float, rate: float) -> float:
+    """The end of the first window behind `since` in which nine tenths of the rate began."""
+    at = since
+    while at < since + 3.0:
+        if sum(at <= each < at + WINDOW_S for each in begun) >= 0.9 * rate * WINDOW_S:
+            return at + WINDOW_S
+        at += WINDOW_S / 10
+    raise StageFailed("the full rate did not come back within 3 s of a kill")

@@ -1,0 +1,81 @@
+"""A steady load: so many jobs fall due each second, evenly; how late does each handler start?
+
+Open loop: the jobs are inserted ahead with the instants at which they are due, so a slow cluster
+cannot slow the load down. Lateness is from the due time to the start of the handler, by the clock
+that all processes of the machine share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...client import AsyncClient
+from ...proto.v1 import job_pb2
+from ..stage import Stage, StageFailed
+from .crew import Crew, percentile
+from .herd import BATCH, PAYLOAD, ROOM_S, drain, import_all, warm_up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steady:
+    """What is asked for."""
+
+    rate: float = 1_667.0
+    seconds: float = 60.0
+    workers: int = 2
+    slots: int = 2_000
+    # Jobs a second that may be inserted; decides how far ahead the first instant lies.
+    insert_rate: int = 15_000
+
+    @property
+    def count(self) -> int:
+        return int(self.rate * self.seconds)
+
+
+def requests_of(steady: Steady, first_s: float) -> Iterator[job_pb2.ImportJobsRequest]:
+    for start in range(0, steady.count, BATCH):
+        request = job_pb2.ImportJobsRequest()
+        for number in range(start, min(start + BATCH, steady.count)):
+            job = request.jobs.add(name=f"steady-{int(first_s)}-{number:08d}")
+            job.spec.action.handler = "noop"
+            job.spec.payload.data = PAYLOAD
+            due_ms = int((first_s + number / steady.rate) * 1000)
+            job.spec.schedules.add().once.time.FromMilliseconds(due_ms)
+        yield request
+
+
+async def run(folder: Path, stage: Stage, steady: Steady) -> dict[str, float | int]:
+    """A steady load on a cluster that is there."""
+    crew = Crew(folder, stage.endpoints, steady.workers, slots=steady.slots, lateness=True)
+    crew.start()
+    try:
+        async with AsyncClient(stage.endpoints) as client:
+            await warm_up(client, crew)
+            before = crew.begun()
+            first_s = time.time() + steady.count / steady.insert_rate + ROOM_S
+            await import_all(client, requests_of(steady, first_s))
+            spare = first_s - time.time()
+            if spare < 0:
+                raise StageFailed(f"inserting took {-spare:.1f} s too long")
+            await asyncio.sleep(spare)
+            cpu = {name: node.cpu_s() for name, node in stage.nodes.items()}
+            seconds = await drain(client, crew, before + steady.count, int(first_s * 1000))
+            used = sum(node.cpu_s() - cpu[name] for name, node in stage.nodes.items())
+    finally:
+        crew.stop()
+    late = [1000 * seconds for seconds in crew.lateness(first_s)]
+    return {
+        "runs": steady.count,
+        "begun": len(late),
+        "runs_per_s": round(steady.count / seconds, 1),
+        "lateness_p50_ms": round(percentile(late, 0.50), 2),
+        "lateness_p95_ms": round(percentile(late, 0.95), 2),
+        "lateness_p99_ms": round(percentile(late, 0.99), 2),
+        "lateness_max_ms": round(late[-1], 2),
+        "nodes_cores": round(used / seconds, 3),
+        "nodes_us_per_run": round(used / steady.count * 1e6, 1),
+    }
