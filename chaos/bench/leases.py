@@ -18,6 +18,7 @@ from ...client import AsyncClient
 from ...proto.v1 import worker_pb2
 from ...proto.v1.worker_pb2_grpc import WorkerServiceStub
 from ..stage import Stage, StageFailed
+from .failover import leader_of
 from .herd import Herd, import_all, live_runs, requests_of
 
 OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
@@ -47,7 +48,7 @@ async def run(folder: Path, stage: Stage, asked: Leases) -> dict[str, float | in
     async with AsyncClient(stage.endpoints) as client:
         due_ms = int(time.time() * 1000)
         await import_all(client, requests_of(Herd(runs=asked.leases), due_ms, "held"))
-        address = await leader_address(stage)
+        address = await leader_address(stage, client)
         count = -(-asked.streams // asked.shared)
         channels = [grpc.aio.insecure_channel(address, options=OPTIONS) for _ in range(count)]
         each = -(-asked.leases // asked.streams)
@@ -79,18 +80,9 @@ async def run(folder: Path, stage: Stage, asked: Leases) -> dict[str, float | in
     }
 
 
-async def leader_address(stage: Stage) -> str:
+async def leader_address(stage: Stage, client: AsyncClient) -> str:
     """Where the leader is: a worker's stream to any other node is sent there."""
-    for node in stage.nodes.values():
-        async with grpc.aio.insecure_channel(node.client) as channel:
-            stream = WorkerServiceStub(channel).Work()
-            await stream.write(
-                worker_pb2.WorkRequest(hello=worker_pb2.WorkerHello(worker="looks-for-leader"))
-            )
-            first = await asyncio.wait_for(stream.read(), 5.0)
-            if first and first.HasField("welcome"):
-                return node.client
-    raise StageFailed("no node welcomes a worker")
+    return stage.nodes[await leader_of(stage, client)].client
 
 
 async def hold(channel: grpc.aio.Channel, number: int, credits: int, held: Held) -> None:

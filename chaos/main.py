@@ -1,0 +1,187 @@
+"""`raftsched bench` and `raftsched chaos`.
+
+What they need is loaded when they run, so that help pages come at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+Figures = dict[str, float | int]
+Command = Callable[..., None]
+
+
+def common(command: Command) -> Command:
+    """What every benchmark takes."""
+    for option in (
+        click.option("--nodes", type=click.Choice(["1", "3", "5"]), default="3", show_default=True,
+                     help="Nodes of the cluster, each a process with its own folder."),
+        click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False),
+                     help="Where the nodes keep their data; empty or new. Default: thrown away."),
+        click.option("--report", type=click.Path(path_type=Path, dir_okay=False),
+                     help="Also write the figures as a page to this file."),
+        click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",
+                     show_default=True, help="json: one object, the last line of stdout."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.group()
+def bench() -> None:
+    """Measure a cluster.
+
+    Real nodes, workers and load as processes of this machine, with every write on the disks of a
+    majority before it is acknowledged. Each command starts a cluster of its own and prints what it
+    was measured on beside the figures. Keep the machine quiet meanwhile.
+    """
+
+
+@bench.command()
+@click.option("--runs", type=click.IntRange(1_000, 5_000_000), default=100_000, show_default=True)
+@click.option("--workers", type=click.IntRange(1, 32), default=2, show_default=True)
+@click.option("--recurring", is_flag=True, help="Daily cron jobs that fire together.")
+@click.option("--jitter", type=float, default=0.0, help="Spread the herd over so many seconds.")
+@common
+def herd(runs: int, workers: int, recurring: bool, jitter: float, **how: Any) -> None:
+    """Jobs inserted ahead, all due at one instant: how fast are they drained?
+
+    Two worker processes with a handler that does nothing. Counted from the instant until the last
+    completion is committed.
+    """
+    from .bench import herd as scenario
+
+    asked = scenario.Herd(runs=runs, workers=workers, recurring=recurring, jitter_s=jitter)
+    measure("herd", how, lambda folder, stage: scenario.run(folder, stage, asked))
+
+
+@bench.command()
+@click.option("--rate", type=click.FloatRange(1, 100_000), default=1_667, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1, 3_600), default=60, show_default=True)
+@common
+def steady(rate: float, seconds: float, **how: Any) -> None:
+    """So many jobs due each second: how late do their handlers start?"""
+    from .bench import steady as scenario
+
+    asked = scenario.Steady(rate=rate, seconds=seconds)
+    measure("steady", how, lambda folder, stage: scenario.run(folder, stage, asked))
+
+
+@bench.command()
+@click.option("--clients", type=click.IntRange(1, 1_000), default=32, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1, 600), default=10, show_default=True)
+@click.option("--bulk", type=click.IntRange(1_000, 10_000_000), default=200_000, show_default=True)
+@common
+def create(clients: int, seconds: float, bulk: int, **how: Any) -> None:
+    """Create jobs one by one with many clients, then in bulk."""
+    from .bench import create as scenario
+
+    asked = scenario.Create(clients=clients, seconds=seconds, bulk=bulk)
+    measure("create", how, lambda folder, stage: scenario.run(stage, asked))
+
+
+@bench.command()
+@click.option("--jobs", type=click.IntRange(1, 20_000_000), default=1_000_000, show_default=True)
+@common
+def idle(jobs: int, **how: Any) -> None:
+    """Many jobs that are not due: memory, processor, start of a node, lateness of one that is."""
+    from .bench import idle as scenario
+
+    asked = scenario.Idle(jobs=jobs)
+    measure("idle", how, lambda folder, stage: scenario.run(folder, stage, asked))
+
+
+@bench.command()
+@click.option("--leases", type=click.IntRange(1, 1_000_000), default=100_000, show_default=True)
+@click.option("--streams", type=click.IntRange(1, 5_000), default=2_000, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1, 3_600), default=60, show_default=True)
+@common
+def leases(leases: int, streams: int, seconds: float, **how: Any) -> None:
+    """Many leases held and kept alive over many streams: what does that cost the leader?"""
+    from .bench import leases as scenario
+
+    asked = scenario.Leases(leases=leases, streams=streams, seconds=seconds)
+    measure("leases", how, lambda folder, stage: scenario.run(folder, stage, asked))
+
+
+@bench.command()
+@click.option("--kills", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--rate", type=click.FloatRange(10, 10_000), default=500, show_default=True)
+@common
+def failover(kills: int, rate: float, **how: Any) -> None:
+    """Kill the leader under load, again and again: how long until work goes on?"""
+    from .bench import failover as scenario
+
+    asked = scenario.Failover(kills=kills, rate=rate)
+    measure("failover", how, lambda folder, stage: scenario.run(folder, stage, asked))
+
+
+@bench.command()
+@click.option("--runs", type=click.IntRange(1_000, 1_000_000), default=20_000, show_default=True)
+@click.option("--most", type=click.IntRange(10_000, 10_000_000), default=1_000_000,
+              show_default=True, help="Jobs beside the herd in the last step.")  # fmt: skip
+@common
+def scale(runs: int, most: int, **how: Any) -> None:
+    """The same herd with ever more jobs beside it: does a run cost more?"""
+    from .bench import scale as scenario
+
+    steps = tuple(jobs for jobs in (10_000, 100_000, 1_000_000, 10_000_000) if jobs <= most)
+    asked = scenario.Scale(runs=runs, steps=steps)
+    measure("scale", how, lambda folder, stage: scenario.run(folder, stage, asked))
+
+
+def measure(name: str, how: dict[str, Any], scenario: Callable[..., Any]) -> None:
+    """Start a cluster, run a scenario on it, print what it found."""
+    import asyncio
+
+    from .bench.page import write_page
+    from .bench.surroundings import surroundings
+    from .stage import StageFailed, staged
+
+    with data_folder(how["folder"]) as folder:
+        around = surroundings(folder)
+        if os.getloadavg()[0] > 0.5:
+            click.echo("note: this machine has other work to do, which disturbs", err=True)
+        click.echo(f"{name}: starting {how['nodes']} nodes", err=True)
+        try:
+            with staged(folder, int(how["nodes"])) as stage:
+                figures: Figures = asyncio.run(scenario(folder, stage))
+        except StageFailed as error:
+            click.echo(f"raftsched bench: {error}", err=True)
+            sys.exit(1)
+    figures = {"nodes": int(how["nodes"])} | figures
+    if how["report"] is not None:
+        write_page(how["report"], name, figures, around)
+        click.echo(f"wrote {how['report']}", err=True)
+    if how["output"] == "json":
+        click.echo(json.dumps({"scenario": name, **figures, "on": around}))
+        return
+    for key, value in figures.items():
+        click.echo(f"{key:>24}  {value:,}")
+    click.echo("measured on: " + ", ".join(f"{k} {v}" for k, v in around.items()), err=True)
+
+
+@contextmanager
+def data_folder(given: Path | None) -> Iterator[Path]:
+    """The folder that was named, or one that is thrown away."""
+    if given is not None:
+        given.mkdir(parents=True, exist_ok=True)
+        if any(given.iterdir()):
+            raise click.UsageError(f"{given} is not empty; name another folder, or leave --dir out")
+        yield given
+        return
+    made = Path(tempfile.mkdtemp(prefix="raftsched-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

@@ -1,0 +1,52 @@
+"""The benchmarks as they are typed, small: they work, and say what they measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MAIN = "from raftsched.client.cli import main; main()"
+
+
+def bench(*words: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "bench", *words, "-o", "json"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.slow
+def test_a_small_herd_is_drained_whole(tmp_path: Path) -> None:
+    found = bench("herd", "--runs", "2000", "--report", str(tmp_path / "page.html"))
+    assert found["runs"] == 2_000
+    assert float(str(found["runs_per_s"])) > 500
+    assert "runs_per_s" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_steady_load_begins_every_run_once() -> None:
+    found = bench("steady", "--rate", "100", "--seconds", "3")
+    assert (found["runs"], found["begun"]) == (300, 300)
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "bench", "herd", "--dir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "is not empty" in done.stderr
