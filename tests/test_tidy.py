@@ -25,7 +25,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "croniter": ("statemachine/cron.py",),
     "zoneinfo": ("statemachine/zones.py",),
     "click": ("client/cli/", "cluster/main.py", "chaos/main.py"),
-    "grpc": ("cluster/", "client/", "chaos/real/"),
+    "grpc": ("cluster/", "client/", "chaos/real/", "chaos/bench/"),
 }
 # The rules get time, chance and the world as arguments, or do without.
 SHUT_TO_RULES = {
