@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator
 from ..proto.v1 import run_pb2
 from . import keys
 from .clockwork import DELETING
-from .difference import Difference, jid_in, record, records
+from .difference import Difference, jid_in, namespace_in, record, records
 from .record import (
+    AccessTokenRecord,
     FlowRecord,
     JobRecord,
     LaneRecord,
     MetaRecord,
     RunRecord,
     StateRecord,
+    SweepRecord,
     UniqueRecord,
 )
 from .store import Reading
@@ -61,6 +63,10 @@ def _all_wanted(store: Reading) -> Wanted:
             yield keys.unique_timer(unique.until_ms, jid_in(key), key[9:].decode()), b""
     for key, _, flow in records(store, keys.FLOW, FlowRecord):
         yield from _of_flow(*keys.run_of(key), flow)
+    for key, _, swept in records(store, keys.SWEEP, SweepRecord):
+        yield keys.sweep_timer(swept.timer_at_ms, namespace_in(key)), b""
+    for key, _, token in records(store, keys.ACCESS, AccessTokenRecord):
+        yield keys.secret(token.digest), key[1:]
 
 
 def _of_job(store: Reading, jid: int, job: JobRecord) -> Wanted:
@@ -143,6 +149,9 @@ def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     if kind == keys.WAKE_UNIQUE:
         unique = record(store, keys.UNIQUE + key[10:], UniqueRecord)
         return unique is not None and unique.until_ms == at_ms
+    if kind == keys.WAKE_SWEEP:
+        swept = record(store, keys.sweep(int.from_bytes(key[10:18], "big")), SweepRecord)
+        return swept is not None and swept.timer_at_ms == at_ms
     flow = record(store, keys.flow(*keys.run_of(key)), FlowRecord)
     return kind == keys.WAKE_FLOW and flow is not None and flow.timer_at_ms == at_ms
 
@@ -187,6 +196,11 @@ def _early_timers(store: Reading) -> Iterator[Difference]:
             yield Difference(key, value, value, "this timer lies before meta.timers_from")
 
 
+def _secret_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    token = record(store, keys.ACCESS + value, AccessTokenRecord)
+    return token is not None and keys.secret(token.digest) == key
+
+
 OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.NAME: _name_wanted,
     keys.EDGE: _edge_wanted,
@@ -197,6 +211,7 @@ OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.DEAD: _dead_wanted,
     keys.LANE_OF: _lane_index_wanted,
     keys.FLOW_LINE: _flow_line_wanted,
+    keys.SECRET: _secret_wanted,
 }
 TABLES = {
     keys.NAME: "name of a job",
@@ -208,4 +223,5 @@ TABLES = {
     keys.DEAD: "dead letter",
     keys.LANE_OF: "index entry of a lane",
     keys.FLOW_LINE: "line entry of a flow",
+    keys.SECRET: "hash of a secret",
 }

@@ -21,6 +21,7 @@ from .clockwork import DELETING, FINISHED
 from .difference import jid_in, namespace_in
 from .instants import set_ms
 from .record import (
+    AlertRecord,
     AuditEntryRecord,
     Change,
     FlowRecord,
@@ -237,6 +238,15 @@ def _of_state(told: Told, key: bytes, value: bytes) -> Events:
         yield _job_event(told, event_pb2.EVENT_KIND_JOB_FINISHED, jid, told.job(jid), state)
 
 
+def _of_alert(told: Told, key: bytes, value: bytes) -> Events:
+    record = parse(key, value, AlertRecord)
+    if record.told_in == told.revision:
+        raised = bool(record.raised_at_ms)
+        kind = event_pb2.EVENT_KIND_ALERT_RAISED if raised else event_pb2.EVENT_KIND_ALERT_CLEARED
+        settings = record.settings
+        yield Event(kind=kind, namespace=settings.namespace, alert=settings.name)
+
+
 def _of_flow(told: Told, key: bytes, value: bytes) -> Events:
     """A wave ended, after which it is written no more; or its timer rang, and it is stuck."""
     jid, occasion = keys.run_of(key)
@@ -287,6 +297,7 @@ TELLERS: dict[bytes, Teller] = {
     keys.RUN: _of_run,
     keys.STATE: _of_state,
     keys.FLOW: _of_flow,
+    keys.ALERT: _of_alert,
 }
 
 

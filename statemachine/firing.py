@@ -23,6 +23,7 @@ from . import (
     overlap,
     policies,
     runs,
+    sweep,
 )
 from .plan import due, latest_nominal_before, next_nominal
 from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
@@ -65,6 +66,8 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
             _purge(view, *keys.run_of(key))
         elif kind == keys.WAKE_UNIQUE:
             _free_unique(view, key)
+        elif kind == keys.WAKE_SWEEP:
+            sweep.ring(view, int.from_bytes(key[10:18], "big"))
         else:
             assert kind == keys.WAKE_FLOW, f"unknown timer {key!r}"
             flows.ring(view, *keys.run_of(key))

@@ -24,6 +24,9 @@ UNIQUE = b"U"  # jid, key
 REMEMBERED = b"I"  # hash of the request id
 AUDIT = b"A"  # inverted place
 CALENDAR = b"B"  # namespace, name
+ALERT = b"a"  # namespace, name
+ACCESS = b"P"  # name of an access token
+SWEEP = b"X"  # namespace that was deleted
 FLOW = b"F"  # jid, occasion
 STEP = b"f"  # jid and occasion of the flow, jid of the step
 
@@ -36,6 +39,7 @@ PARKED = b"W"  # whose slot, turn, jid, occasion
 LIMIT_KEY = b"C"  # namespace, key
 LEASE = b"E"  # session, token -> jid, occasion
 LANE_OF = b"z"  # namespace, queue, priority, handler, labels -> lane
+SECRET = b"p"  # hash of a secret -> name of an access token
 DEAD = b"D"  # namespace, inverted end, jid, occasion
 REMEMBERED_LINE = b"i"  # place -> hash of the request id
 EDGE = b"e"  # jid upstream, jid downstream -> condition
@@ -47,6 +51,10 @@ WAKE_RUN = b"R"
 WAKE_PURGE = b"P"
 WAKE_UNIQUE = b"U"
 WAKE_FLOW = b"F"
+WAKE_SWEEP = b"N"
+
+# The namespace's number in the keys of the cluster's own alerts: no namespace has it.
+CLUSTER = (1 << 32) - 1
 
 OCCASION_MAX = (1 << 64) - 1
 RUN_ID_CHARS = 200  # A name, three numbers and three dots.
@@ -131,6 +139,10 @@ def flow_timer(at_ms: int, jid: int, occasion: int) -> bytes:
     return _TIMER_TWO.pack(TIMER, at_ms, WAKE_FLOW, jid, occasion)
 
 
+def sweep_timer(at_ms: int, number: int) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_SWEEP, number)
+
+
 def unique_timer(at_ms: int, jid: int, key: str) -> bytes:
     return _TIMER_ONE.pack(TIMER, at_ms, WAKE_UNIQUE, jid) + key.encode()
 
@@ -149,6 +161,11 @@ def ready(lane: int, turn_ms: int, jid: int, occasion: int) -> bytes:
 
 def ready_in(lane: int) -> bytes:
     return _LANE.pack(READY, lane)
+
+
+def turn_of(key: bytes) -> int:
+    """The turn in the key of a ready run."""
+    return int.from_bytes(key[5:13], "big")
 
 
 def lane(number: int) -> bytes:
@@ -212,6 +229,22 @@ def queue(number: int, name: str) -> bytes:
 
 def calendar(number: int, name: str) -> bytes:
     return _NS.pack(CALENDAR, number) + name.encode()
+
+
+def alert(number: int, name: str) -> bytes:
+    return _NS.pack(ALERT, number) + name.encode()
+
+
+def access(name: str) -> bytes:
+    return ACCESS + name.encode()
+
+
+def secret(digest: bytes) -> bytes:
+    return SECRET + digest
+
+
+def sweep(number: int) -> bytes:
+    return _NS.pack(SWEEP, number)
 
 
 def job_name(number: int, name: str) -> bytes:

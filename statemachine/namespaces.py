@@ -136,28 +136,6 @@ CHANGEABLE = frozenset(
 )
 
 
-def delete(
-    view: View, request: namespace_pb2.DeleteNamespaceRequest, actor: str
-) -> namespace_pb2.DeleteNamespaceResponse:
-    record = need(view, request.namespace)
-    name = record.settings.name
-    check_etag(request.etag, record.version)
-    prefix = keys.job(keys.jid_of(record.number, 0))[:4]
-    used = "jobs" if any(True for _ in view.scan(prefix, keys.after(prefix))) else ""
-    if name == DEFAULT or used:
-        raise Refused.because(
-            Reason.ERROR_REASON_IN_USE,
-            f"the namespace '{name}' cannot be deleted: "
-            + ("it is always there" if name == DEFAULT else "it has jobs; delete them first"),
-            kind="namespace", name=name, used_by=used or "everybody",
-        )  # fmt: skip
-    view.delete(keys.namespace(name))
-    view.namespaces[name] = None
-    view.delete(keys.usage(record.number))
-    audit_log.add(view, actor, "DeleteNamespace", name, f"namespace/{name}", request)
-    return namespace_pb2.DeleteNamespaceResponse()
-
-
 def answer(view: View, record: NamespaceRecord) -> Namespace:
     shown = Namespace()
     shown.CopyFrom(record.settings)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..proto.v1 import access_pb2, calendar_pb2, common_pb2, namespace_pb2, queue_pb2
-from . import calendars, filters, keys, namespaces, pages, queues
+from ..proto.v1 import access_pb2, alert_pb2, calendar_pb2, common_pb2, namespace_pb2, queue_pb2
+from . import access, alerts, calendars, filters, keys, namespaces, pages, queues
 from .instants import timestamp
-from .record import AuditEntryRecord, CalendarRecord, NamespaceRecord, QueueRecord, parse
+from .record import (
+    AccessTokenRecord,
+    AlertRecord,
+    AuditEntryRecord,
+    CalendarRecord,
+    NamespaceRecord,
+    QueueRecord,
+    parse,
+)
 from .view import View
 from .workers import Workers, pulling
 
@@ -96,6 +104,35 @@ def list_calendars(
         wish, found, pages.key_of, lambda entry: calendars.answer(parse(*entry, CalendarRecord))
     )
     return calendar_pb2.ListCalendarsResponse(calendars=page.items, next_page_token=page.next_token)
+
+
+def list_access_tokens(
+    view: View, request: access_pb2.ListAccessTokensRequest, workers: Workers
+) -> access_pb2.ListAccessTokensResponse:
+    """All access tokens by name, those that are not valid any more among them."""
+    wish = pages.read("tokens", 0, "", request.page_size, request.page_token)
+    end = keys.after(keys.ACCESS)
+    found = view.stored.scan(pages.first_behind(wish, keys.ACCESS, end), end)
+    page = pages.fill(
+        wish, found, pages.key_of, lambda entry: access.answer(parse(*entry, AccessTokenRecord))
+    )
+    return access_pb2.ListAccessTokensResponse(
+        access_tokens=page.items, next_page_token=page.next_token
+    )
+
+
+def list_alerts(
+    view: View, request: alert_pb2.ListAlertsRequest, workers: Workers
+) -> alert_pb2.ListAlertsResponse:
+    number = alerts.number_of(view, request.namespace)
+    wish = pages.read("alerts", number, "", request.page_size, request.page_token)
+    prefix = keys.in_namespace(keys.ALERT, number)
+    end = keys.after(prefix)
+    found = view.stored.scan(pages.first_behind(wish, prefix, end), end)
+    page = pages.fill(
+        wish, found, pages.key_of, lambda entry: alerts.answer(parse(*entry, AlertRecord))
+    )
+    return alert_pb2.ListAlertsResponse(alerts=page.items, next_page_token=page.next_token)
 
 
 def list_audit_records(

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from ..proto.v1 import (
     access_pb2,
+    alert_pb2,
     calendar_pb2,
     dead_letter_pb2,
     flow_pb2,
@@ -53,6 +54,8 @@ READS: dict[type, Read] = {
     calendar_pb2.GetCalendarRequest: read_settings.get_calendar,
     calendar_pb2.ListCalendarsRequest: read_settings.list_calendars,
     access_pb2.ListAuditRecordsRequest: read_settings.list_audit_records,
+    access_pb2.ListAccessTokensRequest: read_settings.list_access_tokens,
+    alert_pb2.ListAlertsRequest: read_settings.list_alerts,
 }
 
 

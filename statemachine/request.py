@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ..proto.v1 import worker_pb2
+from ..proto.v1 import access_pb2, worker_pb2
 from .difference import Difference
+
+if TYPE_CHECKING:
+    from .workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,53 @@ class Resumed:
     stops: tuple[worker_pb2.Stop, ...]
     # More leases end than did so far: ask again.
     more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateToken:
+    """An access token, with the hash of the secret that the caller has made for it: the rules throw
+    no dice, and a secret is never stored. The reply is a TokenCreated."""
+
+    request: access_pb2.CreateAccessTokenRequest
+    # SHA-256 of the secret.
+    digest: bytes
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCreated:
+    """What came of a CreateToken."""
+
+    # Without the secret.
+    answer: access_pb2.CreateAccessTokenResponse
+    # The secret is to be shown. Otherwise the call came before, and its secret was shown then.
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Raise and clear alerts, by what is stored and by what only the leader sees. At most so many
+    are looked at. The reply is an Observed."""
+
+    workers: Workers
+    # A node of the cluster can be lost.
+    margin: bool
+    # By how much the clock of a node is off at most.
+    skew_ms: int
+    most: int
+    # Behind this place, as the last Observed said.
+    after: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What came of an Observe."""
+
+    # Where to go on; empty when all were looked at.
+    after: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..proto.v1 import (
+    access_pb2,
+    alert_pb2,
     calendar_pb2,
     dead_letter_pb2,
     job_pb2,
@@ -15,6 +17,8 @@ from ..proto.v1 import (
     worker_pb2,
 )
 from . import (
+    access,
+    alerts,
     by_hand,
     calendars,
     ends,
@@ -26,9 +30,21 @@ from . import (
     occasions,
     queues,
     reports,
+    sweep,
     verify,
 )
-from .request import Again, Grant, Lapse, Note, Repair, Report, Resume, Ring
+from .request import (
+    Again,
+    CreateToken,
+    Grant,
+    Lapse,
+    Note,
+    Observe,
+    Repair,
+    Report,
+    Resume,
+    Ring,
+)
 
 Rule = Callable[[Any, Any, str], object]
 
@@ -41,6 +57,8 @@ RULES: dict[type, Rule] = {
     Lapse: leases.lapse,
     Resume: leases.resume,
     Repair: verify.repair,
+    Observe: alerts.observe,
+    CreateToken: access.create,
     worker_pb2.ExtendRequest: reports.extend,
     worker_pb2.CompleteRequest: ends.complete,
     worker_pb2.FailRequest: ends.fail,
@@ -68,8 +86,11 @@ RULES: dict[type, Rule] = {
     queue_pb2.ResumeQueueRequest: queues.resume,
     namespace_pb2.CreateNamespaceRequest: namespaces.create,
     namespace_pb2.UpdateNamespaceRequest: namespaces.update,
-    namespace_pb2.DeleteNamespaceRequest: namespaces.delete,
+    namespace_pb2.DeleteNamespaceRequest: sweep.delete,
     calendar_pb2.CreateCalendarRequest: calendars.create,
     calendar_pb2.UpdateCalendarRequest: calendars.update,
     calendar_pb2.DeleteCalendarRequest: calendars.delete,
+    alert_pb2.PutAlertRequest: alerts.put,
+    alert_pb2.DeleteAlertRequest: alerts.delete,
+    access_pb2.RevokeAccessTokenRequest: access.revoke,
 }

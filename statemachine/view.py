@@ -37,6 +37,8 @@ _SCANNED = {
     keys.NAMESPACE: 1,
     keys.JOB: 4,
     keys.CALENDAR: 5,
+    keys.ALERT: 5,
+    keys.ACCESS: 1,
 }
 _PREFIX = {table[0]: length for table, length in _SCANNED.items()}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from raftsched.proto.v1 import (
+    access_pb2,
+    alert_pb2,
     calendar_pb2,
     common_pb2,
     job_pb2,
@@ -12,7 +14,7 @@ from raftsched.proto.v1 import (
     schedule_pb2,
 )
 from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.request import Offer
+from raftsched.statemachine.request import CreateToken, Offer
 
 from .driver import HOUR_MS, MINUTE_MS, Machine
 
@@ -39,6 +41,14 @@ def _settings(machine: Machine) -> None:
     machine.do(calendar_pb2.CreateCalendarRequest(calendar=holidays))
     mail = queue_pb2.Queue(name="mail", concurrency=4, rate=10)
     machine.do(queue_pb2.UpdateQueueRequest(queue=mail))
+    dead = alert_pb2.Alert(
+        name="dead", namespace=OTHER, condition=alert_pb2.AlertCondition(dead_letters_above=1)
+    )
+    machine.do(alert_pb2.PutAlertRequest(alert=dead))
+    for name in ("anna", "bert"):
+        token = access_pb2.AccessToken(name=name, role=access_pb2.ROLE_EDITOR)
+        asked = access_pb2.CreateAccessTokenRequest(access_token=token)
+        machine.do(CreateToken(asked, name.encode().ljust(32)))
 
 
 def _jobs(machine: Machine) -> None:

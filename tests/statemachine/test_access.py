@@ -1,0 +1,189 @@
+"""Access tokens: who may call, by the hash of a secret."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from raftsched.proto.v1 import access_pb2, namespace_pb2
+from raftsched.statemachine import access, limits
+from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.machine import Request, decide
+from raftsched.statemachine.request import CreateToken, TokenCreated
+
+from .asking import ask, pages
+from .driver import Machine, image
+
+AccessToken = access_pb2.AccessToken
+VIEWER = access_pb2.ROLE_VIEWER
+
+
+def digest(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()
+
+
+def token(name: str = "t", **fields: object) -> AccessToken:
+    settings = {"role": VIEWER, **fields}
+    return AccessToken(name=name, **settings)  # type: ignore[arg-type]
+
+
+def order(
+    wanted: AccessToken, secret: str = "s", request_id: str = "", *, validate_only: bool = False
+) -> CreateToken:
+    request = access_pb2.CreateAccessTokenRequest(
+        access_token=wanted, request_id=request_id, validate_only=validate_only
+    )
+    return CreateToken(request, digest(secret))
+
+
+def create(machine: Machine, wanted: AccessToken, secret: str = "s", **more: str) -> TokenCreated:
+    return machine.ask(order(wanted, secret, **more), TokenCreated, actor="root")  # type: ignore[arg-type]
+
+
+def found(machine: Machine, secret: str = "s") -> AccessToken | None:
+    return access.find(machine.store, digest(secret), machine.now_ms)
+
+
+def names(machine: Machine) -> list[str]:
+    request = access_pb2.ListAccessTokensRequest(page_size=2)
+    answers = pages(machine, request, access_pb2.ListAccessTokensResponse)
+    return [token.name for page in answers for token in page.access_tokens]
+
+
+def test_a_secret_is_known_by_its_hash(machine: Machine) -> None:
+    created = create(machine, token(see_payloads=True), "s")
+
+    assert created.new
+    assert not created.answer.secret
+    assert created.answer.access_token.create_time.ToMilliseconds() == machine.now_ms
+    known = found(machine)
+    assert known is not None
+    assert (known.name, known.role, known.see_payloads) == ("t", VIEWER, True)
+    assert found(machine, "other") is None
+    stored = b"".join(image(machine.store).values())
+    assert digest("s") in stored
+
+
+def test_a_token_is_valid_until_it_expires(machine: Machine) -> None:
+    create(machine, token(expire_time=timestamp(machine.now_ms + 1_000)))
+
+    machine.advance(999)
+    assert found(machine) is not None
+    machine.advance(1)
+    assert found(machine) is None
+    assert names(machine) == ["t"]
+
+
+def test_a_revoked_token_is_valid_no_more(machine: Machine) -> None:
+    create(machine, token("a"), "1")
+    create(machine, token("b"), "2")
+
+    machine.do(access_pb2.RevokeAccessTokenRequest(access_token="a"))
+
+    assert found(machine, "1") is None
+    assert found(machine, "2") is not None
+    assert names(machine) == ["b"]
+    create(machine, token("a"), "3")
+    assert found(machine, "1") is None
+
+
+def test_a_repeated_call_gets_the_token_again_and_not_its_secret(machine: Machine) -> None:
+    first = create(machine, token(), "one", request_id="r")
+    before = image(machine.store)
+
+    again = create(machine, token(), "two", request_id="r")
+
+    assert (again.new, again.answer) == (False, first.answer)
+    assert image(machine.store) == before
+    assert found(machine, "one") is not None
+    assert found(machine, "two") is None
+    other = order(token("u"), "three", "r")
+    assert machine.refused(other).word == "REQUEST_ID_REUSED"
+
+
+def test_a_dry_run_creates_nothing(machine: Machine) -> None:
+    before = image(machine.store)
+
+    reply = machine.ask(order(token(), validate_only=True), TokenCreated)
+
+    assert reply.answer.access_token.name == "t"
+    assert image(machine.store) == before
+
+
+def test_tokens_are_listed_by_name_in_pages(machine: Machine) -> None:
+    for name in ("c", "a", "d", "b", "e"):
+        create(machine, token(name), name)
+
+    assert names(machine) == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field", "reason"),
+    [
+        (token(""), "access_token.name", "FIELD_REQUIRED"),
+        (token("No"), "access_token.name", "FIELD_INVALID"),
+        (token(role=0), "access_token.role", "FIELD_REQUIRED"),
+        (token(role=9), "access_token.role", "FIELD_INVALID"),
+        (token(expire_time=timestamp(1)), "access_token.expire_time", "FIELD_INVALID"),
+    ],
+)
+def test_a_wrong_token_is_refused(
+    machine: Machine, wanted: AccessToken, field: str, reason: str
+) -> None:
+    refusal = machine.refused(order(wanted))
+
+    assert [fault.field for fault in refusal.faults] == [field]
+    assert refusal.word == reason
+
+
+def test_what_stands_in_the_way_of_a_token(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(machine, token())
+
+    assert machine.refused(order(token(), "2")).word == "NAME_EXISTS"
+    assert machine.refused(order(token("u", namespace="no"), "2")).word == "NAMESPACE_NOT_FOUND"
+    missing = access_pb2.RevokeAccessTokenRequest(access_token="u")
+    assert machine.refused(missing).values == {"access_token": "u"}
+    monkeypatch.setattr(limits, "ACCESS_TOKENS", 1)
+    assert machine.refused(order(token("u"), "2")).values["limit"] == "access_tokens"
+    monkeypatch.setattr(limits, "ACCESS_TOKENS", 2)
+    create(machine, token("u"), "2")
+
+
+def test_the_tokens_of_a_namespace_go_with_it(machine: Machine) -> None:
+    for name in ("n", "m"):
+        settings = namespace_pb2.Namespace(name=name)
+        machine.do(namespace_pb2.CreateNamespaceRequest(namespace=settings))
+    create(machine, token("a", namespace="n"), "1")
+    create(machine, token("b", namespace="m"), "2")
+    create(machine, token("c"), "3")
+
+    machine.do(namespace_pb2.DeleteNamespaceRequest(namespace="n"))
+
+    assert found(machine, "1") is None
+    assert names(machine) == ["b", "c"]
+
+
+def test_who_made_a_token_is_noted_and_its_secret_is_not(machine: Machine) -> None:
+    create(machine, token())
+    machine.do(access_pb2.RevokeAccessTokenRequest(access_token="t"), actor="root")
+
+    listed = ask(
+        machine, access_pb2.ListAuditRecordsRequest(), access_pb2.ListAuditRecordsResponse
+    ).records
+
+    assert [(note.actor, note.method, note.subject) for note in listed] == [
+        ("root", "RevokeAccessToken", "accessToken/t"),
+        ("root", "CreateAccessToken", "accessToken/t"),
+    ]
+
+
+def test_a_token_of_the_same_change_is_seen(machine: Machine) -> None:
+    first, second = decide(
+        machine.view(), [Request(order(token(), "1")), Request(order(token(), "2"))]
+    ).replies
+
+    assert isinstance(first, TokenCreated)
+    assert getattr(second, "word") == "NAME_EXISTS"  # noqa: B009  # It is an object.
