@@ -42,6 +42,9 @@ GRACE_SECONDS = 0.5
 # A node behind by more has not caught up yet.
 BEHIND_ENTRIES = 1_000
 BEHIND_SECONDS = 5.0
+# Set by a parent that may be killed and must leave nothing behind.
+PARENT = "RAFTSCHED_PARENT_PID"
+PARENT_SECONDS = 0.5
 # What a fresh node takes of the disk at once.
 FRESH_SEGMENTS = 4
 FRESH_STATE_MB = 16
@@ -95,6 +98,13 @@ def give_up(seconds: float = STOP_SECONDS) -> None:
     os._exit(Exit.DIED)
 
 
+async def parent_gone() -> None:
+    """Return when whoever wants not to leave this process behind is gone; else never."""
+    parent = os.environ.get(PARENT)
+    while not parent or os.getppid() == int(parent):
+        await asyncio.sleep(PARENT_SECONDS if parent else 3600)
+
+
 class Life:
     """A node with its doors."""
 
@@ -136,10 +146,12 @@ class Life:
     async def until(self, asked: asyncio.Event) -> Exit:
         """Return when it is time to stop, with the code to end with."""
         signal_came = asyncio.ensure_future(asked.wait())
+        parent = asyncio.ensure_future(parent_gone())
         background = [task for task in (self.watch.task, self.http.task) if task is not None]
-        waits: list[asyncio.Future[Any]] = [signal_came, self.node.ended, *background]
+        waits: list[asyncio.Future[Any]] = [signal_came, parent, self.node.ended, *background]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         signal_came.cancel()
+        parent.cancel()
         for task in background:
             if task.done():
                 self.node.fail(

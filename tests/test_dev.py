@@ -30,7 +30,7 @@ case "$*" in
   "-m pip install uv=="*) exit "${UV_FAILS:-0}" ;;
   *"--require-hashes"*) echo "no such host"; exit "${LOCK_FAILS:-0}" ;;
   "-m pytest "*) env >"$CALLS.env" ;;
-  "dev --help") exit "${NO_DEV:-0}" ;;
+  dev*) exit "${DEV_FAILS:-0}" ;;
 esac
 """
 
@@ -350,29 +350,18 @@ def test_every_cache_is_inside_the_checkout(fit: Machine) -> None:
     assert {name for name in caches if seen[name].startswith(f"{fit.checkout}/.venv/")} == caches
 
 
-def test_up_starts_the_cluster_as_soon_as_there_is_one(fit: Machine) -> None:
+def test_up_starts_a_cluster_with_the_arguments_it_got(fit: Machine) -> None:
     said = fit.dev("up", "--nodes", "3")
 
-    assert fit.calls()[-2:] == ["raftsched dev --help", "raftsched dev --nodes 3"]
+    assert fit.calls()[-1] == "raftsched dev --nodes 3"
     assert said.returncode == 0
 
 
-def test_up_says_in_a_line_that_there_is_no_cluster_yet(fit: Machine) -> None:
-    fit.dev("setup")
-
-    said = fit.dev("up", NO_DEV="2")
-
-    assert len(said.stderr.splitlines()) == 1
-    assert "later version" in said.stderr
-    assert "./dev test works today" in said.stderr
-    assert said.returncode == 1
-    assert fit.calls()[-1] == "raftsched dev --help"
-
-
-def test_up_does_not_hide_a_cluster_that_cannot_start(fit: Machine) -> None:
-    fit.dev("up", NO_DEV="1")
+def test_up_ends_as_the_cluster_ends(fit: Machine) -> None:
+    said = fit.dev("up", DEV_FAILS="1")
 
     assert fit.calls()[-1] == "raftsched dev"
+    assert said.returncode == 1
 
 
 def test_breaking_names_a_base_that_does_not_exist(fit: Machine) -> None:

@@ -25,7 +25,7 @@ EXAMPLES = (
 # What is typed: where it is, and its line on the root's help page. What is not installed is not
 # shown. The last four belong to packages that this one must not import, hence words, not names.
 COMMANDS = {
-    "dev": Entry("raftsched.cluster.main:dev", "Start a cluster of three nodes to try things on."),
+    "dev": Entry(".dev:dev", "Start a cluster of three nodes to try things on."),
     "job": Entry(".job:job", "Jobs: create, change, look at, apply from files."),
     "run": Entry(".run:run", "Runs: list, wait for, cancel, explain."),
     "queue": Entry(".queue:queue", "Queues: look at, pause, limit."),

@@ -1,0 +1,1 @@
+"""`raftsched dev`: a cluster of real processes on this machine, to try things on."""

@@ -1,0 +1,183 @@
+"""The processes of `raftsched dev`, from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+
+from .. import AsyncClient, RaftschedError
+from .child import Child
+from .ports import Ports
+from .screen import Screen, welcome
+
+START_S = 30.0
+CALL_S = 5.0
+END_S = 5.0
+LOOK_S = 0.05
+# The journal in small pieces: a fresh node allocates four, and nobody keeps millions of runs here.
+SIZES = ("--segment-mb", "8", "--cache-mb", "32")
+
+
+class CannotStart(Exception):
+    """A process of the cluster ended at once; what it said was shown."""
+
+
+class DevCluster:
+    """Nodes and a worker as processes, and a client to all of them."""
+
+    def __init__(self, folder: Path, ports: Ports, where: str) -> None:
+        self.ports, self.where = ports, where
+        self.screen = Screen(ports.names)
+        self.nodes = {
+            name: Child(name, _node(folder, ports, name), self.screen.of) for name in ports.names
+        }
+        example = (sys.executable, "-m", "raftsched.client.dev.example", ports.endpoints)
+        self.worker = Child("worker", example, self._of_worker)
+        self.worker_ready = asyncio.Event()
+        self.stopping = asyncio.Event()
+        self._busy: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Live until a signal or `q`. Raises CannotStart."""
+        began = time.monotonic()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self.stopping.set)
+        try:
+            async with AsyncClient(self.ports.endpoints, timeout=CALL_S) as self.client:
+                leader = await self._start()
+                if not self.stopping.is_set():
+                    with _keys(self._key) as keys:
+                        took = time.monotonic() - began
+                        for line in welcome(self.ports, self.where, took, leader, keys):
+                            self.screen.line(line)
+                        await self._watch()
+        finally:
+            await self._stop()
+
+    async def _start(self) -> str:
+        """Start all at once; return the leader's name when everything answers."""
+        for child in (*self.nodes.values(), self.worker):
+            await child.start()
+        async with asyncio.timeout(START_S):
+            while not self.stopping.is_set():
+                for child in (*self.nodes.values(), self.worker):
+                    if not child.alive:
+                        raise CannotStart(f"{child.name} did not start; see its lines above")
+                if self.worker_ready.is_set():
+                    # Its jobs are there, so somebody leads.
+                    return await self._leader()
+                await asyncio.sleep(LOOK_S)
+        return ""
+
+    async def _leader(self) -> str:
+        with contextlib.suppress(RaftschedError):
+            return (await self.client.cluster.status(timeout=CALL_S)).leader
+        return ""
+
+    async def _watch(self) -> None:
+        """Print events until it is time to stop."""
+        stopping = asyncio.create_task(self.stopping.wait())
+        events = asyncio.create_task(self._print_events())
+        await asyncio.wait([stopping, events], return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopping, events):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await events
+
+    async def _print_events(self) -> None:
+        while True:
+            try:
+                async for event in self.client.events.watch():
+                    self.screen.event(event)
+            except RaftschedError as error:
+                self.screen.line(f"no node tells what happens: {error}")
+                await asyncio.sleep(1)
+
+    def _of_worker(self, name: str, text: str) -> None:
+        if text == "ready":
+            self.worker_ready.set()
+        else:
+            self.screen.of(name, text)
+
+    def _key(self, key: str) -> None:
+        """What a key does takes a moment, so it is done beside."""
+        names = {str(number): name for number, name in enumerate(self.nodes, 1)}
+        if key in ("q", "\x03", "\x04"):
+            self.stopping.set()
+        elif key in names:
+            self._do(self._kill_or_revive(self.nodes[names[key]]))
+        elif key == "k":
+            self._do(self._kill_leader())
+        elif key == "l":
+            self._do(self._move_leader())
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._busy.add(task)
+        task.add_done_callback(self._did)
+
+    def _did(self, task: asyncio.Task[None]) -> None:
+        self._busy.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.screen.line(f"that did not work: {error}")
+
+    async def _kill_or_revive(self, node: Child) -> None:
+        if node.alive:
+            self.screen.of(node.name, "kill -9")
+            node.signal(signal.SIGKILL)
+            await node.gone(END_S)
+        else:
+            self.screen.of(node.name, "starts again")
+            await node.start()
+
+    async def _kill_leader(self) -> None:
+        if (leader := await self._leader()) and self.nodes[leader].alive:
+            await self._kill_or_revive(self.nodes[leader])
+        else:
+            self.screen.line("nobody leads; revive a node by its number")
+
+    async def _move_leader(self) -> None:
+        self.screen.line("moving the leadership")
+        await self.client.cluster.transfer()
+
+    async def _stop(self) -> None:
+        """The worker first, so that it can give its runs back; leave no process behind."""
+        self.screen.line("stopping")
+        await self.worker.end(END_S)
+        await asyncio.gather(*(node.end(END_S) for node in self.nodes.values()))
+        for task in self._busy:
+            task.cancel()
+
+
+def _node(folder: Path, ports: Ports, name: str) -> tuple[str, ...]:
+    return (
+        sys.executable, "-m", "raftsched.cluster.main", "node", "--name", name,
+        "--members", ports.members, "--folder", str(folder / name), "--http", ports.http(name),
+        "--cluster", "dev", "--log-format", "json", *SIZES,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _keys(press: Callable[[str], None]) -> Iterator[bool]:
+    """Call `press` with each key, where there is a terminal to press them at."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        yield False
+        return
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(fd, lambda: press(sys.stdin.read(1)))
+    try:
+        yield True
+    finally:
+        loop.remove_reader(fd)
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)

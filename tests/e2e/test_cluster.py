@@ -1,0 +1,200 @@
+"""Three nodes as processes: what they promise when one of them is killed, stopped or moved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from raftsched.client import AsyncClient, OutcomeUnknown, RaftschedError, Unavailable, cron
+from raftsched.proto.v1 import run_pb2
+
+from .handlers import working
+from .processes import Cluster, cluster, fetch, until
+
+RAN = run_pb2.OUTCOME_RAN
+# What a second may add to on a machine that does other things too.
+ON_TIME_S = 1.0
+
+
+async def ledger(client: AsyncClient, job: str) -> dict[int, int]:
+    """Outcome by nominal second."""
+    return {e.nominal_time.seconds: e.outcome async for e in client.jobs.ledger(job)}
+
+
+async def test_a_job_runs_and_the_leader_dies_and_the_next_firing_is_on_time(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as running, working(running.endpoints) as noted:
+        async with AsyncClient(running.endpoints, timeout=10) as client:
+            await client.jobs.create("beat", handler="note", schedule=cron("* * * * * *"))
+            await until(lambda: len(noted.runs) >= 2, 10)
+
+            running.nodes[await running.leader()].kill()
+            killed_at = int(time.time())
+            await until(lambda: len(noted.runs) >= 6, 15)
+
+            outcomes = await ledger(client, "beat")
+            sound = await client.jobs.audit("beat")
+        late = {run: seconds for run, seconds in noted.late.items() if seconds > ON_TIME_S}
+
+    seconds = sorted(outcomes)
+    assert seconds == list(range(seconds[0], seconds[-1] + 1))
+    assert {outcomes[second] for second in seconds if second <= killed_at} == {RAN}
+    assert sound.sound
+    assert noted.doubled == []
+    assert late == {}
+
+
+@pytest.mark.slow
+async def test_a_stop_is_told_and_takes_no_three_seconds(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path) as running,
+        working(running.endpoints),
+        AsyncClient(running.endpoints) as client,
+    ):
+        watching = asyncio.create_task(anext(client.events.watch()))
+        node = running.nodes[await running.leader()]
+
+        code, seconds = await node.stop()
+        taken_over = await until(running.leader, 3)
+
+        watching.cancel()
+    said = [line["event"] for line in node.said()]
+    assert (code, seconds < 3.0) == (0, True), seconds
+    assert said[-1] == "stopped"
+    assert "stopping" in said
+    assert taken_over < 1.0
+
+
+@pytest.mark.slow
+async def test_all_nodes_stop_at_once_within_three_seconds(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as running, working(running.endpoints):
+        ended = await asyncio.gather(*(node.stop() for node in running.nodes.values()))
+
+    assert [code for code, _ in ended] == [0, 0, 0]
+    assert max(seconds for _, seconds in ended) < 3.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["kill", "stop"])
+async def test_a_restart_keeps_everything(tmp_path: Path, end: str) -> None:
+    async with cluster(tmp_path) as running, AsyncClient(running.endpoints, timeout=10) as client:
+        for number in range(20):
+            await client.jobs.create(f"job-{number}", handler="nobody")
+        run = await client.jobs.trigger("job-7")
+
+        for node in running.nodes.values():
+            if end == "kill":
+                node.kill()
+            else:
+                await node.stop()
+        running.start()
+        await running.ready()
+
+        names = {job.name async for job in client.jobs.list()}
+        kept = await client.runs.get(run.id)
+
+    assert names == {f"job-{number}" for number in range(20)}
+    assert kept.state == "PENDING"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["leader", "follower"])
+async def test_a_thousand_calls_while_a_node_is_killed_all_end_in_time(
+    tmp_path: Path, victim: str
+) -> None:
+    deadline_s, calls = 10.0, 1_000
+    async with cluster(tmp_path) as running:
+        leader = await running.leader()
+        killed = leader if victim == "leader" else next(n for n in running.nodes if n != leader)
+        # Each client knows one node only, so that those of the killed one meet a dead end.
+        async with (
+            AsyncClient(running.address("n1"), timeout=deadline_s) as one,
+            AsyncClient(running.address("n2"), timeout=deadline_s) as two,
+            AsyncClient(running.address("n3"), timeout=deadline_s) as three,
+        ):
+            ends = [
+                asyncio.create_task(ended(client, number, deadline_s))
+                for number, client in enumerate([one, two, three] * (calls // 3) + [one])
+            ]
+            await until(lambda: sum(end.done() for end in ends) > calls / 10, 10)
+            running.nodes[killed].kill()
+            seen = await asyncio.gather(*ends)
+        async with AsyncClient(running.endpoints, timeout=10) as client:
+            kept = {job.name async for job in client.jobs.list()}
+
+    assert len(seen) == calls
+    assert max(seconds for _, _, seconds in seen) < deadline_s + 1.0
+    assert {name for name, answered, _ in seen if answered is None} <= kept
+    # Whatever was not answered is named, and may be sent again.
+    wrong = [why for _, why, _ in seen if why is not None and not why[1]]
+    assert wrong == []
+
+
+async def ended(
+    client: AsyncClient, number: int, deadline_s: float
+) -> tuple[str, tuple[str, bool] | None, float]:
+    """The job's name, why it was not created and whether that is retryable, and the seconds."""
+    name, began = f"job-{number}", time.monotonic()
+    why: tuple[str, bool] | None = None
+    try:
+        await client.jobs.create(name, handler="nobody", timeout=deadline_s)
+    except RaftschedError as error:
+        why = (repr(error), isinstance(error, Unavailable | OutcomeUnknown))
+    return name, why, time.monotonic() - began
+
+
+@pytest.mark.slow
+async def test_an_idle_cluster_costs_less_than_two_percent_of_a_core_a_node(
+    tmp_path: Path,
+) -> None:
+    seconds = 8.0
+    async with cluster(tmp_path) as running, working(running.endpoints):
+        # What a start leaves to do, such as the first flush.
+        await asyncio.sleep(2)
+        before = {name: node.cpu_seconds() for name, node in running.nodes.items()}
+        await asyncio.sleep(seconds)
+        after = {name: node.cpu_seconds() for name, node in running.nodes.items()}
+
+    shares = {name: (after[name] - before[name]) / seconds for name in after}
+    assert all(share < 0.02 for share in shares.values()), shares
+
+
+@pytest.mark.slow
+async def test_machines_are_told_how_it_is(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as running, working(running.endpoints) as noted:
+        async with AsyncClient(running.endpoints, timeout=10) as client:
+            await client.jobs.create("once", handler="note")
+            await client.jobs.trigger("once")
+            await until(lambda: noted.runs, 5)
+        leader = await running.leader()
+        status, ready = await fetch(running.http(leader), "/readyz?verbose")
+        version = json.loads((await fetch(running.http("n2"), "/version"))[1])
+        figures = (await fetch(running.http(leader), "/metrics"))[1]
+
+        await lose_majority(running, leader)
+        alive = await fetch(running.http(leader), "/healthz")
+        await until(lambda: not_ready(running.http(leader)), 5)
+
+    assert status == 200
+    assert "[+] leader" in ready
+    assert version["node"] == "n2"
+    assert "raftsched_lateness_seconds_count 1.0" in figures
+    assert "raftsched_worker_sessions 1.0" in figures
+    assert "raftsched_leads 1.0" in figures
+    assert alive == (200, "ok\n")
+
+
+async def lose_majority(running: Cluster, leader: str) -> None:
+    for name, node in running.nodes.items():
+        if name != leader:
+            node.kill()
+
+
+async def not_ready(address: str) -> bool:
+    status, words = await fetch(address, "/readyz")
+    return status == 503 and "no leader is known" in words

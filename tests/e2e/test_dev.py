@@ -1,0 +1,126 @@
+"""`raftsched dev` without a terminal: up soon, alive, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from .processes import environment, free_base, until
+
+pytestmark = pytest.mark.slow
+
+
+class Dev:
+    """The command, and the lines it has printed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self.reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            self.lines.append(line.decode().rstrip())
+
+    def has(self, *words: str) -> bool:
+        return any(all(word in line for word in words) for line in self.lines)
+
+    async def said(self, *words: str, seconds: float = 10) -> float:
+        return await until(lambda: self.has(*words), seconds)
+
+
+@asynccontextmanager
+async def dev(*arguments: str) -> AsyncIterator[Dev]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "from raftsched.client.cli import main; main()", "dev", *arguments,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT, env=environment(),
+    )  # fmt: skip
+    running = Dev(process)
+    try:
+        yield running
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await asyncio.wait([running.reading], timeout=5)
+
+
+def children(parent: int) -> set[int]:
+    """Processes with that parent, as the system has them."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.add(int(stat.parent.name))
+    return found
+
+
+def living(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+
+
+async def test_it_is_up_within_five_seconds_fires_and_leaves_nothing(tmp_path: Path) -> None:
+    # Five seconds are promised where others leave the cores alone.
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    port = str(free_base(3))
+    began = time.monotonic()
+    async with dev("--port", port) as running:
+        await running.said("Ready in")
+        took = time.monotonic() - began
+        data = next(line for line in running.lines if line.startswith("Data: "))
+        folder = data.removeprefix("Data: ").partition(",")[0]
+        await running.said("hello", "succeeded", "hello you", seconds=15)
+        pids = children(running.process.pid)
+        running.process.send_signal(signal.SIGTERM)
+        await until(lambda: running.process.returncode is not None, 10)
+
+    assert took < 5.0 * crowd
+    assert running.process.returncode == 0
+    assert "thrown away" in data
+    assert len(pids) == 4
+    assert living(pids) == set()
+    assert not Path(folder).exists()
+
+
+async def test_what_is_kept_goes_on_and_a_taken_port_is_no_hindrance(tmp_path: Path) -> None:
+    folder, port = tmp_path / "data", free_base(3)
+    blocker = await asyncio.start_server(lambda r, w: None, "127.0.0.1", port)
+    async with dev("--dir", str(folder), "--port", str(port), "--nodes", "1") as first:
+        await first.said("hello", "succeeded", seconds=20)
+        first.process.send_signal(signal.SIGINT)
+        await until(lambda: first.process.returncode is not None, 10)
+    async with dev("--dir", str(folder), "--port", str(port), "--nodes", "1") as second:
+        await second.said("hello", "succeeded", seconds=20)
+        second.process.send_signal(signal.SIGTERM)
+        await until(lambda: second.process.returncode is not None, 10)
+    blocker.close()
+
+    assert first.has(f"Ports from {port} on are in use, so it takes {port + 100}")
+    assert first.has("hello was created") or first.has("hello", "succeeded")
+    assert not second.has("was created")
+    assert second.has(f"127.0.0.1:{port + 100}")
+    assert (first.process.returncode, second.process.returncode) == (0, 0)
+
+
+async def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
+    async with dev("--port", str(free_base(3)), "--dir", str(tmp_path / "data")) as running:
+        await running.said("Ready in")
+        pids = children(running.process.pid)
+
+        os.kill(running.process.pid, signal.SIGKILL)
+
+        await until(lambda: not living(pids), 8)
+    assert len(pids) == 4

@@ -1,0 +1,145 @@
+"""What `raftsched node` says when it cannot start: one line, and a code of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .processes import SMALL, cluster, environment, free_base, node_command
+
+Said = tuple[int | None, list[str]]
+
+
+async def start(folder: Path, base: int, *arguments: str, name: str = "n1") -> Said:
+    """Start a node alone, and let it end; its code and its lines."""
+    member = f"{name}=127.0.0.1:{base + 10}/127.0.0.1:{base}"
+    command = node_command(
+        "--name", name, "--members", member, "--folder", str(folder), "--http", "", *SMALL,
+        *arguments,
+    )  # fmt: skip
+    return await said(command)
+
+
+async def said(command: list[str]) -> Said:
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        env=environment(),
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(20):
+            out, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    return process.returncode, out.decode().splitlines()
+
+
+def foreign(folder: Path) -> None:
+    (folder / "treasure").touch()
+
+
+def newer(folder: Path) -> None:
+    of = {"format": 99, "cluster": "raftsched", "node": "n1", "version": "9.0"}
+    (folder / "node.json").write_text(json.dumps(of))
+
+
+def of(cluster: str, node: str) -> str:
+    return json.dumps({"format": 1, "cluster": cluster, "node": node})
+
+
+async def test_what_is_wrong_with_a_folder_is_one_line_and_a_code(tmp_path: Path) -> None:
+    base = free_base(1)
+    folders = {name: tmp_path / name for name in ("foreign", "newer", "cluster", "node")}
+    for folder in folders.values():
+        folder.mkdir()
+    foreign(folders["foreign"])
+    newer(folders["newer"])
+    (folders["cluster"] / "node.json").write_text(of("other", "n1"))
+    (folders["node"] / "node.json").write_text(of("raftsched", "n9"))
+
+    ended = dict(
+        zip(folders, await asyncio.gather(*(start(f, base) for f in folders.values())), strict=True)
+    )
+
+    assert {name: code for name, (code, _) in ended.items()} == {
+        "foreign": 10, "cluster": 12, "node": 13, "newer": 14,
+    }  # fmt: skip
+    for name, (_, lines) in ended.items():
+        [line] = lines
+        assert line.startswith("raftsched node: ")
+        assert str(folders[name]) in line
+
+
+async def test_a_used_port_is_named(tmp_path: Path) -> None:
+    base = free_base(1)
+    with socket.create_server(("127.0.0.1", base)):
+        code, lines = await start(tmp_path / "n1", base)
+
+    assert code == 17
+    [line] = lines
+    assert f"127.0.0.1:{base} is in use by another program" in line
+
+
+async def test_a_wrong_configuration_is_told_without_touching_anything(tmp_path: Path) -> None:
+    code, lines = await start(tmp_path / "n1", 99, "--cache-mb", "lots", "--log-level", "loud")
+
+    assert code == 2
+    assert [line.split(":")[0] for line in lines] == ["raftsched node"] * 2
+    assert not (tmp_path / "n1").exists()
+
+
+async def test_the_written_configuration_passes_its_check(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+
+    written = await said(node_command("config", "init", str(file)))
+    checked = await said(node_command("config", "check", "--config", str(file)))
+    shown = await said(node_command("config", "show", "--origin", "--config", str(file)))
+
+    assert [code for code, _ in (written, checked, shown)] == [0, 0, 0]
+    assert checked[1] == ["n1 of 3: the configuration is sound"]
+    assert f'name = "n1"  # file {file}' in shown[1]
+
+
+@pytest.mark.slow
+async def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as running:
+        code, lines = await start(tmp_path / "n1", free_base(1))
+
+        assert code == 11
+        [line] = lines
+        assert str(running.nodes["n1"].pid) in line
+
+
+@pytest.mark.slow
+async def test_a_full_disk_is_told_before_anything_begins(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = f"mount -t tmpfs -o size=20m none {small}"
+    if (
+        not shutil.which("unshare")
+        or subprocess.run(
+            ["unshare", "-rm", "sh", "-c", mount], capture_output=True, check=False
+        ).returncode
+    ):
+        pytest.skip("this system does not let us mount a small disk")
+    base = free_base(1)
+    member = f"n1=127.0.0.1:{base + 10}/127.0.0.1:{base}"
+    words = [sys.executable, "-m", "raftsched.cluster.main", "node", "--name", "n1", "--members",
+             member, "--folder", str(small / "n1"), "--http", "", *SMALL]  # fmt: skip
+
+    code, lines = await said(
+        ["unshare", "-rm", "sh", "-c", f"{mount} && exec \"$@\"", "sh", *words]
+    )  # fmt: skip
+
+    assert code == 16
+    [line] = lines
+    assert "full" in line
+    assert "make room" in line
