@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
-from . import clockwork, keys, ledger, limits, namespaces
+from . import clockwork, keys, ledger, limits
 from .instants import timestamp
 from .jobs import find
 from .plan import Plan, count_nominals, nominal_times
@@ -56,7 +56,7 @@ def audit(
 ) -> job_pb2.AuditJobResponse:
     jid, job, state = find(view, request.namespace, request.job)
     plan = clockwork.plan_of(view, jid, job)
-    since_ms = _since(view, job, state)
+    since_ms = _since(job, state)
     first, end = _range(view, request, since_ms)
     book = _book(view, jid, first, end)
     expected = _expected(plan, job, state, max(first, since_ms), end)
@@ -72,14 +72,13 @@ def audit(
     return answer
 
 
-def _since(view: View, job: JobRecord, state: StateRecord) -> int:
+def _since(job: JobRecord, state: StateRecord) -> int:
     """From when on a comparison means something."""
-    kept_ms = view.now_ms - namespaces.keep_ledger_ms(view, job.namespace)
     since_ms = job.schedules_since_ms
     if since_ms == job.created_at_ms:
         # A single time in the past runs at once, and belongs to the schedules it was created with.
         since_ms = min(since_ms, state.ledger_from_ms or since_ms)
-    return max(since_ms, kept_ms)
+    return max(since_ms, state.ledger_purged_ms)
 
 
 def _range(view: View, request: job_pb2.AuditJobRequest, since_ms: int) -> tuple[int, int]:

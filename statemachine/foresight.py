@@ -10,7 +10,7 @@ from . import clockwork, describe, flows, keys, limits, namespaces, slots, valid
 from .difference import record
 from .instants import set_ms, timestamp, to_ms
 from .jobs import find
-from .plan import Plan, due, excluded, nominal_times
+from .plan import Plan, count_nominals, due, excluded, nominal_times
 from .policies import ms_or
 from .preview import PREVIEW_MAX, Foreseen, preview
 from .record import JobRecord, StateRecord, UsageRecord
@@ -40,8 +40,6 @@ def preview_schedule(
         return _preview_new(view, request, from_ms, count)
     jid, job, state = find(view, request.namespace, request.job)
     spec = job.spec
-    if spec.timing.max_runs:
-        count = max(0, min(count, spec.timing.max_runs - state.fired))
     edits = [
         Edit(
             nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind,
@@ -51,7 +49,12 @@ def preview_schedule(
     ]  # fmt: skip
     plan = clockwork.plan_of(view, jid, job)
     last_end_ms = None if state.live else state.last_end_at_ms or None
-    seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms)
+    left = None
+    if spec.timing.max_runs:
+        # Those before the next one are decided on already.
+        next_ms = state.next_nominal_at_ms or state.last_nominal_at_ms + 1
+        left = _left(plan, spec.timing.max_runs - state.fired, next_ms, from_ms)
+    seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms, left=left)
     return _shown(seen, plan, spec.schedules, spec.timing.zone, f"{job.namespace}/{job.name}")
 
 
@@ -75,9 +78,15 @@ def _preview_new(
     )  # fmt: skip
     if not isinstance(plan, Plan):
         raise Refused.of([Fault(fault.path, fault.reason, fault.message) for fault in plan])
-    if timing.max_runs:
-        count = min(count, timing.max_runs)
-    return _shown(preview(plan, from_ms, count), plan, schedules, timing.zone, seed)
+    left = _left(plan, timing.max_runs, view.now_ms, from_ms) if timing.max_runs else None
+    return _shown(preview(plan, from_ms, count, left=left), plan, schedules, timing.zone, seed)
+
+
+def _left(plan: Plan, left: int, next_ms: int, from_ms: int) -> int:
+    """How many of the times from an instant on may run, when so many may from the next one on."""
+    if from_ms > next_ms:
+        return left - count_nominals(plan, next_ms, from_ms).number
+    return left + count_nominals(plan, from_ms, next_ms).number
 
 
 def _shown(

@@ -152,6 +152,7 @@ def purge(view: View, jid: int, state: StateRecord, namespace: str, most: int = 
                 return last_ms + keep_ms + 1
             view.delete(key)
             state.ledger_from_ms = at_ms + 1
+            state.ledger_purged_ms = max(state.ledger_purged_ms, last_ms + 1)
     if not state.ledger_from_ms or state.ledger_from_ms > state.last_nominal_at_ms:
         return 0
     return max(state.ledger_from_ms + keep_ms, view.now_ms) + 1

@@ -39,11 +39,12 @@ def preview(
     edits: Sequence[schedule_pb2.OccurrenceEdit] = (),
     last_end_ms: int | None = None,
     zone: Zone | None = None,
+    left: int | None = None,
 ) -> list[Foreseen]:
     """Return the next nominal times from an instant on, in order, at most `count` (and 1,000).
 
-    Of a schedule that counts from the end of a run only the first time is known. The maximum
-    number of runs is the caller's to count.
+    Of a schedule that counts from the end of a run only the first time is known. When so many as
+    are `left` (None: any number) have come, only those that were added by hand come still.
     """
     by_nominal = {_ms(edit): edit for edit in edits[:EDITS_MAX]}
     added = [
@@ -55,6 +56,8 @@ def preview(
     seen: list[Foreseen] = []
     at = next_nominal(plan, from_ms - 1, last_end_ms=last_end_ms)
     while len(seen) < min(count, PREVIEW_MAX):
+        if left is not None and len(seen) >= left:
+            at = None
         if added and (at is None or added[-1] <= at):
             nominal = added.pop()
             if nominal == at:

@@ -8,6 +8,7 @@ which have no order across jobs. Dead letters have one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import nlargest
 
 from ..proto.v1 import dead_letter_pb2, run_pb2
 from . import answers, by_hand, filters, keys, limits, namespaces, pages, runs
@@ -52,7 +53,7 @@ def _source(
     if states and not states & LIVE_WORDS:
         return _past
     usage = view.get(keys.usage(number), UsageRecord)
-    few = usage is None or usage.live <= limits.LOOKED_AT
+    few = usage is None or usage.live <= limits.SORTED_RUNS
     return _sorted if few else _live
 
 
@@ -83,20 +84,19 @@ def _place(found: Found) -> bytes:
 
 
 def _sorted(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
-    """The runs under way of a namespace by nominal time, newest first."""
+    """The runs under way of a namespace by nominal time, newest first, as far as a page looks."""
     first, end = _jids(number)
-    places = [
+    before = _numbers(after, 2) if after else (keys.OCCASION_MAX, keys.OCCASION_MAX)
+    places = (
         (occasion, jid)
         for jid, occasion in (
             keys.run_of(key) for key, _ in view.stored.scan(keys.run(first, 0), keys.run(end, 0))
         )
-    ]
-    places.sort(reverse=True)
-    before = _numbers(after, 2) if after else (keys.OCCASION_MAX, keys.OCCASION_MAX)
-    for occasion, jid in places:
-        if (occasion, jid) < before:
-            run = view.need(keys.run(jid, occasion), RunRecord)
-            yield _packed(occasion, jid), jid, occasion, run
+        if (occasion, jid) < before
+    )
+    for occasion, jid in nlargest(limits.LOOKED_AT + 1, places):
+        run = view.need(keys.run(jid, occasion), RunRecord)
+        yield _packed(occasion, jid), jid, occasion, run
 
 
 def _live(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:

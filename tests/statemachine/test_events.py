@@ -374,3 +374,19 @@ def test_a_change_of_an_unknown_format_is_refused_loudly(machine: Machine) -> No
 
     with pytest.raises(UnknownFormat, match="format 2"):
         events(encode(change), 1, machine.store)
+
+
+def test_a_job_that_has_nothing_ahead_after_a_revert_is_finished(machine: Machine) -> None:
+    machine.create("a", once="2026-01-01T00:10")
+    at = timestamp(machine.now_ms + 2 * HOUR_MS)
+    edit = schedule_pb2.OccurrenceEdit(kind=schedule_pb2.OccurrenceEdit.KIND_ADD, nominal_time=at)
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+    machine.at("2026-01-01T00:10")
+    machine.ring()
+
+    machine.do(job_pb2.RevertOccurrenceRequest(job="a", nominal_time=at))
+
+    assert [event.kind for event in events(machine.log[-1], machine.index, machine.store)] == [
+        event_pb2.EVENT_KIND_JOB_FINISHED
+    ]
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED

@@ -6,6 +6,7 @@ from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, schedule_pb
 from raftsched.statemachine import keys
 from raftsched.statemachine.instants import duration, timestamp
 
+from .asking import ask
 from .driver import DAY_MS, HOUR_MS, Machine, instant
 
 KEEP = namespace_pb2.Namespace(
@@ -94,3 +95,40 @@ def test_a_job_that_never_ran_loses_its_ledger_too(machine: Machine) -> None:
 
     assert 72 <= busy <= 78
     assert entries(machine) == []
+
+
+def test_a_ledger_that_is_to_be_kept_for_longer_has_no_false_gaps(machine: Machine) -> None:
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
+    machine.create("a", namespace="short", cron="0 * * * *")
+    live_on(machine, 6)
+    oldest = min(entries(machine))
+
+    longer = namespace_pb2.Namespace(name="short", keep_ledger=duration(30 * DAY_MS))
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=longer))
+    answer = ask(
+        machine, job_pb2.AuditJobRequest(namespace="short", job="a"), job_pb2.AuditJobResponse
+    )
+
+    assert answer.sound, answer
+    assert answer.comparable_since.ToMilliseconds() == oldest - HOUR_MS + 1
+    assert answer.recorded == answer.expected == len(entries(machine))
+    live_on(machine, 1)
+    assert min(entries(machine)) == oldest
+
+
+def test_a_backfill_of_old_times_does_not_reach_back_for_an_audit(machine: Machine) -> None:
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
+    machine.create("a", namespace="short", cron="0 * * * *")
+    live_on(machine, 6)
+    first = machine.now_ms - 6 * DAY_MS
+    purged_ms = machine.state("a", "short").ledger_purged_ms
+    machine.do(job_pb2.BackfillJobRequest(
+        namespace="short", job="a", from_time=timestamp(first),
+        to_time=timestamp(first + 3 * HOUR_MS),
+    ))  # fmt: skip
+
+    live_on(machine, 1)
+
+    assert machine.state("a", "short").ledger_purged_ms >= purged_ms > first
+    request = job_pb2.AuditJobRequest(namespace="short", job="a")
+    assert ask(machine, request, job_pb2.AuditJobResponse).sound

@@ -476,3 +476,24 @@ def test_a_page_read_at_one_instant_does_not_see_later_writes(machine: Machine) 
 
     assert isinstance(answer, job_pb2.ListJobsResponse)
     assert [job.name for job in answer.jobs] == ["a"]
+
+
+def test_more_runs_than_a_page_looks_at_are_in_order_too(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LOOKED_AT", 3)
+    for name in ("a", "b", "c"):
+        machine.create(name, overlap=ALLOW)
+    order = ["b", "a", "c", "a", "b", "c", "c", "a"]
+    for name in order:
+        machine.trigger(name)
+        machine.advance(1_000)
+    request = run_pb2.ListRunsRequest(page_size=2)
+
+    found = list(pages(machine, request, run_pb2.ListRunsResponse))
+
+    assert [run.job for page in found for run in page.runs] == order[::-1]
+    monkeypatch.setattr(limits, "SORTED_RUNS", 7)
+    by_job = list(pages(machine, request, run_pb2.ListRunsResponse))
+    jobs = [run.job for page in by_job for run in page.runs]
+    assert jobs == sorted(order, reverse=True)
