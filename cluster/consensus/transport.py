@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 _LENGTH = struct.Struct("<I")
 PING = b"\xff"
 HELLO_MAX = 4096
+CROSSED = ("there is a connection already", "replaced by a newer one")
 CONNECTIONS_MAX = 64  # Strangers included; a cluster needs two dozen at most.
 
 
@@ -176,7 +177,9 @@ class Session(asyncio.Protocol):
         if self.transport is not None:
             if why:
                 peer = self.transport.get_extra_info("peername")
-                logger.warning("connection with %s (%s) closed: %s", self.peer, peer, why)
+                # Both ends dial when a node starts, and one of the two goes: nothing to tell.
+                level = logging.DEBUG if why in CROSSED else logging.WARNING
+                logger.log(level, "connection with %s (%s) closed: %s", self.peer, peer, why)
             transport, self.transport = self.transport, None
             transport.abort()
 
@@ -289,9 +292,9 @@ class Links:
             same_disk = session.peer_incarnation == old.peer_incarnation
             dialler = node if session.dialled is None else self.identity.node
             if crossing and same_disk and old.dialler < dialler:
-                raise WireError(f"there is a connection with {node} already")
+                raise WireError(CROSSED[0])
             self._drop(old)
-            old.close("replaced by a newer one")
+            old.close(CROSSED[1])
         session.peer = node
         self.sessions[node] = session
         self._up(node)

@@ -8,12 +8,13 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ from raftsched.client import RaftschedError
 SRC = Path(__file__).parents[2] / ".src"
 SMALL = ("--segment-mb", "8", "--cache-mb", "16")
 READY_S = 20.0
+# A test's own nodes need not prove who they are.
+TRUSTING = ssl._create_unverified_context()
 # Below the ports that the system gives to whoever asks for any: one of those could take the port
 # of a node while it is down.
 PORTS = range(15_000, 31_000, 20)
@@ -65,7 +68,7 @@ async def fetch(address: str, path: str) -> tuple[int, str]:
 
     def get() -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://{address}{path}", timeout=2) as answer:
+            with urllib.request.urlopen(address + path, timeout=2, context=TRUSTING) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
@@ -137,7 +140,9 @@ class Cluster:
     folder: Path
     base: int
     count: int
-    extra: tuple[str, ...] = SMALL
+    # Flags of each node alone.
+    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scheme: str = "http"
     nodes: dict[str, NodeProcess] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -149,7 +154,7 @@ class Cluster:
         for i, name in enumerate(names):
             arguments = [
                 "--name", name, "--members", members, "--folder", str(self.folder / name),
-                "--http", f"127.0.0.1:{self.base + 5 + i}", *self.extra,
+                "--http", f"127.0.0.1:{self.base + 5 + i}", *SMALL, *self.arguments.get(name, ()),
             ]  # fmt: skip
             self.nodes[name] = NodeProcess(name, arguments, self.folder / f"{name}.log")
 
@@ -157,7 +162,7 @@ class Cluster:
         return f"127.0.0.1:{self.base + int(name[1:]) - 1}"
 
     def http(self, name: str) -> str:
-        return f"127.0.0.1:{self.base + 5 + int(name[1:]) - 1}"
+        return f"{self.scheme}://127.0.0.1:{self.base + 5 + int(name[1:]) - 1}"
 
     @property
     def endpoints(self) -> str:
@@ -200,10 +205,13 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, count: int = 3, extra: tuple[str, ...] = SMALL
+    folder: Path,
+    count: int = 3,
+    arguments: Mapping[str, tuple[str, ...]] | None = None,
+    scheme: str = "http",
 ) -> AsyncIterator[Cluster]:
     """A cluster that somebody leads; its processes end with the test."""
-    made = Cluster(folder, free_base(count), count, extra)
+    made = Cluster(folder, free_base(count), count, arguments or {}, scheme)
     try:
         made.start()
         await made.ready()

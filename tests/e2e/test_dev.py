@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,15 +23,16 @@ pytestmark = pytest.mark.slow
 class Dev:
     """The command, and the lines it has printed."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
+    def __init__(self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader) -> None:
+        self.process, self.reader = process, reader
         self.lines: list[str] = []
         self.reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        assert self.process.stdout is not None
-        async for line in self.process.stdout:
-            self.lines.append(line.decode().rstrip())
+        # A terminal ends with an error when nobody is at the other end any more.
+        with suppress(OSError):
+            async for line in self.reader:
+                self.lines.append(line.decode().rstrip())
 
     def has(self, *words: str) -> bool:
         return any(all(word in line for word in words) for line in self.lines)
@@ -39,13 +42,25 @@ class Dev:
 
 
 @asynccontextmanager
-async def dev(*arguments: str) -> AsyncIterator[Dev]:
+async def dev(
+    *arguments: str, terminal: int | None = None, lines: int | None = None
+) -> AsyncIterator[Dev]:
+    """Run it, on a terminal if there is one: then its lines come from the other end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", "from raftsched.client.cli import main; main()", "dev", *arguments,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL if terminal is None else terminal,
+        stdout=asyncio.subprocess.PIPE if terminal is None else terminal,
         stderr=asyncio.subprocess.STDOUT, env=environment(),
     )  # fmt: skip
-    running = Dev(process)
+    reader = process.stdout
+    if lines is not None and terminal is not None:
+        os.close(terminal)
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            partial(asyncio.StreamReaderProtocol, reader), os.fdopen(os.dup(lines), "rb")
+        )
+    assert reader is not None
+    running = Dev(process, reader)
     try:
         yield running
     finally:
@@ -93,6 +108,34 @@ async def test_it_is_up_within_five_seconds_fires_and_leaves_nothing(tmp_path: P
     assert len(pids) == 4
     assert living(pids) == set()
     assert not Path(folder).exists()
+
+
+async def test_keys_kill_and_revive_and_move_the_leader(tmp_path: Path) -> None:
+    """On a terminal of our own making."""
+    ours, theirs = pty.openpty()
+    async with dev("--port", str(free_base(3)), terminal=theirs, lines=ours) as running:
+        await running.said("Keys: 1 2 3")
+        await running.said("succeeded", seconds=15)
+
+        os.write(ours, b"k")
+        await running.said("│", "kill -9")
+        killed = next(line for line in running.lines if "kill -9" in line and "│" in line)
+        name = killed.split("│")[0].split()[-1].removeprefix("\x1b[0m")
+        await until(lambda: sum("leads in term" in line for line in running.lines) >= 2, 5)
+        fired = sum("succeeded" in line for line in running.lines)
+        await until(lambda: sum("succeeded" in line for line in running.lines) > fired, 15)
+        os.write(ours, name[-1].encode())
+        await running.said(name, "starts again")
+        await until(lambda: sum(f"{name}" in x and "serves" in x for x in running.lines) >= 2, 10)
+        led = sum("leads in term" in line for line in running.lines)
+        os.write(ours, b"l")
+        await until(lambda: sum("leads in term" in line for line in running.lines) > led, 10)
+        os.write(ours, b"q")
+        await until(lambda: running.process.returncode is not None, 10)
+    os.close(ours)
+
+    assert running.process.returncode == 0
+    assert not any("did not work" in line for line in running.lines)
 
 
 async def test_what_is_kept_goes_on_and_a_taken_port_is_no_hindrance(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""A disk that fills up under a node: it says so, loses nothing, and goes on when there is room.
+
+The disk is a small one of memory, in a name space of its own, which needs no rights where the
+system allows it; where not, the test is left out with that word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raftsched.client import AsyncClient, ClusterError
+
+from .processes import environment, fetch, free_base, until
+
+pytestmark = pytest.mark.slow
+
+MOUNT = 'mount -t tmpfs -o size=80m none "$1" && shift && exec "$@"'
+
+
+def small_disks_work(folder: Path) -> bool:
+    if not shutil.which("unshare"):
+        return False
+    words = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(folder), "true"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+async def test_a_disk_that_fills_up_stops_writes_and_nothing_else(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if not small_disks_work(disk):
+        pytest.skip("this system does not let us mount a small disk")
+    base = free_base(1)
+    http, log = f"http://127.0.0.1:{base + 5}", tmp_path / "log"
+    member = f"n1=127.0.0.1:{base + 10}/127.0.0.1:{base}"
+    words = [
+        sys.executable, "-m", "raftsched.cluster.main", "node", "--name", "n1", "--members", member,
+        "--folder", str(disk / "n1"), "--http", f"127.0.0.1:{base + 5}", "--segment-mb", "8",
+    ]  # fmt: skip
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(disk), *words],
+            stdout=out, stderr=out, env=environment(),
+        )  # fmt: skip
+    try:
+        await until(lambda: '"serves"' in log.read_text(), 20)
+        # The disk as the node sees it.
+        inside = Path(f"/proc/{process.pid}/root{disk}")
+        async with AsyncClient(f"127.0.0.1:{base}", timeout=2) as client:
+            filler = inside / "filler"
+            fill(filler)
+            kept = await write_until_refused(client)
+            figures = (await fetch(http, "/metrics"))[1]
+            ready = await fetch(http, "/readyz")
+            alive = await fetch(http, "/healthz")
+            filler.unlink()
+            await until(lambda: client.jobs.create("after", handler="nobody"), 10)
+            after = {job.name async for job in client.jobs.list()}
+    finally:
+        process.kill()
+        process.wait(5)
+
+    assert "raftsched_disk_full 1.0" in figures
+    assert (ready[0], alive[0]) == (503, 200)
+    assert "disk: it is full" in ready[1]
+    assert kept
+    assert kept | {"after"} <= after
+    assert "full; nothing is lost" in log.read_text()
+
+
+def fill(filler: Path) -> None:
+    """Take what is left."""
+    with filler.open("wb", buffering=0) as out:
+        try:
+            while True:
+                out.write(b"\0" * (1 << 16))
+        except OSError:
+            return
+
+
+async def write_until_refused(client: AsyncClient) -> set[str]:
+    """Create jobs until the journal needs a new piece and gets none."""
+    kept: set[str] = set()
+    for number in range(2_000):
+        name = f"job-{number}"
+        try:
+            await client.jobs.create(name, handler="nobody", payload=b"x" * 60_000)
+        except ClusterError:
+            return kept
+        kept.add(name)
+        await asyncio.sleep(0)
+    raise AssertionError("the disk never filled up")

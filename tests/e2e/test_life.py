@@ -1,0 +1,177 @@
+"""A node that meets what must not happen: it says so in a line, and its process ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from raftsched.client import AsyncClient, RaftschedError, Tls
+
+from .processes import SMALL, NodeProcess, cluster, free_base, until
+from .test_refusals import said
+
+pytestmark = pytest.mark.slow
+
+
+def broken(how: str, folder: Path, base: int) -> list[str]:
+    """The command of a node alone, with a fault put into its program."""
+    member = f"n1=127.0.0.1:{base + 10}/127.0.0.1:{base}"
+    program = f"{how}\nfrom raftsched.cluster.main import main\nmain()"
+    return [
+        sys.executable, "-c", program, "node", "--name", "n1", "--members", member,
+        "--folder", str(folder / "n1"), "--http", "", "--log-format", "json", *SMALL,
+    ]  # fmt: skip
+
+
+async def test_a_node_that_breaks_inside_ends_with_a_line(tmp_path: Path) -> None:
+    bug = (
+        "from raftsched.cluster import watch\n"
+        "def boom(self, now): raise RuntimeError('a bug')\n"
+        "watch.Watch._look = boom"
+    )
+    began = time.monotonic()
+
+    code, lines = await said(broken(bug, tmp_path, free_base(1)))
+
+    told = [json.loads(line) for line in lines if line[:1] == "{"]
+    assert code == 1
+    assert [line["why"] for line in told if line["level"] == "critical" and "why" in line] == [
+        "a bug"
+    ]
+    assert told[-1]["event"] == "stopped"
+    assert not any("Traceback" in line for line in lines)
+    assert time.monotonic() - began < 15
+
+
+async def test_a_stop_that_hangs_ends_after_three_seconds(tmp_path: Path) -> None:
+    hang = (
+        "import time, os, signal\n"
+        "from raftsched.cluster import life\n"
+        "async def forever(self): time.sleep(60)\n"
+        "life.Life.stop = forever"
+    )
+    log = tmp_path / "log"
+    node = NodeProcess("n1", [], log)
+    with log.open("ab") as out:
+        node.process = subprocess.Popen(broken(hang, tmp_path, free_base(1)), stderr=out)
+    await until(lambda: "serves" in log.read_text(), 20)
+
+    code, seconds = await node.stop()
+
+    assert code == 1
+    assert 2.5 < seconds < 4.5
+    assert "not stopped within 3 s" in log.read_text()
+
+
+async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    slow = (
+        "import asyncio\n"
+        "from raftsched.cluster import life\n"
+        "async def slow(self): await asyncio.sleep(60)\n"
+        "life.Life.stop = slow"
+    )
+    log = tmp_path / "log"
+    with log.open("ab") as out:
+        process = subprocess.Popen(broken(slow, tmp_path, free_base(1)), stderr=out)
+    await until(lambda: "serves" in log.read_text(), 20)
+    process.send_signal(signal.SIGTERM)
+    await until(lambda: "stopping" in log.read_text(), 5)
+    began = time.monotonic()
+
+    process.send_signal(signal.SIGINT)
+
+    await until(lambda: process.poll() is not None, 5)
+    assert process.returncode == 128 + signal.SIGINT
+    assert time.monotonic() - began < 1
+
+
+async def test_a_port_that_is_taken_at_the_last_moment_is_told_as_well(tmp_path: Path) -> None:
+    base = free_base(1)
+    late = "from raftsched.cluster import doors\ndoors.check = lambda config: None"
+    with socket.create_server(("127.0.0.1", base)):
+        clients = await said(broken(late, tmp_path, base))
+    with socket.create_server(("127.0.0.1", base + 10)):
+        peers = await said(broken(late, tmp_path, base))
+
+    assert [clients[0], peers[0]] == [17, 17]
+    assert f"127.0.0.1:{base}" in clients[1][-1]
+    assert f"127.0.0.1:{base + 10}" in peers[1][-1]
+
+
+async def test_a_damaged_journal_is_refused_with_its_code(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as running:
+        async with AsyncClient(running.endpoints) as client:
+            for number in range(5):
+                await client.jobs.create(f"job-{number}", handler="nobody", payload=b"x" * 4000)
+        node = running.nodes["n1"]
+        await node.stop()
+        for segment in (tmp_path / "n1" / "consensus" / "journal").glob("*.segment"):
+            data = segment.read_bytes()
+            segment.write_bytes(data.replace(b"x" * 100, b"y" * 100))
+
+        node.start()
+        await until(lambda: not node.alive, 20)
+
+    assert node.process is not None
+    assert node.process.returncode == 18
+    assert "raftsched node: " in node.log.read_text().splitlines()[-1]
+
+
+def certificates(folder: Path, names: list[str]) -> None:
+    """An authority, and a certificate for each node and for this machine."""
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    for name in names:
+        alternatives = f"subjectAltName=DNS:{name},DNS:localhost,IP:127.0.0.1"
+        openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr",
+                "-subj", f"/CN={name}", "-addext", alternatives)  # fmt: skip
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+                "-CAcreateserial", "-days", "1", "-copy_extensions", "copy",
+                "-out", f"{name}.pem")  # fmt: skip
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl to make certificates")
+async def test_with_tls_on_every_door_calls_are_passed_on_and_strangers_are_not_heard(
+    tmp_path: Path,
+) -> None:
+    certificates(tmp_path, ["n1", "n2", "n3", "me"])
+    made = cluster_with_tls(tmp_path)
+    async with cluster(tmp_path, arguments=made, scheme="https") as running:
+        mine = Tls(ca=str(tmp_path / "ca.pem"), certificate=str(tmp_path / "me.pem"),
+                   key=str(tmp_path / "me.key"))  # fmt: skip
+        leader = await running.leader()
+        follower = next(name for name in running.nodes if name != leader)
+        async with AsyncClient(running.address(follower), tls=mine, timeout=10) as client:
+            await client.jobs.create("safe", handler="nobody")
+        async with AsyncClient(running.address(leader), timeout=2) as stranger:
+            with pytest.raises(RaftschedError):
+                await stranger.jobs.get("safe")
+        nameless = Tls(ca=str(tmp_path / "ca.pem"))
+        async with AsyncClient(running.address(leader), tls=nameless, timeout=2) as stranger:
+            with pytest.raises(RaftschedError):
+                await stranger.jobs.get("safe")
+
+
+def cluster_with_tls(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The flags of each node for its certificate, on both doors."""
+    return {
+        name: (
+            "--tls-peer-certificate-file", f"{folder}/{name}.pem", "--tls-peer-key-file",
+            f"{folder}/{name}.key", "--tls-peer-ca-file", f"{folder}/ca.pem",
+            "--tls-server-certificate-file", f"{folder}/{name}.pem", "--tls-server-key-file",
+            f"{folder}/{name}.key", "--tls-server-ca-file", f"{folder}/ca.pem",
+        )
+        for name in ("n1", "n2", "n3")
+    }  # fmt: skip
