@@ -23,8 +23,13 @@ FRAME_BYTES_MAX = 3 * 1024 * 1024
 REPORT_BYTES_MAX = 64 * 1024 * 1024
 # A stream that does not say welcome in this time is given up.
 WELCOME_S = 3.0
-# A report that nothing was heard of for so long is a reason to try another node.
-PATIENCE_S = 5.0
+# A server owes an answer to a beat within a heartbeat. One that has answered much sooner so far,
+# and now does not, is left after twice the time that it took, but not before this.
+PATIENCE_MIN_S = 0.8
+# A hung server is noticed after a beat and this patience; more beats are more work for a leader.
+BEATS_PER_HEARTBEAT = 3
+# What one slow answer counts for, one answer later.
+FORGETTING = 0.7
 # Progress waits this long for more of it, unless a frame leaves anyway.
 PROGRESS_S = 0.25
 # After these refusals of a result there is nothing left to do; after those the lease still stands.
@@ -93,8 +98,10 @@ class Session:
         self._received_at = now
         self._sent_at = now
         self._progress_at = now
-        # Since when the server owes an answer to a report.
+        # Since when the server owes an answer, to which beat, and how slow the slowest of late was.
         self._asked_at: float | None = None
+        self._asked_beat = 0
+        self._slowest_s = HEARTBEAT_S
 
     @property
     def held(self) -> int:
@@ -139,7 +146,9 @@ class Session:
         """The server said this."""
         orders = Orders()
         self._received_at = now
-        self._asked_at = None
+        if self._asked_at is not None and frame.beat >= self._asked_beat:
+            self._slowest_s = max(now - self._asked_at, self._slowest_s * FORGETTING)
+            self._asked_at = None
         if frame.HasField("welcome"):
             self._welcome(frame.welcome)
         if frame.beat:
@@ -357,12 +366,17 @@ class Session:
                 orders.reconnect = f"no welcome within {WELCOME_S:g} s"
         elif now >= self._received_at + 2 * self.heartbeat_s:
             orders.reconnect = f"nothing was heard for {2 * self.heartbeat_s:g} s"
-        elif self._asked_at is not None and now >= self._asked_at + self._patience_s:
-            orders.reconnect = f"no answer to a report within {self._patience_s:g} s"
+        elif self._asked_at is not None and now >= self._impatient_at(self._asked_at):
+            orders.reconnect = f"no answer within {self._patience_s:.1f} s, as there were before"
+            # Should it be slow and not dead, it gets more time on the next stream.
+            self._slowest_s = self._patience_s
 
     @property
     def _patience_s(self) -> float:
-        return max(PATIENCE_S, self.heartbeat_s / 2)
+        return min(max(PATIENCE_MIN_S, 2 * self._slowest_s), 2 * self.heartbeat_s)
+
+    def _impatient_at(self, asked_at: float) -> float:
+        return max(asked_at, self._received_at) + self._patience_s
 
     def _send_late_again(self, now: float) -> None:
         """Reports that no word was heard of for a whole heartbeat are said again (rule 3)."""
@@ -383,12 +397,16 @@ class Session:
             times.append(self._stream_at())
         return min(times, default=float("inf"))
 
+    @property
+    def _beat_at(self) -> float:
+        return self._sent_at + self.heartbeat_s / BEATS_PER_HEARTBEAT
+
     def _stream_at(self) -> float:
         if not self.welcomed:
             return self._opened_at + WELCOME_S
-        times = [self._sent_at + self.heartbeat_s / 2, self._received_at + 2 * self.heartbeat_s]
+        times = [self._beat_at, self._received_at + 2 * self.heartbeat_s]
         if self._asked_at is not None:
-            times.append(self._asked_at + self._patience_s)
+            times.append(self._impatient_at(self._asked_at))
         if self._progress:
             times.append(self._progress_at + PROGRESS_S)
         if self._reports:
@@ -406,7 +424,7 @@ class Session:
         found = list(self._reporting_frames(now))
         credits = self._credits()
         drain = self.draining and not self._drain_said
-        due = credits or drain or now >= self._sent_at + self.heartbeat_s / 2
+        due = credits or drain or now >= self._beat_at
         if due and not found:
             found.append(WorkRequest())
         if found:
@@ -420,8 +438,8 @@ class Session:
         # 0 would mean that none was read.
         frame.beat = int((now - self._epoch) * 1000) + 1
         self._sent_at = now
-        if self._asked_at is None and (frame.results or frame.extensions):
-            self._asked_at = now
+        if self._asked_at is None:
+            self._asked_at, self._asked_beat = now, frame.beat
         return frame
 
     def _first_frame(self) -> WorkRequest:
