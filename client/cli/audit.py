@@ -123,9 +123,9 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
         return
     look = session.out.look
     said = "sound" if answer.sound else "NOT SOUND"
-    click.secho(
+    session.out.paint(
         f"Job {name}: {said}, {answer.recorded} of {answer.expected} nominal times have one.",
-        fg="green" if answer.sound else "red", err=not session.out.for_person,
+        "green" if answer.sound else "red", err=not session.out.for_person,
     )  # fmt: skip
     if answer.HasField("comparable_since"):
         session.say(f"Compared since {look.time(answer.comparable_since)}.")

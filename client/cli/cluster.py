@@ -42,7 +42,7 @@ def status(session: Session) -> None:
             click.echo(line)
         session.out.items(seen.nodes, seen)
         for problem in seen.problems:
-            click.secho(f"Problem: {problem}", fg="yellow", err=True)
+            session.out.paint(f"Problem: {problem}", "yellow", err=True)
     elif session.out.format in ("jsonl", "name"):
         session.out.items(seen.nodes, seen)
     else:
@@ -177,7 +177,7 @@ def verify(session: Session, repair: bool) -> None:
         for node in sorted(prints):
             click.echo(f"{node}\t{prints[node]}")
         if prints and not same:
-            click.secho("The nodes differ.", fg="red", err=True)
+            session.out.paint("The nodes differ.", "red", err=True)
         if found.repaired:
             session.say(f"{found.repaired} repaired.")
     if not found.sound:

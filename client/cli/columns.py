@@ -102,14 +102,22 @@ def _what(event: Any) -> str:
 
 
 def _more(event: Any) -> str:
+    """What there is to say beyond the kind: who took it, why it went wrong."""
     run = event.run
+    kind = enum_word(event, "kind")
+    ended_badly = kind in ("run retrying", "run failed", "run cancelled", "run skipped")
     said = [
         event.message,
         enum_word(event.ledger, "outcome"),
-        f"{run.error.kind}: {run.error.message}" if run.error.kind else "",
-        f"worker {run.worker}" if run.worker else "",
+        f"{run.error.kind}: {run.error.message}" if run.error.kind and ended_badly else "",
+        f"worker {run.worker}" if kind == "run leased" else "",
     ]
     return "; ".join(part for part in said if part)
+
+
+def _worker(run: Any) -> str:
+    """Who holds it, or held it last."""
+    return str(run.worker or (run.attempts[-1].worker if run.attempts else ""))
 
 
 def _because(step: Any) -> str:
@@ -140,7 +148,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         when("DUE", "due_time"),
         Column("TOOK", lambda run, look: Cell(look.since(run, "start_time", "end_time"))),
         count("ATTEMPT", "attempt"),
-        text("WORKER", "worker"),
+        made("WORKER", _worker),
         made(
             "ERROR", lambda run: f"{run.error.kind}: {run.error.message}" if run.error.kind else ""
         ),

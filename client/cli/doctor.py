@@ -24,6 +24,7 @@ from .session import Session
 from .times import rough_text
 
 if TYPE_CHECKING:
+    from .. import Client
     from .messages import cluster_pb2
 
 PACKAGES = ("raftsched", "grpcio", "protobuf", "rocksdict", "pysyncobj", "croniter", "tzdata")
@@ -90,8 +91,7 @@ def doctor(session: Session, folder: str | None, listen: tuple[str, ...]) -> Non
 def show(session: Session, finding: Finding) -> None:
     if session.out.for_person:
         mark = {"ok": "ok  ", "warning": "warn", "wrong": "FAIL"}[finding.verdict]
-        color = None if session.out.is_plain else STYLES[finding.verdict]
-        click.secho(mark, fg=color, nl=False)
+        session.out.paint(mark, STYLES[finding.verdict], nl=False)
         click.echo(f"  {finding.check:<22} {finding.text}")
         if finding.then and finding.verdict != "ok":
             click.echo(f"{'':6}{'':<22} Try: {finding.then}")
@@ -194,19 +194,18 @@ def cluster(session: Session) -> Iterator[Finding]:
     from ..endpoints import parse
 
     seen: list[cluster_pb2.ClusterStatus] = []
-    session.client  # noqa: B018  # Wrong endpoints end the command here.
-    for address in parse(session.endpoints):
-        finding, status = reach(session, address)
-        yield finding
-        if status is not None:
-            seen.append(status)
-    if not seen:
-        return
-    yield from agreement(seen)
-    yield clock(session)
+    with session.make_client() as client:
+        for address in parse(session.endpoints):
+            finding, status = reach(client, address)
+            yield finding
+            if status is not None:
+                seen.append(status)
+        if seen:
+            yield from agreement(seen)
+            yield clock(client)
 
 
-def reach(session: Session, address: str) -> tuple[Finding, cluster_pb2.ClusterStatus | None]:
+def reach(client: Client, address: str) -> tuple[Finding, cluster_pb2.ClusterStatus | None]:
     from ..errors import RaftschedError
 
     name = f"node {address}"
@@ -218,7 +217,7 @@ def reach(session: Session, address: str) -> tuple[Finding, cluster_pb2.ClusterS
         then = f"raftsched dev, or start the node that should listen on {address}"
         return Finding(name, "wrong", f"cannot connect: {wrong}", then), None
     try:
-        status = session.client.call(
+        status = client.call(
             m.cluster_pb2.GetClusterStatusRequest(), endpoint=address, retry=False,
             timeout=CONNECT_S * 2,
         )  # fmt: skip
@@ -264,7 +263,7 @@ def agreement(seen: list[cluster_pb2.ClusterStatus]) -> Iterator[Finding]:
         yield Finding("problem", "wrong", problem, "raftsched cluster status")
 
 
-def clock(session: Session) -> Finding:
+def clock(client: Client) -> Finding:
     """Compare with the leader's clock: an interval without an anchor counts from its present."""
     from ..errors import RaftschedError
 
@@ -272,7 +271,7 @@ def clock(session: Session) -> Finding:
     request.schedules.add().interval.every.FromSeconds(1)
     before = time()
     try:
-        answer = session.client.call(request, timeout=CONNECT_S * 2)
+        answer = client.call(request, timeout=CONNECT_S * 2)
     except RaftschedError as wrong:
         return Finding("this clock", "warning", f"not compared: {wrong.message}",
                        "raftsched cluster status")  # fmt: skip

@@ -31,7 +31,6 @@ PRUNE = click.option(
     "--prune", metavar="KEY=VALUE",
     help="Delete jobs with this label that are in none of the files.",
 )  # fmt: skip
-SIGNS = {"created": "+", "updated": "~", "unchanged": "=", "refused": "!"}
 
 
 @command(
@@ -90,7 +89,7 @@ def diff(session: Session, paths: tuple[str, ...], prune: str | None, exit_code:
         for result in answer.results:
             show_difference(session, by_name[result.job], result)
         for name in surplus:
-            mark("-", name, "red")
+            mark(session, "-", name)
     else:
         session.out.items(answer.results, answer)
     fail_if_refused(progress.tally)
@@ -251,18 +250,21 @@ def some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
-def mark(sign: str, name: str, color: str, more: str = "") -> None:
-    click.secho(f"{sign} {name}{more}", fg=color)
+MARKS = {"+": "green", "~": "yellow", "!": "red", "-": "red"}
+
+
+def mark(session: Session, sign: str, name: str, more: str = "") -> None:
+    session.out.paint(f"{sign} {name}{more}", MARKS[sign])
 
 
 def show_difference(session: Session, job: job_pb2.Job, result: job_pb2.ImportResult) -> None:
     kinds = m.job_pb2.ImportResult
     if result.verdict == kinds.VERDICT_CREATED:
-        mark("+", job.name, "green")
+        mark(session, "+", job.name)
     elif result.verdict == kinds.VERDICT_REFUSED:
-        mark("!", job.name, "red", f"  {result.reason}: {result.message}")
+        mark(session, "!", job.name, f"  {result.reason}: {result.message}")
     elif result.verdict == kinds.VERDICT_UPDATED:
-        mark("~", job.name, "yellow")
+        mark(session, "~", job.name)
         request = m.job_pb2.GetJobRequest(namespace=job.namespace, job=job.name)
         present = session.read(request, m.job_pb2.Job, f"get job {job.name}")
         before, after = flat_spec(present), flat_spec(job)

@@ -68,7 +68,7 @@ class Output:
             case _:
                 self._describe(message)
 
-    def pages(self, pages: Iterable[Message], field: str) -> None:
+    def pages(self, pages: Iterable[Message], field: str, empty: str = "") -> None:
         """Print the pages of a list; lines appear page by page, documents at the end."""
         items = (item for page in pages for item in getattr(page, field))
         match self.format:
@@ -83,7 +83,7 @@ class Output:
                 for item in items:
                     click.echo(name_of(item))
             case _:
-                self._items(last := Last(pages), field)
+                self._items(last := Last(pages), field, empty)
                 if last.token and sys.stderr:
                     click.echo("There are more: --limit 0 prints all.", err=True)
 
@@ -140,6 +140,12 @@ class Output:
             text.append(flat(str(cell)) + " ", style=cell.style)
         self.console.print(text, soft_wrap=True)
 
+    def paint(self, text: str, color: str, *, err: bool = False, nl: bool = True) -> None:
+        """Print words beside the data, in a colour where that is wanted."""
+        stream = sys.stderr if err else sys.stdout
+        wanted = not self.is_plain and (self.color == "always" or bool(stream and stream.isatty()))
+        click.echo(click.style(text, fg=color) if wanted else text, err=err, nl=nl, color=wanted)
+
     # Tables.
 
     def table(self, titles: Sequence[str], rows: Iterable[Row]) -> None:
@@ -177,12 +183,11 @@ class Output:
         console.width = max(console.width, needed)
         console.print(table, crop=False)
 
-    def _items(self, pages: Iterable[Message], field: str) -> None:
+    def _items(self, pages: Iterable[Message], field: str, empty: str) -> None:
         items = (item for page in pages for item in getattr(page, field))
         first = next(items, None)
         if first is None:
-            words = field.replace("_", " ")
-            click.echo(f"No {words}.", err=True)
+            click.echo(empty or f"No {field.replace('_', ' ')}.", err=True)
             return
         self._table_of(chain([first], items))
 

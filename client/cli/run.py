@@ -56,7 +56,11 @@ def list_(session: Session, text: str, **given: str | None) -> None:
     request = m.run_pb2.ListRunsRequest(
         namespace=session.namespace, filter=condition(text, **given)
     )
-    session.show_list(request, m.run_pb2.ListRunsResponse, "runs", "list runs")
+    ended = given["state"] or text
+    session.show_list(
+        request, m.run_pb2.ListRunsResponse, "runs", "list runs",
+        empty="No such runs." if ended else "No runs under way; --state succeeded lists others.",
+    )  # fmt: skip
 
 
 @command(

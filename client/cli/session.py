@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .exits import Trouble, wrong_use
+from .exits import Exit, Trouble, wrong_use
 from .output import Output
 from .settings import Value, resolve
 from .times import parse_length, rough_text
@@ -37,6 +37,8 @@ class Session:
         # The user named the namespace for this very command.
         self.namespace_is_given = values["namespace"].origin.startswith(("--", "RAFTSCHED_"))
         self.timeout_s = parse_length(values["timeout"].value) / 1000
+        # A cluster may be about to start.
+        self.patience_s = 2.0
         self.dry_run = bool(given.get("dry_run"))
         self.stale = bool(given.get("stale"))
         self.yes = bool(given.get("yes"))
@@ -68,6 +70,23 @@ class Session:
 
     @cached_property
     def client(self) -> Client:
+        """The client, once it is known that somebody listens: nobody waits 30 s to learn it."""
+        from ..endpoints import parse
+        from .reach import unreachable
+
+        made = self.make_client()
+        reasons = unreachable(parse(self.endpoints), min(self.patience_s, self.timeout_s))
+        if reasons:
+            made.close()
+            raise Trouble(
+                "no node can be reached", [f"{one}: {why}" for one, why in reasons.items()],
+                "raftsched dev         to start a cluster here\n"
+                "raftsched doctor      to look at the way to one\n"
+                "--endpoints HOST:PORT to name another", Exit.UNREACHABLE,
+            )  # fmt: skip
+        return made
+
+    def make_client(self) -> Client:
         from .. import Client
 
         try:
@@ -131,9 +150,11 @@ class Session:
             if not token or (limit and left <= 0):
                 return
 
-    def show_list(self, request: Message, kind: type[Answer], field: str, doing: str) -> None:
-        """Print all pages of a list."""
-        self.out.pages(self.pages(request, kind, doing), field)
+    def show_list(
+        self, request: Message, kind: type[Answer], field: str, doing: str, *, empty: str = ""
+    ) -> None:
+        """Print all pages of a list; `empty` is what to tell a person when it is."""
+        self.out.pages(self.pages(request, kind, doing), field, empty)
 
     # Words.
 

@@ -7,8 +7,9 @@ import pytest
 
 from raftsched.client.cli import main
 from raftsched.client.cli.exits import Exit
+from raftsched.client.cli.reach import unreachable
 
-from ..stage import Stage, dead_endpoint, losing_the_answer, refusing
+from ..stage import BlackHole, Stage, dead_endpoint, losing_the_answer, refusing
 from .conftest import Cli
 
 # Reason -> exit code, what is said to be typed next.
@@ -89,13 +90,24 @@ def test_a_write_that_nobody_answered_says_how_to_learn_what_became_of_it(
 
 
 def test_no_server_is_told_apart_and_says_how_to_start_one(cli: Cli) -> None:
-    said = cli(
-        "job", "next", "0 9 * * *", "--timeout", "500ms", RAFTSCHED_ENDPOINTS=dead_endpoint()
-    )
+    gone = dead_endpoint()
+
+    said = cli("job", "next", "0 9 * * *", "--timeout", "200ms", RAFTSCHED_ENDPOINTS=gone)
 
     assert said.exit_code == Exit.UNREACHABLE
-    assert "cannot preview '0 9 * * *'" in said.stderr
-    assert "to start a cluster here: raftsched dev" in said.stderr
+    assert said.stderr.splitlines() == [
+        "Error: no node can be reached",
+        f"  {gone}: Connection refused",
+        "  Try: raftsched dev         to start a cluster here",
+        "       raftsched doctor      to look at the way to one",
+        "       --endpoints HOST:PORT to name another",
+    ]
+
+
+def test_one_node_that_listens_is_enough(cli: Cli, stage: Stage, black_hole: BlackHole) -> None:
+    nodes = f"{dead_endpoint()},{black_hole.address},{stage.endpoints}"
+
+    assert unreachable(nodes.split(","), 5.0) == {}
 
 
 def test_a_wrong_endpoint_names_where_it_comes_from(cli: Cli) -> None:

@@ -104,7 +104,7 @@ def test_an_empty_table_says_so_on_stderr(cli: Cli) -> None:
     said = cli.ok("run", "list")
 
     assert said.stdout == ""
-    assert said.stderr == "No runs.\n"
+    assert said.stderr == "No runs under way; --state succeeded lists others.\n"
 
 
 def test_a_write_tells_people_on_stderr_and_programs_on_stdout(cli: Cli) -> None:
