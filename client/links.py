@@ -19,6 +19,7 @@ from .endpoints import Endpoints
 from .errors import Closed, InvalidArgument
 from .methods import Method, method_of
 from .refusals import Failure, failure
+from .values import revision
 
 MESSAGE_MAX = 4 * 1024 * 1024
 TIMEOUT_MAX_S = 24 * 3600.0
@@ -182,22 +183,20 @@ def checked_timeout(seconds: float) -> float:
 def completed(method: Method, request: Message, options: CallOptions) -> Message:
     """The request itself, or a copy with a request_id and what the options ask of a read."""
     needs_id = method.has_request_id and not getattr(request, "request_id")  # noqa: B009
-    stale, revision = options.get("stale", False), options.get("min_revision", "")
-    if not needs_id and not stale and not revision:
+    stale, at_least = options.get("stale", False), options.get("min_revision", "")
+    if not needs_id and not stale and not at_least:
         return request
     copy: Any = type(request)()
     copy.CopyFrom(request)
     if needs_id:
         copy.request_id = uuid.uuid4().hex
-    if stale or revision:
+    if stale or at_least:
         if "read" not in copy.DESCRIPTOR.fields_by_name:
             raise ValueError(f"{method.name} takes neither stale nor min_revision")
         if stale:
             copy.read.consistency = common_pb2.CONSISTENCY_STALE
-        if revision:
-            change, _, position = revision.partition(".")
-            copy.read.min_revision.change = int(change)
-            copy.read.min_revision.position = int(position or 0)
+        if at_least:
+            copy.read.min_revision.CopyFrom(revision(at_least))
     return cast(Message, copy)
 
 

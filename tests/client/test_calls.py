@@ -25,7 +25,7 @@ from raftsched.client.errors import (
     Unauthenticated,
     Unavailable,
 )
-from raftsched.proto.v1 import cluster_pb2, event_pb2, job_pb2
+from raftsched.proto.v1 import cluster_pb2, common_pb2, event_pb2, job_pb2
 
 from ..statemachine.driver import job_of
 from .stage import (
@@ -85,6 +85,20 @@ def test_an_answer_says_what_its_metadata_said(stage: Stage, asker: Asker) -> No
 
     assert answer.leader == answer.endpoint == stage.nodes[0].address
     assert (answer.term, answer.revision, answer.age_ms) == (7, "1.0", 12)
+
+
+def test_a_read_says_how_fresh_it_must_be(stage: Stage, asker: Asker) -> None:
+    asker.call(stage.endpoints, create())
+    request = job_pb2.GetJobRequest(job="report")
+
+    asker.call(stage.endpoints, request, stale=True, min_revision="17.3")
+
+    read = stage.nodes[0].heard[-1].read  # type: ignore[attr-defined]
+    assert read.consistency == common_pb2.CONSISTENCY_STALE
+    assert (read.min_revision.change, read.min_revision.position) == (17, 3)
+    assert not request.HasField("read")
+    with pytest.raises(ValueError, match="takes neither stale nor min_revision"):
+        asker.call(stage.endpoints, create("b"), stale=True)
 
 
 def test_a_refusal_has_its_reason_values_and_faults(stage: Stage, asker: Asker) -> None:

@@ -376,3 +376,13 @@ def test_endpoints_are_read(given: str | list[str], read: tuple[str, ...]) -> No
 def test_an_endpoint_that_is_none_is_refused_by_name(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"host:port"):
         parse(wrong)
+
+
+def test_a_word_on_the_leader_is_followed_to_a_node_that_was_asked_before() -> None:
+    tried = course()
+    tried.next_try(0.0)
+    tried.failed(refusal("NO_QUORUM"), 0.0)
+    assert tried.next_try(0.0).address == "b:1"
+
+    assert tried.failed(refusal("NOT_LEADER", leader="a:1"), 0.0) == 0.0
+    assert tried.next_try(0.0).address == "a:1"

@@ -151,6 +151,17 @@ def test_a_list_reads_all_pages(both: Both, stage: Stage) -> None:
     assert len(requests) == 2
 
 
+def test_an_import_is_cut_into_requests_that_fit(both: Both, stage: Stage) -> None:
+    jobs = [job_of(f"job-{number}", handler="x", payload=b"x" * 60_000) for number in range(100)]
+
+    results = both(lambda client: client.jobs.import_(jobs))
+
+    assert [one.job for one in results] == [job.name for job in jobs]
+    sizes = [request.ByteSize() for request in stage.nodes[0].heard]
+    assert len(sizes) == 2
+    assert max(sizes) <= 3 * 1024 * 1024
+
+
 def test_an_import_says_what_became_of_each(both: Both) -> None:
     first = both(lambda client: client.jobs.import_([job_of("a", handler="x")], request_id="r"))
     again = both(lambda client: client.jobs.import_([job_of("a", handler="x")], request_id="r"))
