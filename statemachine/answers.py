@@ -15,8 +15,9 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
     name = job.name
     answer = worker_pb2.Lease(
         namespace=job.namespace, run=keys.run_id(name, jid, occasion), job=name, token=run.token,
-        attempt=run.attempt, max_attempts=policies.max_attempts(spec.retry), action=spec.action,
+        attempt=run.attempt, max_attempts=policies.max_attempts(spec.retry),
     )  # fmt: skip
+    answer.action.CopyFrom(spec.action)
     set_ms(answer.nominal_time, nominal_ms)
     set_ms(answer.due_time, run.due_at_ms)
     if run.payload is not None:

@@ -97,8 +97,9 @@ def start(view: View, job: JobRecord, state: StateRecord, plan: Plan) -> None:
 
 def settle(view: View, jid: int, state: StateRecord) -> None:
     """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
-    if state.state == ACTIVE and state.may_finish and not ahead(state):
-        state.state = FINISHED
+    if state.state == ACTIVE:
+        if state.may_finish and not ahead(state):
+            state.state = FINISHED
     elif state.state == FINISHED and ahead(state):
         state.state = ACTIVE
     if state.delete_after_ms is not None and over(state):
@@ -106,7 +107,9 @@ def settle(view: View, jid: int, state: StateRecord) -> None:
             state.delete_at_ms = view.now_ms + state.delete_after_ms
     else:
         state.delete_at_ms = 0
-    timers.set_job(view, jid, state, next_wake(view, state))
+    at_ms = next_wake(view, state)
+    if at_ms != state.timer_at_ms:
+        timers.set_job(view, jid, state, at_ms)
 
 
 def over(state: StateRecord) -> bool:

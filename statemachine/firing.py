@@ -56,7 +56,7 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
         if view.deleted(key):
             # What rang before has moved it, or ended what it was for.
             continue
-        view.delete(key)
+        view.delete_raw(key)
         kind = key[9:10]
         if kind == keys.WAKE_JOB:
             _ring_job(view, int.from_bytes(key[10:18], "big"))

@@ -49,12 +49,7 @@ def take(view: View, worker: str, result: worker_pb2.Result) -> rejection.Reject
         return _stale(view, jid, occasion, run, result)
     kind = result.WhichOneof("end")
     if kind == "success":
-        if result.success.HasField("result"):
-            wrong = _wrong_payload(result.success.result)
-            if wrong is not None:
-                return wrong
-        _succeed(view, jid, occasion, run, result)
-        return None
+        return _succeed(view, jid, occasion, run, result)
     wrong = _wrong_end(kind, result)
     if wrong is None:
         _note_log(run, result.log_tail)
@@ -90,14 +85,19 @@ def _wrong_end(kind: str | None, result: worker_pb2.Result) -> rejection.Rejecti
 
 def _succeed(
     view: View, jid: int, occasion: int, run: RunRecord, result: worker_pb2.Result
-) -> None:
-    if result.success.HasField("result"):
-        run.result = result.success.result
+) -> rejection.Rejection | None:
+    success = result.success
+    if success.HasField("result"):
+        wrong = _wrong_payload(success.result)
+        if wrong is not None:
+            return wrong
+        run.result = success.result
     _note_log(run, result.log_tail)
     if run.cancel_at_ms:
         # It was to be cancelled, but was done first; then the wish is void.
         run.error = None
     runs.end(view, jid, occasion, run, runs.SUCCEEDED)
+    return None
 
 
 def _note_log(run: RunRecord, log_tail: bytes) -> None:

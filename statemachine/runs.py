@@ -101,20 +101,21 @@ def end(
     now_ms = view.now_ms
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    namespace = keys.namespace_of(jid)
-    usage = usage_of(view, namespace)
+    usage = usage_of(view, keys.namespace_of(jid))
     if run.state == RUNNING:
         slots.release(view, jid, run, state, usage)
     elif run.turn_ms:
         lanes.leave(view, jid, occasion, run)
-    slots.let_in(view, jid, run, state)
+    if state.parked or run.limit_key:
+        slots.let_in(view, jid, run, state)
     if run.held:
         run.held = False
         state.held -= 1
     run.state = run_state
     run.ended_at_ms = now_ms
     run.retry_at_ms = run.cancel_at_ms = run.deadline_at_ms = run.heard_at_ms = 0
-    timers.set_run(view, jid, occasion, run, 0)
+    if run.timer_at_ms:
+        timers.set_run(view, jid, occasion, run, 0)
     view.delete(keys.run(jid, occasion))
     usage.live -= 1
     state.live -= 1
@@ -153,8 +154,8 @@ def _count(state: StateRecord, run_state: int) -> None:
 
 def remember(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
     """Put a run that has ended into the history, until it is purged."""
-    namespace = keys.namespace_of(jid)
     if run.state == FAILED:
+        namespace = keys.namespace_of(jid)
         view.put_raw(keys.dead(namespace, run.ended_at_ms, jid, occasion))
         usage_of(view, namespace).dead += 1
     run.purge_at_ms = purge_at(view, jid, run, state)

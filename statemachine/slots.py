@@ -56,7 +56,7 @@ def release(
     state: StateRecord, usage: UsageRecord,
 ) -> None:  # fmt: skip
     """Give everything back. The caller puts state and run; usage is put already."""
-    view.delete(keys.lease(run.session, run.token))
+    view.delete_raw(keys.lease(run.session, run.token))
     session = view.edit(keys.session(run.worker), SessionRecord)
     session.leased -= 1
     if run.token == session.token_from:

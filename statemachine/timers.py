@@ -25,7 +25,7 @@ def set_job(view: View, jid: int, state: StateRecord, at_ms: int) -> None:
     """Move a job's timer; 0 takes it away. The caller puts the record."""
     if state.timer_at_ms != at_ms:
         if state.timer_at_ms:
-            view.delete(keys.job_timer(state.timer_at_ms, jid))
+            view.delete_raw(keys.job_timer(state.timer_at_ms, jid))
         if at_ms:
             put(view, keys.job_timer(at_ms, jid))
         state.timer_at_ms = at_ms
@@ -35,7 +35,7 @@ def set_run(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> 
     """Move a run's timer; 0 takes it away. The caller puts the record."""
     if run.timer_at_ms != at_ms:
         if run.timer_at_ms:
-            view.delete(keys.run_timer(run.timer_at_ms, jid, occasion))
+            view.delete_raw(keys.run_timer(run.timer_at_ms, jid, occasion))
         if at_ms:
             put(view, keys.run_timer(at_ms, jid, occasion))
         run.timer_at_ms = at_ms
@@ -43,7 +43,11 @@ def set_run(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> 
 
 def earliest(*instants_ms: int) -> int:
     """The first of some instants, of which 0 are unset; 0 when all are."""
-    return min((ms for ms in instants_ms if ms), default=0)
+    first = 0
+    for ms in instants_ms:
+        if ms and (ms < first or not first):
+            first = ms
+    return first
 
 
 def next_ms(stored: Reading, meta: MetaRecord) -> int | None:

@@ -54,7 +54,7 @@ _RECALLED = frozenset(
 )  # fmt: skip
 # Of which a view need not note that a record was put.
 _QUIET = _RECALLED - _PREFIX.keys()
-RECALL_MAX = 65_536
+RECALL_MAX = 32_768
 # What an entry weighs beside what can be large in it.
 _LIGHT_BYTES = 100
 NO_TIMER = b"\xff"  # Behind every timer.
@@ -198,7 +198,10 @@ class View:
         self.records.pop(key, None)
         self.older.pop(key, None)
         self._weight += len(value)
-        self.put_raw(key, value)
+        written = self._written
+        if key[0] in _PREFIX and key not in written:
+            self.noted.append(key)
+        written[key] = value
 
     def get_raw(self, key: bytes) -> bytes | None:
         """The value of a derived entry, which is no record."""
@@ -206,7 +209,7 @@ class View:
             return self._written[key]  # type: ignore[return-value]
         return self._read(key)
 
-    def put_raw(self, key: bytes, value: bytes | None = b"") -> None:
+    def put_raw(self, key: bytes, value: bytes = b"") -> None:
         written = self._written
         if key[0] in _PREFIX and key not in written:
             self.noted.append(key)
@@ -227,15 +230,23 @@ class View:
             return
         self.records.pop(key, None)
         self.older.pop(key, None)
-        self.put_raw(key, None)
+        self.delete_raw(key)
+
+    def delete_raw(self, key: bytes) -> None:
+        """Delete a derived entry that is stored."""
+        written = self._written
+        if key[0] in _PREFIX and key not in written:
+            self.noted.append(key)
+        written[key] = None
 
     def scan_stored(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
         """Yield the keys that were there before this decision, less those it has deleted.
 
         For work in small steps, which finds the rest in the next step.
         """
+        written = self._written
         for key, _ in self._store.scan(first, end, backwards=backwards):
-            if not self.deleted(key):
+            if written.get(key, b"") is not None:
                 yield key
 
     def scan(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
