@@ -67,8 +67,15 @@ def refuse(code: Exit, lines: list[str]) -> NoReturn:
 @click.group(
     invoke_without_command=True,
     epilog=EXITS,
-    help="Run one node of a cluster, in the foreground. Flags win over the environment "
-    f"({PREFIX}NAME and so on), that over the file, that over the defaults.",
+    help=f"""Run one node of a cluster, in the foreground, until SIGTERM or Ctrl-C.
+
+Flags win over the environment ({PREFIX}NAME and so on), that over the file, that over defaults.
+
+\b
+Examples:
+  raftsched node config init node.toml
+  raftsched node --config node.toml
+  raftsched node --name n1 --members n1=127.0.0.1:7410/127.0.0.1:7400 --folder n1""",
 )
 @config_options
 @click.pass_context
@@ -141,7 +148,11 @@ def check(file: Path | None, **flags: str | None) -> None:
     count = len(loaded.config.members)
     click.echo(f"{loaded.config.name} of {count}: the configuration is sound")
     if count % 2 == 0:
-        click.echo(f"note: {count} nodes stand the loss of no more than {count - 1}", err=True)
+        losses = (count - 1) // 2
+        click.echo(
+            f"note: {count} nodes stand the loss of {losses}, no more than {count - 1} would",
+            err=True,
+        )
 
 
 @config.command()

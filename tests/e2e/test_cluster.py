@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from raftsched.client import AsyncClient, OutcomeUnknown, RaftschedError, Unavailable, cron
 from raftsched.proto.v1 import run_pb2
@@ -183,6 +184,9 @@ async def test_machines_are_told_how_it_is(tmp_path: Path) -> None:
     assert status == 200
     assert "[+] leader" in ready
     assert version["node"] == "n2"
+    families = list(text_string_to_metric_families(figures))
+    assert all(f.name.startswith(("raftsched_", "process_")) and f.documentation for f in families)
+    assert len({family.name for family in families}) == len(families)
     assert "raftsched_lateness_seconds_count 1.0" in figures
     assert "raftsched_worker_sessions 1.0" in figures
     assert "raftsched_leads 1.0" in figures

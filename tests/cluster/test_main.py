@@ -1,0 +1,95 @@
+"""The command `raftsched node`, as far as no node starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from raftsched.cluster.config import KEYS
+from raftsched.cluster.main import main
+from raftsched.cluster.refusal import Exit
+
+SRC = Path(__file__).parents[2] / ".src"
+ALONE = ["--name", "n1", "--members", "n1=127.0.0.1:7410/127.0.0.1:7400"]
+
+
+def run(*words: str, **variables: str) -> Result:
+    return CliRunner(env=variables).invoke(main, ["node", *words])
+
+
+def test_help_names_every_key_and_every_exit_code() -> None:
+    said = run("--help").output
+
+    assert [key.flag for key in KEYS.values() if f"{key.flag} " not in said] == []
+    codes = {int(word) for word in said.partition("Exit codes:")[2].split() if word.isdecimal()}
+    assert {int(code) for code in Exit} <= codes
+
+
+def test_help_loads_neither_grpc_nor_the_engine() -> None:
+    heavy = ("grpc", "rocksdict", "pysyncobj", "uvicorn", "structlog")
+    program = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print([m for m in {heavy!r} if m in sys.modules]))\n"
+        "from raftsched.cluster.main import main; main(['node', '--help'])"
+    )
+
+    said = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(SRC)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert said.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_file_is_written_once(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+
+    first, second = run("config", "init", str(file)), run("config", "init", str(file))
+    kept = file.read_text()
+    file.write_text("")
+    forced = run("config", "init", str(file), "--force")
+
+    assert (first.exit_code, second.exit_code, forced.exit_code) == (0, Exit.CONFIG, 0)
+    assert "is there already; --force replaces it" in second.stderr
+    assert file.read_text() == kept
+    assert run("config", "init").stdout == kept
+
+
+def test_each_fault_is_a_line_on_stderr() -> None:
+    said = run("config", "check", *ALONE, "--cache-mb", "1", "--log-level", "loud")
+
+    assert said.exit_code == Exit.CONFIG
+    assert said.stdout == ""
+    assert len(said.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "note"), [(ALONE, ""), (["--name", "n1", "--members",
+     "n1=127.0.0.1:1/127.0.0.1:2 n2=127.0.0.1:3/127.0.0.1:4"], "no more than 1 would")],
+)  # fmt: skip
+def test_two_nodes_are_no_better_than_one_and_it_is_said(words: list[str], note: str) -> None:
+    said = run("config", "check", *words)
+
+    assert said.exit_code == 0
+    assert note in said.stderr
+    assert bool(said.stderr) == bool(note)
+
+
+def test_show_says_where_values_come_from_only_if_asked(tmp_path: Path) -> None:
+    plain = run("config", "show", *ALONE, RAFTSCHED_NODE_CACHE_MB="99")
+    origin = run("config", "show", "--origin", *ALONE, RAFTSCHED_NODE_CACHE_MB="99")
+
+    assert "cache_mb = 99\n" in plain.stdout
+    assert "cache_mb = 99  # RAFTSCHED_NODE_CACHE_MB\n" in origin.stdout
+
+
+def test_options_in_front_of_the_words_are_not_lost_silently() -> None:
+    said = run("--cache-mb", "9", "config", "show")
+
+    assert said.exit_code == 2
+    assert "options go behind the words: raftsched node config ..." in said.stderr
