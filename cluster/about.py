@@ -59,6 +59,10 @@ class Acquaintances:
         if len(self._fingerprints) > FINGERPRINTS:
             self._fingerprints.popitem(last=False)
 
+    def fingerprint_at(self, revision: int) -> bytes | None:
+        """That of this node's state as it was; None when that is too long ago, or to come."""
+        return self._fingerprints.get(revision)
+
     def words(self, client_address: str, version: str, serving: bool) -> bytes:
         meta = self.replica.meta
         return msgspec.json.encode(

@@ -13,6 +13,9 @@ from .methods import Method
 Context = grpc.aio.ServicerContext[Any, Any]
 TIMEOUT_S = 30.0  # For callers that do not say how long they wait.
 TIMEOUT_MAX_S = 150.0  # The longest wait that a call offers is 60 s.
+# These read or write the whole state, which takes minutes when it is large.
+LONG = frozenset({"ClusterService/VerifyState", "ClusterService/TakeSnapshot"})
+LONG_S = 3_600.0
 # What is kept of the caller's time to bring the answer back.
 MARGIN_S = 0.1
 MARGIN_SHARE = 0.1
@@ -32,7 +35,8 @@ class Call:
         self.metadata = dict(context.invocation_metadata() or ())
         self.actor = ""
         left = None if stream else context.time_remaining()
-        self.seconds = TIMEOUT_S if left is None else min(left, TIMEOUT_MAX_S)
+        most = LONG_S if method.name in LONG else TIMEOUT_MAX_S
+        self.seconds = TIMEOUT_S if left is None else min(left, most)
         self.until = self.began + self.seconds - min(MARGIN_S, self.seconds * MARGIN_SHARE)
 
     def timeout(self) -> float:

@@ -28,7 +28,7 @@ from .status import DETAILS, code_of, details_of, words_of
 
 logger = logging.getLogger(__name__)
 
-Own = Callable[[Call, Any], Awaitable[Message]]
+Own = Callable[[Call, Any], Awaitable[Message | Passed]]
 NO_FORWARD = "raftsched-no-forward"
 CALLS_MAX = 10_000  # Unary calls under way on a node; long polls are most of them.
 # An election after a lost connection takes some 50 ms, after a silence up to 700.
@@ -144,7 +144,10 @@ class Calls:
         revision: int | None = None
         own = self.own.get(method.name)
         if own is not None:
-            answer = await own(call, request)
+            given = await own(call, request)
+            if isinstance(given, Passed):
+                return given
+            answer = given
         elif method.writes:
             answer = await node.write(request, call.actor, call.timeout())
         else:

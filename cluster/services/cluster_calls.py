@@ -1,20 +1,234 @@
-"""The cluster itself: who is there, who leads, snapshots, and the check of the state."""
+"""The cluster itself: members, leadership, draining, snapshots, and the check of the state.
+
+Of these calls nothing is in the state, so their request ids are remembered in this node's memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
-from ..feed import Feed
+from google.protobuf.message import Message
+
+from ...proto.v1 import cluster_pb2
+from ...statemachine import validate
+from ...statemachine.rejection import Fault, Reason, Refused
+from .. import refusals
+from ..consensus import faults
+from ..node import Node
+from .call import Call
 from .calls import Own
-from .forward import Peers
-from .port import Node
+from .cluster_status import StatusView
+from .forward import FORWARDED, Passed, Peers
+from .leadership import Leadership
+from .verify import Verifier
+
+HAND_OVER_S = 3.0
+SEEN_S = 1.0  # How long a leader that has gone waits to see who leads now.
+SNAPSHOT_LOOK_S = 0.02
+REMEMBERED = 1_000
+Status = cluster_pb2.ClusterStatus
 
 
 class ClusterCalls:
     """The cluster service."""
 
-    def __init__(self, node: Node, feed: Feed, peers: Peers) -> None:
-        self.node, self.feed, self.peers = node, feed, peers
+    def __init__(
+        self, node: Node, view: StatusView, peers: Peers, leadership: Leadership,
+        shed: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.node, self.view, self.peers, self.leadership = node, view, peers, leadership
+        # Sends workers and watchers elsewhere.
+        self.shed = shed
+        self.verifier = Verifier(node, view)
+        self._answers: OrderedDict[str, tuple[bytes, Message]] = OrderedDict()
 
     def calls(self) -> Mapping[str, Own]:
-        return {}
+        return {
+            "ClusterService/GetClusterStatus": self.status,
+            "ClusterService/AddNode": self._once(self.add),
+            "ClusterService/RemoveNode": self._once(self.remove),
+            "ClusterService/TransferLeadership": self._once(self.transfer),
+            "ClusterService/DrainNode": self.drain,
+            "ClusterService/TakeSnapshot": self._once(self.snapshot),
+            "ClusterService/VerifyState": self.verifier.verify,
+        }
+
+    def _once(self, own: Callable[[Call, Any], Awaitable[Message]]) -> Own:
+        async def answer(call: Call, request: Any) -> Message:  # noqa: ANN401
+            said, request_id = request.SerializeToString(deterministic=True), request.request_id
+            before = self._answers.get(request_id) if request_id else None
+            if before is not None and before[0] != said:
+                raise refusals.refused(
+                    Reason.ERROR_REASON_REQUEST_ID_REUSED,
+                    f"the request_id '{request_id}' came before with another request; make a new "
+                    "id for each request",
+                    request_id=request_id,
+                )
+            if before is not None:
+                return before[1]
+            found = await own(call, request)
+            if request_id:
+                self._answers[request_id] = (said, found)
+                if len(self._answers) > REMEMBERED:
+                    self._answers.popitem(last=False)
+            return found
+
+        return answer
+
+    async def status(self, call: Call, request: cluster_pb2.GetClusterStatusRequest) -> Status:
+        return self.view.show()
+
+    # Members.
+
+    async def add(self, call: Call, request: cluster_pb2.AddNodeRequest) -> Status:
+        """Admit a node that has introduced itself."""
+        faults_ = validate.name("name", request.name)
+        faults_ += _address("peer_address", request.peer_address)
+        faults_ += _address("client_address", request.client_address)
+        if faults_:
+            raise Refused.of(faults_)
+        core = self.node.driver.core
+        if request.name in core.config.members:
+            raise refusals.refused(
+                Reason.ERROR_REASON_NAME_EXISTS,
+                f"{request.name} is a member already; 'raftsched cluster status' shows all",
+                kind="node",
+                name=request.name,
+            )
+        said = core.applicants.get(request.name)
+        if said is not None and said[1] != request.peer_address:
+            raise refusals.refused(
+                Reason.ERROR_REASON_FIELD_INVALID,
+                f"peer_address is {request.peer_address}, but {request.name} says that it listens "
+                f"on {said[1]}; give that, or change its configuration",
+                field="peer_address",
+            )
+        if request.validate_only:
+            self._may_change()
+            return self.view.show()
+        return await self._change(call, self.node.driver.add_member, request.name)
+
+    async def remove(self, call: Call, request: cluster_pb2.RemoveNodeRequest) -> Status:
+        """Take a node out of the cluster."""
+        self._need(request.node)
+        if request.validate_only:
+            self._may_change()
+            return self.view.show()
+        return await self._change(call, self.node.driver.remove_member, request.node)
+
+    async def _change(
+        self, call: Call, change: Callable[[str, float], Awaitable[int | None]], name: str
+    ) -> Status:
+        timeout = call.timeout()
+        try:
+            index = await change(name, timeout)
+        except faults.Refused as refused:
+            raise self._refused(refused) from refused
+        if index is None:
+            if call.timeout() > SNAPSHOT_LOOK_S:
+                raise refusals.leader_changed(self.node.name)
+            raise refusals.commit_timeout(timeout)
+        return self.view.show()
+
+    def _may_change(self) -> None:
+        try:
+            self.node.driver.core.check_may_change()
+        except faults.Refused as refused:
+            raise self._refused(refused) from refused
+
+    def _refused(self, refused: faults.Refused) -> Refused:
+        if not self.node.leads:
+            return refusals.not_leader(self.node.name, self.node.leader_address)
+        return refusals.refused(
+            Reason.ERROR_REASON_MEMBERSHIP_REFUSED, str(refused), detail=str(refused)
+        )
+
+    def _need(self, name: str) -> None:
+        members = self.node.driver.core.config.members
+        if name not in members:
+            raise refusals.refused(
+                Reason.ERROR_REASON_NODE_NOT_FOUND,
+                f"there is no node '{name}'; there are {', '.join(sorted(members))}",
+                node=name,
+            )
+
+    # Leadership.
+
+    async def transfer(self, call: Call, request: cluster_pb2.TransferLeadershipRequest) -> Status:
+        """Hand the leadership over."""
+        if request.node:
+            self._need(request.node)
+        if request.node != self.node.name and not request.validate_only:
+            await self._hand_over(call, request.node)
+        return self.view.show()
+
+    async def _hand_over(self, call: Call, target: str) -> None:
+        timeout = min(call.timeout(), HAND_OVER_S)
+        why = "no follower took it over in time"
+        try:
+            gone = await self.node.driver.transfer(target or None, timeout)
+        except faults.Refused as refused:
+            gone, why = False, str(refused)
+        if not gone:
+            raise refusals.refused(
+                Reason.ERROR_REASON_TRANSFER_REFUSED,
+                f"leadership stays at {self.node.name}: {why}",
+                target=target,
+            )
+        give_up = self.leadership.clock() + min(SEEN_S, call.timeout())
+        while not self.leadership.elsewhere() and self.leadership.clock() < give_up:
+            await self.leadership.changed(give_up - self.leadership.clock())
+
+    async def drain(self, call: Call, request: cluster_pb2.DrainNodeRequest) -> Message | Passed:
+        """Free a node of its duties, or let it serve again; another node does that itself."""
+        node = self.node
+        if request.node != node.name:
+            return await self._pass_to(call, request)
+        if request.validate_only:
+            return self.view.show()
+        if request.resume:
+            node.draining = False
+            self.shed("")
+            return self.view.show()
+        if node.leads:
+            await self._hand_over(call, "")
+        node.draining = True
+        self.shed(f"{node.name} was told to drain")
+        return self.view.show()
+
+    async def _pass_to(self, call: Call, request: cluster_pb2.DrainNodeRequest) -> Passed:
+        self._need(request.node)
+        address = self.node.client_address(request.node)
+        if address and FORWARDED not in call.metadata:
+            passed = await self.peers.pass_on(call, request.SerializeToString(), address)
+            if passed is not None:
+                return passed
+        raise refusals.no_quorum(self.node.name)
+
+    # Snapshots.
+
+    async def snapshot(
+        self, call: Call, request: cluster_pb2.TakeSnapshotRequest
+    ) -> cluster_pb2.TakeSnapshotResponse:
+        """Write a snapshot now, unless there is one of this very state."""
+        node, core = self.node, self.node.driver.core
+        revision, index = node.revision, core.last_applied
+        while not request.validate_only and core.snapshots.last_index < index:
+            if node.status().full:
+                raise refusals.disk_full(node.name)
+            core.make_snapshot()
+            await asyncio.sleep(SNAPSHOT_LOOK_S)
+        latest = core.snapshots.latest
+        size = sum(file.size for file in latest.files) if latest is not None else 0
+        return cluster_pb2.TakeSnapshotResponse(revision=revision, size=size)
+
+
+def _address(field: str, text: str) -> list[Fault]:
+    host, _, port = text.rpartition(":")
+    if host and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536:
+        return []
+    return [Fault(field, Reason.ERROR_REASON_FIELD_INVALID,
+                           f"is '{text[:100]}'; write host:port")]  # fmt: skip

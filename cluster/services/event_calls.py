@@ -48,7 +48,6 @@ class EventCalls:
         self.feed = feed
         self.clock = clock
         self.watchers = 0
-        self.closing = False
 
     # Following.
 
@@ -105,7 +104,7 @@ class EventCalls:
             place.skip()
 
     def _check(self) -> None:
-        if self.closing or self.node.draining:
+        if self.node.draining:
             raise refusals.draining(self.node.name, self.node.leader_address)
         if self.node.driver.staleness() > STALE_S:
             raise refusals.refused(
@@ -115,9 +114,8 @@ class EventCalls:
                 200,
             )
 
-    def close(self) -> None:
-        """End all watches: this node stops."""
-        self.closing = True
+    def look(self) -> None:
+        """Let all watches see whether this node still serves."""
         self.feed.wake()
 
     # Pages.

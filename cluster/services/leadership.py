@@ -21,6 +21,8 @@ class Leadership:
         self.node = node
         self.clock = clock
         self._known = self._present()
+        # Since when it is so, as this node saw it: milliseconds since 1970.
+        self.since_ms = time.time_ns() // 1_000_000
         self._waiters: set[asyncio.Future[None]] = set()
         # Called on the loop after each change.
         self.listeners: list[Callable[[], None]] = []
@@ -56,6 +58,8 @@ class Leadership:
         present = self._present()
         if present == self._known:
             return
+        if present[1:] != self._known[1:]:
+            self.since_ms = time.time_ns() // 1_000_000
         self._known = present
         waiters, self._waiters = self._waiters, set()
         for future in waiters:

@@ -47,6 +47,9 @@ class Driver(Protocol):
 class Node(Protocol):
     """One node, as those see it who pass calls to it."""
 
+    # New calls are refused.
+    draining: bool
+
     @property
     def name(self) -> str: ...
 
@@ -55,9 +58,6 @@ class Node(Protocol):
 
     @property
     def driver(self) -> Driver: ...
-
-    @property
-    def draining(self) -> bool: ...
 
     @property
     def leads(self) -> bool:

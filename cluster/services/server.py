@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import cast
 
 import grpc
 from google.protobuf.message import Message
 from grpc_reflection.v1alpha import reflection
 
 from ..feed import Feed
+from ..node import Node as RealNode
 from .call import Call
 from .calls import Calls, Own
 from .cluster_calls import ClusterCalls
+from .cluster_status import StatusView
 from .event_calls import EventCalls
 from .forward import Peers
 from .health import SERVICE, Health
@@ -75,7 +78,10 @@ class Server:
         self._events = EventCalls(node, self.feed)
         self._waits = Waits(node)
         self._leadership.listeners.append(self._waits.wake_all)
-        self._cluster = ClusterCalls(node, self.feed, self._peers)
+        # The cluster itself is asked of real nodes only.
+        real = cast("RealNode", node)
+        view = StatusView(real, self.feed, self._leadership)
+        self._cluster = ClusterCalls(real, view, self._peers, self._leadership, self._shed)
         own: dict[str, Own] = {
             "EventService/ListEvents": self._events.list,
             "RunService/WaitRun": self._waits.wait,
@@ -151,11 +157,17 @@ class Server:
             leads=node.leads,
         )
 
-    async def drain(self, reason: str) -> None:
-        """Send workers and watchers elsewhere with a word; new calls are refused."""
+    def _shed(self, reason: str) -> None:
+        """Send workers and watchers elsewhere, if this node drains."""
         self._tell_health()
-        self.work.drain(reason)
-        self._events.close()
+        if self.node.draining:
+            self.work.drain(reason)
+            self._events.look()
+
+    async def drain(self, reason: str) -> None:
+        """This node stops: new calls are refused, streams end with a word."""
+        self.node.draining = True
+        self._shed(reason)
         self._health.close()
 
     async def stop(self, grace: float) -> None:
@@ -169,6 +181,7 @@ class Server:
             await asyncio.gather(self._looking, return_exceptions=True)
         self.feed.close()
         self._waits.close()
+        self._cluster.verifier.close()
         await self._peers.close()
 
 

@@ -1,0 +1,134 @@
+"""The cluster as one node sees it, and what is wrong with it in sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...proto.v1 import cluster_pb2
+from ...statemachine import keys
+from ...statemachine.instants import set_ms
+from ...statemachine.record import UsageRecord, parse
+from ..about import FEATURE_LEVEL, FRESH, ZONE_EDITION, About
+from ..consensus.port import Peer, Status
+from ..consensus.snapshot import folder_of
+from ..feed import Feed
+from ..node import STALE_MAX, Node
+from .leadership import Leadership
+
+Shown = cluster_pb2.Node
+ROLES = {
+    "leader": Shown.ROLE_LEADER,
+    "follower": Shown.ROLE_FOLLOWER,
+    "candidate": Shown.ROLE_CANDIDATE,
+}
+BEHIND_ENTRIES = 10_000
+
+
+class StatusView:
+    """Shows the status of the cluster."""
+
+    def __init__(self, node: Node, feed: Feed, leadership: Leadership) -> None:
+        self.node, self.feed, self.leadership = node, feed, leadership
+
+    def show(self) -> cluster_pb2.ClusterStatus:
+        node, status, meta = self.node, self.node.status(), self.node.replica.meta
+        voters = {name: peer for name, peer in status.peers.items() if peer.voter}
+        reachable = sum(peer.connected for peer in voters.values())
+        majority = len(voters) // 2 + 1
+        shown = cluster_pb2.ClusterStatus(
+            cluster_id=node.spec.cluster, node=node.name, leader=node.leader_name,
+            term=status.term, commit_index=status.commit, applied_index=meta.applied_index,
+            revision=meta.revision, oldest_revision=self.feed.oldest(),
+            nodes=[self._node(name, peer, status) for name, peer in sorted(status.peers.items())],
+            quorum=bool(voters) and reachable >= majority, margin=max(0, reachable - majority),
+            fingerprint=meta.fingerprint.hex(), workers=len(node.sessions.by_worker),
+        )  # fmt: skip
+        shown.feature_level = min((one.feature_level or FEATURE_LEVEL for one in shown.nodes),
+                                  default=FEATURE_LEVEL)  # fmt: skip
+        if node.leader_name:
+            set_ms(shown.leader_since, self.leadership.since_ms)
+        self._count(shown)
+        self._tell_snapshot(shown)
+        shown.problems.extend(self._problems(shown, status))
+        return shown
+
+    def _node(self, name: str, peer: Peer, status: Status) -> Shown:
+        about = self.about(name)
+        shown = Shown(
+            name=name, peer_address=peer.address, client_address=self.node.client_address(name),
+            reachable=peer.connected, match_index=peer.match,
+        )  # fmt: skip
+        if name == self.node.name:
+            shown.role = ROLES.get(status.role, Shown.ROLE_FOLLOWER)
+            shown.match_index = status.durable
+            shown.applied_index = status.applied
+            shown.version, shown.zone_edition = self.node.spec.version, ZONE_EDITION
+            shown.feature_level = FEATURE_LEVEL
+            shown.serving = not self.node.draining and not self.node.known.diverged
+        else:
+            leads = name == self.node.leader_name
+            shown.role = Shown.ROLE_LEADER if leads else Shown.ROLE_FOLLOWER
+        if not peer.voter:
+            shown.role = Shown.ROLE_LEARNER
+        if about is not None:
+            shown.applied_index = about.applied_index
+            shown.version, shown.zone_edition = about.version, about.zone_edition
+            shown.feature_level, shown.serving = about.feature_level, about.serving
+            shown.clock_skew.FromMilliseconds(about.wall_skew_ms)
+        return shown
+
+    def about(self, name: str) -> About | None:
+        """What a node said of itself just now."""
+        about = self.node.abouts.get(name)
+        if about is None or self.node.spec.seconds() - about.heard_at > FRESH:
+            return None
+        return about
+
+    def _count(self, shown: cluster_pb2.ClusterStatus) -> None:
+        """Sums over the namespaces."""
+        store = self.node.replica.store
+        for key, value in store.scan(keys.USAGE, keys.after(keys.USAGE)):
+            usage = parse(key, value, UsageRecord)
+            shown.jobs += usage.jobs
+            shown.live_runs += usage.live
+            shown.backlog += usage.backlog
+
+    def _tell_snapshot(self, shown: cluster_pb2.ClusterStatus) -> None:
+        latest = self.node.driver.core.snapshots.latest
+        if latest is not None:
+            folder = self.node.disk.root / folder_of(latest.index)
+            set_ms(shown.snapshot_time, folder.stat().st_mtime_ns // 1_000_000)
+
+    def _problems(self, shown: cluster_pb2.ClusterStatus, status: Status) -> Iterator[str]:
+        if not shown.leader:
+            yield "No leader is known; is a majority of the nodes up, and do they reach each other?"
+        elif self.node.driver.staleness() > STALE_MAX:
+            yield f"{shown.node} has heard nothing from a leader for {STALE_MAX:.0f} s."
+        voters = [one for one in shown.nodes if one.role != Shown.ROLE_LEARNER]
+        if not shown.quorum:
+            up = sum(one.reachable for one in voters)
+            yield f"{up} of {len(voters)} voters are reachable; that is no majority."
+        elif len(voters) > 2 and not shown.margin:
+            yield "The next voter that is lost stops the cluster."
+        if status.full:
+            yield f"The disk of {shown.node} is full; free space on it."
+        if self.node.known.diverged:
+            yield f"The state of {shown.node} differs from that of a majority; it serves no longer."
+        for one in shown.nodes:
+            yield from self._problems_of(one, shown)
+
+    def _problems_of(self, one: Shown, shown: cluster_pb2.ClusterStatus) -> Iterator[str]:
+        name = one.name
+        if not one.reachable:
+            yield f"{name} is not reachable from {shown.node}."
+            return
+        if not one.serving:
+            yield f"{name} does not answer calls: it starts, drains, or its state differs."
+        if abs(one.clock_skew.ToMilliseconds()) > self.node.spec.skew_max_ms:
+            ms = one.clock_skew.ToMilliseconds()
+            yield f"The clock of {name} is {ms} ms away from that of {shown.node}; set it by NTP."
+        if one.zone_edition and one.zone_edition != ZONE_EDITION:
+            yield f"{name} has time zones of {one.zone_edition}, {shown.node} of {ZONE_EDITION}."
+        if one.applied_index and shown.commit_index - one.applied_index > BEHIND_ENTRIES:
+            behind = shown.commit_index - one.applied_index
+            yield f"{name} is {behind} entries behind."
