@@ -164,6 +164,11 @@ class Node:
         return self.leader.leading
 
     @property
+    def serves(self) -> bool:
+        """It takes calls: it neither drains nor doubts its state."""
+        return not self.draining and not self.known.diverged
+
+    @property
     def term(self) -> int:
         return int(self.driver.core.term)
 
@@ -356,8 +361,7 @@ class Node:
         self._ticker = self._loop.call_later(TICK, self._tick)
         try:
             address = self.spec.members[self.name].client
-            serving = not self.draining and not self.known.diverged
-            self.driver.tell(self.known.words(address, self.spec.version, serving))
+            self.driver.tell(self.known.words(address, self.spec.version, self.serves))
             self._watch_clock()
         except Exception as error:
             self.fail(error)

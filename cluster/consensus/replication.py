@@ -29,7 +29,7 @@ class Replication(CatchUp):
         self.attempts = 0
         self.progress = {}
         self.follow_config(now)
-        self.quorum_at = now
+        self.quorum_at = self.round_at = now
         self.noop_index = self.journal.last_index + 1
         self.journal.append(Entry(self.noop_index, self.term, NOOP, b""))
         self.beat(now)

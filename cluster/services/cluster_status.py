@@ -64,7 +64,7 @@ class StatusView:
             shown.applied_index = status.applied
             shown.version, shown.zone_edition = self.node.spec.version, ZONE_EDITION
             shown.feature_level = FEATURE_LEVEL
-            shown.serving = not self.node.draining and not self.node.known.diverged
+            shown.serving = self.node.serves
         else:
             leads = name == self.node.leader_name
             shown.role = Shown.ROLE_LEADER if leads else Shown.ROLE_FOLLOWER

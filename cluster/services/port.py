@@ -60,6 +60,10 @@ class Node(Protocol):
     def driver(self) -> Driver: ...
 
     @property
+    def serves(self) -> bool:
+        """It takes calls: it neither drains nor doubts its state."""
+
+    @property
     def leads(self) -> bool:
         """It leads, and has applied all that was committed before."""
 

@@ -72,10 +72,9 @@ class Server:
         observer = metrics or Nobody()
         self._peers = Peers(node.name, peer_credentials)
         self._leadership = Leadership(node)
-        self._leadership.listeners.append(self._tell_health)
         self._health = Health(service_names())
         self.feed = Feed(node.replica, node.driver.core.journal)
-        self._events = EventCalls(node, self.feed)
+        self.events = EventCalls(node, self.feed)
         self._waits = Waits(node)
         self._leadership.listeners.append(self._waits.wake_all)
         # The cluster itself is asked of real nodes only.
@@ -83,7 +82,7 @@ class Server:
         view = StatusView(real, self.feed, self._leadership)
         self._cluster = ClusterCalls(real, view, self._peers, self._leadership, self._shed)
         own: dict[str, Own] = {
-            "EventService/ListEvents": self._events.list,
+            "EventService/ListEvents": self.events.list,
             "RunService/WaitRun": self._waits.wait,
             **WorkerCalls(node).calls(),
             **self._cluster.calls(),
@@ -91,7 +90,7 @@ class Server:
         self.calls = Calls(node, self._peers, self._leadership, observer, own, self._admit)
         self.work = Work(node, node.sessions, self._leadership, self._admit)
         self._streams = Streams(observer, self.calls.trailing)
-        self._following: dict[str, Follow] = {"EventService/WatchEvents": self._events.watch}
+        self._following: dict[str, Follow] = {"EventService/WatchEvents": self.events.watch}
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -147,12 +146,13 @@ class Server:
             self._leadership.look()
             self._peers.follow(self.node.leader_address, loop.time(), DEPOSED_S)
             self.work.look(loop.time())
+            self._tell_health()
             await asyncio.sleep(LOOK_S)
 
     def _tell_health(self) -> None:
         node = self.node
         self._health.tell(
-            serving=not node.draining,
+            serving=node.serves,
             ready=node.leads or bool(node.leader_address),
             leads=node.leads,
         )
@@ -162,7 +162,7 @@ class Server:
         self._tell_health()
         if self.node.draining:
             self.work.drain(reason)
-            self._events.look()
+            self.events.look()
 
     async def drain(self, reason: str) -> None:
         """This node stops: new calls are refused, streams end with a word."""

@@ -17,6 +17,7 @@ from ...statemachine import verify
 from ...statemachine.request import Repair, Repaired
 from ...statemachine.store import Reading
 from .. import refusals
+from ..about import About
 from ..node import Node
 from .call import Call
 from .cluster_status import StatusView
@@ -91,15 +92,15 @@ class Verifier:
     async def _compare(self, call: Call, answer: cluster_pb2.VerifyStateResponse) -> None:
         """Hold the copies of the nodes that can be reached against this one."""
         node = self.node
-        peers = [name for name in node.status().peers if name != node.name]
-        said = {name: about for name in peers if (about := self.view.about(name)) is not None}
-        newest = max((about.revision for about in said.values()), default=0)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + min(CATCH_UP_S, call.timeout())
-        while node.revision < newest and loop.time() < give_up:
+        said = self._said()
+        while (None in said.values() or self._behind(said)) and loop.time() < give_up:
             await asyncio.sleep(0.01)
-        mine = {name: node.known.fingerprint_at(about.revision) for name, about in said.items()}
-        known = {name: about for name, about in said.items() if mine[name] is not None}
+            said = self._said()
+        found = {name: about for name, about in said.items() if about is not None}
+        mine = {name: node.known.fingerprint_at(about.revision) for name, about in found.items()}
+        known = {name: about for name, about in found.items() if mine[name] is not None}
         lowest = min((about.revision for about in known.values()), default=node.revision)
         own = node.known.fingerprint_at(lowest) or node.replica.meta.fingerprint
         answer.revision = lowest
@@ -114,6 +115,20 @@ class Verifier:
                 answer.differences.append(
                     f"the state of {name} at revision {about.revision} is not that of {node.name}"
                 )
+
+    def _said(self) -> dict[str, About | None]:
+        """What the nodes that can be reached said of themselves just now."""
+        peers = self.node.status().peers.items()
+        return {
+            name: self.view.about(name)
+            for name, peer in peers
+            if peer.connected and name != self.node.name
+        }
+
+    def _behind(self, said: dict[str, About | None]) -> bool:
+        """Whether another node has seen a revision that this one has not."""
+        newest = max((about.revision for about in said.values() if about is not None), default=0)
+        return self.node.revision < newest
 
     def _strangers(self, answer: cluster_pb2.VerifyStateResponse) -> bool:
         return len(set(answer.fingerprints.values())) > 1

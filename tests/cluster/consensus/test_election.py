@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from raftsched.chaos.sim.group import Group, Node
 from raftsched.cluster.consensus.message import Heartbeat, PreVote, PreVoteReply, Vote
-from raftsched.cluster.consensus.walled import FOLLOWER
+from raftsched.cluster.consensus.walled import FOLLOWER, LEADER
 
 
 def cut_off(group: Group, node: Node, *, noticed: bool) -> None:
@@ -198,3 +198,18 @@ def test_a_stale_read_knows_how_stale_it_is(three: Group) -> None:
 
     assert fresh < 0.3
     assert 5.0 <= follower.core.staleness(three.now) < 5.3
+
+
+def test_a_new_leader_is_not_taken_for_one_that_hears_nothing(three: Group) -> None:
+    """A majority has just voted for it, though no round of its own was confirmed yet."""
+    three.now = 100.0
+    for node in three.nodes.values():
+        node.core.deadline = three.now
+
+    ages = []
+    while not any(node.core.in_office for node in three.nodes.values()):
+        three.run(0.01)
+        ages += [n.core.staleness(three.now) for n in three.nodes.values() if n.core.role == LEADER]
+
+    assert ages
+    assert max(ages) < 1.0

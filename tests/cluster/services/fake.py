@@ -130,6 +130,10 @@ class FakeNode:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
+    def serves(self) -> bool:
+        return not self.draining
+
+    @property
     def leads(self) -> bool:
         return self.leader.leading
 

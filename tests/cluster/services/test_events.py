@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import grpc
@@ -172,8 +173,12 @@ async def test_a_watcher_that_falls_behind_the_journal_is_told(start: Start) -> 
 
 async def test_a_node_that_hears_of_no_leader_ends_its_watches(start: Start) -> None:
     served = await start("a")
+    # It has just begun, and nobody has said anything yet.
+    served.node.driver.stale_s = float("inf")
     watch = await Watch(served).opened()
-    served.node.driver.stale_s = 10.5
+    await do(served.node, create("one"))
+    await watch.events(1)
+    served.server.events.clock = lambda: time.monotonic() + 11
     served.server.feed.wake()
     found = await watch.refused()
     assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "NO_QUORUM")

@@ -1,0 +1,219 @@
+"""The cluster service, on real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import pytest
+
+from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
+from raftsched.statemachine import keys
+from raftsched.statemachine.machine import read_meta
+from raftsched.statemachine.record import encode
+
+from .real import cluster, followers_of, leader_of, until
+from .talk import create, refused
+from .worker import Worker
+
+Shown = cluster_pb2.Node
+CLUSTER = cluster_pb2_grpc.ClusterServiceStub
+JOBS = job_pb2_grpc.JobServiceStub
+STATUS = cluster_pb2.GetClusterStatusRequest()
+
+
+async def test_each_node_shows_the_cluster(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = leader_of(nodes)
+        await leader.stub(JOBS).CreateJob(create("report"))
+        worker = await Worker(leader.channel).hello()
+        await until(lambda: all(len(real.node.abouts) == 2 for real in nodes.values()))
+        await until(lambda: len({real.node.revision for real in nodes.values()}) == 1)
+        for real in nodes.values():
+            shown = await real.stub(CLUSTER).GetClusterStatus(STATUS)
+            assert (shown.cluster_id, shown.node, shown.leader) == ("test", real.name, leader.name)
+            assert (shown.quorum, shown.margin, shown.jobs) == (True, 1, 1)
+            assert shown.workers == (1 if real is leader else 0)
+            assert (shown.term, shown.revision, shown.oldest_revision) == (leader.node.term, 1, 1)
+            assert shown.fingerprint == leader.node.replica.meta.fingerprint.hex()
+            assert list(shown.problems) == []
+            assert [one.name for one in shown.nodes] == ["n1", "n2", "n3"]
+            roles = {one.name: one.role for one in shown.nodes}
+            assert roles.pop(leader.name) == Shown.ROLE_LEADER
+            assert set(roles.values()) == {Shown.ROLE_FOLLOWER}
+            for one in shown.nodes:
+                assert one.client_address == nodes[one.name].address
+                assert (one.reachable, one.serving, one.version) == (True, True, "1.2.3")
+                assert one.zone_edition
+        worker.call.cancel()
+
+
+async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = leader_of(nodes)
+        lost, other = followers_of(nodes)
+        await lost.kill()
+        await until(lambda: not leader.node.status().peers[lost.name].connected)
+        shown = await leader.stub(CLUSTER).GetClusterStatus(STATUS)
+        assert (shown.quorum, shown.margin) == (True, 0)
+        assert f"{lost.name} is not reachable from {leader.name}." in shown.problems
+        await other.kill()
+        await until(lambda: not leader.node.leads)
+        shown = await leader.stub(CLUSTER).GetClusterStatus(STATUS)
+        assert not shown.quorum
+        assert any("no majority" in problem for problem in shown.problems)
+
+
+async def test_leadership_is_handed_over(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        before = leader_of(nodes)
+        target, other = followers_of(nodes)
+        request = cluster_pb2.TransferLeadershipRequest(node=target.name, request_id="t1")
+        shown = await other.stub(CLUSTER).TransferLeadership(request)
+        assert shown.leader == target.name
+        await until(lambda: target.node.leads)
+        # What was done once is not done again, though somebody else leads by now.
+        assert (await before.stub(CLUSTER).TransferLeadership(request)).leader == target.name
+        found = await refused(
+            other.stub(CLUSTER).TransferLeadership(cluster_pb2.TransferLeadershipRequest(node="n9"))
+        )
+        assert (found.code, found.reason) == (grpc.StatusCode.NOT_FOUND, "NODE_NOT_FOUND")
+
+
+async def test_a_node_alone_keeps_its_leadership(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        stub = nodes["n1"].stub(CLUSTER)
+        found = await refused(stub.TransferLeadership(cluster_pb2.TransferLeadershipRequest()))
+        assert found.code == grpc.StatusCode.FAILED_PRECONDITION
+        assert found.reason == "TRANSFER_REFUSED"
+        found = await refused(stub.DrainNode(cluster_pb2.DrainNodeRequest(node="n1")))
+        assert found.reason == "TRANSFER_REFUSED"
+        assert not nodes["n1"].node.draining
+
+
+async def test_a_node_is_freed_of_its_duties_and_serves_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        drained = leader_of(nodes)
+        other = followers_of(nodes)[0]
+        worker = await Worker(drained.channel).hello()
+        drain = cluster_pb2.DrainNodeRequest(node=drained.name)
+        await other.stub(CLUSTER).DrainNode(drain)
+        assert drained.node.draining
+        await worker.ended()
+        assert worker.redirect.leader in {"", *(real.address for real in followers_of(nodes))}
+        await until(lambda: any(real.node.leads for real in nodes.values() if real is not drained))
+        found = await refused(drained.stub(JOBS).CreateJob(create("report")))
+        assert found.reason == "DRAINING"
+        # It is still asked about the cluster, and can be told to serve again.
+        shown = await drained.stub(CLUSTER).GetClusterStatus(STATUS)
+        assert not next(one for one in shown.nodes if one.name == drained.name).serving
+        resume = cluster_pb2.DrainNodeRequest(node=drained.name, resume=True)
+        await drained.stub(CLUSTER).DrainNode(resume)
+        assert (await drained.stub(JOBS).CreateJob(create("report"))).name == "report"
+
+
+async def test_members_go_and_strangers_are_refused(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = leader_of(nodes)
+        gone, other = followers_of(nodes)
+        stub = other.stub(CLUSTER)
+        for wrong, reason in (
+            (cluster_pb2.AddNodeRequest(name="n9", peer_address="x", client_address="y:1"),
+             "FIELD_INVALID"),
+            (cluster_pb2.AddNodeRequest(name="n1", peer_address="x:1", client_address="y:1"),
+             "NAME_EXISTS"),
+            (cluster_pb2.AddNodeRequest(name="n9", peer_address="x:1", client_address="y:1"),
+             "MEMBERSHIP_REFUSED"),
+        ):  # fmt: skip
+            assert (await refused(stub.AddNode(wrong))).reason == reason
+        remove = cluster_pb2.RemoveNodeRequest(node=gone.name, validate_only=True)
+        await stub.RemoveNode(remove)
+        assert gone.name in leader.node.status().peers
+        remove.validate_only = False
+        shown = await stub.RemoveNode(remove)
+        assert [one.name for one in shown.nodes] == sorted({leader.name, other.name})
+        await until(lambda: gone.node.was_removed)
+        found = await refused(stub.RemoveNode(cluster_pb2.RemoveNodeRequest(node=gone.name)))
+        assert found.reason == "NODE_NOT_FOUND"
+
+
+async def test_a_request_id_stands_for_one_request(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        stub = nodes["n1"].stub(CLUSTER)
+        await stub.TakeSnapshot(cluster_pb2.TakeSnapshotRequest(request_id="r"))
+        other = cluster_pb2.TakeSnapshotRequest(request_id="r", validate_only=True)
+        assert (await refused(stub.TakeSnapshot(other))).reason == "REQUEST_ID_REUSED"
+
+
+async def test_a_snapshot_is_made_on_the_node_that_is_asked(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader, follower = leader_of(nodes), followers_of(nodes)[0]
+        await leader.stub(JOBS).CreateJob(create("report"))
+        await until(lambda: follower.node.revision == 1)
+        made = await follower.stub(CLUSTER).TakeSnapshot(cluster_pb2.TakeSnapshotRequest())
+        assert made.revision == 1
+        assert made.size > 0
+        assert follower.node.driver.core.snapshots.last_index > 0
+        assert leader.node.driver.core.snapshots.last_index == 0
+        shown = await follower.stub(CLUSTER).GetClusterStatus(STATUS)
+        assert shown.HasField("snapshot_time")
+        again = await follower.stub(CLUSTER).TakeSnapshot(cluster_pb2.TakeSnapshotRequest())
+        assert again == made
+
+
+async def test_a_sound_state_is_verified_on_all_nodes(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader, follower = leader_of(nodes), followers_of(nodes)[0]
+        for number in range(5):
+            await leader.stub(JOBS).CreateJob(create(f"job-{number}"))
+        await until(lambda: len({about.revision for real in nodes.values()
+                                 for about in real.node.abouts.values()}) == 1)  # fmt: skip
+        for real in (leader, follower):
+            found = await real.stub(CLUSTER).VerifyState(cluster_pb2.VerifyStateRequest())
+            assert (found.sound, found.difference_count) == (True, 0)
+            assert found.records > 10
+            assert set(found.fingerprints) == {"n1", "n2", "n3"}
+            assert len(set(found.fingerprints.values())) == 1
+        repair = cluster_pb2.VerifyStateRequest(repair=True)
+        assert (await refused(follower.stub(CLUSTER).VerifyState(repair))).reason == "NOT_LEADER"
+
+
+async def test_what_is_derived_and_wrong_is_found_and_mended(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        real = nodes["n1"]
+        await real.stub(JOBS).CreateJob(create("report"))
+        store = real.node.replica.store
+        key = next(key for key, _ in store.scan(b"u", b"v"))
+        value = store.get(key)
+        assert value is not None
+        store.write([], [key])
+        stub = real.stub(CLUSTER)
+        found = await stub.VerifyState(cluster_pb2.VerifyStateRequest())
+        assert (found.sound, found.difference_count, len(found.differences)) == (False, 1, 1)
+        found = await stub.VerifyState(cluster_pb2.VerifyStateRequest(repair=True))
+        assert (found.sound, found.repaired) == (True, 1)
+        assert store.get(key) is not None
+
+
+async def test_a_copy_that_differs_is_named(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = leader_of(nodes)
+        odd = followers_of(nodes)[0]
+        meta = read_meta(odd.node.replica.store)
+        meta.fingerprint = b"0" * 16
+        odd.node.replica.store.write([(keys.META, encode(meta))], [])
+        await leader.stub(JOBS).CreateJob(create("report"))
+        await until(lambda: odd.name in leader.node.known.differing)
+        found = await leader.stub(CLUSTER).VerifyState(cluster_pb2.VerifyStateRequest())
+        assert not found.sound
+        assert found.fingerprints[odd.name] != found.fingerprints[leader.name]
+        assert any(odd.name in difference for difference in found.differences)
+
+
+async def test_two_servers_on_one_port_are_one_too_many(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        server = type(nodes["n1"].server)(nodes["n1"].node, nodes["n1"].address)
+        with pytest.raises(OSError, match="in use"):
+            await server.start()
+        await asyncio.sleep(0)
