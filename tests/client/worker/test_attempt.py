@@ -84,6 +84,22 @@ def test_a_cancel_before_the_beginning_keeps_the_handler_from_it(handler: Any) -
     assert attempt.progress == []
 
 
+async def cancels_itself() -> None:
+    raise asyncio.CancelledError
+
+
+def gives_up() -> None:
+    raise Cancelled
+
+
+@pytest.mark.parametrize("handler", [cancels_itself, gives_up])
+def test_a_handler_that_stops_without_a_word_has_failed(handler: Any) -> None:  # noqa: ANN401
+    outcome = Attempt().run(handler)
+
+    assert outcome.failed
+    assert not outcome.cancelled
+
+
 def test_a_worker_that_stops_gets_the_run_back() -> None:
     attempt = Attempt()
     attempt.shut_down()

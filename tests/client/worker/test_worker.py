@@ -273,6 +273,36 @@ async def test_cancel_interrupts_async_handlers_and_flags_sync_ones() -> None:
     assert ends[2].success.result.data == b'"by ann"'
 
 
+async def test_a_cancel_that_is_said_again_does_not_disturb_the_cleaning_up() -> None:
+    cleaning, go = asyncio.Event(), asyncio.Event()
+    async with Node() as node:
+        worker = Worker(node.address)
+
+        @worker.handler("h")
+        async def tidy() -> None:
+            try:
+                await asyncio.sleep(PATIENCE_S)
+            finally:
+                cleaning.set()
+                await go.wait()
+
+        async with serving(worker):
+            lease = node.lease()
+            await node.until(lambda: lease.token in node.standing)
+            node.stop_run(lease, Stop.KIND_CANCEL)
+            await asyncio.wait_for(cleaning.wait(), PATIENCE_S)
+            node.stop_run(lease, Stop.KIND_CANCEL)
+            # Leases are taken in turn, so the second word was heard once this is answered.
+            other = node.lease("no-such")
+            await node.ended(other)
+            assert lease.token not in node.results
+            go.set()
+            end = await node.ended(lease)
+
+    assert end.failure.cancelled
+    assert node.results[other.token].failure.error.kind == "HandlerUnknown"
+
+
 async def test_a_handler_that_is_cancelled_before_its_first_step_ends_as_cancelled() -> None:
     async with Node() as node:
         worker = Worker(node.address)
