@@ -98,7 +98,7 @@ def start(view: View, job: JobRecord, state: StateRecord, plan: Plan) -> None:
 def settle(view: View, jid: int, state: StateRecord) -> None:
     """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
     if state.state == ACTIVE:
-        if state.may_finish and not ahead(state):
+        if state.may_finish and not (state.next_nominal_at_ms or state.edits or state.backlog):
             state.state = FINISHED
     elif state.state == FINISHED and ahead(state):
         state.state = ACTIVE

@@ -93,7 +93,8 @@ def _ring_job(view: View, jid: int) -> None:
         view.put(keys.job(jid), job)
     if state.state != clockwork.PAUSED:
         fire_due(view, jid, job, state)
-    _plan_purge(view, jid, job, state)
+    if state.ledger_purge_at_ms or not state.live:
+        _plan_purge(view, jid, job, state)
     clockwork.settle(view, jid, state)
     view.put(key, state)
 

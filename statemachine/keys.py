@@ -8,6 +8,8 @@ A `jid` is the number of a job: 24 bits of its namespace's number, 40 bits of it
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
 
 # Records: the truth.
 META = b"M"
@@ -71,6 +73,17 @@ _THREE = struct.Struct(">cQQQ")
 _PARKED_JOB = struct.Struct(">ccQQQQ")
 _PARKED_PREFIX = struct.Struct(">ccQ")
 
+# The keys that every run needs cost no call of Python.
+job: Callable[[int], bytes] = partial(_ONE.pack, JOB)  # jid
+state: Callable[[int], bytes] = partial(_ONE.pack, STATE)  # jid
+run: Callable[[int, int], bytes] = partial(_TWO.pack, RUN)  # jid, occasion
+ledger: Callable[[int, int], bytes] = partial(_TWO.pack, LEDGER)  # jid, nominal time
+lane: Callable[[int], bytes] = partial(_LANE.pack, LANE)  # its number
+# lane, turn, jid, occasion
+ready: Callable[[int, int, int, int], bytes] = partial(_READY.pack, READY)
+lease: Callable[[int, int], bytes] = partial(_TWO.pack, LEASE)  # session, token
+lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occasion
+
 
 def jid_of(namespace: int, serial: int) -> int:
     return namespace << 40 | serial
@@ -88,18 +101,6 @@ def nominal_of(occasion: int) -> int:
     return occasion >> 16
 
 
-def job(jid: int) -> bytes:
-    return _ONE.pack(JOB, jid)
-
-
-def state(jid: int) -> bytes:
-    return _ONE.pack(STATE, jid)
-
-
-def run(jid: int, occasion: int) -> bytes:
-    return _TWO.pack(RUN, jid, occasion)
-
-
 def ended(jid: int, occasion: int) -> bytes:
     return _TWO.pack(ENDED, jid, OCCASION_MAX - occasion)
 
@@ -112,10 +113,6 @@ def run_of(key: bytes) -> tuple[int, int]:
 def ended_of(key: bytes) -> tuple[int, int]:
     jid, inverted = _PAIR.unpack(key[-16:])
     return jid, OCCASION_MAX - inverted
-
-
-def ledger(jid: int, nominal_ms: int) -> bytes:
-    return _TWO.pack(LEDGER, jid, nominal_ms)
 
 
 def nominal_at(key: bytes) -> int:
@@ -155,10 +152,6 @@ def timer_at(key: bytes) -> int:
     return int.from_bytes(key[1:9], "big")
 
 
-def ready(lane: int, turn_ms: int, jid: int, occasion: int) -> bytes:
-    return _READY.pack(READY, lane, turn_ms, jid, occasion)
-
-
 def ready_in(lane: int) -> bytes:
     return _LANE.pack(READY, lane)
 
@@ -166,10 +159,6 @@ def ready_in(lane: int) -> bytes:
 def turn_of(key: bytes) -> int:
     """The turn in the key of a ready run."""
     return int.from_bytes(key[5:13], "big")
-
-
-def lane(number: int) -> bytes:
-    return _LANE.pack(LANE, number)
 
 
 def lanes_of(namespace: int, queue: str) -> bytes:
@@ -197,14 +186,6 @@ def parked(owner: bytes, turn_ms: int, jid: int, occasion: int) -> bytes:
 
 def limit_key(namespace: int, key: str) -> bytes:
     return _NS.pack(LIMIT_KEY, namespace) + key.encode()
-
-
-def lease(session: int, token: int) -> bytes:
-    return _TWO.pack(LEASE, session, token)
-
-
-def lease_value(jid: int, occasion: int) -> bytes:
-    return _PAIR.pack(jid, occasion)
 
 
 def session(worker: str) -> bytes:

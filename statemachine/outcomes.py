@@ -47,7 +47,8 @@ def fire(
     """
     late_ms = view.now_ms - due_ms
     spec = job.spec
-    if late_ms > policies.start_deadline_ms(spec) and cause != BACKFILL:
+    grace_ms, deadline_ms = policies.lateness(spec)
+    if late_ms > deadline_ms and cause != BACKFILL:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
         return True
     most = namespaces.quota(view, job.namespace).live_runs
@@ -63,7 +64,7 @@ def fire(
     occasion = keys.occasion_of(nominal_ms)
     if cause == BACKFILL:
         _make_way(view, jid, occasion)
-    outcome = LATE if late_ms > policies.grace_ms(spec) else RAN
+    outcome = LATE if late_ms > grace_ms else RAN
     run = runs.new(job, spec, cause, outcome, due_ms)
     if verdict is not overlap.GO:
         run.held = overlap.make_room(view, jid, state, verdict)

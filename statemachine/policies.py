@@ -35,6 +35,13 @@ def start_deadline_ms(spec: job_pb2.JobSpec) -> int:
     return ms_or(spec.misfire, "start_deadline", limits.INSTANT_MAX_MS)
 
 
+def lateness(spec: job_pb2.JobSpec) -> tuple[int, int]:
+    """How late a nominal time may fire and still be in time, and how late its run may start."""
+    if not spec.HasField("misfire"):
+        return limits.GRACE_MS, limits.INSTANT_MAX_MS
+    return grace_ms(spec), start_deadline_ms(spec)
+
+
 def back_off_ms(retry: job_pb2.RetryPolicy, attempt: int, seed: bytes) -> int:
     """How long to wait after the attempt with this number, from 1. Integers only, so that every
     machine computes the same, and bounded: the power stops where the cap is reached."""

@@ -92,7 +92,8 @@ def _succeed(
         if wrong is not None:
             return wrong
         run.result = success.result
-    _note_log(run, result.log_tail)
+    if result.log_tail:
+        _note_log(run, result.log_tail)
     if run.cancel_at_ms:
         # It was to be cancelled, but was done first; then the wish is void.
         run.error = None

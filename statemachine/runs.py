@@ -87,7 +87,8 @@ def arm(view: View, jid: int, occasion: int, run: RunRecord, spec: job_pb2.JobSp
         late_ms = policies.start_deadline_ms(spec)
         if late_ms < limits.INSTANT_MAX_MS:
             at_ms = timers.earliest(at_ms, run.due_at_ms + late_ms)
-    timers.set_run(view, jid, occasion, run, at_ms)
+    if at_ms != run.timer_at_ms:
+        timers.set_run(view, jid, occasion, run, at_ms)
 
 
 def end(
@@ -119,7 +120,12 @@ def end(
     view.delete(keys.run(jid, occasion))
     usage.live -= 1
     state.live -= 1
-    _count(state, run_state)
+    if run_state == SUCCEEDED:
+        state.succeeded += 1
+    elif run_state == FAILED:
+        state.failed += 1
+    elif run_state == SKIPPED:
+        state.skipped += 1
     state.last_occasion = occasion
     state.last_state = run_state
     state.last_end_at_ms = now_ms
@@ -134,22 +140,14 @@ def end(
             state.live_from = _first_live(view, jid, occasion)
         if state.held and state.live == state.held:
             release_held(view, jid, state)
-    clockwork.run_ended(view, jid, state)
+    if state.backlog or state.after_end or state.delete_after_ms is not None:
+        clockwork.run_ended(view, jid, state)
     view.put(state_key, state)
 
 
 def _first_live(view: View, jid: int, occasion: int) -> int:
     key = next(view.scan(keys.run(jid, occasion + 1), keys.run(jid, keys.OCCASION_MAX)), None)
     return keys.run_of(key)[1] if key else occasion
-
-
-def _count(state: StateRecord, run_state: int) -> None:
-    if run_state == SUCCEEDED:
-        state.succeeded += 1
-    elif run_state == FAILED:
-        state.failed += 1
-    elif run_state == SKIPPED:
-        state.skipped += 1
 
 
 def remember(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:

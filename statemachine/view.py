@@ -276,25 +276,22 @@ class View:
         written = next(mine, None)
         for key, _ in stored:
             while written is not None and (written > key if backwards else written < key):
-                if self._alive(written):
+                if self._written.get(written) is not None:
                     yield written
                 written = next(mine, None)
             if written == key:
                 written = next(mine, None)
-                if not self._alive(key):
+                if self._written.get(key) is None:
                     continue
             yield key
         while written is not None:
-            if self._alive(written):
+            if self._written.get(written) is not None:
                 yield written
             written = next(mine, None)
 
     def deleted(self, key: bytes) -> bool:
         """Whether this decision has deleted a key."""
         return key in self._written and self._written[key] is None
-
-    def _alive(self, key: bytes) -> bool:
-        return self._written.get(key) is not None
 
     def fresh(self) -> View:
         """Another view of what is stored, without what this decision has written."""

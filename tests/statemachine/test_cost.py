@@ -1,0 +1,138 @@
+"""What a run and a job cost, in counts that no busy machine can blur.
+
+The bounds are a little above what is needed today. Who adds a call, a read or a write to every run
+finds it here, and decides whether it is worth it; `statemachine/bench.py` tells the time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FrameType
+
+from raftsched.statemachine import bench
+from raftsched.statemachine.machine import Decision, Request, apply, decide
+from raftsched.statemachine.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.view import Recall, View
+
+JOBS = 400
+
+
+class Counted(MemoryStore):
+    """A store that counts what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gets = self.writes = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        self.gets += 1
+        return super().get(key)
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        puts, deletes = list(puts), list(deletes)
+        self.writes += len(puts) + len(deletes)
+        super().write(puts, deletes)
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one job or run costs."""
+
+    # Calls of functions in Python while it is decided.
+    calls: float = 0
+    gets: float = 0
+    writes: float = 0
+    bytes: float = 0
+
+
+class Leader:
+    """Decides and applies as a leader does, with a meter on it."""
+
+    def __init__(self) -> None:
+        self.store = Counted()
+        self.recall = Recall()
+        self.index = self.calls = self.bytes = 0
+
+    def do(self, now_ms: int, bodies: list[object]) -> list[object]:
+        view = View(self.store, now_ms, self.recall)
+        decision = self._counted(lambda: decide(view, [Request(body) for body in bodies]))
+        self.index += 1
+        apply(self.store, self.index, decision.change)
+        self.recall.keep(view)
+        self.bytes += len(decision.change)
+        return decision.replies
+
+    def _counted(self, work: Callable[[], Decision]) -> Decision:
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            self.calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            return work()
+        finally:
+            sys.setprofile(None)
+
+    def cost(self, of: int) -> Cost:
+        """What was counted since the last time, for each of so many."""
+        store = self.store
+        found = Cost(self.calls / of, store.gets / of, store.writes / of, self.bytes / of)
+        self.calls = self.bytes = store.gets = store.writes = 0
+        return found
+
+
+def created(recurring: bool = False) -> Leader:
+    leader = Leader()
+    for request in bench.jobs(JOBS, recurring):
+        leader.do(bench.NOW_MS, [request])
+    return leader
+
+
+def drained(leader: Leader) -> Cost:
+    """Fire, lease and complete all jobs, in changes of a quarter of them."""
+    leader.cost(1)
+    now_ms, batch, done = bench.DUE_MS + 5, JOBS // 4, 0
+    reports: list[object] = []
+    while done < JOBS or reports:
+        now_ms += 1
+        granting = [Ring(batch), Grant((Offer("w", batch),), batch)]
+        *_, granted = leader.do(now_ms, [*reports, *granting])
+        assert isinstance(granted, list)
+        [leases] = granted
+        reports = [Report("w", tuple(map(bench.success, leases)))] if leases else []
+        done += len(leases)
+    return leader.cost(JOBS)
+
+
+def test_what_a_job_costs_to_create() -> None:
+    leader = created()
+
+    cost = leader.cost(JOBS)
+
+    assert cost.calls < 62, cost
+    assert cost.gets < 1.1, cost
+    # Its definition, its state, its name and its timer.
+    assert 4 <= cost.writes < 4.1, cost
+    assert cost.bytes < 300, cost
+
+
+def test_what_a_run_costs() -> None:
+    cost = drained(created())
+
+    assert cost.calls < 105, cost
+    # The job and its state, once for three steps.
+    assert cost.gets < 2.2, cost
+    # Fired and leased: timer, state, run, ledger, lease. Ended: lease, run, history, purge, state.
+    assert 10 <= cost.writes < 10.2, cost
+    assert cost.bytes < 600, cost
+
+
+def test_a_recurring_job_costs_little_more() -> None:
+    cost = drained(created(recurring=True))
+
+    assert cost.calls < 140, cost
+    assert cost.gets < 2.2, cost
+    assert 11 <= cost.writes < 11.2, cost
+    assert cost.bytes < 680, cost
