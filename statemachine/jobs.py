@@ -13,6 +13,7 @@ from . import (
     deletion,
     firing,
     flows,
+    forms,
     herds,
     keys,
     lanes,
@@ -25,6 +26,7 @@ from . import (
     runs,
     validate,
 )
+from .forms import Form
 from .plan import Plan, latest_nominal_before
 from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord
 from .rejection import Fault, Reason, Refused
@@ -65,7 +67,8 @@ def _with_warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> 
 def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, StateRecord]:
     namespace = namespaces.need(view, wanted.namespace)
     number, name = namespace.number, wanted.name
-    plan = check(view, namespace, wanted, view.now_ms)
+    form = forms.of(wanted.spec)
+    plan = check(view, namespace, wanted, form, view.now_ms)
     name_key = keys.job_name(number, name)
     if view.get_raw(name_key) is not None:
         going = flows.jid_named(view, number, name) is None
@@ -89,7 +92,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     usage = runs.usage_of(view, number)
     usage.jobs += 1
     usage.payload_bytes += size
-    _wire(view, jid, namespace, job, state, plan)
+    _wire(view, jid, namespace, job, state, form, plan)
     clockwork.start(view, job, state, plan)
     clockwork.settle(view, jid, state)
     # Not as records: those that come with a big import would push others out of the memory, and
@@ -101,38 +104,37 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
 
 def _wire(
     view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, state: StateRecord,
-    plan: Plan,
+    form: Form, plan: Plan,
 ) -> None:  # fmt: skip
     """Derive from a job's spec what firing and ending look at. The caller puts both records."""
-    spec = job.spec
-    queue = spec.queue or "default"
-    job.lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
-    state.keep_ms = policies.ms_or(spec, "keep_history", 0)
+    lane = view.lanes_of_forms.get((namespace.number, form.data))
+    if lane is None:
+        spec = job.spec
+        queue = spec.queue or "default"
+        lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
+        view.lanes_of_forms[namespace.number, form.data] = lane
+    job.lane = lane
+    state.keep_ms = form.keep_ms
     state.after_end = bool(plan.rests)
-    has_upstream = spec.HasField("upstream") and bool(spec.upstream.jobs)
-    timing = spec.timing
-    state.once = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")
-    state.may_finish = bool(spec.schedules) and not state.after_end and not has_upstream
-    state.delete_after_ms = None
-    if spec.HasField("delete_after"):
-        state.delete_after_ms = policies.ms_or(spec, "delete_after", 0)
-    if has_upstream:
+    state.once = form.once
+    state.may_finish = form.has_schedules and not state.after_end and not form.has_upstream
+    state.delete_after_ms = form.delete_after_ms
+    if form.has_upstream:
         flows.link(view, jid, job)
-    if timing.exclude_calendars:
-        namespaces.use_calendars(view, namespace.number, timing.exclude_calendars, 1)
+    if form.calendars:
+        namespaces.use_calendars(view, namespace.number, form.calendars, 1)
 
 
-def check(view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, since_ms: int) -> Plan:
+def check(
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, form: Form, since_ms: int
+) -> Plan:
     """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
-    faults = validate.name("name", wanted.name) + validate.spec(wanted.spec)
-    timing = wanted.spec.timing
-    calendars = (
-        clockwork.calendars_of(view, namespace.number, timing.exclude_calendars)
-        if timing.exclude_calendars
-        else {}
-    )
+    spec = wanted.spec
+    faults = validate.name("name", wanted.name) + list(form.faults)
+    faults += validate.payload("spec.payload", spec.payload)
+    calendars = clockwork.calendars_of(view, namespace.number, form.calendars)
     plan = compile_plan(
-        wanted.spec.schedules, timing, seed=f"{namespace.settings.name}/{wanted.name}",
+        spec.schedules, spec.timing, seed=f"{namespace.settings.name}/{wanted.name}",
         created_at_ms=view.now_ms, since_ms=since_ms, calendars=calendars,
     )  # fmt: skip
     if not isinstance(plan, Plan):
@@ -140,7 +142,7 @@ def check(view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, since_ms:
     if faults:
         raise Refused.of(faults)
     assert isinstance(plan, Plan)
-    if wanted.spec.HasField("upstream"):
+    if form.has_upstream:
         flows.check_upstream(view, namespace.number, wanted.name, wanted.spec)
     return plan
 
@@ -188,7 +190,8 @@ def replace_spec(
     old, new = job.spec, merged.spec
     rescheduled = list(old.schedules) != list(new.schedules) or old.timing != new.timing
     since_ms = view.now_ms if rescheduled else job.schedules_since_ms
-    plan = check(view, namespace, merged, since_ms)
+    form = forms.of(new)
+    plan = check(view, namespace, merged, form, since_ms)
     grown = len(new.payload.data) - len(old.payload.data)
     _check_quota(view, namespace, 0, grown)
     if rescheduled:
@@ -200,7 +203,7 @@ def replace_spec(
     job.version += 1
     job.updated_at_ms = view.now_ms
     job.schedules_since_ms = since_ms
-    _wire(view, jid, namespace, job, state, plan)
+    _wire(view, jid, namespace, job, state, form, plan)
     if rescheduled:
         clockwork.look_ahead(view, jid, job, state, view.now_ms)
     clockwork.settle(view, jid, state)

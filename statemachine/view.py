@@ -141,6 +141,8 @@ class View:
         # Queues by the lanes of the runs that leave them.
         self.queues: dict[int, QueueRecord] = {}
         self.lanes: dict[bytes, int] = {}
+        # By namespace and form of a spec.
+        self.lanes_of_forms: dict[tuple[int, bytes], int] = {}
 
     def get(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord | None:
         """The record at a key. Change it only together with a `put`."""
