@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 
 from ..proto.v1.worker_pb2 import WorkRequest, WorkResponse
-from .worker import Worker, _loop_factory
+from .worker import Worker, loop_factory
 
 FRAME = 500
 KINDS = ("async", "sync", "inline")
@@ -150,7 +150,7 @@ def bench(kind: str, runs: int, slots: int) -> dict[str, object]:
     ) as feed:
         assert feed.stdout is not None
         port = feed.stdout.readline().strip()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_measure(kind, port, runs, slots))
 
 

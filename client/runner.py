@@ -14,7 +14,7 @@ from ..proto.v1.worker_pb2 import Lease, Result, ResultAck, Stop
 from . import outcomes
 from .context import Context, enter
 from .outcomes import STOPPED, PermanentError, Released
-from .session import Session
+from .session import Session, merged
 from .threads import Mailbox, Threads
 
 
@@ -53,6 +53,11 @@ class Runner:
         self._mailbox: Mailbox[Callable[[], None]] = Mailbox(self._loop, self._deliver)
         self._threads = Threads(self._loop, threads)
         self._active: dict[int, Context] = {}
+        # What handlers have said since the loop last came by, by token.
+        self._progress: dict[int, worker_pb2.ProgressReport] = {}
+        self._extensions: dict[int, worker_pb2.ExtendRequest] = {}
+        self._words_lock = threading.Lock()
+        self._words_called = False
         # Handlers see what was set before the worker began, and nothing of each other.
         self._base = contextvars.copy_context()
 
@@ -137,17 +142,34 @@ class Runner:
 
     def progress(self, report: worker_pb2.ProgressReport) -> None:
         """Of Voice: called by contexts, from any thread."""
-        self._at_home(lambda: self._session.progress(report))
+        with self._words_lock:
+            token = report.token
+            self._progress[token] = merged(self._progress.get(token), report)
+        self._words_wait()
 
     def extend(self, request: worker_pb2.ExtendRequest) -> None:
         """Of Voice."""
-        self._at_home(lambda: self._session.extend(request))
+        with self._words_lock:
+            self._extensions[request.token] = request
+        self._words_wait()
 
-    def _at_home(self, word: Callable[[], None]) -> None:
-        if threading.get_ident() != self._home:
-            self._mailbox.put(lambda: self._at_home(word))
-            return
-        word()
+    def _words_wait(self) -> None:
+        """Words of threads gather until the loop comes by; there is one of each kind a handler."""
+        if threading.get_ident() == self._home:
+            self._pass_words_on()
+        elif not self._words_called:
+            self._words_called = True
+            self._mailbox.put(self._pass_words_on)
+
+    def _pass_words_on(self) -> None:
+        self._words_called = False
+        with self._words_lock:
+            reports, self._progress = self._progress, {}
+            requests, self._extensions = self._extensions, {}
+        for report in reports.values():
+            self._session.progress(report)
+        for request in requests.values():
+            self._session.extend(request)
         self._changed()
 
     def close(self) -> None:

@@ -109,11 +109,6 @@ class Session:
         return len(self._held) + sum(token not in self._held for token in self._reports)
 
     @property
-    def running(self) -> int:
-        """Leases that are worked on."""
-        return len(self._held) - sum(token in self._held for token in self._reports)
-
-    @property
     def busy(self) -> int:
         """Handlers under way, also those whose lease is lost."""
         return self._busy
@@ -310,13 +305,7 @@ class Session:
         token = report.token
         if not self.holds(token):
             return
-        older = self._progress.get(token)
-        if older is not None:
-            report.checkpoint = report.checkpoint or older.checkpoint
-            report.log_tail = report.log_tail or older.log_tail
-            if not report.HasField("progress") and older.HasField("progress"):
-                report.progress.CopyFrom(older.progress)
-        self._progress[token] = report
+        self._progress[token] = merged(self._progress.get(token), report)
 
     def extend(self, request: worker_pb2.ExtendRequest) -> None:
         """Ask for more time. The answer comes in Orders.extended."""
@@ -476,6 +465,18 @@ class Session:
             reports, self._progress = list(self._progress.values()), {}
             self._progress_at = now
             yield from _split(reports, "progress")
+
+
+def merged(
+    older: worker_pb2.ProgressReport | None, newer: worker_pb2.ProgressReport
+) -> worker_pb2.ProgressReport:
+    """One report for two of the same attempt: what the newer leaves out stands as it was."""
+    if older is not None:
+        newer.checkpoint = newer.checkpoint or older.checkpoint
+        newer.log_tail = newer.log_tail or older.log_tail
+        if not newer.HasField("progress") and older.HasField("progress"):
+            newer.progress.CopyFrom(older.progress)
+    return newer
 
 
 def _split(items: Sequence[Message], name: str) -> Iterator[WorkRequest]:

@@ -26,6 +26,9 @@ TICK_S = 0.25
 WAIT_FIRST_S, WAIT_GROWTH, WAIT_MAX_S = 0.05, 1.5, 5.0
 # Words on who leads that are followed at once, until one leads to a welcome.
 FOLLOWED_MAX = 3
+# With the waits above, this is some seconds without a node.
+TRIES_BEFORE_WARNING = 8
+WARN_EVERY_S = 30.0
 # How long the server may take to see that the worker has closed its side.
 GOODBYE_S = 1.0
 # A worker that is refused like this with its first hello has been set up wrongly.
@@ -50,6 +53,7 @@ class Streams:
         self._tried: deque[str] = deque(maxlen=64)
         self._welcomed = False
         self._followed = 0
+        self._warned_at = -WARN_EVERY_S
         self._chance = random.Random()
         # There may be something to say. Called for each run, so it is the event's own method.
         self.changed = self._ready.set
@@ -64,8 +68,21 @@ class Streams:
             self._tried.append(endpoint)
             why = await self._converse(endpoint)
             wait = self._wait_s()
-            LOG.info("stream with %s ended: %s; the next one in %.2f s", endpoint, why, wait)
+            LOG.log(
+                self._level(),
+                "stream with %s ended: %s; the next one in %.2f s",
+                endpoint,
+                why,
+                wait,
+            )
             await asyncio.sleep(wait)
+
+    def _level(self) -> int:
+        """A change of leader is no news; a worker that finds no node for long is."""
+        if len(self._tried) < TRIES_BEFORE_WARNING or monotonic() < self._warned_at + WARN_EVERY_S:
+            return logging.INFO
+        self._warned_at = monotonic()
+        return logging.WARNING
 
     def _wait_s(self) -> float:
         known = self._leader and not self._client.endpoints.suspect(self._leader, monotonic())

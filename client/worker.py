@@ -11,6 +11,7 @@ import re
 import secrets
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TypeVar
@@ -118,7 +119,12 @@ class Worker:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT: the first drains within `grace`, the second stops now."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(
+                "run() takes the signals, so it is for the main thread; "
+                "elsewhere use asyncio.run(worker.serve()) and worker.stop()"
+            )
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(self._run())
 
     async def _run(self) -> None:
@@ -233,7 +239,7 @@ class _Service:
         session = self._session
         # A lease may be on its way until the server has answered the drain.
         if not await self._until(lambda: session.idle and session.drained, patience):
-            LOG.warning("%d leases end without the cluster's word", session.held)
+            LOG.warning("the cluster has not answered; %d leases are left to it", session.held)
 
     async def _give_back(self, halt_s: float) -> None:
         self._session.drain()
@@ -261,7 +267,7 @@ def _new_id() -> str:
     return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     if importlib.util.find_spec("uvloop") is None:
         return None
     import uvloop

@@ -79,6 +79,8 @@ async def test_threads_end_when_they_are_closed() -> None:
         threads.submit(lambda: done.append(1))
     await settled(4, done)
     ours = set(threading.enumerate()) - known
+    # A handler that does not stop must not keep the process.
+    assert all(one.daemon for one in ours)
 
     threads.close()
 

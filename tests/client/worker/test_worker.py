@@ -237,6 +237,24 @@ async def test_more_sync_handlers_than_are_woken_at_once_run_side_by_side() -> N
                 assert (await node.ended(lease)).HasField("success")
 
 
+async def test_an_end_is_reported_at_once_not_at_the_next_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("raftsched.client.streams.TICK_S", 60.0)
+    async with Node(heartbeat_s=30, lapse_s=90) as node:
+        worker = Worker(node.address)
+
+        async def finish() -> None: ...
+
+        worker.handler("async")(finish)
+        worker.handler("sync")(lambda: None)
+        worker.handler("inline", inline=True)(lambda: None)
+        async with serving(worker):
+            async with asyncio.timeout(8):
+                for name in ["async", "sync", "inline"] * 5:
+                    await node.ended(node.lease(name))
+
+
 async def test_cancel_interrupts_async_handlers_and_flags_sync_ones() -> None:
     started: list[int] = []
     async with Node() as node:
@@ -567,6 +585,39 @@ async def test_the_log_of_a_run_carries_the_run(caplog: pytest.LogCaptureFixture
     assert (record.run, record.token) == (lease.run, lease.token)  # type: ignore[attr-defined]
     assert record.funcName == "logs"
     assert end.log_tail.endswith(b"WARNING careful now\n")
+
+
+async def test_a_cluster_that_cannot_be_found_is_warned_of_once_in_a_while(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftsched.client.streams.WAIT_FIRST_S", 0.001)
+    monkeypatch.setattr("raftsched.client.worker.LAST_WORD_NOW_S", 0.0)
+    worker = Worker("127.0.0.1:1")
+    worker.handler("h")(lambda: None)
+    with caplog.at_level(logging.WARNING, "raftsched.worker"):
+        async with serving(worker), asyncio.timeout(PATIENCE_S):
+            while not caplog.records:
+                await asyncio.sleep(0.01)
+
+    assert "127.0.0.1:1" in caplog.records[0].getMessage()
+
+
+def test_run_is_for_the_main_thread() -> None:
+    worker = Worker()
+    worker.handler("h")(lambda: None)
+    found: list[BaseException] = []
+
+    def elsewhere() -> None:
+        try:
+            worker.run()
+        except RuntimeError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join(PATIENCE_S)
+
+    assert "main thread" in str(found[0])
 
 
 def test_a_worker_without_handlers_does_not_start() -> None:
