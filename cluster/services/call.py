@@ -26,7 +26,7 @@ OWN = ("grpc-", "user-agent", "te", "content-type", ":")
 class Call:
     """See the head of this file."""
 
-    __slots__ = ("actor", "began", "context", "metadata", "method", "seconds", "until")
+    __slots__ = ("actor", "began", "context", "hides", "metadata", "method", "seconds", "until")
 
     def __init__(self, method: Method, context: Context, *, stream: bool = False) -> None:
         self.method = method
@@ -34,6 +34,8 @@ class Call:
         self.began = time.monotonic()
         self.metadata = dict(context.invocation_metadata() or ())
         self.actor = ""
+        # The caller may not see payloads.
+        self.hides = False
         left = None if stream else context.time_remaining()
         most = LONG_S if method.name in LONG else TIMEOUT_MAX_S
         self.seconds = TIMEOUT_S if left is None else min(left, most)

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError, Message
 from ...proto.v1 import common_pb2
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
+from .access import hide
 from .call import Call, Context
 from .forward import FORWARDED, Passed, Peers
 from .leadership import Leadership
@@ -155,6 +156,8 @@ class Calls:
             found = await node.read(request, options, call.timeout())
             answer, revision = found.message, found.revision
             age_ms = found.age_ms if wants_less(request) else None
+        if call.hides:
+            hide(answer)
         data = answer.SerializeToString()
         return Passed(data, grpc.StatusCode.OK, "", self.trailing(revision, age_ms))
 

@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from google.protobuf.message import Message
+
 from ...proto.v1 import common_pb2, event_pb2
 from ...statemachine import events, filters, limits
 from ...statemachine.rejection import Reason
 from .. import refusals
 from ..feed import Feed, Told, gone
-from .call import Call, Context
+from .access import hide
+from .call import Call
 from .calls import END
 from .port import Node
 
@@ -43,9 +46,14 @@ class Wish:
 class EventCalls:
     """The event service."""
 
-    def __init__(self, node: Node, feed: Feed, clock: Callable[[], float] = time.monotonic) -> None:
-        self.node = node
-        self.feed = feed
+    def __init__(
+        self,
+        node: Node,
+        feed: Feed,
+        admit: Callable[[Call, Message], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.node, self.feed, self.admit = node, feed, admit
         self.clock = clock
         self.watchers = 0
         # A node that has just begun has not been without a leader for long.
@@ -57,6 +65,7 @@ class EventCalls:
         """Follow events until the caller leaves, or this node cannot tell any more."""
         if self.watchers >= WATCHERS_MAX:
             raise refusals.backlog_full(f"{WATCHERS_MAX} watch events on this node already")
+        self.admit(call, request)
         wish = Wish(request.namespace, events.parse_filter(request.filter))
         after = revision_of(self.feed.revision, END)
         if request.HasField("after"):
@@ -67,17 +76,19 @@ class EventCalls:
         try:
             # The first word says that the watch stands, and from where.
             await call.context.write(Response(progress=place.progress))
-            await self._follow(call.context, wish, place)
+            await self._follow(call, wish, place)
         finally:
             self.watchers -= 1
 
-    async def _follow(self, context: Context, wish: Wish, place: Place) -> None:
+    async def _follow(self, call: Call, wish: Wish, place: Place) -> None:
         """Send what comes behind a place; when there is nothing, say so now and then."""
-        sent_at = self.clock()
+        context, sent_at = call.context, self.clock()
         while True:
             self._check()
             if place.change <= self.feed.revision:
                 for frame in frames(await self._next(wish, place), place.progress):
+                    if call.hides:
+                        hide(frame)
                     await context.write(frame)
                     sent_at = self.clock()
                 # A long stretch in which nothing fits must not hold the loop up.

@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from typing import cast
 
 import grpc
-from google.protobuf.message import Message
 from grpc_reflection.v1alpha import reflection
 
 from ..feed import Feed
 from ..node import Node as RealNode
-from .call import Call
+from .access import Access
 from .calls import Calls, Own
 from .cluster_calls import ClusterCalls
 from .cluster_status import StatusView
@@ -73,8 +72,9 @@ class Server:
         self._peers = Peers(node.name, peer_credentials)
         self._leadership = Leadership(node)
         self._health = Health(service_names())
+        self._access = Access(node)
         self.feed = Feed(node.replica, node.driver.core.journal)
-        self.events = EventCalls(node, self.feed)
+        self.events = EventCalls(node, self.feed, self._access.admit)
         self._waits = Waits(node)
         self._leadership.listeners.append(self._waits.wake_all)
         # The cluster itself is asked of real nodes only.
@@ -84,11 +84,13 @@ class Server:
         own: dict[str, Own] = {
             "EventService/ListEvents": self.events.list,
             "RunService/WaitRun": self._waits.wait,
+            "AccessService/CreateAccessToken": self._access.create,
+            "AccessService/RevokeAccessToken": self._access.revoke,
             **WorkerCalls(node).calls(),
             **self._cluster.calls(),
         }
-        self.calls = Calls(node, self._peers, self._leadership, observer, own, self._admit)
-        self.work = Work(node, node.sessions, self._leadership, self._admit)
+        self.calls = Calls(node, self._peers, self._leadership, observer, own, self._access.admit)
+        self.work = Work(node, node.sessions, self._leadership, self._access.admit)
         self._streams = Streams(observer, self.calls.trailing)
         self._following: dict[str, Follow] = {"EventService/WatchEvents": self.events.watch}
         self._looking: asyncio.Task[None] | None = None
@@ -135,9 +137,6 @@ class Server:
         if method.writes or method.reads or method.name in self.calls.own:
             return self.calls.handler(method)
         return None
-
-    def _admit(self, call: Call, request: Message) -> None:
-        """A cluster without access tokens takes everybody for an admin."""
 
     async def _look(self) -> None:
         """The one clock of the services."""

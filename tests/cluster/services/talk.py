@@ -44,7 +44,7 @@ async def trailing_of(call: Anything) -> Metadata:
     return dict(tuple(await call.trailing_metadata()))
 
 
-async def refused(call: Awaitable[Message]) -> Refusal:
+async def refused(call: Awaitable[Message | str]) -> Refusal:
     """Wait for a call that must be refused."""
     try:
         answer = await call

@@ -17,10 +17,12 @@ Request = worker_pb2.WorkRequest
 class Worker:
     """Keeps all it is told. Nothing is sent that a test does not send."""
 
-    def __init__(self, channel: grpc.aio.Channel, name: str = "w1") -> None:
+    def __init__(
+        self, channel: grpc.aio.Channel, name: str = "w1", metadata: Anything = ()
+    ) -> None:
         self.name = name
         stub: Anything = worker_pb2_grpc.WorkerServiceStub(channel)
-        self.call = stub.Work()
+        self.call = stub.Work(metadata=metadata)
         self.frames: list[worker_pb2.WorkResponse] = []
         self.leases: list[worker_pb2.Lease] = []
         self.acks: list[worker_pb2.ResultAck] = []

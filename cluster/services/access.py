@@ -1,0 +1,228 @@
+"""Who calls, and what they may do: access tokens, looked up by the hash of their secret.
+
+A cluster in which no token was ever made takes everybody for an admin. The first one closes it, so
+it must be one that can make others; and the last such one stays as long as there are others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from google.protobuf.message import Message
+
+from ...proto.v1 import access_pb2, common_pb2
+from ...statemachine import access, keys, namespaces
+from ...statemachine.record import AccessTokenRecord, NamespaceRecord, parse
+from ...statemachine.rejection import Fault, Reason, Refused
+from ...statemachine.request import CreateToken, TokenCreated
+from .. import refusals
+from .call import Call
+from .port import Node
+
+Role = access_pb2.Role
+Token = access_pb2.AccessToken
+BEARER = "bearer "
+PREFIX = "rs_"  # So that a secret that was published is found by those who look for such.
+SECRET_BYTES = 32
+# An empty namespace means all that the caller may see.
+SEEN = frozenset(
+    {
+        "AccessService/ListAuditRecords",
+        "EventService/WatchEvents",
+        "EventService/ListEvents",
+        "WorkerService/ListWorkers",
+    }
+)
+# Open to whoever may look, wherever they may.
+EVERYWHERE = frozenset({"ClusterService/GetClusterStatus"})
+PAYLOADS = frozenset({common_pb2.Payload.DESCRIPTOR.full_name})
+LOGS = frozenset({"log_tail", "checkpoint"})
+
+
+class Access:
+    """See the head of this file."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        # Whether there are tokens, and the revision at which this was so.
+        self._closed = (-1, False)
+
+    def admit(self, call: Call, request: Message) -> None:
+        """Find out who calls, and refuse what they may not do."""
+        if not self._is_closed():
+            return
+        token = self._who(call)
+        method = call.method
+        if token.role > method.needs:
+            raise forbidden(token, method.needs, f"{method.name} needs {word(method.needs)}")
+        if token.namespace and method.name not in EVERYWHERE:
+            self._check_place(call, request, token)
+        call.actor = token.name
+        call.hides = token.role == Role.ROLE_VIEWER and not token.see_payloads
+
+    def _is_closed(self) -> bool:
+        revision = self.node.revision
+        if self._closed[0] != revision:
+            tokens = self.node.replica.store.scan(keys.ACCESS, keys.after(keys.ACCESS))
+            self._closed = (revision, next(iter(tokens), None) is not None)
+        return self._closed[1]
+
+    def _who(self, call: Call) -> Token:
+        said = call.metadata.get("authorization", "")
+        if not isinstance(said, str) or not said.lower().startswith(BEARER):
+            raise refusals.refused(
+                Reason.ERROR_REASON_UNAUTHENTICATED,
+                "nobody says who calls; send the metadata 'authorization: Bearer SECRET' with the "
+                "secret of an access token",
+            )
+        secret = said[len(BEARER) :].strip()
+        token = access.find(self.node.replica.store, digest(secret), self._now_ms())
+        if token is None:
+            raise refusals.refused(
+                Reason.ERROR_REASON_UNAUTHENTICATED,
+                "this secret is that of no access token, or the token has expired; ask an admin "
+                "for a new one",
+            )
+        return token
+
+    def _check_place(self, call: Call, request: Message, token: Token) -> None:
+        """A token for one namespace opens nothing else."""
+        name, where = call.method.name, token.namespace
+        if name in SEEN:
+            asked = cast(Any, request)
+            asked.namespace = asked.namespace or where
+        elif call.method.needs == Role.ROLE_ADMIN:
+            why = f"{name} is for admins of the whole cluster, and this token is for one namespace"
+            raise forbidden(token, Role.ROLE_ADMIN, why)
+        for place in self._places(request):
+            if place != where:
+                why = f"this token is for the namespace {where}, and the call is about {place}"
+                raise forbidden(token, call.method.needs, why, place)
+
+    def _places(self, request: Message) -> Iterator[str]:
+        """The namespaces that a request is about."""
+        asked = cast(Any, request)
+        fields = request.DESCRIPTOR.fields_by_name
+        found = False
+        for field in fields.values():
+            inner = field.message_type
+            if field.name == "namespace" and inner is None:
+                found = True
+                yield asked.namespace or namespaces.DEFAULT
+            elif inner is not None and "namespace" in inner.fields_by_name:
+                found = True
+                value = getattr(asked, field.name)
+                for one in value if isinstance(value, Iterable) else (value,):
+                    yield one.namespace or namespaces.DEFAULT
+        hello = asked if "namespaces" in fields else getattr(asked, "hello", None)
+        if hello is not None:
+            found = True
+            yield from hello.namespaces or (namespaces.DEFAULT,)
+        if not found:
+            yield from self._of_worker(asked)
+
+    def _of_worker(self, asked: Any) -> Iterator[str]:  # noqa: ANN401
+        """The namespaces of the runs and the worker that a request names."""
+        fields = asked.DESCRIPTOR.fields_by_name
+        session = self.node.sessions.by_worker.get(getattr(asked, "worker", ""))
+        if session is not None:
+            yield from session.fit[0]
+        runs = [asked.run] if "run" in fields else []
+        for name in ("results", "progress"):
+            runs += [said.run for said in getattr(asked, name, ())]
+        numbers = {keys.namespace_of(place[0]) for run in runs if (place := keys.run_key(run))}
+        if numbers:
+            names = self._numbered()
+            yield from (names.get(number, "?") for number in sorted(numbers))
+        if session is None and not runs:
+            # A list of everything, or a worker that is not there.
+            yield "?"
+
+    def _numbered(self) -> dict[int, str]:
+        store = self.node.replica.store
+        found = {0: namespaces.DEFAULT}
+        for key, value in store.scan(keys.NAMESPACE, keys.after(keys.NAMESPACE)):
+            found[parse(key, value, NamespaceRecord).number] = key[1:].decode()
+        return found
+
+    def _now_ms(self) -> int:
+        return self.node.sessions.wall_ms()
+
+    # The calls.
+
+    async def create(
+        self, call: Call, request: access_pb2.CreateAccessTokenRequest
+    ) -> access_pb2.CreateAccessTokenResponse:
+        """Make a token; its secret is in this answer and nowhere else."""
+        wanted = request.access_token
+        if not self._is_closed() and not opens_all(wanted):
+            message = (
+                "the first access token closes the cluster to whoever has none, so it must be one "
+                "that can make others: role ADMIN, without a namespace and without an end"
+            )
+            raise Refused.of(
+                [Fault("access_token.role", Reason.ERROR_REASON_FIELD_INVALID, message)]
+            )
+        secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+        order = CreateToken(request, digest(secret))
+        made = cast(TokenCreated, await self.node.ask(order, call.actor, call.timeout()))
+        if made.new and not request.validate_only:
+            made.answer.secret = secret
+        return made.answer
+
+    async def revoke(self, call: Call, request: access_pb2.RevokeAccessTokenRequest) -> Message:
+        """End a token, unless the cluster could not be governed any more without it."""
+        store = self.node.replica.store
+        tokens = [
+            parse(key, value, AccessTokenRecord).settings
+            for key, value in store.scan(keys.ACCESS, keys.after(keys.ACCESS))
+        ]
+        others = [token for token in tokens if token.name != request.access_token]
+        known = len(others) < len(tokens)
+        if known and others and not any(opens_all(token) for token in others):
+            message = (
+                f"'{request.access_token}' is the last token of an admin that has no end; make "
+                "another one first, or revoke the others before it"
+            )
+            raise Refused.of([Fault("access_token", Reason.ERROR_REASON_FIELD_INVALID, message)])
+        return await self.node.write(request, call.actor, call.timeout())
+
+
+def opens_all(token: Token) -> bool:
+    """Whether somebody with this token can make others, for ever."""
+    everywhere = not token.namespace and not token.HasField("expire_time")
+    return token.role == Role.ROLE_ADMIN and everywhere
+
+
+def digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def word(role: access_pb2.Role.ValueType) -> str:
+    return Role.Name(role).removeprefix("ROLE_")
+
+
+def forbidden(
+    token: Token, needs: access_pb2.Role.ValueType, why: str, namespace: str = ""
+) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_FORBIDDEN,
+        f"{token.name} may not do this: {why}; ask an admin for a token that may",
+        role=word(token.role),
+        needs=word(needs),
+        namespace=namespace or token.namespace,
+    )
+
+
+def hide(message: Message) -> None:
+    """Take out what a viewer may not see: payloads, results, checkpoints and logs."""
+    for field, value in message.ListFields():
+        inner = field.message_type
+        if field.name in LOGS or (inner is not None and inner.full_name in PAYLOADS):
+            message.ClearField(field.name)
+        elif inner is not None and not inner.GetOptions().map_entry:
+            for one in value if isinstance(value, Iterable) else (value,):
+                hide(one)

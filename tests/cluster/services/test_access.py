@@ -1,0 +1,300 @@
+"""Who may do what."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from raftsched.cluster.services.methods import methods
+from raftsched.proto.v1 import (
+    access_pb2,
+    access_pb2_grpc,
+    cluster_pb2,
+    common_pb2,
+    event_pb2,
+    event_pb2_grpc,
+    job_pb2,
+    job_pb2_grpc,
+    namespace_pb2,
+    namespace_pb2_grpc,
+    run_pb2,
+    run_pb2_grpc,
+    worker_pb2,
+    worker_pb2_grpc,
+)
+from raftsched.statemachine.instants import timestamp
+
+from .conftest import Served, Start
+from .talk import Anything, create, handler_job, refused
+from .worker import Worker
+
+Role = access_pb2.Role
+ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+
+
+def bearer(secret: str) -> Anything:
+    return (("authorization", f"Bearer {secret}"),)
+
+
+def access(served: Served) -> Anything:
+    return access_pb2_grpc.AccessServiceStub(served.channel)
+
+
+def jobs(served: Served) -> Anything:
+    return job_pb2_grpc.JobServiceStub(served.channel)
+
+
+async def make(
+    served: Served, name: str, role: access_pb2.Role.ValueType, root: str = "", **more: Anything
+) -> str:
+    """A token; its secret."""
+    token = access_pb2.AccessToken(name=name, role=role, **more)
+    request = access_pb2.CreateAccessTokenRequest(access_token=token)
+    made = await access(served).CreateAccessToken(request, metadata=bearer(root) if root else ())
+    return str(made.secret)
+
+
+async def test_without_tokens_everybody_is_an_admin(start: Start) -> None:
+    served = await start("a")
+    await jobs(served).CreateJob(create("report"))
+    await jobs(served).CreateJob(create("other"), metadata=bearer("whatever"))
+
+
+async def test_the_first_token_closes_the_cluster(start: Start) -> None:
+    await start("a")
+    served = await start("b")
+    found = await refused(make(served, "eve", Role.ROLE_VIEWER))
+    assert found.reason == "FIELD_INVALID"
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    assert root.startswith("rs_")
+    for metadata in ((), bearer("wrong"), (("authorization", "Basic abc"),)):
+        found = await refused(jobs(served).CreateJob(create("report"), metadata=metadata))
+        assert (found.code, found.reason) == (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
+    await jobs(served).CreateJob(create("report"), metadata=bearer(root))
+    request = access_pb2.ListAuditRecordsRequest(filter="method=CreateJob")
+    page = await access(served).ListAuditRecords(request, metadata=bearer(root))
+    assert [record.actor for record in page.records] == ["root"]
+
+
+async def test_a_secret_is_shown_once_and_ends_with_its_token(start: Start) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    token = access_pb2.AccessToken(name="ed", role=Role.ROLE_EDITOR)
+    request = access_pb2.CreateAccessTokenRequest(access_token=token, request_id="r1")
+    first = await access(served).CreateAccessToken(request, metadata=bearer(root))
+    again = await access(served).CreateAccessToken(request, metadata=bearer(root))
+    assert (bool(first.secret), again.secret) == (True, "")
+    assert again.access_token == first.access_token
+    await jobs(served).CreateJob(create("report"), metadata=bearer(first.secret))
+    revoke = access_pb2.RevokeAccessTokenRequest(access_token="ed")
+    await access(served).RevokeAccessToken(revoke, metadata=bearer(root))
+    found = await refused(jobs(served).GetJob(job_pb2.GetJobRequest(job="report"),
+                                              metadata=bearer(first.secret)))  # fmt: skip
+    assert found.reason == "UNAUTHENTICATED"
+
+
+async def test_the_last_admin_stays(start: Start) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    await make(served, "ed", Role.ROLE_EDITOR, root)
+    later = timestamp(4_000_000_000_000)
+    await make(served, "for-now", Role.ROLE_ADMIN, root, expire_time=later)
+    revoke = access_pb2.RevokeAccessTokenRequest(access_token="root")
+    found = await refused(access(served).RevokeAccessToken(revoke, metadata=bearer(root)))
+    assert found.reason == "FIELD_INVALID"
+    await make(served, "heir", Role.ROLE_ADMIN, root)
+    await access(served).RevokeAccessToken(revoke, metadata=bearer(root))
+
+
+def test_each_call_needs_the_role_that_the_contract_says() -> None:
+    needs = {method.name: method.needs for method in methods()}
+    for name, role in {
+        "JobService/CreateJob": Role.ROLE_EDITOR,
+        "JobService/GetJob": Role.ROLE_VIEWER,
+        "JobService/PreviewSchedule": Role.ROLE_VIEWER,
+        "RunService/WaitRun": Role.ROLE_VIEWER,
+        "QueueService/PauseQueue": Role.ROLE_EDITOR,
+        "AlertService/PutAlert": Role.ROLE_EDITOR,
+        "WorkerService/Work": Role.ROLE_WORKER,
+        "WorkerService/Complete": Role.ROLE_WORKER,
+        "WorkerService/ListWorkers": Role.ROLE_VIEWER,
+        "WorkerService/DrainWorker": Role.ROLE_EDITOR,
+        "NamespaceService/UpdateNamespace": Role.ROLE_ADMIN,
+        "NamespaceService/GetNamespace": Role.ROLE_VIEWER,
+        "AccessService/ListAccessTokens": Role.ROLE_ADMIN,
+        "AccessService/ListAuditRecords": Role.ROLE_ADMIN,
+        "ClusterService/GetClusterStatus": Role.ROLE_VIEWER,
+        "ClusterService/DrainNode": Role.ROLE_ADMIN,
+        "ClusterService/TakeSnapshot": Role.ROLE_ADMIN,
+        "EventService/WatchEvents": Role.ROLE_VIEWER,
+    }.items():
+        assert needs[name] == role, name
+
+
+async def test_each_role_may_do_what_those_below_it_may(start: Start) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    secrets = {Role.ROLE_ADMIN: root}
+    for role in (Role.ROLE_EDITOR, Role.ROLE_WORKER, Role.ROLE_VIEWER):
+        secrets[role] = await make(served, Role.Name(role).lower().replace("_", "-"), role, root)
+    await jobs(served).CreateJob(create("report"), metadata=bearer(root))
+    workers: Anything = worker_pb2_grpc.WorkerServiceStub(served.channel)
+    names: Anything = namespace_pb2_grpc.NamespaceServiceStub(served.channel)
+    hello = worker_pb2.WorkerHello(worker="w1")
+
+    def calls(metadata: Anything) -> dict[access_pb2.Role.ValueType, Anything]:
+        fresh = namespace_pb2.Namespace(name=f"n{metadata[0][1][-4:].lower().strip('-_')}x")
+        request = namespace_pb2.CreateNamespaceRequest(namespace=fresh, validate_only=True)
+        return {
+            Role.ROLE_ADMIN: names.CreateNamespace(request, metadata=metadata),
+            Role.ROLE_EDITOR: jobs(served).PauseJob(
+                job_pb2.PauseJobRequest(job="report"), metadata=metadata
+            ),
+            Role.ROLE_WORKER: workers.Lease(
+                worker_pb2.LeaseRequest(hello=hello), metadata=metadata
+            ),
+            Role.ROLE_VIEWER: jobs(served).GetJob(
+                job_pb2.GetJobRequest(job="report"), metadata=metadata
+            ),
+        }
+
+    for role, secret in secrets.items():
+        for needs, call in calls(bearer(secret)).items():
+            if role <= needs:
+                await call
+            else:
+                found = await refused(call)
+                assert (found.code, found.reason) == (
+                    grpc.StatusCode.PERMISSION_DENIED, "FORBIDDEN",
+                )  # fmt: skip
+                assert found.values["role"] == Role.Name(role).removeprefix("ROLE_")
+                assert found.values["needs"] == Role.Name(needs).removeprefix("ROLE_")
+
+
+@pytest.fixture
+async def split(start: Start) -> tuple[Served, str, str]:
+    """A node with two namespaces, the secret of root, and that of an editor of one of them."""
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    names: Anything = namespace_pb2_grpc.NamespaceServiceStub(served.channel)
+    team = namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name="team"))
+    await names.CreateNamespace(team, metadata=bearer(root))
+    for namespace in ("", "team"):
+        job = handler_job("report", overlap=ALLOW)
+        job.namespace = namespace
+        await jobs(served).CreateJob(job_pb2.CreateJobRequest(job=job), metadata=bearer(root))
+        request = job_pb2.TriggerJobRequest(namespace=namespace, job="report")
+        await jobs(served).TriggerJob(request, metadata=bearer(root))
+    return served, root, await make(served, "ed", Role.ROLE_EDITOR, root, namespace="team")
+
+
+async def test_a_token_for_one_namespace_opens_nothing_else(split: tuple[Served, str, str]) -> None:
+    served, root, editor = split
+    mine = bearer(editor)
+    get = job_pb2.GetJobRequest(namespace="team", job="report")
+    assert (await jobs(served).GetJob(get, metadata=mine)).namespace == "team"
+    elsewhere = job_pb2.Job(name="x")
+    both = [handler_job("a"), handler_job("b")]
+    both[0].namespace = "team"
+    workers: Anything = worker_pb2_grpc.WorkerServiceStub(served.channel)
+    lease = worker_pb2.LeaseRequest(hello=worker_pb2.WorkerHello(worker="w1"))
+    names: Anything = namespace_pb2_grpc.NamespaceServiceStub(served.channel)
+    taken = await workers.Lease(lease, metadata=bearer(root))
+    [other] = taken.leases
+    complete = worker_pb2.CompleteRequest(run=other.run, token=other.token)
+    report = worker_pb2.ReportResultsRequest(
+        worker="?", results=[worker_pb2.Result(run=other.run, token=other.token)]
+    )
+    for call in (
+        jobs(served).GetJob(job_pb2.GetJobRequest(job="report"), metadata=mine),
+        jobs(served).CreateJob(job_pb2.CreateJobRequest(job=elsewhere), metadata=mine),
+        jobs(served).ImportJobs(job_pb2.ImportJobsRequest(jobs=both), metadata=mine),
+        workers.Lease(lease, metadata=mine),
+        workers.Complete(complete, metadata=mine),
+        workers.ReportResults(report, metadata=mine),
+        workers.Heartbeat(worker_pb2.HeartbeatRequest(worker="w1"), metadata=mine),
+        workers.DrainWorker(worker_pb2.DrainWorkerRequest(worker="w1"), metadata=mine),
+        names.ListNamespaces(namespace_pb2.ListNamespacesRequest(), metadata=mine),
+        names.GetNamespace(namespace_pb2.GetNamespaceRequest(namespace="default"), metadata=mine),
+    ):
+        found = await refused(call)
+        assert found.reason == "FORBIDDEN", found
+    lease.hello.worker = "w2"
+    lease.hello.namespaces.append("team")
+    [own] = (await workers.Lease(lease, metadata=mine)).leases
+    listed = await workers.ListWorkers(worker_pb2.ListWorkersRequest(), metadata=mine)
+    assert [worker.worker for worker in listed.workers] == ["w2"]
+    await workers.Complete(worker_pb2.CompleteRequest(run=own.run, token=own.token), metadata=mine)
+
+
+async def test_an_admin_of_one_namespace_does_not_govern_the_cluster(
+    split: tuple[Served, str, str],
+) -> None:
+    served, root, _ = split
+    mine = bearer(await make(served, "boss", Role.ROLE_ADMIN, root, namespace="team"))
+    drain: Anything = served.channel.unary_unary("/raftsched.v1.ClusterService/DrainNode")
+    request = cluster_pb2.DrainNodeRequest(node="a").SerializeToString()
+    assert (await refused(drain(request, metadata=mine))).reason == "FORBIDDEN"
+    listed = access_pb2.ListAccessTokensRequest()
+    found = await refused(access(served).ListAccessTokens(listed, metadata=mine))
+    assert found.reason == "FORBIDDEN"
+    records = await access(served).ListAuditRecords(
+        access_pb2.ListAuditRecordsRequest(), metadata=mine
+    )
+    assert {record.namespace for record in records.records} == {"team"}
+
+
+async def test_events_are_those_of_the_namespace(split: tuple[Served, str, str]) -> None:
+    served, root, editor = split
+    watches: Anything = event_pb2_grpc.EventServiceStub(served.channel)
+    found = await watches.ListEvents(event_pb2.ListEventsRequest(), metadata=bearer(editor))
+    assert {event.namespace for event in found.events} == {"team"}
+    watch = watches.WatchEvents(event_pb2.WatchEventsRequest(), metadata=bearer(editor))
+    await watch.read()
+    for namespace in ("", "team"):
+        request = job_pb2.PauseJobRequest(namespace=namespace, job="report")
+        await jobs(served).PauseJob(request, metadata=bearer(root))
+    frame = await watch.read()
+    assert [event.namespace for event in frame.events] == ["team"]
+    watch.cancel()
+    assert (await refused(watches.ListEvents(event_pb2.ListEventsRequest()))).reason == (
+        "UNAUTHENTICATED"
+    )
+
+
+async def test_a_stream_shows_its_token_too(split: tuple[Served, str, str]) -> None:
+    served, _, editor = split
+    worker = Worker(served.channel)
+    await worker.send(hello=worker_pb2.WorkerHello(worker="w1"))
+    await worker.ended()
+    assert worker.refusal is not None
+    assert worker.refusal.reason == "UNAUTHENTICATED"
+    worker = Worker(served.channel, metadata=bearer(editor))
+    await worker.send(hello=worker_pb2.WorkerHello(worker="w1"))
+    await worker.ended()
+    assert worker.refusal is not None
+    assert worker.refusal.reason == "FORBIDDEN"
+    await Worker(served.channel, metadata=bearer(editor)).hello(namespaces=["team"])
+
+
+async def test_payloads_are_for_those_who_may_see_them(start: Start) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    secret = common_pb2.Payload(data=b"secret")
+    job = handler_job("report", overlap=ALLOW, payload=secret)
+    await jobs(served).CreateJob(job_pb2.CreateJobRequest(job=job), metadata=bearer(root))
+    run = await jobs(served).TriggerJob(
+        job_pb2.TriggerJobRequest(job="report", payload=secret), metadata=bearer(root)
+    )
+    runs: Anything = run_pb2_grpc.RunServiceStub(served.channel)
+    watches: Anything = event_pb2_grpc.EventServiceStub(served.channel)
+    for see in (False, True):
+        mine = bearer(await make(served, f"v{see}".lower(), Role.ROLE_VIEWER, root,
+                                 see_payloads=see))  # fmt: skip
+        shown = [
+            await jobs(served).GetJob(job_pb2.GetJobRequest(job="report"), metadata=mine),
+            await jobs(served).ListJobs(job_pb2.ListJobsRequest(), metadata=mine),
+            await runs.GetRun(run_pb2.GetRunRequest(run=run.id), metadata=mine),
+            await watches.ListEvents(event_pb2.ListEventsRequest(), metadata=mine),
+        ]
+        assert [b"secret" in one.SerializeToString() for one in shown] == [see] * 4
