@@ -56,7 +56,7 @@ class AsyncJobs(AsyncService):
     ) -> AsyncIterator[job_pb2.Job]:
         """The jobs by name, all or those that the filter names.
 
-        async for job in client.jobs.list("labels.team=a state=PAUSED"):
+        async for job in client.jobs.list("labels.team=a AND state=PAUSED"):
             print(job.name)
         """
         return self._items(job_pb2.ListJobsRequest(filter=filter), "jobs", limit, options)

@@ -132,7 +132,7 @@ class AsyncRuns(AsyncService):
     ) -> AsyncIterator[AsyncRun]:
         """The runs that are under way, or those that the filter names, newest first.
 
-        async for run in client.runs.list("state=FAILED job=report", limit=10):
+        async for run in client.runs.list("state=FAILED AND job=report", limit=10):
             print(run.id)
         """
         request = run_pb2.ListRunsRequest(filter=filter)

@@ -57,7 +57,7 @@ class Jobs(Service):
     ) -> Iterator[job_pb2.Job]:
         """The jobs by name, all or those that the filter names.
 
-        for job in client.jobs.list("labels.team=a state=PAUSED"):
+        for job in client.jobs.list("labels.team=a AND state=PAUSED"):
             print(job.name)
         """
         return self._items(job_pb2.ListJobsRequest(filter=filter), "jobs", limit, options)

@@ -133,7 +133,7 @@ class Runs(Service):
     ) -> Iterator[Run]:
         """The runs that are under way, or those that the filter names, newest first.
 
-        for run in client.runs.list("state=FAILED job=report", limit=10):
+        for run in client.runs.list("state=FAILED AND job=report", limit=10):
             print(run.id)
         """
         request = run_pb2.ListRunsRequest(filter=filter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import Any, assert_type
@@ -72,6 +73,8 @@ def test_an_example_is_python_and_shows_the_call(name: str) -> None:
     compile(example, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     word = name.rpartition(".")[2]
     assert f"{word}(" in textwrap.dedent(example)
+    for filter in re.findall(r'"([^"]*[a-z]=[^"]*)"', example):
+        assert all(" " not in term for term in filter.split(" AND ")), filter
     assert ("await " in example or "async " in example) == name.startswith(
         "Async"
     ) or "." not in name
