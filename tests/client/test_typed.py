@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import textwrap
 from collections.abc import Iterator
 from typing import Any, assert_type
@@ -61,6 +60,7 @@ def documented() -> Iterator[tuple[str, Any]]:
             yield f"{kind.__name__}.{word}", getattr(kind, word)
 
 
+FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 DOCUMENTED = dict(documented())
 
 
@@ -70,11 +70,13 @@ def test_an_example_is_python_and_shows_the_call(name: str) -> None:
 
     example = said.split("\n\n")[-1]
 
-    compile(example, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    compile(example, name, "exec", FLAGS)
     word = name.rpartition(".")[2]
     assert f"{word}(" in textwrap.dedent(example)
-    for filter in re.findall(r'"([^"]*[a-z]=[^"]*)"', example):
-        assert all(" " not in term for term in filter.split(" AND ")), filter
+    tree = compile(example, name, "exec", FLAGS | ast.PyCF_ONLY_AST)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and "=" in str(node.value):
+            assert all(" " not in term for term in str(node.value).split(" AND "))
     assert ("await " in example or "async " in example) == name.startswith(
         "Async"
     ) or "." not in name
