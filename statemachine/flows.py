@@ -188,9 +188,7 @@ def _set_timer(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord, 
 def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
     """A step may be stuck, or the memory of a wave has had its time."""
     key = keys.flow(flow_jid, flow_occasion)
-    flow = view.get(key, FlowRecord)
-    if flow is None:
-        return
+    flow = view.need(key, FlowRecord)
     flow.timer_at_ms = 0
     if flow.ended_at_ms:
         _let_go(view, flow_jid, flow_occasion, flow)

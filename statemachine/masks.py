@@ -15,9 +15,8 @@ def merge(source: Message, target: Message, mask: FieldMask, changeable: Collect
 
     Without a mask, the changeable fields that are set are copied.
     """
-    paths = list(mask.paths) or [
-        name for name in sorted(changeable) if _is_set(source, name.split("."))
-    ]
+    given = {field.name for field, _ in source.ListFields()}
+    paths = list(mask.paths) or sorted(given & set(changeable))
     for path in paths:
         if not any(path == top or path.startswith(f"{top}.") for top in changeable):
             raise _wrong(path, f"it cannot be changed; what can: {', '.join(sorted(changeable))}")
@@ -55,12 +54,6 @@ def _copy(source: Message, target: Message, names: list[str]) -> None:
             target.MergeFrom(part)
     elif field.containing_oneof is None or source.HasField(last):
         setattr(target, last, getattr(source, last))
-
-
-def _is_set(message: Message, names: list[str]) -> bool:
-    for name in names[:-1]:
-        message = getattr(message, name)
-    return any(field.name == names[-1] for field, _ in message.ListFields())
 
 
 def _wrong(path: str, why: str) -> Refused:

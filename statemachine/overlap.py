@@ -36,8 +36,6 @@ def judge(state: StateRecord, spec: job_pb2.JobSpec) -> Verdict:
         return GO if not policy.limit or under_way < policy.limit else SKIP
     if rule in (Policy.RULE_UNSPECIFIED, Policy.RULE_SKIP):
         return GO if under_way < (policy.limit or 1) else SKIP
-    if under_way == 0 and state.held == 0:
-        return GO
     if rule == Policy.RULE_QUEUE_ONE:
         return HOLD_NEWEST
     if rule == Policy.RULE_QUEUE:

@@ -170,9 +170,7 @@ def purge_at(view: View, jid: int, run: RunRecord, state: StateRecord) -> int:
 def purge(view: View, jid: int, occasion: int) -> bool:
     """Its time in the history is over, unless it is to be kept for longer by now."""
     key = keys.ended(jid, occasion)
-    run = view.get(key, RunRecord)
-    if run is None:
-        return False
+    run = view.need(key, RunRecord)
     at_ms = purge_at(view, jid, run, view.need(keys.state(jid), StateRecord))
     if at_ms > view.now_ms:
         run.purge_at_ms = at_ms

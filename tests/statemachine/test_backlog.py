@@ -170,10 +170,14 @@ def test_days_off_and_what_was_left_out_by_hand_do_not_run_after_an_outage(
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-07T12:00")
-    for _ in range(10):
+    left = []
+    for _ in range(5):
         machine.ring()
+        left.append(machine.job("a").status.backlog)
         machine.advance(100)
 
+    # Two at once; then the third, which is left out, together with the fourth.
+    assert left == [5, 3, 1, 0, 0]
     days = [outcome for _, (outcome, _) in sorted(outcomes(machine).items())]
     assert days == ["LATE", "LATE", "SKIPPED_CALENDAR", "LATE", "SKIPPED_BY_HAND", "LATE", "LATE"]
     assert usage(machine) == 0
@@ -329,3 +333,40 @@ def test_the_highest_rate_lets_a_hundred_through_in_a_millisecond(machine: Machi
 
     # A hundred each millisecond, for the 100 ms before and for this one.
     assert len(machine.live("a")) == 10_000
+
+
+def test_the_first_and_the_last_missed_time_may_be_left_out_by_hand(machine: Machine) -> None:
+    machine.create("a", every_ms=HOUR_MS, overlap=ALLOW, misfire=ALL)
+    for hour in (1, 4):
+        skip = schedule_pb2.OccurrenceEdit(
+            kind=schedule_pb2.OccurrenceEdit.KIND_SKIP,
+            nominal_time=timestamp(START_MS + hour * HOUR_MS),
+        )
+        machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=skip))
+
+    outage(machine, 4 * HOUR_MS + 30 * MINUTE_MS)
+    outage(machine, 1_000)
+
+    assert [outcome for _, (outcome, _) in sorted(outcomes(machine).items())] == [
+        "SKIPPED_BY_HAND", "LATE", "LATE", "SKIPPED_BY_HAND",
+    ]  # fmt: skip
+    assert sound(machine)
+
+
+def test_two_backfills_of_one_range_run_it_once(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=Misfire(rule=Misfire.RULE_SKIP))
+    outage(machine)
+    backfill = job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(START_MS + MINUTE_MS), to_time=timestamp(machine.now_ms),
+        runs_per_minute=60_000,
+    )  # fmt: skip
+    first, second = machine.do_all(backfill, backfill)
+    assert first == second
+    planned = machine.job("a").status.backlog
+
+    for _ in range(10):
+        outage(machine, 1_000)
+
+    assert planned > 6
+    assert (machine.job("a").status.backlog, usage(machine)) == (0, 0)
+    assert len(machine.live("a")) == planned // 2

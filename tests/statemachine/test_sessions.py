@@ -96,10 +96,11 @@ def test_a_worker_is_told_what_it_may_not_keep(machine: Machine) -> None:
 
 def test_the_lease_of_another_worker_is_not_kept(machine: Machine) -> None:
     [lease] = leased(machine, 1, worker="w2")
+    [mine] = leased(machine, 1, worker="w1")
 
-    answer = hello(machine, lease)
+    answer = hello(machine, lease, mine)
 
-    assert [stop.kind for stop in answer.stops] == [LOST]
+    assert [(stop.token, stop.kind) for stop in answer.stops] == [(lease.token, LOST)]
     assert machine.run(lease.run).worker == "w2"
 
 
