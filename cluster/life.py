@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from .metrics import Metrics
 from .node import Member, Node, NodeSpec
 from .refusal import CannotStart, Exit
 from .services.server import Server
-from .steps import tell_steps
+from .steps import tell_dead_letters, tell_steps
 from .watch import Watch
 
 # From the signal to the end of the process, whatever hangs.
@@ -117,6 +118,7 @@ class Life:
         context.term = lambda: node.term
         self.metrics = metrics = Metrics()
         metrics.follow(node.replica, node.leader)
+        metrics.dead_letters = partial(tell_dead_letters, node)
         metrics.registry.register(NodeFigures(node, lambda: writer.lost))
         if config.log.level == "debug":
             tell_steps(node)

@@ -72,6 +72,8 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.wall = wall
         self._leader: Leader | None = None
+        # Told of a change in which runs became dead letters, as it was read here anyway.
+        self.dead_letters: Callable[[Change], None] = lambda change: None
         self.lateness = Spread(LATENESS)
         self.decide, self.commit = Spread(SECONDS), Spread(SECONDS)
         self._before = (0.0, 0.0)
@@ -102,6 +104,8 @@ class Metrics:
         self.told["leases_ended"] += bytes([key[0] for key in change.deletes]).count(keys.LEASE)
         if keys.LEASE in tables:
             self._late(change, tables)
+        if keys.DEAD in tables:
+            self.dead_letters(change)
 
     def _late(self, change: Change, tables: bytes) -> None:
         """How long after their time runs were leased, told by an even sample of them."""

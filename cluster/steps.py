@@ -1,15 +1,35 @@
-"""The level "debug" tells every step of every run, as the changes tell it."""
+"""What the log tells of runs: at any level those that failed for good, at "debug" every step."""
 
 from __future__ import annotations
 
 import structlog
 
 from ..proto.v1 import event_pb2
+from ..statemachine import keys
 from ..statemachine.events import events
-from ..statemachine.record import MetaRecord
+from ..statemachine.record import Change, JobRecord, MetaRecord, RunRecord, parse
 from .node import Node
 
+# Of one change; there may be thousands, and the log would hold back the others anyway.
+TOLD_MAX = 20
+
 says = structlog.get_logger("raftsched.cluster.steps")
+
+
+def tell_dead_letters(node: Node, change: Change) -> None:
+    """A line for each run that used up its attempts."""
+    store = node.replica.store
+    told = [key for key in change.keys if key[:1] == keys.DEAD][:TOLD_MAX]
+    for jid, occasion in map(keys.run_of, told):
+        found = store.get(keys.ended(jid, occasion)), store.get(keys.job(jid))
+        if found[0] is None or found[1] is None:
+            continue
+        run, job = parse(b"", found[0], RunRecord), parse(b"", found[1], JobRecord)
+        says.warning(
+            "run failed for good", job=job.name, run=keys.run_id(job.name, jid, occasion),
+            attempt=run.attempt, token=run.token, worker=run.worker,
+            error=run.error.message[:200] if run.error is not None else "",
+        )  # fmt: skip
 
 
 def tell_steps(node: Node) -> None:

@@ -1,14 +1,19 @@
-"""Looks at a node four times a second: how late the loop is, and what became of the leadership."""
+"""Looks at a node four times a second: how late the loop is, and what there is to say.
+
+What changes and is a state (who leads, who is connected, which workers are there) is compared with
+the last look, so that whoever changes it need not know of the log.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+
+import structlog
 
 from .metrics import Metrics
 from .node import Node
 
-logger = logging.getLogger(__name__)
+says = structlog.get_logger("raftsched.cluster.watch")
 
 PERIOD = 0.25
 ALONE_SECONDS = 5.0  # Without a leader for so long is worth a line; an election is not.
@@ -21,6 +26,9 @@ class Watch:
         self.node, self.metrics = node, metrics
         self._leader = ""
         self._without_since = 0.0
+        self._connected: set[str] = set()
+        # None: not known, as another node led until now.
+        self._workers: set[str] | None = None
         self.task = asyncio.create_task(self._keep_looking(), name="watch")
 
     async def stop(self) -> None:
@@ -40,15 +48,39 @@ class Watch:
             self._look(loop.time())
 
     def _look(self, now: float) -> None:
+        self._look_at_leader(now)
+        self._look_at_links()
+        self._look_at_workers()
+
+    def _look_at_leader(self, now: float) -> None:
         leader = self.node.leader_name
         if leader:
             self._without_since = now
         elif self._without_since and now - self._without_since > ALONE_SECONDS:
-            logger.warning("no leader for %.0f s: no majority can be reached", ALONE_SECONDS)
+            says.warning("no leader is known; is a majority reachable?", seconds=ALONE_SECONDS)
             self._without_since = 0.0
         if leader != self._leader:
-            if leader and leader != self.node.name:
-                logger.info("follows %s", leader)
             if leader == self.node.name:
                 self.metrics.leaderships += 1
+            elif leader:
+                says.info("follows", leader=leader)
+            # A new leader finds its workers again; that is nothing new about them.
+            self._workers = None
             self._leader = leader
+
+    def _look_at_links(self) -> None:
+        connected = set(self.node.driver.core.connected)
+        for name in sorted(connected - self._connected):
+            says.info("connected", member=name)
+        for name in sorted(self._connected - connected):
+            says.warning("connection lost", member=name)
+        self._connected = connected
+
+    def _look_at_workers(self) -> None:
+        workers = set(self.node.sessions.by_worker) if self.node.leads else None
+        if workers is not None and self._workers is not None:
+            for worker in workers - self._workers:
+                says.info("worker came", worker=worker)
+            for worker in self._workers - workers:
+                says.info("worker is gone", worker=worker)
+        self._workers = workers
