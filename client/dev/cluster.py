@@ -87,7 +87,7 @@ class DevCluster:
         stopping = asyncio.create_task(self.stopping.wait())
         events = asyncio.create_task(self._print_events())
         await asyncio.wait([stopping, events], return_when=asyncio.FIRST_COMPLETED)
-        for task in (stopping, events):
+        for task in (stopping, events, *self._busy):
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await events
@@ -153,8 +153,6 @@ class DevCluster:
         self.screen.line("stopping")
         await self.worker.end(END_S)
         await asyncio.gather(*(node.end(END_S) for node in self.nodes.values()))
-        for task in self._busy:
-            task.cancel()
 
 
 def _node(folder: Path, ports: Ports, name: str) -> tuple[str, ...]:

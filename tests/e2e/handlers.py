@@ -32,15 +32,20 @@ class Noted:
 
 
 @asynccontextmanager
-async def working(endpoints: str) -> AsyncIterator[Noted]:
-    """Serve the handler "note" as long as the test goes on."""
+async def working(endpoints: str, seconds: float = 0.0) -> AsyncIterator[Noted]:
+    """Serve "note", which takes so long, and "fail", as long as the test goes on."""
     noted = Noted()
     worker = Worker(endpoints, grace=2)
 
     @worker.handler("note")
     async def note(context: Context) -> str:
         noted.note(context.run, context.due_time)
+        await asyncio.sleep(seconds)
         return "noted"
+
+    @worker.handler("fail")
+    async def fail() -> None:
+        raise ValueError("it never works")
 
     serving = asyncio.create_task(worker.serve())
     try:

@@ -197,6 +197,16 @@ class Cluster:
                         return name
         return ""
 
+    async def serves(self, name: str) -> None:
+        """Wait until a node that was started has caught up and takes calls."""
+
+        async def ready() -> bool:
+            with suppress(OSError):
+                return (await fetch(self.http(name), "/readyz"))[0] == 200
+            return False
+
+        await until(ready, READY_S)
+
     def end(self) -> None:
         for node in self.nodes.values():
             if node.process is not None and node.alive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from raftsched.client import AsyncClient, OutcomeUnknown, RaftschedError, Unavailable, cron
 from raftsched.proto.v1 import run_pb2
 
-from .handlers import working
+from .handlers import Noted, working
 from .processes import Cluster, cluster, fetch, until
 
 RAN = run_pb2.OUTCOME_RAN
@@ -57,13 +58,14 @@ async def test_a_stop_is_told_and_takes_no_three_seconds(tmp_path: Path) -> None
         working(running.endpoints),
         AsyncClient(running.endpoints) as client,
     ):
-        watching = asyncio.create_task(anext(client.events.watch()))
+        watching = [asyncio.create_task(anext(client.events.watch())) for _ in range(300)]
         node = running.nodes[await running.leader()]
 
         code, seconds = await node.stop()
         taken_over = await until(running.leader, 3)
 
-        watching.cancel()
+        for watch in watching:
+            watch.cancel()
     said = [line["event"] for line in node.said()]
     assert (code, seconds < 3.0) == (0, True), seconds
     assert said[-1] == "stopped"
@@ -78,6 +80,77 @@ async def test_all_nodes_stop_at_once_within_three_seconds(tmp_path: Path) -> No
 
     assert [code for code, _ in ended] == [0, 0, 0]
     assert max(seconds for _, seconds in ended) < 3.0
+
+
+@pytest.mark.slow
+async def test_all_nodes_restarted_in_turn_lose_no_firing_and_double_no_run(
+    tmp_path: Path,
+) -> None:
+    """Handlers take most of a second, so that leases are held whenever a leader goes."""
+    async with (
+        cluster(tmp_path) as running,
+        working(running.endpoints, seconds=0.7) as noted,
+        AsyncClient(running.endpoints, timeout=10) as client,
+    ):
+        # A run that ends late because its leader went must not keep the next one from firing.
+        await client.jobs.create(
+            "beat", handler="note", schedule=cron("* * * * * *"), overlap="allow"
+        )
+        await until(lambda: noted.runs, 10)
+
+        for node in running.nodes.values():
+            code, _ = await node.stop()
+            assert code == 0
+            node.start()
+            await running.serves(node.name)
+            wanted = len(noted.runs) + 2
+            await until(partial(has_run, noted, wanted), 10)
+
+        outcomes = await ledger(client, "beat")
+        again = [run.id async for run in client.runs.list("job=beat") if run.message.attempt > 1]
+
+    seconds = sorted(outcomes)
+    assert seconds == list(range(seconds[0], seconds[-1] + 1))
+    assert set(outcomes.values()) == {RAN}
+    assert noted.doubled == []
+    assert again == []
+    assert {run: late for run, late in noted.late.items() if late > ON_TIME_S} == {}
+
+
+async def tells(address: str, figure: str) -> bool:
+    return figure in (await fetch(address, "/metrics"))[1]
+
+
+def has_run(noted: Noted, count: int) -> bool:
+    return len(noted.runs) >= count
+
+
+@pytest.mark.slow
+async def test_what_becomes_of_runs_workers_and_links_is_told_in_lines(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as running:
+        leader = await running.leader()
+        # Workers that are there when a leader begins are nothing new.
+        await until(partial(tells, running.http(leader), "raftsched_leaderships_total 1.0"), 5)
+        async with working(running.endpoints), AsyncClient(running.endpoints) as client:
+            await client.jobs.create("sad", handler="fail", retry=1)
+            run = await client.jobs.trigger("sad")
+            with pytest.raises(RaftschedError):
+                await run.result(timeout=10)
+        other = next(name for name in running.nodes if name != leader)
+        running.nodes[other].kill()
+        node = running.nodes[leader]
+        # A session lapses after three heartbeats.
+        last = {"connection lost", "worker is gone"}
+        await until(lambda: last <= {line["event"] for line in node.said()}, 15)
+        said = {line["event"]: line for line in node.said()}
+
+    failed = said["run failed for good"]
+    assert (failed["job"], failed["run"], failed["attempt"]) == ("sad", run.id, 1)
+    assert (failed["node"], failed["error"]) == (leader, "it never works")
+    assert failed["token"] > 0
+    assert failed["term"] > 0
+    assert said["worker came"]["worker"] == said["worker is gone"]["worker"] == failed["worker"]
+    assert said["connection lost"]["member"] == other
 
 
 @pytest.mark.slow

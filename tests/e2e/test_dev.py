@@ -37,8 +37,11 @@ class Dev:
     def has(self, *words: str) -> bool:
         return any(all(word in line for word in words) for line in self.lines)
 
-    async def said(self, *words: str, seconds: float = 10) -> float:
-        return await until(lambda: self.has(*words), seconds)
+    async def said(self, *words: str, seconds: float = 10) -> None:
+        try:
+            await until(lambda: self.has(*words), seconds)
+        except AssertionError:
+            raise AssertionError("\n".join([f"not said: {words}", *self.lines])) from None
 
 
 @asynccontextmanager
@@ -93,7 +96,7 @@ async def test_it_is_up_within_five_seconds_fires_and_leaves_nothing(tmp_path: P
     port = str(free_base(3))
     began = time.monotonic()
     async with dev("--port", port) as running:
-        await running.said("Ready in")
+        await running.said("Ready in", seconds=30)
         took = time.monotonic() - began
         data = next(line for line in running.lines if line.startswith("Data: "))
         folder = data.removeprefix("Data: ").partition(",")[0]
@@ -114,7 +117,7 @@ async def test_keys_kill_and_revive_and_move_the_leader(tmp_path: Path) -> None:
     """On a terminal of our own making."""
     ours, theirs = pty.openpty()
     async with dev("--port", str(free_base(3)), terminal=theirs, lines=ours) as running:
-        await running.said("Keys: 1 2 3")
+        await running.said("Keys: 1 2 3", seconds=30)
         await running.said("succeeded", seconds=15)
 
         os.write(ours, b"k")
@@ -135,7 +138,7 @@ async def test_keys_kill_and_revive_and_move_the_leader(tmp_path: Path) -> None:
     os.close(ours)
 
     assert running.process.returncode == 0
-    assert not any("did not work" in line for line in running.lines)
+    assert [line for line in running.lines if "did not work" in line] == []
 
 
 async def test_what_is_kept_goes_on_and_a_taken_port_is_no_hindrance(tmp_path: Path) -> None:
@@ -160,7 +163,7 @@ async def test_what_is_kept_goes_on_and_a_taken_port_is_no_hindrance(tmp_path: P
 
 async def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
     async with dev("--port", str(free_base(3)), "--dir", str(tmp_path / "data")) as running:
-        await running.said("Ready in")
+        await running.said("Ready in", seconds=30)
         pids = children(running.process.pid)
 
         os.kill(running.process.pid, signal.SIGKILL)
