@@ -81,6 +81,7 @@ def _look(
             stuck_at_ms=view.now_ms + stuck_ms,
         )  # fmt: skip
         flow.waiting += 1
+        flow.stuck_since_ms = 0
         flow.jids = (*flow.jids, jid)
         _set_timer(view, flow_jid, flow_occasion, flow, step.stuck_at_ms)
     if ended is not None:
@@ -199,8 +200,6 @@ def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
         if not flow.live:
             _let_go(view, flow_jid, flow_occasion, flow)
             return
-    if ahead:
-        flow.stuck_since_ms = 0
     _set_timer(view, flow_jid, flow_occasion, flow, ahead)
     _settle(view, flow_jid, flow_occasion, flow)
 

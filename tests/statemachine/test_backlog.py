@@ -370,3 +370,20 @@ def test_two_backfills_of_one_range_run_it_once(machine: Machine) -> None:
     assert planned > 6
     assert (machine.job("a").status.backlog, usage(machine)) == (0, 0)
     assert len(machine.live("a")) == planned // 2
+
+
+def test_what_a_backfill_is_to_run_does_not_count_towards_the_most_runs(machine: Machine) -> None:
+    skip = Misfire(rule=Misfire.RULE_SKIP)
+    timing = schedule_pb2.Timing(max_runs=8)
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=skip, timing=timing)
+    outage(machine)
+    backfill = job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(START_MS + MINUTE_MS), to_time=timestamp(machine.now_ms)
+    )
+    machine.do(backfill)
+
+    outage(machine, MINUTE_MS)
+
+    status = machine.job("a").status
+    assert status.fired + status.backlog >= 8
+    assert status.HasField("next_nominal_time")

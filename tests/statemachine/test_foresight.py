@@ -308,3 +308,15 @@ def test_of_schedules_that_are_not_stored_no_more_is_foreseen_either(machine: Ma
 
     assert foreseen(machine, schedules=schedules, timing=timing) == [("01:00", ""), ("02:00", "")]
     assert foreseen(machine, schedules=schedules, timing=timing, from_time=later) == [("02:00", "")]
+
+
+def test_runs_of_a_day_ago_say_nothing_of_the_last_hour(machine: Machine) -> None:
+    machine.create("a")
+    for took_ms, hour in ((1_000, 0), (2_000, 5)):
+        machine.at(f"2026-01-01T0{hour}:00")
+        machine.trigger("a")
+        [lease] = machine.grant()
+        machine.advance(took_ms)
+        machine.succeed(lease)
+
+    assert carried(machine, 1) == 30

@@ -6,7 +6,7 @@ from raftsched.proto.v1 import job_pb2, namespace_pb2, run_pb2
 from raftsched.statemachine import keys, limits
 from raftsched.statemachine.instants import duration
 
-from .driver import DAY_MS, HOUR_MS, Machine, image
+from .driver import DAY_MS, HOUR_MS, Machine, image, job_of
 
 Update = namespace_pb2.UpdateNamespaceRequest
 ONCE = job_pb2.RetryPolicy(max_attempts=1)
@@ -160,4 +160,38 @@ def test_a_stuck_wave_with_a_run_under_way_is_not_forgotten(machine: Machine) ->
     machine.succeed(lease)
     pass_time(machine, limits.KEEP_FAILED_MS)
 
+    assert waves(machine) == 0
+
+
+def test_a_wave_that_gets_stuck_again_has_its_time_anew(machine: Machine) -> None:
+    for name in ("a", "never"):
+        machine.create(name)
+    machine.create("b", after=["a", "never"])
+    machine.create("slow", after=["a"])
+    machine.create("d", after=["slow", "never"])
+    machine.trigger("a")
+    machine.succeed(machine.grant()[0])
+    [lease] = machine.grant()
+    pass_time(machine, limits.STUCK_AFTER_MS)
+    machine.succeed(lease)
+    pass_time(machine, limits.STUCK_AFTER_MS)
+
+    pass_time(machine, limits.KEEP_FAILED_MS - 1)
+    assert waves(machine) == 1
+    pass_time(machine, 1)
+    assert waves(machine) == 0
+
+
+def test_a_wave_with_a_failure_is_kept_as_such_also_when_it_ended_well(machine: Machine) -> None:
+    machine.create("bad", retry=ONCE)
+    job = job_of("clean-up", after=["bad"])
+    job.spec.upstream.jobs[0].condition = job_pb2.Dependency.CONDITION_FAILURE
+    machine.do(job_pb2.CreateJobRequest(job=job))
+    machine.trigger("bad")
+    machine.fail(machine.grant()[0])
+    machine.succeed(machine.grant()[0])
+
+    pass_time(machine, limits.KEEP_FAILED_MS - 1)
+    assert waves(machine) == 1
+    pass_time(machine, 1)
     assert waves(machine) == 0
