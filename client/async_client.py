@@ -200,7 +200,7 @@ class AsyncClient(AsyncServices):
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         credentials = self._links.credentials
-        options = self._links.options()
+        options = self._links.options(address)
         if credentials is None:
             channel = grpc.aio.insecure_channel(address, options)
         else:

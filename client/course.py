@@ -12,6 +12,7 @@ This is all policy and no I/O, so that the blocking and the asynchronous client 
 
 from __future__ import annotations
 
+import logging
 import random
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from .errors import CallerError, OutcomeUnknown, RaftschedError, RateLimited, Un
 from .methods import Method, asked_wait
 from .refusals import TRY_ELSEWHERE, Failure
 
+logger = logging.getLogger("raftsched.client")
 # The first try may last this long, each further one twice as long, so that a hung node costs
 # seconds, and a slow answer still arrives.
 TRY_FIRST_S = 2.0
@@ -94,6 +96,9 @@ class Course:
         wait = self._wait(failure, now)
         if now + wait >= self._deadline:
             raise self._out_of_time(failure)
+        what, where = self.method.name, self._tried[-1]
+        why = f"{failure.reason or failure.code} {failure.message}"
+        logger.debug("%s at %s: %s; again in %.3f s", what, where, why, wait)
         return wait
 
     def broke_off(self, failure: Failure, now: float) -> RaftschedError:

@@ -24,9 +24,11 @@ from .values import revision
 MESSAGE_MAX = 4 * 1024 * 1024
 TIMEOUT_MAX_S = 24 * 3600.0
 # A server sends something on a stream at least every 10 s; after this silence it is given up.
-SILENCE_S = 25.0
+SILENCE_S = 15.0
 # So many connections are kept to nodes that are neither configured nor learned as leaders.
 SPARE_MAX = 16
+# gRPC takes the proxy of the environment even to this machine, where it leads nowhere.
+LOOPBACK = ("127.", "localhost:", "[::1]:")
 Metadata = tuple[tuple[str, str], ...]
 
 OPTIONS: tuple[tuple[str, int], ...] = (
@@ -163,10 +165,13 @@ class Links:
         spare = [address for address in addresses if address not in known]
         return spare[: max(0, len(spare) + 1 - SPARE_MAX)]
 
-    def options(self) -> tuple[tuple[str, int | str], ...]:
-        if self._tls is None or not self._tls.server_name:
-            return OPTIONS
-        return (*OPTIONS, ("grpc.ssl_target_name_override", self._tls.server_name))
+    def options(self, address: str) -> list[tuple[str, int | str]]:
+        options: list[tuple[str, int | str]] = [*OPTIONS]
+        if address.startswith(LOOPBACK):
+            options.append(("grpc.enable_http_proxy", 0))
+        if self._tls is not None and self._tls.server_name:
+            options.append(("grpc.ssl_target_name_override", self._tls.server_name))
+        return options
 
 
 NO_FORWARD = ("raftsched-no-forward", "1")

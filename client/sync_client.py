@@ -184,7 +184,7 @@ class Client(Services):
             self._channels.pop(old).close()
             self._calls = {key: call for key, call in self._calls.items() if key[0] != old}
         credentials = self._links.credentials
-        options = self._links.options()
+        options = self._links.options(address)
         if credentials is None:
             channel = grpc.insecure_channel(address, options)
         else:

@@ -239,6 +239,17 @@ class Node:
                 if (event.revision.change, event.revision.position) > after
             ]
 
+    def backup(
+        self, request: cluster_pb2.BackupRequest, context: grpc.ServicerContext
+    ) -> Iterator[cluster_pb2.BackupResponse]:
+        """Three pieces; a fault comes before the last."""
+        self._greet(context)
+        for number in range(3):
+            if number == 2 and self.faults:
+                self.faults.popleft()(self, request, context, cluster_pb2.BackupResponse)
+                return
+            yield cluster_pb2.BackupResponse(data=b"piece", total=0 if number else 15)
+
     def watch(
         self, request: event_pb2.WatchEventsRequest, context: grpc.ServicerContext
     ) -> Iterator[event_pb2.WatchEventsResponse]:
@@ -295,8 +306,9 @@ class Handlers(grpc.GenericRpcHandler):
         if method is None or method.requests_stream:
             return None
         if method.responses_stream:
+            play: Any = self._node.backup if method.name == "Backup" else self._node.watch
             return grpc.unary_stream_rpc_method_handler(
-                self._node.watch, method.request.FromString, method.response.SerializeToString
+                play, method.request.FromString, method.response.SerializeToString
             )
         return grpc.unary_unary_rpc_method_handler(
             self._node.unary, method.request.FromString, method.response.SerializeToString

@@ -324,6 +324,17 @@ def test_a_call_that_the_node_does_not_know_is_named(stage: Stage, asker: Asker)
     assert stage.nodes[0].address in caught.value.message
 
 
+def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
+    stage: Stage, asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, f"http://{dead_endpoint()}")
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    assert asker.call(stage.endpoints, create(), timeout=5).name == "report"
+
+
 # Encrypted connections.
 
 

@@ -19,13 +19,14 @@ from raftsched.client.errors import (
     Conflict,
     InvalidArgument,
     NotFound,
+    OutcomeUnknown,
     RunFailed,
     RunNotEnded,
 )
 from raftsched.client.policies import After, Concurrency, Misfire, Overlap, Retry, Timeouts
 from raftsched.client.schedules import cron, every, once
 from raftsched.client.specs import job_of
-from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2
+from raftsched.proto.v1 import access_pb2, common_pb2, job_pb2, run_pb2
 
 from ..statemachine.driver import HOUR_MS, MINUTE_MS, Machine
 from .stage import Stage
@@ -349,6 +350,17 @@ def test_changes_are_recorded(both: Both) -> None:
     [record] = both(lambda client: client.access.records("subject=job/a"))
 
     assert (record.method, record.request_id) == ("CreateJob", "mine")
+
+
+def test_a_secret_that_was_lost_with_its_answer_is_told(both: Both, stage: Stage) -> None:
+    made = access_pb2.CreateAccessTokenResponse(secret="s")
+    stage.nodes[0].faults.append(lambda node, request, context, answer: made)
+    assert both(lambda client: client.access.create_token("ci", "worker")).secret == "s"
+
+    lost = access_pb2.CreateAccessTokenResponse()
+    stage.nodes[0].faults.append(lambda node, request, context, answer: lost)
+    with pytest.raises(OutcomeUnknown, match="revoke it"):
+        both(lambda client: client.access.create_token("ci", "worker"))
 
 
 def test_a_trial_changes_nothing(both: Both, stage: Stage) -> None:

@@ -147,6 +147,15 @@ def test_a_stream_that_broke_leaves_no_thread_behind(stage: Stage) -> None:
             assert not thread.is_alive()
 
 
+def test_a_backup_comes_in_pieces_and_is_whole(stage: Stage) -> None:
+    with Client(stage.endpoints) as client:
+        assert b"".join(client.cluster.backup()) == b"piece" * 3
+
+        stage.nodes[0].faults.append(lambda node, request, context, answer: answer())
+        with pytest.raises(Unavailable, match="after 10 of 15 bytes"):
+            list(client.cluster.backup(endpoint=stage.nodes[0].address))
+
+
 def test_a_unary_request_is_no_stream(stage: Stage) -> None:
     with Client(stage.endpoints) as client, pytest.raises(TypeError, match=r"use call\(\)"):
         client.stream(event_pb2.ListEventsRequest())
