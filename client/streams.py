@@ -53,6 +53,7 @@ class Streams:
         self._tried: deque[str] = deque(maxlen=64)
         self._welcomed = False
         self._followed = 0
+        self._over = False
         self._warned_at = -WARN_EVERY_S
         self._chance = random.Random()
         # There may be something to say. Called for each run, so it is the event's own method.
@@ -62,11 +63,13 @@ class Streams:
         self._runner = runner
 
     async def keep(self) -> None:
-        """Hold a stream for as long as the worker lives."""
+        """Hold a stream until goodbye is said."""
         while True:
             endpoint = self._client.endpoints.pick(monotonic(), self._tried)
             self._tried.append(endpoint)
             why = await self._converse(endpoint)
+            if self._over:
+                return
             wait = self._wait_s()
             LOG.log(
                 self._level(),
@@ -198,6 +201,7 @@ class Streams:
     async def goodbye(self) -> None:
         """Close our side, which ends the stream and no lease."""
         call = self._call
+        self._over = True
         if call is None:
             return
         try:

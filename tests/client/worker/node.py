@@ -121,7 +121,7 @@ class Node:
             yield WorkResponse(redirect=worker_pb2.Redirect(leader=self.leader, reason="follower"))
             return
         self._outbox = asyncio.Queue()
-        reading = asyncio.create_task(self._read(requests))
+        reading = asyncio.create_task(self._read(requests, context))
         try:
             while (frame := await self._outbox.get()) is not None:
                 yield frame
@@ -130,7 +130,9 @@ class Node:
         if not self.closed_well:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "broken by the test")
 
-    async def _read(self, requests: AsyncIterator[WorkRequest]) -> None:
+    async def _read(
+        self, requests: AsyncIterator[WorkRequest], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> None:
         async for request in requests:
             if self.mute:
                 continue
@@ -138,7 +140,7 @@ class Node:
                 self._heard(request)
                 self._news.notify_all()
         async with self._news:
-            self.closed_well += 1
+            self.closed_well += not context.cancelled()
             self._news.notify_all()
         self._outbox.put_nowait(None)
 

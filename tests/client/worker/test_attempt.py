@@ -171,6 +171,14 @@ def test_an_attempt_is_made_once() -> None:
         attempt.run(build)
 
 
+def test_a_lost_lease_outweighs_a_wish_to_cancel() -> None:
+    attempt = Attempt()
+    attempt.lose("gone")
+    attempt.cancel("please")
+
+    assert attempt.context.stop_reason == "gone"
+
+
 def test_stop_signals_pass_except_exception() -> None:
     def swallows(context: Context) -> None:
         try:

@@ -453,8 +453,10 @@ async def test_stopping_finishes_what_it_can_and_gives_back_the_rest() -> None:
 
         @worker.handler("waits")
         async def waits(context: Context) -> None:
-            context.checkpoint("half")
-            await asyncio.sleep(PATIENCE_S)
+            try:
+                await asyncio.sleep(PATIENCE_S)
+            finally:
+                context.checkpoint("half")
 
         @worker.handler("deaf")
         def deaf(context: Context) -> None:
@@ -472,8 +474,8 @@ async def test_stopping_finishes_what_it_can_and_gives_back_the_rest() -> None:
 
     ended = [node.results[lease.token] for lease in leases]
     assert ended[0].success.result.data == b'"in time"'
-    assert ended[1].HasField("given_back")
-    assert b'"half"' in {ended[1].given_back.checkpoint, *(one.checkpoint for one in node.progress)}
+    # What it notes while it cleans up goes along.
+    assert ended[1].given_back.checkpoint == b'"half"'
     assert ended[2].HasField("given_back")
     assert node.closed_well
 
