@@ -17,6 +17,8 @@ from typing import Any
 
 import click
 
+from .real.faults import SCENARIOS
+
 Figures = dict[str, float | int]
 Command = Callable[..., None]
 
@@ -185,3 +187,70 @@ def data_folder(given: Path | None) -> Iterator[Path]:
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+@click.group()
+def chaos() -> None:
+    """Prove a cluster under faults.
+
+    Starts real nodes behind links that it can cut, and mistreats them by a plan that a seed decides,
+    while clients write, jobs fire and workers misbehave. Everything that was seen is written down
+    and judged when it is over: nothing lost, nothing doubled, no old token taken.
+    """
+
+
+@chaos.command()
+@click.argument("scenario", type=click.Choice(SCENARIOS), default="mixed")
+@click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True)
+@click.option("--seconds", type=click.FloatRange(10, 86_400), default=120, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides the plan of faults.")
+@click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False),
+              help="Keep the history, the logs and the nodes' data here; empty or new.")  # fmt: skip
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False),
+              help="Also write a page with a timeline to this file.")  # fmt: skip
+@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",
+              show_default=True, help="json: one object, the last line of stdout.")  # fmt: skip
+@click.option("--break-rule", type=click.Choice(["tokens", "firing", "commit"]), hidden=True)
+def run(
+    scenario: str,
+    nodes: str,
+    seconds: float,
+    seed: int,
+    folder: Path | None,
+    report: Path | None,
+    output: str,
+    break_rule: str | None,
+) -> None:
+    """Mistreat a cluster for a while and judge what was seen.
+
+    The exit code is 0 only when every promise was kept.
+    """
+    import asyncio
+
+    from .real import report as reports
+    from .real.run import Asked
+    from .real.run import run as run_once
+    from .stage import StageFailed
+
+    asked = Asked(
+        scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
+        broken_rule=break_rule or "",
+    )  # fmt: skip
+    with data_folder(folder) as place:
+        try:
+            told = asyncio.run(run_once(place, asked, lambda word: click.echo(word, err=True)))
+        except StageFailed as error:
+            click.echo(f"raftsched chaos: {error}", err=True)
+            sys.exit(1)
+    if report is not None:
+        reports.write(report, asked, told)
+        click.echo(f"wrote {report}", err=True)
+    for violation in told.violations[:20]:
+        click.echo(str(violation), err=True)
+    figures = {"scenario": scenario, "nodes": int(nodes), "seconds": seconds, "seed": seed}
+    if output == "json":
+        click.echo(json.dumps(figures | told.figures))
+    else:
+        for key, value in (figures | told.figures).items():
+            click.echo(f"{key:>18}  {value}")
+    sys.exit(1 if told.violations else 0)

@@ -83,6 +83,10 @@ class Config(_Section, frozen=True, kw_only=True):
         str,
         Meta(description="Listen here for clients. Empty: at the member's address for clients."),
     ] = ""
+    listen_peer: Annotated[
+        str,
+        Meta(description="Listen here for nodes. Empty: at the member's address for nodes."),
+    ] = ""
     http: Annotated[
         str, Meta(description="/metrics, /healthz, /readyz, /version. Empty: no such port.")
     ] = "127.0.0.1:7420"
@@ -280,7 +284,10 @@ def members_of(text: str) -> dict[str, dict[str, str]]:
 
 def _wrong(config: Config) -> Iterator[str]:
     yield from _wrong_members(config)
-    for path, address in (("listen", config.listen), ("http", config.http)):
+    doors = (
+        ("listen", config.listen), ("listen_peer", config.listen_peer), ("http", config.http),
+    )  # fmt: skip
+    for path, address in doors:
         if address and (why := wrong_address(address)):
             yield f"{path} = {address!r} {why}"
     if not NAME.fullmatch(config.cluster):
@@ -358,7 +365,8 @@ def _open_doors(config: Config) -> Iterator[str]:
     """Doors beyond this machine have locks, unless `insecure` is said."""
     me, tls = config.members[config.name], config.tls
     doors = (
-        (f"members.{config.name}.peer", me.peer, tls.peer.ca_file, "tls.peer"),
+        ("listen_peer" if config.listen_peer else f"members.{config.name}.peer",
+         config.listen_peer or me.peer, tls.peer.ca_file, "tls.peer"),
         ("listen" if config.listen else f"members.{config.name}.client",
          config.listen or me.client, tls.server.ca_file, "tls.server with a ca_file"),
         ("http", config.http, tls.server.certificate_file, "tls.server"),

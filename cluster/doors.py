@@ -14,7 +14,8 @@ from .refusal import CannotStart, Exit
 def of(config: Config) -> dict[str, str]:
     """Key of the configuration and address, for each port this node opens."""
     me = config.members[config.name]
-    found = {f"members.{config.name}.peer": me.peer}
+    key = "listen_peer" if config.listen_peer else f"members.{config.name}.peer"
+    found = {key: config.listen_peer or me.peer}
     found["listen" if config.listen else f"members.{config.name}.client"] = client(config)
     return found | ({"http": config.http} if config.http else {})
 

@@ -205,6 +205,7 @@ def make_node(config: Config, contexts: tls.Contexts) -> Node:
         cluster=config.cluster,
         folder=Path(config.folder),
         members={n: Member(peer=m.peer, client=m.client) for n, m in config.members.items()},
+        listen_peer=config.listen_peer,
         version=VERSION,
         heartbeat_ms=config.heartbeat_ms,
         cache_bytes=config.cache_mb << 20,

@@ -62,6 +62,8 @@ class NodeSpec:
     folder: Path
     # By name, this one included; the same on all of them.
     members: dict[str, Member]
+    # Where it listens for other nodes, if not at its own address in the list.
+    listen_peer: str = ""
     version: str = "0"
     heartbeat_ms: int = 2_000
     skew_max_ms: int = 1_000
@@ -93,7 +95,7 @@ class Node:
         self.replica = Replica(spec.folder / "state", disk.root, cache_bytes=spec.cache_bytes)
         contacts = {name: member.peer for name, member in spec.members.items()}
         place = Place(
-            cluster=spec.cluster, node=spec.name, contacts=contacts,
+            cluster=spec.cluster, node=spec.name, contacts=contacts, listen=spec.listen_peer,
             settings=spec.settings, journal=spec.journal, contexts=spec.contexts,
         )  # fmt: skip
         self.driver = Driver(place, disk, self.replica, self, clock=spec.seconds)

@@ -32,6 +32,7 @@ class Herd:
     slots: int = 2_000
     recurring: bool = False
     jitter_s: float = 0.0
+    handler: str = "noop"
     # Jobs a second that may be inserted; decides how far ahead the instant lies.
     insert_rate: int = 15_000
 
@@ -56,7 +57,7 @@ def requests_of(herd: Herd, due_ms: int, name: str) -> Iterator[job_pb2.ImportJo
         request = job_pb2.ImportJobsRequest()
         for number in range(start, min(start + BATCH, herd.runs)):
             job = request.jobs.add(name=f"{name}-{number:08d}")
-            job.spec.action.handler = "noop"
+            job.spec.action.handler = herd.handler
             job.spec.payload.data = PAYLOAD
             schedule = job.spec.schedules.add()
             if herd.recurring:

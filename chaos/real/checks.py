@@ -102,7 +102,7 @@ def nominal_times_have_one_outcome(seen: Seen) -> list[Violation]:
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in seen.outcomes:
         outcomes[outcome.job].append(outcome)
-    runs = {run.run for run in seen.runs}
+    runs = {(run.job, run.nominal_ms) for run in seen.runs if run.scheduled}
     for plan in seen.plans:
         mine = outcomes[plan.job]
         counts = _count(plan, mine)
@@ -112,10 +112,8 @@ def nominal_times_have_one_outcome(seen: Seen) -> list[Violation]:
                 what = "has no outcome" if not count else f"has {count} outcomes"
                 found.append(Violation("S2", f"{plan.job} at {nominal_ms} {what}"))
         for outcome in mine:
-            if outcome.outcome in RAN and outcome.run not in runs:
-                story = (
-                    f"{plan.job} at {outcome.nominal_ms} ran as {outcome.run}, which is not there"
-                )
+            if outcome.outcome in RAN and (plan.job, outcome.nominal_ms) not in runs:
+                story = f"{plan.job} at {outcome.nominal_ms} ran, and its run is not there"
                 found.append(Violation("S2", story))
     return found
 

@@ -107,7 +107,6 @@ class Outcome(Event, frozen=True):
     nominal_ms: int
     last_ms: int
     outcome: str
-    run: str = ""
 
 
 class Run(Event, frozen=True):

@@ -40,6 +40,7 @@ class Place:
     cluster: str
     node: str
     contacts: dict[str, str]  # Node -> host:port, this one included, the same on all of them.
+    listen: str = ""  # Where this node listens, if not where the others find it.
     settings: Settings = field(default_factory=Settings)
     journal: JournalLimits = field(default_factory=JournalLimits)
     links: LinkLimits = field(default_factory=LinkLimits)
@@ -88,7 +89,7 @@ class Driver:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        await self.links.listen(self.place.contacts[self.place.node])
+        await self.links.listen(self.place.listen or self.place.contacts[self.place.node])
         self._poke()
 
     async def stop(self) -> None:

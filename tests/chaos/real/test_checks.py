@@ -57,7 +57,7 @@ def sound() -> Events:
             end = "success" if last else "failure"
             events.append(Ack("w1", run, token, end, "", token + 0.2))
         ends = ("FAILED",) * (len(tokens) - 1)
-        events.append(Outcome("tick", nominal, nominal, "RAN", run))
+        events.append(Outcome("tick", nominal, nominal, "RAN"))
         events.append(
             Run(run, "tick", "SUCCEEDED", nominal, nominal, len(tokens), tuple(tokens), ends)
         )

@@ -1,0 +1,156 @@
+"""What is done to a cluster: drawn from a seed before it begins, so that a seed replays.
+
+A fault names a role or a place ("the leader", "follower 1"); who that is is found out at its
+moment. Each fault ends, by itself or by `undo`, before the next one of its kind begins.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LEADER, FOLLOWER, ANY, MAJORITY, ALL = "leader", "follower", "any", "majority", "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One fault: at an instant, counted from the beginning of the faults, for so long."""
+
+    at: float
+    what: str
+    target: str = ANY
+    seconds: float = 0.0
+    # A finer choice: a shape, an error, milliseconds.
+    how: str = ""
+
+
+SHAPES = ("alone", "halves", "one-way-in", "one-way-out", "bridge", "ring", "from-clients")
+FAILPOINTS = tuple(
+    f"{side}-{name}"
+    for name in ("append", "sync", "send", "apply", "checkpoint", "rename", "remove")
+    for side in ("before", "after")
+)
+# Seconds of calm after a fault of a kind, so that there is something to lose again.
+CALM_S = 2.0
+
+
+def kill(dice: random.Random, at: float, target: str) -> Planned:
+    return Planned(at, "kill", target, dice.uniform(0.3, 1.5))
+
+
+def pause(dice: random.Random, at: float, target: str = ANY) -> Planned:
+    seconds = dice.choice([0.05, 0.2, 0.5, 1.0, 3.0, 8.0, 30.0])
+    return Planned(at, "pause", target, seconds)
+
+
+def partition(dice: random.Random, at: float) -> Planned:
+    return Planned(at, "partition", dice.choice([LEADER, ANY]), dice.uniform(1, 8),
+                   dice.choice(SHAPES))  # fmt: skip
+
+
+def slow_link(dice: random.Random, at: float) -> Planned:
+    return Planned(at, dice.choice(["delay", "hold", "throttle"]), ANY, dice.uniform(1, 6))
+
+
+def clock(dice: random.Random, at: float) -> Planned:
+    how = dice.choice(["-5000", "-200", "200", "5000", "60000", "drift"])
+    return Planned(at, "clock", dice.choice([LEADER, ANY]), dice.uniform(2, 10), how)
+
+
+def disk(dice: random.Random, at: float) -> Planned:
+    what = dice.choice(["full", "slow", "eio", "failpoint", "wipe", "files"])
+    how = dice.choice(FAILPOINTS) if what == "failpoint" else ""
+    return Planned(at, what, dice.choice([LEADER, FOLLOWER]), dice.uniform(1, 5), how)
+
+
+def workers(dice: random.Random, at: float) -> Planned:
+    return Planned(at, dice.choice(["kill-workers", "pause-workers"]), ANY, dice.uniform(0.5, 9))
+
+
+def churn(dice: random.Random, at: float) -> Planned:
+    return Planned(at, "remove-and-add", dice.choice([LEADER, FOLLOWER]), dice.uniform(0.5, 2))
+
+
+def plan(scenario: str, seconds: float, seed: int) -> list[Planned]:
+    """All faults of a run, in order."""
+    dice = random.Random(f"{scenario}/{seed}")
+    if scenario == "herd-failover":
+        return [Planned(3.0, "herd"), Planned(3.3, "kill", LEADER, 1.0)]
+    line: list[Planned] = []
+    at = 2.0
+    while at < seconds - 4:
+        fault = _draw(scenario, dice, at)
+        line.append(fault)
+        # Never two at a time, but for `mixed`, where the next may come into the last.
+        held = fault.seconds if scenario != "mixed" else fault.seconds * dice.random()
+        at += held + _calm(scenario, dice)
+    return [fault for fault in line if fault.at + fault.seconds <= seconds] or line[:1]
+
+
+def _calm(scenario: str, dice: random.Random) -> float:
+    return dice.uniform(2.5, 4.0) if scenario == "kill-leader" else CALM_S + dice.random() * 2
+
+
+def _draw(scenario: str, dice: random.Random, at: float) -> Planned:
+    if scenario == "kill-leader":
+        return kill(dice, at, LEADER)
+    if scenario == "kill-any":
+        return kill(dice, at, dice.choice([LEADER, FOLLOWER, ANY]))
+    if scenario == "kill-all":
+        return kill(dice, at, dice.choice([MAJORITY, ALL]))
+    if scenario == "pause":
+        return pause(dice, at, dice.choice([LEADER, FOLLOWER]))
+    if scenario == "partition":
+        return dice.choice([partition, partition, slow_link])(dice, at)
+    if scenario == "clock":
+        return clock(dice, at)
+    if scenario == "disk":
+        return disk(dice, at)
+    if scenario == "workers":
+        return workers(dice, at)
+    if scenario == "churn":
+        return churn(dice, at)
+    if scenario == "rolling":
+        return Planned(at, "restart", ANY, 1.0)
+    return _draw(dice.choice(MIXED), dice, at)
+
+
+SINGLE = (
+    "kill-leader", "kill-any", "kill-all", "pause", "partition", "clock", "disk", "workers",
+    "churn", "rolling",
+)  # fmt: skip
+MIXED = SINGLE
+SCENARIOS = (*SINGLE, "mixed", "herd-failover")
+
+
+def split(shape: str, target: str, names: Sequence[str], clients: str) -> list[tuple[str, str]]:
+    """The pairs, from and to, between which nothing passes."""
+    others = [name for name in names if name != target]
+    half = others[: (len(names) - 1) // 2]
+    if shape == "alone":
+        return _both([target], others)
+    if shape == "halves":
+        minority = [target, *half[: (len(names) - 1) // 2 - 1]]
+        return _both(minority, [name for name in names if name not in minority])
+    if shape == "one-way-in":
+        return [(other, target) for other in others]
+    if shape == "one-way-out":
+        return [(target, other) for other in others]
+    if shape == "bridge":
+        # Two camps that only the target reaches.
+        return _both(others[: len(others) // 2], others[len(others) // 2 :])
+    if shape == "ring":
+        # Each reaches its neighbours only; of three nodes that is everybody, so one link goes.
+        line = list(names)
+        far = [
+            (a, b) for a in line for b in line
+            if 1 < abs(line.index(a) - line.index(b)) < len(line) - 1
+        ]  # fmt: skip
+        return far or _both([line[0]], [line[1]])
+    assert shape == "from-clients", shape
+    return _both([target], [clients])
+
+
+def _both(some: Sequence[str], others: Sequence[str]) -> list[tuple[str, str]]:
+    return [(a, b) for a in some for b in others] + [(b, a) for a in some for b in others]

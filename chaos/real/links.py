@@ -1,0 +1,158 @@
+"""Every connection to a node goes through a small proxy here, which can cut, hold and delay it.
+
+A proxy stands before each node, one for other nodes and one for clients. Who speaks is read from
+the first frame of a connection between nodes, so each direction of each pair has its own state;
+no root, no namespaces and no word of it in the node is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+CHUNK = 64 << 10
+HELLO_MAX = 4_096
+FIRST_S = 5.0
+CLIENTS = "clients"
+Pair = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Way:
+    """What happens to bytes from one place to another."""
+
+    # Nothing passes, and nobody is told: a cable that was pulled.
+    cut: bool = False
+    # Bytes wait, and come when it is open again.
+    held: bool = False
+    delay_s: float = 0.0
+    # Bytes a second; 0 for any number.
+    rate: float = 0.0
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.open.set()
+
+    def set(
+        self, *, cut: bool = False, held: bool = False, delay_s: float = 0.0, rate: float = 0.0
+    ) -> None:
+        self.cut, self.held, self.delay_s, self.rate = cut, held, delay_s, rate
+        if held:
+            self.open.clear()
+        else:
+            self.open.set()
+
+
+class Links:
+    """All proxies of a stage."""
+
+    def __init__(self) -> None:
+        self.ways: dict[Pair, Way] = defaultdict(Way)
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failed: asyncio.Future[None] | None = None
+
+    async def put_before(self, node: str, address: str, port: int, *, peers: bool) -> None:
+        """Listen on a port for a node that listens elsewhere."""
+        host, _, target = address.rpartition(":")
+
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            try:
+                await self._connect(node, host, int(target), reader, writer, peers)
+            except (OSError, asyncio.IncompleteReadError, TimeoutError):
+                # Connections break; that is what they are here for.
+                writer.close()
+
+        self._servers.append(await asyncio.start_server(take, "127.0.0.1", port))
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Faults.
+
+    def heal(self) -> None:
+        for way in self.ways.values():
+            way.set()
+
+    def cut(self, pairs: Iterable[Pair]) -> None:
+        for pair in pairs:
+            self.ways[pair].set(cut=True)
+
+    def hold(self, pairs: Iterable[Pair]) -> None:
+        for pair in pairs:
+            self.ways[pair].set(held=True)
+
+    def slow(self, pairs: Iterable[Pair], delay_s: float, rate: float = 0.0) -> None:
+        for pair in pairs:
+            self.ways[pair].set(delay_s=delay_s, rate=rate)
+
+    # Connections.
+
+    async def _connect(
+        self,
+        node: str,
+        host: str,
+        port: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        peers: bool,
+    ) -> None:
+        first = b""
+        source = CLIENTS
+        if peers:
+            async with asyncio.timeout(FIRST_S):
+                first = await reader.readexactly(4)
+                (length,) = struct.unpack("<I", first)
+                body = await reader.readexactly(min(length, HELLO_MAX))
+            first += body
+            source = str(json.loads(body)["node"])
+        there, back = self.ways[source, node], self.ways[node, source]
+        if there.cut or back.cut:
+            # A handshake needs both directions.
+            writer.close()
+            return
+        async with asyncio.timeout(FIRST_S):
+            node_reader, node_writer = await asyncio.open_connection(host, port)
+        node_writer.write(first)
+        pumps = [
+            asyncio.ensure_future(pump(reader, node_writer, there)),
+            asyncio.ensure_future(pump(node_reader, writer, back)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in pumps:
+                task.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            writer.close()
+            node_writer.close()
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
+    """Carry bytes one way until the connection ends."""
+    while data := await reader.read(CHUNK):
+        if way.delay_s:
+            await asyncio.sleep(way.delay_s)
+        if way.rate:
+            await asyncio.sleep(len(data) / way.rate)
+        await way.open.wait()
+        if way.cut:
+            # TCP would send it again for minutes; here it is gone, so nothing that comes later may
+            # pass either, until one end has given the connection up.
+            while await reader.read(CHUNK):
+                pass
+            return
+        writer.write(data)
+        await writer.drain()

@@ -1,0 +1,147 @@
+"""A real node with a hand on its disk, its clock and, for tests of the checkers, one of its rules.
+
+    python -m raftsched.chaos.real.node CONTROL node --name n1 ...
+
+CONTROL is a file that the harness writes and this process reads again when it has changed. The
+node itself is the one that is shipped: what is below it is replaced, by subclasses and names, so no
+line of it exists for tests.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...cluster import main
+from ...cluster import node as nodes
+from ...cluster.consensus import driver
+from ...cluster.consensus.disk import RealDisk
+from ...cluster.consensus.message import Message
+from ...cluster.consensus.transport import Links
+from ...cluster.replica import Replica
+from .broken import break_rule
+
+ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
+
+
+class Failpoint(msgspec.Struct, frozen=True):
+    """What happens at a named place: kill, sleep or error, with a chance."""
+
+    action: str
+    chance: float = 1.0
+    seconds: float = 0.0
+    error: str = ""
+
+
+class Control(msgspec.Struct, frozen=True):
+    """What the harness wants of this node."""
+
+    # append, sync, rename, remove, send, apply, checkpoint; each with before- or after-.
+    failpoints: dict[str, Failpoint] = {}
+    # Added to the wall clock, in milliseconds.
+    clock_ms: float = 0.0
+    # How much faster the wall clock goes, in parts of a million, since `drift_from`.
+    drift_ppm: float = 0.0
+    drift_from: float = 0.0
+    broken_rule: str = ""
+
+
+class Hand:
+    """Reads the control file and does what it says."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.changed_at = -1
+        self.control = Control()
+        self.dice = random.Random(os.getpid())
+
+    def look(self) -> Control:
+        at = os.stat(self.path).st_mtime_ns
+        if at != self.changed_at:
+            self.control = msgspec.json.decode(self.path.read_bytes(), type=Control)
+            self.changed_at = at
+        return self.control
+
+    def at(self, place: str) -> None:
+        point = self.look().failpoints.get(place)
+        if point is None or self.dice.random() >= point.chance:
+            return
+        if point.action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif point.action == "sleep":
+            time.sleep(point.seconds)
+        elif point.action == "error":
+            number = ERRORS[point.error]
+            raise OSError(number, os.strerror(number))
+
+    def around(self, name: str, what: Callable[[], Any]) -> Any:  # noqa: ANN401
+        self.at(f"before-{name}")
+        result = what()
+        self.at(f"after-{name}")
+        return result
+
+    def time_ns(self) -> int:
+        control = self.look()
+        drift = (time.time() - control.drift_from) * control.drift_ppm * 1000
+        return time.time_ns() + int(control.clock_ms * 1e6) + int(drift)
+
+
+class Clock:
+    """Stands where a module has `time`: the wall clock is the harness's."""
+
+    def __init__(self, hand: Hand) -> None:
+        self.time_ns = hand.time_ns
+        self.monotonic = time.monotonic
+
+
+def take_over(hand: Hand) -> None:
+    """Put the hand between the node and the world."""
+
+    class Disk(RealDisk):
+        def write(self, path: str, offset: int, data: bytes) -> None:
+            hand.around("append", lambda: super(Disk, self).write(path, offset, data))
+
+        def sync(self, path: str) -> None:
+            hand.around("sync", lambda: super(Disk, self).sync(path))
+
+        def rename(self, old: str, new: str) -> None:
+            hand.around("rename", lambda: super(Disk, self).rename(old, new))
+
+        def remove(self, path: str) -> None:
+            hand.around("remove", lambda: super(Disk, self).remove(path))
+
+    class Peers(Links):
+        def send(self, messages: list[tuple[str, int, Message]]) -> None:
+            hand.around("send", lambda: super(Peers, self).send(messages))
+
+    class State(Replica):
+        def apply(self, index: int, data: bytes) -> None:
+            hand.around("apply", lambda: super(State, self).apply(index, data))
+
+        def checkpoint(self) -> Callable[[str], int]:
+            work = super().checkpoint()
+            return lambda folder: int(hand.around("checkpoint", lambda: work(folder)))
+
+    for module, name, thing in (
+        (nodes, "RealDisk", Disk),
+        (nodes, "Replica", State),
+        (nodes, "time", Clock(hand)),
+        (driver, "Links", Peers),
+    ):
+        setattr(module, name, thing)
+    if hand.look().broken_rule:
+        break_rule(hand.control.broken_rule)
+
+
+if __name__ == "__main__":
+    take_over(Hand(Path(sys.argv.pop(1))))
+    main.main(prog_name="raftsched")

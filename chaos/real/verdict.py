@@ -1,0 +1,99 @@
+"""What is said of a run: one object of figures, and whether every promise was kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from .checks import Seen, Violation
+from .history import OK, Fault, Lease, Probe
+
+SLOT_S = 0.1
+LOST = ("has no outcome", "lost its run", "is not there", "at the end, and should be")
+DOUBLED = ("outcomes", "became", "times and ran", "was leased as", "succeeded with")
+QUIET_AFTER_S = 3.0  # Behind a fault, lateness is its doing for so long.
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    return {
+        "p50": round(percentile(values, 0.5), 1),
+        "p99": round(percentile(values, 0.99), 1),
+        "max": round(max(values, default=0.0), 1),
+    }
+
+
+def failovers(seen: Seen) -> list[float]:
+    """Milliseconds from each kill of a leader to the first write that was acknowledged after it."""
+    answered = sorted(probe.at + probe.took for probe in seen.probes if probe.ok)
+    answered += sorted(call.ended for call in seen.calls if call.outcome == OK)
+    answered.sort()
+    found = []
+    for fault in seen.faults:
+        if fault.what == "leader-kill":
+            after = next((at for at in answered if at > fault.began), None)
+            if after is not None:
+                found.append(1000 * (after - fault.began))
+    return found
+
+
+def availability(probes: Sequence[Probe]) -> float:
+    """The share of slots of 100 ms in which a probe that began in it was answered."""
+    if not probes:
+        return 0.0
+    first = min(probe.at for probe in probes)
+    slots: dict[int, bool] = {}
+    for probe in probes:
+        slot = int((probe.at - first) / SLOT_S)
+        slots[slot] = slots.get(slot, False) or (probe.ok and probe.took <= SLOT_S)
+    return sum(slots.values()) / (max(slots) + 1)
+
+
+def lateness(seen: Seen) -> tuple[list[float], list[float]]:
+    """Milliseconds by which first attempts began late: in quiet times, and in all."""
+    planned = {plan.job for plan in seen.plans}
+    first = [lease for lease in seen.leases if lease.attempt == 1 and lease.job in planned]
+    faults = [fault for fault in seen.faults if fault.what != "leader-kill"]
+    everything = [float(lease.wall_ms - lease.due_ms) for lease in first]
+    quiet = [float(lease.wall_ms - lease.due_ms) for lease in first if is_quiet(lease, faults)]
+    return quiet, everything
+
+
+def is_quiet(lease: Lease, faults: Sequence[Fault]) -> bool:
+    # A lease that was late because of a fault was due in it.
+    due_at = lease.at - max(0, lease.wall_ms - lease.due_ms) / 1000
+    return not any(
+        fault.began - 0.2 <= lease.at and due_at <= fault.ended + QUIET_AFTER_S for fault in faults
+    )
+
+
+def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
+    quiet, everything = lateness(seen)
+    kinds = Counter(violation.invariant for violation in violations)
+    return {
+        "verdict": "violated" if violations else "ok",
+        "violations": len(violations),
+        "by_invariant": dict(sorted(kinds.items())),
+        "leader_kills": sum(fault.what == "leader-kill" for fault in seen.faults),
+        "faults": sum(fault.what != "leader-kill" for fault in seen.faults),
+        "acknowledged": sum(call.outcome == OK and call.what != "get" for call in seen.calls)
+        + sum(probe.ok for probe in seen.probes),
+        "calls": len(seen.calls) + len(seen.probes),
+        "unknown": sum(call.outcome == "unknown" for call in seen.calls),
+        "firings": sum(run.scheduled for run in seen.runs),
+        "leases": len(seen.leases),
+        "lost": sum(any(word in v.story for word in LOST) for v in violations),
+        "doubled": sum(any(word in v.story for word in DOUBLED) for v in violations),
+        "two_leases": kinds["S4"] + kinds["S5"],
+        "effects": len(seen.effects),
+        "effects_refused": sum(not effect.accepted for effect in seen.effects),
+        "failover_ms": spread(failovers(seen)),
+        "availability": round(availability(seen.probes), 4),
+        "lateness_quiet_ms": spread(quiet),
+        "lateness_ms": spread(everything),
+    }

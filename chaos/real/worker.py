@@ -1,0 +1,233 @@
+"""Workers that live dangerously: they stall past their lease, report late, and report twice.
+
+They speak the contract by themselves, frame by frame, so that what they were told is written down
+as it came. Several share a process, which is killed now and then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import grpc
+
+from ...proto.v1 import worker_pb2
+from ...proto.v1.worker_pb2_grpc import WorkerServiceStub
+from .history import Ack, Journal, Lease
+
+if TYPE_CHECKING:
+    Stream = grpc.aio.StreamStreamCall[worker_pb2.WorkRequest, worker_pb2.WorkResponse]
+
+SLOTS = 8
+WORK_S = 0.05  # At most, as a rule.
+RECONNECT_S = 0.2
+SINK_S = 5.0
+OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_retries", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How badly they behave: the chance of each for a run."""
+
+    fail: float = 0.05
+    stall: float = 0.0
+    twice: float = 0.05
+    late: float = 0.0
+
+
+@dataclass(slots=True)
+class Held:
+    """A lease whose end is not acknowledged."""
+
+    lease: worker_pb2.Lease
+    # What was reported, once it was.
+    result: worker_pb2.Result | None = None
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker with its session."""
+
+    name: str
+    endpoints: list[str]
+    sink: int
+    journal: Journal
+    manners: Manners
+    dice: random.Random
+    held: dict[int, Held] = field(default_factory=dict)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    # The stream that is open, and the worker's silence.
+    stream: Stream | None = None
+    silent_until: float = 0.0
+    heartbeat_s: float = 1.0
+    lapse_s: float = 6.0
+    wanted: str = ""
+    heard_at: float = 0.0
+
+    async def live(self) -> None:
+        """Connect, again and again."""
+        while True:
+            address = self.wanted or self.dice.choice(self.endpoints)
+            self.wanted = ""
+            try:
+                async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+                    await self.work(channel)
+            except grpc.aio.AioRpcError:
+                # Whatever ended it, the contract says to say hello again.
+                pass
+            self.stream = None
+            await asyncio.sleep(RECONNECT_S * self.dice.random())
+
+    async def work(self, channel: grpc.aio.Channel) -> None:
+        stream = WorkerServiceStub(channel).Work()
+        if self.heard_at and time.monotonic() - self.heard_at > self.lapse_s:
+            # Its leases may have lapsed (rule 5 of the contract).
+            self.forget_all()
+        hello = worker_pb2.WorkerHello(
+            worker=self.name, handlers=["work"], slots=SLOTS, program="chaos"
+        )
+        for held in self.held.values():
+            hello.held.add(run=held.lease.run, token=held.lease.token)
+        first = worker_pb2.WorkRequest(hello=hello, credits=max(0, SLOTS - len(self.held)))
+        first.results.extend(held.result for held in self.held.values() if held.result)
+        async with asyncio.timeout(5.0):
+            await stream.write(first)
+        self.stream = stream
+        beating = asyncio.create_task(self.beat(stream))
+        try:
+            while True:
+                async with asyncio.timeout(3 * self.lapse_s):
+                    said = await stream.read()
+                if said is grpc.aio.EOF:
+                    await stream.code()
+                    return
+                frame = cast("worker_pb2.WorkResponse", said)
+                self.take(frame)
+                if frame.HasField("redirect"):
+                    self.wanted = frame.redirect.leader
+                    return
+        except TimeoutError:
+            return
+        finally:
+            beating.cancel()
+            stream.cancel()
+
+    async def beat(self, stream: Stream) -> None:
+        while True:
+            await asyncio.sleep(self.heartbeat_s * 0.6)
+            if time.monotonic() >= self.silent_until:
+                try:
+                    await stream.write(worker_pb2.WorkRequest())
+                except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    return
+
+    def take(self, frame: worker_pb2.WorkResponse) -> None:
+        now = time.monotonic()
+        self.heard_at = now
+        if frame.HasField("welcome"):
+            self.heartbeat_s = frame.welcome.heartbeat.ToTimedelta().total_seconds()
+            self.lapse_s = frame.welcome.lapse.ToTimedelta().total_seconds()
+        for lease in frame.leases:
+            self.journal.add(
+                Lease(
+                    self.name, lease.run, lease.job, lease.token, lease.attempt,
+                    lease.nominal_time.ToMilliseconds(), lease.due_time.ToMilliseconds(),
+                    time.time_ns() // 1_000_000, now,
+                )
+            )  # fmt: skip
+            self.held[lease.token] = Held(lease)
+            task = asyncio.create_task(self.carry_out(lease))
+            self.tasks.add(task)
+            task.add_done_callback(self.done)
+        for ack in frame.acks:
+            held = self.held.pop(ack.token, None)
+            if held is not None and held.result is not None:
+                end = str(held.result.WhichOneof("end"))
+                self.journal.add(Ack(self.name, held.lease.run, ack.token, end, ack.reason, now))
+        for stop in frame.stops:
+            if stop.kind == worker_pb2.Stop.KIND_LOST:
+                self.held.pop(stop.token, None)
+
+    def done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled():
+            task.result()
+
+    def forget_all(self) -> None:
+        self.held.clear()
+
+    async def carry_out(self, lease: worker_pb2.Lease) -> None:
+        await asyncio.sleep(WORK_S * self.dice.random())
+        if self.dice.random() < self.manners.stall:
+            # As if the whole machine stood still: no beat, then on as if nothing had been.
+            silence = self.lapse_s * (1.2 + self.dice.random())
+            self.silent_until = time.monotonic() + silence
+            await asyncio.sleep(silence)
+        result = worker_pb2.Result(run=lease.run, token=lease.token)
+        accepted = await self.effect(lease)
+        if not accepted or (lease.attempt == 1 and self.dice.random() < self.manners.fail):
+            result.failure.error.kind = "chaos"
+            result.failure.error.message = "meant to fail" if accepted else "the sink said no"
+        else:
+            result.success.SetInParent()
+        if self.dice.random() < self.manners.late:
+            await asyncio.sleep(self.lapse_s * self.dice.random())
+        held = self.held.get(lease.token)
+        if held is not None:
+            held.result = result
+        times = 2 if self.dice.random() < self.manners.twice else 1
+        for number in range(times):
+            await self.say(worker_pb2.WorkRequest(results=[result], credits=1 - number))
+
+    async def say(self, frame: worker_pb2.WorkRequest) -> None:
+        """If there is a stream; else the next hello says it."""
+        if self.stream is not None:
+            try:
+                await self.stream.write(frame)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                self.stream = None
+
+    async def effect(self, lease: worker_pb2.Lease) -> bool:
+        async with asyncio.timeout(SINK_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.sink)
+            writer.write(f"{lease.run} {lease.token}\n".encode())
+            answer = await reader.readline()
+            writer.close()
+        return answer == b"1\n"
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m raftsched.chaos.real.worker")
+    parser.add_argument("name")
+    parser.add_argument("endpoints")
+    parser.add_argument("sink", type=int)
+    parser.add_argument("history", type=Path)
+    parser.add_argument("--count", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    for manner in ("fail", "stall", "twice", "late"):
+        parser.add_argument(f"--{manner}", type=float, default=getattr(Manners(), manner))
+    options = parser.parse_args()
+    journal = Journal(options.history)
+    manners = Manners(options.fail, options.stall, options.twice, options.late)
+    workers = [
+        Worker(
+            f"{options.name}-{number}", options.endpoints.split(","), options.sink, journal,
+            manners, random.Random(f"{options.seed}/{options.name}/{number}"),
+        )
+        for number in range(options.count)
+    ]  # fmt: skip
+    await asyncio.gather(*(worker.live() for worker in workers))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
