@@ -193,9 +193,9 @@ def data_folder(given: Path | None) -> Iterator[Path]:
 def chaos() -> None:
     """Prove a cluster under faults.
 
-    Starts real nodes behind links that it can cut, and mistreats them by a plan that a seed decides,
-    while clients write, jobs fire and workers misbehave. Everything that was seen is written down
-    and judged when it is over: nothing lost, nothing doubled, no old token taken.
+    Starts real nodes behind links that it can cut, and mistreats them by a plan that a seed
+    decides, while clients write, jobs fire and workers misbehave. Everything that was seen is
+    written down and judged when it is over: nothing lost, nothing doubled, no old token taken.
     """
 
 
@@ -203,9 +203,9 @@ def chaos() -> None:
 @click.argument("scenario", type=click.Choice(SCENARIOS), default="mixed")
 @click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True)
 @click.option("--seconds", type=click.FloatRange(10, 86_400), default=120, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides the plan of faults.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides the faults.")
 @click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False),
-              help="Keep the history, the logs and the nodes' data here; empty or new.")  # fmt: skip
+              help="Keep history, logs and the nodes' data here; empty or new.")  # fmt: skip
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False),
               help="Also write a page with a timeline to this file.")  # fmt: skip
 @click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",

@@ -5,7 +5,6 @@ Whatever is started here is ended by its own id, and ends when this process does
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -19,7 +18,14 @@ from pathlib import Path
 
 READY_S = 20.0
 STOP_S = 8.0
-PR_SET_PDEATHSIG = 1
+# A child that ends when this process does. It asks for that itself (prctl, PR_SET_PDEATHSIG) and
+# then becomes what it is to be: code of ours between fork and exec would run in a copy of gRPC's
+# threads, and now and then die in it.
+LAUNCH = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)
+os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])
+"""
 
 
 class StageFailed(Exception):
@@ -38,11 +44,6 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def die_with_parent() -> None:
-    """Between fork and exec: if this process ends in any way, so does the child."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 @dataclass(slots=True)
 class Process:
     """A program of ours, with what it says in a file."""
@@ -58,12 +59,11 @@ class Process:
             raise StageFailed(f"{self.name} runs already")
         with self.log.open("ab") as log:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", *self.arguments],
+                [sys.executable, "-S", "-c", LAUNCH, *self.arguments],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **self.environment},
-                preexec_fn=die_with_parent,
             )
 
     @property

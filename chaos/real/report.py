@@ -51,7 +51,7 @@ def flat(figures: dict[str, Any]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in figures.items():
         if isinstance(value, dict):
-            found[name] = ", ".join(f"{k} {v}" for k, v in value.items()) or "–"
+            found[name] = ", ".join(f"{k} {v}" for k, v in value.items()) or "-"
         else:
             found[name] = value
     return found
