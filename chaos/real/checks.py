@@ -12,7 +12,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from . import history
-from .history import OK, REFUSED, Ack, Call, Copy, Effect, Fault, Job, Lease, Outcome, Plan, Run
+from .history import (
+    OK,
+    REFUSED,
+    Ack,
+    Call,
+    Copy,
+    Effect,
+    Fault,
+    Job,
+    Lease,
+    Outcome,
+    Plan,
+    Report,
+    Run,
+)
 from .linear import ABSENT, Undecided, linearizable, matters
 
 SLACK_S = 1.0  # A call may end so much after its deadline: the machine is busy.
@@ -39,6 +53,7 @@ class Seen:
     calls: list[Call] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
     acks: list[Ack] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -53,6 +68,7 @@ class Seen:
         seen = cls()
         lines = {
             Call: seen.calls, Plan: seen.plans, Lease: seen.leases, Ack: seen.acks,
+            Report: seen.reports,
             Effect: seen.effects, Fault: seen.faults, history.Probe: seen.probes,
             Outcome: seen.outcomes, Run: seen.runs, Job: seen.jobs, Copy: seen.copies,
         }  # fmt: skip
@@ -231,6 +247,19 @@ def completions_are_recorded_once(seen: Seen) -> list[Violation]:
     return found
 
 
+def ends_were_reported(seen: Seen) -> list[Violation]:
+    """S6: an attempt that succeeded or failed was reported so by whoever held that very lease."""
+    said = {(report.token, report.end) for report in seen.reports}
+    found = []
+    for run in seen.runs:
+        for token, end in run.attempts:
+            word = {"SUCCEEDED": "success", "FAILED": "failure"}.get(end)
+            if word is not None and (token, word) not in said:
+                story = f"{run.run}: the attempt with token {token} {end}, which nobody reported"
+                found.append(Violation("S6", story))
+    return found
+
+
 def no_effect_after_success(seen: Seen) -> list[Violation]:
     """S6: once a success is acknowledged, no other lease of that run does anything."""
     done: dict[str, tuple[float, int]] = {}
@@ -255,8 +284,9 @@ def attempts_are_explained(seen: Seen) -> list[Violation]:
         if most is not None and run.attempt > most:
             found.append(Violation("S7", f"{run.run} has {run.attempt} attempts of {most}"))
         # A lease that was given back does not count, but stands among the ends.
-        if len(run.ends) < run.attempt - 1:
-            story = f"{run.run} is at attempt {run.attempt}, and {len(run.ends)} ends are recorded"
+        ends = [end for _, end in run.attempts if end not in ("SUCCEEDED", "UNSPECIFIED")]
+        if len(ends) < run.attempt - 1:
+            story = f"{run.run} is at attempt {run.attempt}, and {len(ends)} ends are recorded"
             found.append(Violation("S7", story))
     return found
 
@@ -304,6 +334,7 @@ CHECKS: tuple[Check, ...] = (
     tokens_grow,
     the_sink_took_no_old_token,
     completions_are_recorded_once,
+    ends_were_reported,
     no_effect_after_success,
     attempts_are_explained,
     calls_end_in_time,

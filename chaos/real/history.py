@@ -62,13 +62,23 @@ class Lease(Event, frozen=True):
     at: float
 
 
+class Report(Event, frozen=True):
+    """A worker is about to say how an attempt ended."""
+
+    worker: str
+    run: str
+    token: int
+    # success, failure or given_back.
+    end: str
+    at: float
+
+
 class Ack(Event, frozen=True):
     """A worker's report was answered; an empty reason: it was taken."""
 
     worker: str
     run: str
     token: int
-    # success, failure or given_back.
     end: str
     reason: str
     at: float
@@ -118,10 +128,8 @@ class Run(Event, frozen=True):
     nominal_ms: int
     due_ms: int
     attempt: int
-    # Tokens of its attempts, oldest first.
-    tokens: tuple[int, ...] = ()
-    # How the attempts before the last one ended.
-    ends: tuple[str, ...] = ()
+    # Token and end of its attempts, oldest first.
+    attempts: tuple[tuple[int, str], ...] = ()
     scheduled: bool = True
 
 
@@ -140,7 +148,7 @@ class Copy(Event, frozen=True):
     fingerprint: str
 
 
-Any = Call | Plan | Lease | Ack | Effect | Fault | Probe | Outcome | Run | Job | Copy
+Any = Call | Plan | Lease | Report | Ack | Effect | Fault | Probe | Outcome | Run | Job | Copy
 _DECODER = msgspec.json.Decoder(Any)
 
 

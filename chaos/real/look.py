@@ -76,13 +76,11 @@ async def herd_runs(client: AsyncClient, name: str) -> AsyncIterator[Run | Outco
 
 
 def seen(run: run_pb2.Run) -> Run:
-    ends = [END.Name(attempt.end).removeprefix("END_") for attempt in run.attempts]
+    attempts = tuple((a.token, END.Name(a.end).removeprefix("END_")) for a in run.attempts)
     return Run(
         run.id, run.job, State.Name(run.state).removeprefix("RUN_STATE_"),
         run.nominal_time.ToMilliseconds(), run.due_time.ToMilliseconds(), run.attempt,
-        tuple(attempt.token for attempt in run.attempts),
-        tuple(end for end in ends if end not in ("SUCCEEDED", "UNSPECIFIED")),
-        scheduled=run.cause != run_pb2.CAUSE_TRIGGER,
+        attempts, scheduled=run.cause != run_pb2.CAUSE_TRIGGER,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import grpc
 
 from ...proto.v1 import worker_pb2
 from ...proto.v1.worker_pb2_grpc import WorkerServiceStub
-from .history import Ack, Journal, Lease
+from .history import Ack, Journal, Lease, Report
 
 if TYPE_CHECKING:
     Stream = grpc.aio.StreamStreamCall[worker_pb2.WorkRequest, worker_pb2.WorkResponse]
@@ -77,6 +77,7 @@ class Worker:
     async def live(self) -> None:
         """Connect, again and again."""
         while True:
+            await self.awake()
             address = self.wanted or self.dice.choice(self.endpoints)
             self.wanted = ""
             try:
@@ -172,7 +173,7 @@ class Worker:
             # As if the whole machine stood still: no beat, then on as if nothing had been.
             silence = self.lapse_s * (1.2 + self.dice.random())
             self.silent_until = time.monotonic() + silence
-            await asyncio.sleep(silence)
+        await self.awake()
         result = worker_pb2.Result(run=lease.run, token=lease.token)
         accepted = await self.effect(lease)
         if not accepted or (lease.attempt == 1 and self.dice.random() < self.manners.fail):
@@ -185,12 +186,20 @@ class Worker:
         held = self.held.get(lease.token)
         if held is not None:
             held.result = result
+        end = str(result.WhichOneof("end"))
+        self.journal.add(Report(self.name, lease.run, lease.token, end, time.monotonic()))
         times = 2 if self.dice.random() < self.manners.twice else 1
         for number in range(times):
             await self.say(worker_pb2.WorkRequest(results=[result], credits=1 - number))
 
+    async def awake(self) -> None:
+        """While it stalls, it says nothing at all."""
+        while (left := self.silent_until - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+
     async def say(self, frame: worker_pb2.WorkRequest) -> None:
         """If there is a stream; else the next hello says it."""
+        await self.awake()
         if self.stream is not None:
             try:
                 await self.stream.write(frame)

@@ -24,6 +24,7 @@ from raftsched.chaos.real.history import (
     Lease,
     Outcome,
     Plan,
+    Report,
     Run,
 )
 from raftsched.chaos.real.linear import linearizable
@@ -55,11 +56,20 @@ def sound() -> Events:
             events.append(Effect(run, token, True, token + 0.1))
             last = attempt == (2 if number == 1 else 1)
             end = "success" if last else "failure"
+            events.append(Report("w1", run, token, end, token + 0.15))
             events.append(Ack("w1", run, token, end, "", token + 0.2))
-        ends = ("FAILED",) * (len(tokens) - 1)
+        ends = ["FAILED"] * (len(tokens) - 1) + ["SUCCEEDED"]
         events.append(Outcome("tick", nominal, nominal, "RAN"))
         events.append(
-            Run(run, "tick", "SUCCEEDED", nominal, nominal, len(tokens), tuple(tokens), ends)
+            Run(
+                run,
+                "tick",
+                "SUCCEEDED",
+                nominal,
+                nominal,
+                len(tokens),
+                tuple(zip(tokens, ends, strict=True)),
+            )
         )
     events += [
         call("create", "a", 1, "one"),
@@ -71,7 +81,7 @@ def sound() -> Events:
         Job("tick", "-"),
         call("trigger", "hand", 5, "hand.2.7.1"),
         Lease("w1", "hand.2.7.1", "hand", 9, 1, T0, T0, T0, 9.0),
-        Run("hand.2.7.1", "hand", "SUCCEEDED", T0, T0, 1, (9,), (), scheduled=False),
+        Run("hand.2.7.1", "hand", "SUCCEEDED", T0, T0, 1, scheduled=False),
         Copy("n1", 7, "ab"),
         Copy("n2", 7, "ab"),
         Copy("n3", 6, "cd"),
@@ -152,8 +162,13 @@ WRONG: list[tuple[str, str, Events]] = [
         "S6",
         [*sound(), Lease("w2", LAST, "tick", 41, 2, T0 + 2_000, T0, T0 + 2_000, 41.0)],
     ),
-    ("too many attempts", "S7", changed(Run, 1, attempt=3, ends=("FAILED", "FAILED"))),
-    ("an attempt without a reason", "S7", changed(Run, 1, ends=())),
+    (
+        "an end that nobody reported",
+        "S6",
+        changed(Run, 2, attempts=((4, "FAILED"), (7, "SUCCEEDED"))),
+    ),
+    ("too many attempts", "S7", changed(Run, 1, attempt=3)),
+    ("an attempt without a reason", "S7", changed(Run, 1, attempts=((3, "SUCCEEDED"),))),
     ("a call that hung", "H1", [*sound(), call("get", "b", 5, took=30.0)]),
     ("two states at one revision", "A1", changed(Copy, 1, fingerprint="xx")),
 ]
