@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
     from .specs import job_of as job_of
     from .sync_client import Client as Client
     from .worker import Worker as Worker
+
+# Else gRPC does work of its own around each fork, in the new process too, where it crashed some 5 %
+# of the shell executor's commands before they began. It reads this as it is imported.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 # Name -> the module it stands in.
 _HOMES = {
