@@ -107,5 +107,7 @@ def present(session: Session, request: event_pb2.WatchEventsRequest) -> Iterator
                 failures += 1
                 if failures > TRIES_MAX or not request.HasField("after"):
                     raise
-                click.echo(f"The stream broke ({broken.message}); taking it up again.", err=True)
+                click.echo("The stream broke; taking it up where it was.", err=True)
+                if session.debug:
+                    click.echo(f"  {broken.message}", err=True)
         time.sleep(REST_S)

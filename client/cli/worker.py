@@ -101,7 +101,8 @@ def run(
         found.connect_to(session.endpoints, **credentials(session.values))
     if not found.handlers:
         raise Trouble(f"worker {where} has no handlers", "", "@worker.handler() on a function")
-    session.say(f"Handlers: {', '.join(found.handlers)}. Ctrl-C drains, twice stops.")
+    if not quiet:
+        session.say(f"Handlers: {', '.join(found.handlers)}. Ctrl-C drains, twice stops.")
     found.run()
 
 
