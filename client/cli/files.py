@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -126,9 +126,13 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
         with bar("Importing", total, progress.done) as step:
             results = bulk.send(session, bulk.in_order(jobs_of(session, path)), mode, progress)
             report(session, stepped(results, step))
-    except Trouble as trouble:
+    except (Trouble, KeyboardInterrupt) as stopped:
+        again = f"the same command again: it goes on after {progress.done:,} jobs"
         if progress.path and progress.done:
-            trouble.then = f"the same command again: it goes on after {progress.done:,} jobs"
+            if isinstance(stopped, Trouble):
+                stopped.then = again
+            else:
+                click.echo(f"\n{progress.tally}.\n  Next: {again}", err=True)
         raise
     progress.forget()
     session.say(f"{progress.tally}.")
@@ -217,20 +221,23 @@ def upsert(
 
 def to_prune(session: Session, label: str | None, jobs: list[job_pb2.Job]) -> list[str]:
     """Jobs with the label that are in none of the files."""
-    from .job import condition
-
     if not label:
         return []
-    if "=" not in label:
-        raise wrong_use(f"cannot read --prune {label!r}", "", "--prune KEY=VALUE")
     kept = {job.name for job in jobs if job.namespace == session.namespace}
-    request = m.job_pb2.ListJobsRequest(namespace=session.namespace, filter=condition("", (label,)))
-    pages = session.pages(request, m.job_pb2.ListJobsResponse, "list jobs to prune", limit=0)
+    return [name for name in names_with(session, (label,)) if name not in kept]
+
+
+def names_with(session: Session, labels: tuple[str, ...]) -> list[str]:
+    """The jobs that have these labels and are not being deleted."""
+    from .job import condition
+
+    for label in labels:
+        if "=" not in label:
+            raise wrong_use(f"cannot read the label {label!r}", "", "KEY=VALUE")
+    request = m.job_pb2.ListJobsRequest(namespace=session.namespace, filter=condition("", labels))
+    pages = session.pages(request, m.job_pb2.ListJobsResponse, "list jobs", limit=0)
     deleting = m.job_pb2.JobStatus.STATE_DELETING
-    return [
-        job.name for page in pages for job in page.jobs
-        if job.name not in kept and job.status.state != deleting
-    ]  # fmt: skip
+    return [job.name for page in pages for job in page.jobs if job.status.state != deleting]
 
 
 def _changed(result: job_pb2.ImportResult) -> bool:
@@ -246,7 +253,7 @@ def fail_if_refused(tally: Tally) -> None:
         )  # fmt: skip
 
 
-def some(names: list[str]) -> str:
+def some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 

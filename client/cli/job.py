@@ -121,21 +121,36 @@ def list_(session: Session, name: str, text: str, label: tuple[str, ...], **give
 
 
 @command(
-    job, "delete", "raftsched job delete report --yes", writes=True, destroys=True
+    job, "delete",
+    "raftsched job delete report --yes",
+    "raftsched job delete -l team=billing --dry-run",
+    writes=True, destroys=True,
 )  # fmt: skip
-@click.argument("names", nargs=-1, required=True, type=JOB, metavar="NAME...")
+@click.argument("names", nargs=-1, type=JOB, metavar="[NAME...]")
+@click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="All with this label.")
 @click.option("--etag", default="", help="Only this version of the job.")
-def delete(session: Session, names: tuple[str, ...], etag: str) -> None:
+def delete(session: Session, names: tuple[str, ...], label: tuple[str, ...], etag: str) -> None:
     """Delete jobs with their history. Runs under way are cancelled."""
-    session.confirm(
-        f"Delete {'job' if len(names) == 1 else 'jobs'} {', '.join(names)} and the history?"
-    )
-    for name in names:
-        request = session.write(
-            m.job_pb2.DeleteJobRequest(namespace=session.namespace, job=name, etag=etag)
-        )
-        answer = session.ask(request, m.job_pb2.DeleteJobResponse, f"delete job {name}")
-        session.done(answer, f"Job {name} deleted, {many(answer.cancelled_runs, 'run')} cancelled.")
+    if bool(names) == bool(label):
+        raise wrong_use(
+            "it is not said which jobs to delete", "name them, or a label, not both",
+            "raftsched job delete NAME",
+        )  # fmt: skip
+    if label:
+        names = tuple(files.names_with(session, label))
+        if not names:
+            session.say(f"No job has {' and '.join(label)}.")
+            return
+    session.confirm(f"Delete {files.some(names)} ({many(len(names), 'job')}) with history?")
+    with files.bar("Deleting", len(names)) as step:
+        for name in names:
+            request = session.write(
+                m.job_pb2.DeleteJobRequest(namespace=session.namespace, job=name, etag=etag)
+            )
+            answer = session.ask(request, m.job_pb2.DeleteJobResponse, f"delete job {name}")
+            runs = many(answer.cancelled_runs, "run")
+            session.done(answer, f"Job {name} deleted, {runs} cancelled.")
+            step(1)
 
 
 @command(

@@ -297,6 +297,28 @@ def test_an_import_that_stopped_goes_on_from_there(
     assert not list((tmp_path / "state").rglob("*.json"))
 
 
+def test_an_interrupted_import_says_how_to_go_on(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "CHUNK_JOBS", 10)
+    path = write(tmp_path, "a.jsonl", lines(25))
+    step = bulk.Progress.step
+
+    def interrupted(progress: bulk.Progress, count: int) -> None:
+        step(progress, count)
+        if progress.done == 20:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(bulk.Progress, "step", interrupted)
+    stopped = cli("job", "import", path)
+    monkeypatch.setattr(bulk.Progress, "step", step)
+    resumed = cli.ok("job", "import", path)
+
+    assert stopped.exit_code == 130
+    assert "Next: the same command again: it goes on after 20 jobs" in stopped.stderr
+    assert "25 created" in resumed.stderr
+
+
 def test_a_completed_import_is_done_again_when_it_is_typed_again(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl", lines(1))
     cli.ok("job", "import", path)

@@ -152,6 +152,19 @@ def test_deleting_asks_first_and_says_what_became_of_the_runs(cli: Cli) -> None:
     assert cli("job", "get", "x").exit_code == 3
 
 
+def test_jobs_are_deleted_by_label(cli: Cli) -> None:
+    for name, team in (("a", "x"), ("b", "x"), ("c", "y")):
+        cli.ok("job", "create", name, "--handler", "h", "--label", f"team={team}")
+
+    cli.ok("job", "delete", "-l", "team=x", "--yes")
+    again = cli.ok("job", "delete", "-l", "team=x", "--yes")
+
+    assert cli.ok("job", "list", "--state", "active", "-o", "name").stdout == "c\n"
+    assert again.stderr == "No job has team=x.\n"
+    assert cli("job", "delete", "c", "-l", "team=y", "--yes").exit_code == 2
+    assert cli("job", "delete", "--yes").exit_code == 2
+
+
 def test_next_shows_both_changes_of_the_clock(cli: Cli) -> None:
     spring = cli.rows(
         "job", "next", "30 2 * * *", "--zone", "Europe/Berlin", "--from", "2027-03-27T00:00:00Z",
