@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import pytest
 
@@ -816,3 +817,88 @@ def test_no_run_is_lost_or_recorded_twice_over_streams_that_break(seed: int) -> 
     succeeded = {token for token, end in server.recorded.items() if end == "success"}
     assert succeeded <= done
     assert len(succeeded) > 50
+
+
+class Way:
+    """One direction of the network: late now and then, and sometimes for very long."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.held_up_until = 0.0
+        self.under_way: list[tuple[float, Any]] = []
+
+    def send(self, message: object, now: float) -> None:
+        if self.chance.random() < 0.03:
+            self.held_up_until = now + self.chance.uniform(0, 120)
+        arrival = max(now, self.held_up_until) + self.chance.choice([0.0, 0.0, 0.1])
+        self.under_way.append((arrival, message))
+
+    def arrived(self, now: float) -> list[Any]:
+        count = sum(arrival <= now for arrival, _ in self.under_way)
+        there, self.under_way = self.under_way[:count], self.under_way[count:]
+        return [message for _, message in there]
+
+
+class Strict(Server):
+    """A server that ends a session's leases after so long a silence, as the contract says."""
+
+    def __init__(self, chance: random.Random, talk: Talk) -> None:
+        super().__init__(chance)
+        self.talk = talk
+        self.heard_at = self.spoke_at = 0.0
+
+    def read(self, frame: WorkRequest) -> None:
+        if frame.HasField("hello"):
+            self.out = self.talk.welcome()
+        self.heard_at = self.talk.now
+        super().read(frame)
+
+    def lapse(self) -> list[int]:
+        if self.talk.now < self.heard_at + LAPSE_S:
+            return []
+        lapsed = list(self.standing)
+        self.back += self.standing.values()
+        self.standing.clear()
+        return lapsed
+
+    def speak(self) -> bool:
+        """It has something to say, or has said nothing for long."""
+        due = self.talk.now > self.spoke_at + HEARTBEAT_S - 1
+        if not self.out.ByteSize() or not (due or self.chance.random() < 0.3):
+            return False
+        self.spoke_at = self.talk.now
+        return True
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_when_the_server_lets_a_lease_lapse_its_handler_was_told_to_stop(seed: int) -> None:
+    chance = random.Random(seed)
+    talk = Talk(slots=5)
+    server, there, back = Strict(chance, talk), Way(chance), Way(chance)
+    lapses = 0
+    talk.session.opened(talk.now)
+
+    for _ in range(12_000):
+        talk.now += 0.1
+        leaves = bool(talk.session.tick(talk.now).reconnect)
+        # The worker looks first: it looks at its clock as often as the server at its own.
+        for token in server.lapse():
+            lapses += 1
+            assert not talk.session.holds(token), f"seed {seed}, at {talk.now}"
+        for frame in talk.say():
+            there.send(frame, talk.now)
+        for frame in there.arrived(talk.now):
+            server.read(frame)
+        if server.speak():
+            back.send(server.answer(), talk.now)
+        for answer in back.arrived(talk.now):
+            leaves = leaves or bool(talk.hear(answer).reconnect)
+        if leaves:
+            # What is under way on the old stream is gone; the network is as it was.
+            there.under_way, back.under_way, server.out = [], [], WorkResponse()
+            talk.session.closed()
+            talk.session.opened(talk.now)
+        for token in [one for one in talk.session._held if talk.session.holds(one)]:
+            if chance.random() < 0.01:
+                talk.session.ended(token, success(token))
+    assert lapses, f"seed {seed} shows nothing"
