@@ -118,6 +118,7 @@ class Life:
         context.term = lambda: node.term
         self.metrics = metrics = Metrics()
         metrics.follow(node.replica, node.leader)
+        node.driver.synced = metrics.sync.add
         metrics.dead_letters = partial(tell_dead_letters, node)
         metrics.registry.register(NodeFigures(node, lambda: writer.lost))
         if config.log.level == "debug":

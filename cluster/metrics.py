@@ -72,10 +72,12 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.wall = wall
         self._leader: Leader | None = None
+        self._applied: Applied | None = None
         # Told of a change in which runs became dead letters, as it was read here anyway.
         self.dead_letters: Callable[[Change], None] = lambda change: None
         self.lateness = Spread(LATENESS)
         self.decide, self.commit = Spread(SECONDS), Spread(SECONDS)
+        self.apply, self.sync = Spread(SECONDS), Spread(SECONDS)
         self._before = (0.0, 0.0)
         self.change_bytes, self.change_items = Spread(BYTES), Spread(ITEMS)
         self.lag = Spread(SECONDS)
@@ -86,11 +88,12 @@ class Metrics:
 
     def follow(self, applied: Applied, leader: Leader) -> None:
         """Count what this node decides."""
-        self._leader = leader
+        self._leader, self._applied = leader, applied
         applied.listeners.append(self.changed)
 
     def changed(self, index: int, data: bytes, meta: MetaRecord) -> None:
         """A change was applied; a listener of the replica."""
+        self.apply.add(self._applied.wrote_s if self._applied is not None else 0.0)
         # Each change is applied by all nodes; who decided it counts it.
         if self._leader is None or not self._leader.leading:
             return
@@ -145,6 +148,8 @@ class Metrics:
             ("lateness_seconds", "Lease granted after the run was due.", self.lateness),
             ("decide_seconds", "Requests turned into one change.", self.decide),
             ("commit_seconds", "From the decision until the change is applied.", self.commit),
+            ("apply_seconds", "One change written into the state.", self.apply),
+            ("sync_seconds", "One round of the journal, until it is durable.", self.sync),
             ("change_bytes", "Size of a change.", self.change_bytes),
             ("change_items", "Puts and deletes of a change.", self.change_items),
             ("loop_lag_seconds", "The loop was late for a timer by so much.", self.lag),

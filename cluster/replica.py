@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 
 from ..statemachine import keys, machine
 from ..statemachine.record import MetaRecord, parse
@@ -32,11 +33,14 @@ class Applied:
         self.changed_at = self.meta.applied_index
         # Told of each change after it is applied, on the loop.
         self.listeners: list[Listener] = []
+        # Seconds it took to write the last change.
+        self.wrote_s = 0.0
 
     def applied(self) -> int:
         return self.meta.applied_index
 
     def apply(self, index: int, data: bytes) -> None:
+        began = perf_counter()
         try:
             self.meta = machine.apply(self.store, index, data)
         except machine.WrongBase:
@@ -44,6 +48,7 @@ class Applied:
             self.meta = machine.skip(self.store, index)
             return
         self.changed_at = index
+        self.wrote_s = perf_counter() - began
         for listener in self.listeners:
             listener(index, data, self.meta)
 

@@ -82,7 +82,9 @@ class Driver:
         self._turning = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
-        self._wrote_at = clock()
+        self._wrote_at = self._batch_at = clock()
+        # Told of each round of the journal: the seconds until it was durable.
+        self.synced: Callable[[float], None] = lambda seconds: None
         self._config_index = -2
         self._stopping = False
 
@@ -280,6 +282,7 @@ class Driver:
     def _run_batch(self) -> None:
         batch = self._batch
         if batch is not None and not self._stopping:
+            self._batch_at = self.clock()
             self._loop.run_in_executor(self._sync, batch.run).add_done_callback(self._batch_ran)
 
     def _batch_ran(self, done: asyncio.Future[None]) -> None:
@@ -288,7 +291,8 @@ class Driver:
         if batch is None or self._stopping:
             return
         if isinstance(error, OSError) and error.errno in FULL:
-            logger.error("%s: the disk is full; nothing is lost", self.place.node)
+            if not self.core.full:
+                logger.error("%s: the disk is full; nothing is lost", self.place.node)
             self._guard(lambda: self.core.disk_full(True, self.clock()))
             self._loop.call_later(FULL_RETRY, self._run_batch)
         elif error is not None:
@@ -296,6 +300,7 @@ class Driver:
         else:
             self._batch = None
             self._wrote_at = self.clock()
+            self.synced(self._wrote_at - self._batch_at)
             self.core.journal.settled(batch)
             if self.core.full:
                 self.core.disk_full(False, self.clock())

@@ -98,12 +98,15 @@ def test_the_time_of_each_change_is_told_by_the_sums_of_the_loop() -> None:
     assert found["raftsched_commit_seconds_sum"] == pytest.approx(0.025)
 
 
-def test_a_follower_counts_no_changes() -> None:
+def test_a_follower_counts_no_changes_but_what_they_cost_it() -> None:
     counted = Metrics()
+    counted.follow(Applied(MemoryStore()), cast(Leader, SimpleNamespace(leading=False)))
 
     counted.changed(1, leases(3), META)
 
     assert shown(counted)["raftsched_leases_granted_total"] == 0
+    assert shown(counted)["raftsched_change_bytes_count"] == 0
+    assert shown(counted)["raftsched_apply_seconds_count"] == 1
 
 
 def test_calls_are_counted_by_method_and_code() -> None:

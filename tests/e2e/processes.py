@@ -34,10 +34,10 @@ _places = itertools.count(os.getpid() * 37)
 
 
 def free_base(count: int) -> int:
-    """So many ports in a row, for clients; ten above for nodes, five above for HTTP."""
+    """So many ports in a row and one more, for clients; ten above for nodes, five for HTTP."""
     for place in itertools.islice(_places, len(PORTS)):
         base = PORTS[place % len(PORTS)]
-        if all(_is_free(base + above + i) for above in (0, 5, 10) for i in range(count)):
+        if all(_is_free(base + above + i) for above in (0, 5, 10) for i in range(count + 1)):
             return base
     raise AssertionError("no free ports")
 
@@ -134,6 +134,15 @@ class NodeProcess:
 
 
 @dataclass
+class Newcomer:
+    """A node and its addresses."""
+
+    process: NodeProcess
+    peer: str
+    client: str
+
+
+@dataclass
 class Cluster:
     """Nodes n1, n2, ... with one list of members."""
 
@@ -172,6 +181,22 @@ class Cluster:
         for node in self.nodes.values():
             if not node.alive:
                 node.start()
+
+    def newcomer(self, name: str) -> Newcomer:
+        """A node that is to be added; it is told of the others and itself."""
+        place = int(name[1:]) - 1
+        peer = f"127.0.0.1:{self.base + 10 + place}"
+        client = f"127.0.0.1:{self.base + place}"
+        first = self.nodes["n1"].arguments
+        members = first[first.index("--members") + 1]
+        arguments = [
+            "--name", name, "--members", f"{members},{name}={peer}/{client}",
+            "--folder", str(self.folder / name), "--http", f"127.0.0.1:{self.base + 5 + place}",
+            *SMALL,
+        ]  # fmt: skip
+        process = NodeProcess(name, arguments, self.folder / f"{name}.log")
+        self.nodes[name] = process
+        return Newcomer(process, peer, client)
 
     async def ready(self) -> str:
         """Wait until somebody leads; the leader's name."""

@@ -262,8 +262,40 @@ async def test_machines_are_told_how_it_is(tmp_path: Path) -> None:
     assert len({family.name for family in families}) == len(families)
     assert "raftsched_lateness_seconds_count 1.0" in figures
     assert "raftsched_worker_sessions 1.0" in figures
+    for name in ("apply", "decide", "sync"):
+        assert f"raftsched_{name}_seconds_count 0.0" not in figures
     assert "raftsched_leads 1.0" in figures
     assert alive == (200, "ok\n")
+
+
+@pytest.mark.slow
+async def test_a_node_comes_to_the_cluster_and_one_that_is_removed_ends(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path) as running,
+        AsyncClient(running.endpoints, timeout=10) as client,
+    ):
+        await client.jobs.create("kept", handler="nobody")
+        new = running.newcomer("n4")
+
+        new.process.start()
+        # It is taken in once it has introduced itself.
+        await until(lambda: client.cluster.add("n4", new.peer, new.client), 20)
+        await running.serves("n4")
+        voters = partial(tells, running.http("n4"), "raftsched_voters 4.0")
+        await until(voters, 10)
+        await client.cluster.remove("n1")
+        gone = running.nodes["n1"]
+        await until(lambda: not gone.alive, 10)
+
+        async with AsyncClient(new.client, timeout=10) as other:
+            kept = [job.name async for job in other.jobs.list()]
+            status = await other.cluster.status()
+
+    assert kept == ["kept"]
+    assert {node.name for node in status.nodes} == {"n2", "n3", "n4"}
+    assert gone.process is not None
+    assert gone.process.returncode == 0
+    assert any("removed from the cluster" in line["event"] for line in gone.said())
 
 
 async def lose_majority(running: Cluster, leader: str) -> None:
