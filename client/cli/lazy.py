@@ -139,6 +139,19 @@ class Root(ExampleGroup):
         except (KeyboardInterrupt, EOFError, click.Abort):
             click.echo("\nInterrupted.", err=True)
             sys.exit(Exit.INTERRUPTED)
+        except Exception as fault:
+            # A fault of our own: nobody is helped by its traceback but those who can mend it.
+            if os.environ.get("RAFTSCHED_DEBUG"):
+                raise
+            broken(fault).show()
+            sys.exit(Exit.FAILED)
+
+
+def broken(fault: Exception) -> Trouble:
+    return Trouble(
+        "raftsched itself is at fault", f"{type(fault).__name__}: {fault}",
+        "the same with RAFTSCHED_DEBUG=1, and report what it prints",
+    )  # fmt: skip
 
 
 def settle_streams() -> None:

@@ -68,6 +68,14 @@ class Output:
             case _:
                 self._describe(message)
 
+    def several(self, messages: Sequence[Message]) -> None:
+        """Print the answers of one command's writes: one as it is, several as a list."""
+        if len(messages) > 1 and self.format in ("json", "yaml"):
+            self.document([plain(message) for message in messages])
+        else:
+            for message in messages:
+                self.one(message)
+
     def pages(self, pages: Iterable[Message], field: str, empty: str = "") -> None:
         """Print the pages of a list; lines appear page by page, documents at the end."""
         items = (item for page in pages for item in getattr(page, field))
@@ -282,8 +290,12 @@ def yaml_of(said: Any) -> str:  # Whatever JSON can hold.
 
 def name_of(message: Message) -> str:
     """What another command takes as its argument."""
+    fields = message.DESCRIPTOR.fields_by_name
+    if "revision" in fields and fields["revision"].message_type is not None:
+        revision = getattr(message, "revision")  # noqa: B009  # Only events have it.
+        return f"{revision.change}.{revision.position}"
     for field in ("name", "id", "run", "worker", "job", "cluster_id"):
-        if field in message.DESCRIPTOR.fields_by_name:
+        if field in fields and fields[field].message_type is None and getattr(message, field):
             return str(getattr(message, field))
     return compact(message)
 

@@ -53,6 +53,8 @@ class Session:
         )
         self._request_id = str(given.get("request_id") or "")
         self._writes = 0
+        # Of writes, for programs: printed at the end, as one document.
+        self._answers: list[Message] = []
 
     @classmethod
     @contextmanager
@@ -61,6 +63,8 @@ class Session:
         try:
             yield session
         finally:
+            if not session.out.is_table:
+                session.out.several(session._answers)
             if "client" in vars(session):
                 session.client.close()
 
@@ -169,7 +173,7 @@ class Session:
 
     def say(self, text: str, *, then: str = "") -> None:
         """Tell a person what was done, beside the data."""
-        if self.out.format in ("table", "wide"):
+        if self.out.is_table:
             click.echo(f"{text} (dry run: nothing was changed)" if self.dry_run else text, err=True)
             if then and self.out.for_person:
                 click.echo(f"  Next: {then}", err=True)
@@ -177,8 +181,7 @@ class Session:
     def done(self, message: Message, text: str, *, then: str = "") -> None:
         """A write went through: a sentence for people, the answer for programs."""
         self.say(text, then=then)
-        if self.out.format not in ("table", "wide"):
-            self.out.one(message)
+        self._answers.append(message)
 
 
 def many(count: int, noun: str) -> str:

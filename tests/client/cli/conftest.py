@@ -33,6 +33,7 @@ class Cli:
             prog_name="raftsched",
         )  # fmt: skip
         assert "Traceback" not in said.output, said.output
+        assert "itself is at fault" not in said.output or "fault" in environment, said.output
         if said.exception and not isinstance(said.exception, SystemExit):
             raise said.exception
         return said

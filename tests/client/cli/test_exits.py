@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import grpc
 import pytest
 
@@ -110,6 +112,23 @@ def test_one_node_that_listens_is_enough(cli: Cli, stage: Stage, black_hole: Bla
     assert unreachable(nodes.split(","), 5.0) == {}
 
 
+def test_a_token_is_shown_from_a_file_or_the_environment(
+    cli: Cli, stage: Stage, tmp_path: Path
+) -> None:
+    stage.token = "s3cret"
+    (tmp_path / "token").write_text("s3cret\n")
+
+    without = cli("job", "list")
+    by_file = cli("job", "list", "--token-file", str(tmp_path / "token"))
+    by_variable = cli("job", "list", RAFTSCHED_TOKEN="s3cret")
+    no_file = cli("job", "list", "--token-file", str(tmp_path / "gone"))
+
+    assert without.exit_code == Exit.FORBIDDEN
+    assert (by_file.exit_code, by_variable.exit_code) == (0, 0)
+    assert no_file.exit_code == Exit.USAGE
+    assert "s3cret" not in cli("config", "show", "--origin", RAFTSCHED_TOKEN="s3cret").output
+
+
 def test_a_wrong_endpoint_names_where_it_comes_from(cli: Cli) -> None:
     said = cli("job", "list", RAFTSCHED_ENDPOINTS="http://here")
 
@@ -159,3 +178,18 @@ def test_a_server_fault_is_a_failure(cli: Cli, stage: Stage) -> None:
 
     assert said.exit_code == Exit.FAILED
     assert "not known" in said.stderr
+
+
+def test_a_fault_of_our_own_is_told_without_a_traceback(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*args: object) -> None:
+        raise ZeroDivisionError("by nought")
+
+    monkeypatch.setattr(type(main), "get_command", fault)
+
+    said = cli("job", "list", fault="expected")
+
+    assert said.exit_code == Exit.FAILED
+    assert "ZeroDivisionError: by nought" in said.stderr
+    assert "RAFTSCHED_DEBUG=1" in said.stderr

@@ -116,6 +116,30 @@ def test_a_write_tells_people_on_stderr_and_programs_on_stdout(cli: Cli) -> None
     assert program["status"]["state"] == "STATE_ACTIVE"
 
 
+def test_several_writes_are_one_document(cli: Cli) -> None:
+    both = cli.json("job", "delete", "mail", "report", "--yes")
+    names = cli.ok("job", "create", "x", "--handler", "h", "-o", "name").stdout
+
+    assert both == [{}, {}]
+    assert names == "x\n"
+
+
+def test_what_was_done_before_a_refusal_is_still_printed(cli: Cli) -> None:
+    cli.ok("job", "trigger", "mail")
+    run = cli.ok("run", "list", "-o", "name").stdout.strip()
+
+    said = cli("run", "cancel", run, "nobody.1.2", "-o", "json")
+
+    assert said.exit_code == 3
+    assert json.loads(said.stdout)["id"] == run
+
+
+def test_the_name_of_an_event_is_its_revision(cli: Cli) -> None:
+    said = cli.ok("watch", "--since", "oldest", "--no-follow", "-o", "name")
+
+    assert said.stdout == "1.0\n2.0\n"
+
+
 @pytest.mark.parametrize("close", ["2>&-", "2>/dev/null"])
 def test_json_is_whole_without_a_stderr(cli: Cli, close: str) -> None:
     words, environment = python(cli, "job", "list", "-o", "json")
@@ -197,3 +221,13 @@ def test_colours_can_be_asked_for_in_a_pipe(cli: Cli) -> None:
     said = cli.ok("job", "list", "--color", "always", TERM="xterm-256color").stdout
 
     assert "\x1b[" in said
+
+
+def test_names_are_whole_on_a_narrow_terminal(cli: Cli) -> None:
+    name = "a-name-that-is-longer-than-the-terminal-is-wide-by-far-and-then-some"
+    cli.ok("job", "create", name, "--handler", "h")
+
+    said = on_terminal(cli, "job", "list", "-o", "wide", COLUMNS="40")
+
+    assert name in said
+    assert "OWNER" not in said  # An empty column is only in the way.
