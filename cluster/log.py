@@ -148,7 +148,7 @@ def _rendering(settings: Log, stream: TextIO) -> list[structlog.types.Processor]
             colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback,
             timestamp_key="ts", pad_event_to=0, sort_keys=False,
         )  # fmt: skip
-        return [_ordered, renderer]
+        return [_printable, _ordered, renderer]
     return [structlog.processors.format_exc_info, _ordered, _json]
 
 
@@ -157,6 +157,14 @@ def _foreign(logger: object, method: str, event: Event) -> Event:
     record = event.get("_record")
     if record is not None and not record.name.startswith("raftsched."):
         event["logger"] = record.name
+    return event
+
+
+def _printable(logger: object, method: str, event: Event) -> Event:
+    """What a client or a handler said must not move the cursor; JSON escapes it anyway."""
+    for name, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[name] = value.encode("unicode_escape").decode("ascii")
     return event
 
 

@@ -56,17 +56,23 @@ class Screen:
             said = json.loads(text)
         except ValueError:
             said = None
+        text = printable(text)
         if isinstance(said, dict) and "event" in said:
             wrong = said.get("level") in ("error", "critical")
-            text = self.paint(_told(said), "red" if wrong else None)
+            text = self.paint(printable(_told(said)), "red" if wrong else None)
         self.line(f"{prefix} {text}")
 
     def event(self, event: event_pb2.Event) -> None:
         words, color = KINDS.get(event.kind, ("", None))
         if words:
             at = event.time.ToDatetime(UTC).astimezone()
-            text = f"{event.job} {words}{''.join(_details(event))}"
+            text = printable(f"{event.job} {words}{''.join(_details(event))}")
             self.line(f"{at:%H:%M:%S} │ {self.paint(text, color)}")
+
+
+def printable(text: str) -> str:
+    """What a handler or a client said must not move the cursor."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def _told(said: Mapping[str, Any]) -> str:

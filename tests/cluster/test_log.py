@@ -92,6 +92,15 @@ def test_the_console_form_is_for_people() -> None:
     assert not line.startswith("{")
 
 
+def test_words_of_others_do_not_move_the_cursor() -> None:
+    [line] = said(
+        Log(format="console"), lambda: structlog.get_logger().info("failed", error="a\x1b[2J\nb")
+    )
+
+    assert "\x1b" not in line
+    assert r"a\x1b[2J\nb" in line
+
+
 def test_a_message_that_repeats_is_held_back_and_counted() -> None:
     now = [0.0]
     restraint = log.Restraint(lambda: now[0])

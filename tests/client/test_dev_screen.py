@@ -1,0 +1,76 @@
+"""What `raftsched dev` prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.client.dev.ports import Ports
+from raftsched.client.dev.screen import Screen, welcome
+from raftsched.proto.v1 import common_pb2, event_pb2, run_pb2
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen(["n1", "n2"])
+
+
+def event(kind: event_pb2.EventKind.ValueType, **run: object) -> event_pb2.Event:
+    made = event_pb2.Event(kind=kind, job="report", run=run_pb2.Run(**run))  # type: ignore[arg-type]
+    made.time.FromMilliseconds(1_700_000_000_012)
+    made.run.due_time.FromMilliseconds(1_700_000_000_000)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (event(event_pb2.EVENT_KIND_RUN_LEASED, attempt=1), "report started 12 ms after its time"),
+        (event(event_pb2.EVENT_KIND_RUN_LEASED, attempt=2), "report started, attempt 2"),
+        (
+            event(event_pb2.EVENT_KIND_RUN_SUCCEEDED, result=common_pb2.Payload(data=b"42")),
+            "report succeeded: 42",
+        ),
+        (
+            event(event_pb2.EVENT_KIND_RUN_FAILED, error=run_pb2.RunError(message="a\x1b[2Jb\n")),
+            "report failed: a\ufffd[2Jb\ufffd",
+        ),
+    ],
+)
+def test_an_event_is_a_line(
+    screen: Screen, capsys: pytest.CaptureFixture[str], said: event_pb2.Event, words: str
+) -> None:
+    screen.event(said)
+
+    assert capsys.readouterr().out.rstrip("\n").endswith(f" │ {words}")
+
+
+def test_what_says_nothing_to_a_person_is_left_out(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screen.event(event(event_pb2.EVENT_KIND_RUN_FIRED))
+
+    assert capsys.readouterr().out == ""
+
+
+def test_a_nodes_line_is_told_in_words(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
+    screen.of(
+        "n1", '{"ts":"x","level":"info","node":"n1","term":3,"event":"follows","leader":"n2"}'
+    )
+    screen.of("n2", "a traceback\x1b[1m")
+    screen.of("n2", "[1, 2]")
+
+    assert capsys.readouterr().out.splitlines() == [
+        "      n1 │ follows leader=n2", "      n2 │ a traceback\ufffd[1m", "      n2 │ [1, 2]",
+    ]  # fmt: skip
+
+
+def test_keys_are_told_only_where_there_is_a_keyboard() -> None:
+    ports = Ports(7400, 3)
+
+    with_keys = list(welcome(ports, "here", 2.0, "n2", keys=True))
+    without = list(welcome(ports, "here", 2.0, "n2", keys=False))
+
+    assert any(line.startswith("Keys: 1 2 3 kill -9") for line in with_keys)
+    assert not any(line.startswith("Keys") for line in without)
+    assert any(line.startswith("  n2 ") and line.endswith("leads") for line in without)
+    assert f"  export RAFTSCHED_ENDPOINTS={ports.endpoints}" in without
