@@ -30,6 +30,9 @@ LOGGER = logging.getLogger("raftsched.run")
 class Voice(Protocol):
     """Where the words of a context go; called from any thread."""
 
+    @property
+    def draining(self) -> bool: ...
+
     def progress(self, report: worker_pb2.ProgressReport) -> None: ...
 
     def extend(self, request: worker_pb2.ExtendRequest) -> None: ...
@@ -187,6 +190,11 @@ class Context:
     def stop_kind(self) -> int:
         """A Stop.Kind. UNSPECIFIED with `cancelled`: the worker itself stops."""
         return Stop.KIND_UNSPECIFIED if self._stop is None else self._stop.kind
+
+    @property
+    def draining(self) -> bool:
+        """The worker takes no more and will stop soon: a good time for a checkpoint."""
+        return self._voice.draining
 
     def check_cancelled(self) -> None:
         """Raise Cancelled if the attempt is to stop."""

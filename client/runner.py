@@ -140,6 +140,11 @@ class Runner:
         elif ack.HasField("deadline"):
             context.extended(ack.deadline.ToDatetime(tzinfo=UTC))
 
+    @property
+    def draining(self) -> bool:
+        """Of Voice."""
+        return self._session.draining
+
     def progress(self, report: worker_pb2.ProgressReport) -> None:
         """Of Voice: called by contexts, from any thread."""
         with self._words_lock:

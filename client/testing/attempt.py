@@ -107,6 +107,8 @@ class Attempt:
     checkpoint: object = None
     # What jobs upstream in the flow returned, by name.
     upstream: Mapping[str, object] = field(default_factory=dict)
+    # Whether the worker is about to stop; may be changed while the handler runs.
+    draining: bool = False
 
     # What the handler said, in order.
     progress: list[run_pb2.Progress] = field(init=False, default_factory=list)
@@ -221,6 +223,10 @@ class _Ear:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
+
+    @property
+    def draining(self) -> bool:
+        return self._attempt.draining
 
     def progress(self, report: worker_pb2.ProgressReport) -> None:
         self._attempt.heard(report)

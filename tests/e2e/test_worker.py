@@ -16,6 +16,7 @@ import pytest
 from raftsched.client import Client
 from raftsched.client.blocking.runs import Run
 from raftsched.client.testing import LocalCluster, wait_until
+from raftsched.proto.v1 import run_pb2
 
 ROOT = Path(__file__).parents[2]
 RUNS = 300
@@ -41,8 +42,12 @@ async def note(context: Context) -> str:
 async def wait(context: Context) -> None:
     os.write(notes, f"{context.run} {context.attempt} {context.token}\\n".encode())
     context.checkpoint({"seen": context.attempt})
-    if context.load_checkpoint(dict[str, int]) is None:
+    if context.load_checkpoint(dict[str, int]) is not None:
+        return
+    try:
         await asyncio.sleep(3600)
+    finally:
+        os.write(notes, f"{context.run} stopped {context.token}\\n".encode())
 
 worker.run()
 """
@@ -111,3 +116,30 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path
     assert (ended.id, ended.state) == (run, "SUCCEEDED")
     # Giving back counts no attempt, and leaves what was noted.
     assert [line.split()[1] for line in notes.read_text().splitlines()] == ["1", "1"]
+
+
+LIVELY = {"heartbeat-ms": "300"}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "hung"])
+def test_the_runs_of_a_worker_that_falls_silent_go_to_another(
+    fault: signal.Signals, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    with LocalCluster(settings=LIVELY) as cluster, cluster.client() as client:
+        client.jobs.create("job-0", handler="wait")
+        with worker_process(cluster, notes) as first, worker_process(cluster, notes) as second:
+            run = client.jobs.trigger("job-0")
+            wait_until(lambda: run.refresh().message.checkpoint, PATIENCE_S, "the checkpoint")
+            holder = run.message.attempts[0].worker
+            silent = first if f"-{first.pid}-" in holder else second
+            silent.send_signal(fault)
+            wait_until(lambda: run.refresh().ended, PATIENCE_S, "its end")
+            if fault == signal.SIGSTOP:
+                silent.send_signal(signal.SIGCONT)
+                wait_until(lambda: "stopped" in notes.read_text(), PATIENCE_S, "the stop")
+
+    ends = [attempt.end for attempt in run.message.attempts]
+    assert ends == [run_pb2.Attempt.END_LAPSED, run_pb2.Attempt.END_SUCCEEDED]
+    assert run.message.attempts[1].worker != holder

@@ -47,6 +47,7 @@ def test_the_context_is_as_the_test_says() -> None:
             "due": context.due_time,
             "checkpoint": context.load_checkpoint(list[int]),
             "up": context.upstream("a"),
+            "draining": context.draining,
         }
 
     attempt = Attempt(attempt=3, nominal_time=at, checkpoint=[7], upstream={"a": {"x": 1}})
@@ -57,6 +58,7 @@ def test_the_context_is_as_the_test_says() -> None:
         "due": "2026-11-18T09:00:00Z",
         "checkpoint": [7],
         "up": {"x": 1},
+        "draining": False,
     }
     assert attempt.checkpoints == [b"[8]"]
     assert attempt.extensions == [60]

@@ -447,9 +447,10 @@ async def test_stopping_finishes_what_it_can_and_gives_back_the_rest() -> None:
         worker = Worker(node.address, grace=0.2)
 
         @worker.handler("ends")
-        async def ends() -> str:
+        async def ends(context: Context) -> str:
+            assert not context.draining
             await go.wait()
-            return "in time"
+            return "in time" if context.draining else "?"
 
         @worker.handler("waits")
         async def waits(context: Context) -> None:
