@@ -253,7 +253,7 @@ def _of_flow(told: Told, key: bytes, value: bytes) -> Events:
     flow = parse(key, value, FlowRecord)
     if flow.ended_at_ms:
         kind = event_pb2.EVENT_KIND_FLOW_ENDED
-    elif flow.stuck and (jid, occasion) in told.rung_flows:
+    elif flow.stuck and (jid, occasion) in told.rung_flows and _is_newly_stuck(told, flow):
         kind = event_pb2.EVENT_KIND_FLOW_STUCK
     else:
         return
@@ -261,6 +261,11 @@ def _of_flow(told: Told, key: bytes, value: bytes) -> Events:
     event = told.event(kind, job)
     event.flow = keys.run_id(job.name, jid, occasion)
     yield event
+
+
+def _is_newly_stuck(told: Told, flow: FlowRecord) -> bool:
+    """Not when its timer rang only to let it go, and it is to be kept for longer."""
+    return not flow.stuck_since_ms or flow.stuck_since_ms == told.now_ms
 
 
 def _of_note(told: Told, key: bytes, value: bytes) -> Events:

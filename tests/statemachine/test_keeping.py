@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from raftsched.proto.v1 import job_pb2, namespace_pb2, run_pb2
+from raftsched.proto.v1 import event_pb2, job_pb2, namespace_pb2, run_pb2
 from raftsched.statemachine import keys, limits
+from raftsched.statemachine.events import events
 from raftsched.statemachine.instants import duration
 
 from .driver import DAY_MS, HOUR_MS, Machine, image, job_of
@@ -143,6 +144,23 @@ def test_a_stuck_wave_is_forgotten_when_it_has_had_its_time(machine: Machine) ->
 
     assert waves(machine) == 0
     assert not [key for key in image(machine.store) if key[:1] in (keys.STEP, keys.FLOW_LINE)]
+
+
+def test_a_stuck_wave_that_is_to_be_kept_for_longer_is_not_reported_again(
+    machine: Machine,
+) -> None:
+    def kinds() -> list[int]:
+        return [event.kind for event in events(machine.log[-1], machine.index, machine.store)]
+
+    stuck(machine)
+    pass_time(machine, limits.STUCK_AFTER_MS)
+    assert kinds() == [event_pb2.EVENT_KIND_FLOW_STUCK]
+    keep(machine, keep_failed=limits.KEEP_FAILED_MS + HOUR_MS)
+
+    pass_time(machine, limits.KEEP_FAILED_MS)
+    assert (waves(machine), kinds()) == (1, [])
+    pass_time(machine, HOUR_MS)
+    assert waves(machine) == 0
 
 
 def test_a_stuck_wave_with_a_run_under_way_is_not_forgotten(machine: Machine) -> None:
