@@ -129,7 +129,7 @@ def _next_turn(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int
 def _may_run(view: View, jid: int, job: JobRecord, state: StateRecord, part: BacklogRecord) -> bool:
     """Whether a time whose turn has come has no run yet, and is not left out."""
     if part.cause == BACKFILL:
-        return ledger.may_backfill(view, jid, part.next_at_ms)
+        return ledger.may_backfill(view, jid, job, state, part.next_at_ms)
     known = ledger.knows(view, jid, part.next_at_ms)
     return not known and not outcomes.left_out(view, jid, job, state, part.next_at_ms)
 

@@ -71,9 +71,14 @@ def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_m
 
 def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """What was moved or waited became no run, so no end will set the next time of a job that goes
-    on from an end. The caller settles and puts the state."""
-    if state.after_end and not (state.next_nominal_at_ms or state.backlog or state.live):
+    on from an end, and one with a most of runs has some left after all. The caller settles and puts
+    the state."""
+    if state.next_nominal_at_ms or state.backlog:
+        return
+    if state.after_end and not state.live:
         look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
+    elif state.fired < job.spec.timing.max_runs:
+        look_ahead(view, jid, job, state, state.last_nominal_at_ms)
 
 
 def _last_end(view: View, state: StateRecord) -> int | None:

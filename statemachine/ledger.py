@@ -106,9 +106,12 @@ def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] 
     return None
 
 
-def may_backfill(view: View, jid: int, nominal_ms: int) -> bool:
+def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
     """Whether a past nominal time may still run: it has no run, now or ever."""
     found = covering(view, jid, nominal_ms)
+    if found is None and job.created_at_ms <= nominal_ms < state.ledger_purged_ms:
+        # Nobody knows any more whether it ran.
+        return False
     if found is not None and found[1].outcome not in BACKFILLABLE:
         return False
     # The ledger may be kept for a shorter time than runs are.

@@ -187,7 +187,7 @@ def backfill(
             "backfills are under way; take a shorter range, or wait",
             limit="backfill_runs", maximum=limits.BACKFILL_RUNS, actual=len(found.times),
         )  # fmt: skip
-    planned = [ms for ms in found.times if ledger.may_backfill(view, jid, ms)]
+    planned = [ms for ms in found.times if ledger.may_backfill(view, jid, job, state, ms)]
     if planned:
         pace_ms = max(1, limits.MINUTE_MS // (request.runs_per_minute or 60))
         part = BacklogRecord(

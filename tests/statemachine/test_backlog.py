@@ -387,3 +387,25 @@ def test_what_a_backfill_is_to_run_does_not_count_towards_the_most_runs(machine:
     status = machine.job("a").status
     assert status.fired + status.backlog >= 8
     assert status.HasField("next_nominal_time")
+
+
+def test_a_job_goes_on_when_less_waited_than_was_counted(machine: Machine) -> None:
+    """What waited was counted towards the most runs, but one of it had run already: the job had
+    runs left and no next time."""
+    timing = schedule_pb2.Timing(max_runs=5)
+    machine.create("a", every_ms=HOUR_MS, overlap=ALLOW, misfire=ALL, timing=timing)
+    moved = schedule_pb2.OccurrenceEdit(
+        kind=schedule_pb2.OccurrenceEdit.KIND_MOVE,
+        nominal_time=timestamp(START_MS + 3 * HOUR_MS),
+        moved_to=timestamp(START_MS + MINUTE_MS),
+    )
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
+    outage(machine, MINUTE_MS)
+    outage(machine, 4 * HOUR_MS + 30 * MINUTE_MS)
+    assert not machine.job("a").status.HasField("next_nominal_time")
+
+    outage(machine, 1_000)
+
+    status = machine.job("a").status
+    assert (status.fired, status.backlog) == (4, 0)
+    assert status.next_nominal_time.ToMilliseconds() == START_MS + 5 * HOUR_MS

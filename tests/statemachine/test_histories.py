@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from raftsched.proto.v1 import (
+    alert_pb2,
     common_pb2,
     dead_letter_pb2,
     event_pb2,
@@ -21,10 +22,11 @@ from raftsched.proto.v1 import (
     schedule_pb2,
     worker_pb2,
 )
+from raftsched.statemachine import leases
 from raftsched.statemachine.events import events
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.request import Offer, Ring
+from raftsched.statemachine.request import Observe, Offer, Resume, Resumed, Ring
 from raftsched.statemachine.store import MemoryStore
 
 from .asking import ask
@@ -52,7 +54,8 @@ class Player:
             (6, self.trigger), (3, self.update), (2, self.pause), (2, self.resume),
             (2, self.delete), (2, self.edit), (2, self.revert), (2, self.backfill),
             (4, self.cancel), (2, self.lapse), (2, self.retry), (2, self.requeue), (1, self.purge),
-            (2, self.queue), (1, self.namespace), (2, self.together),
+            (2, self.queue), (1, self.namespace), (2, self.together), (1, self.drop_backlog),
+            (2, self.hello), (2, self.lease_call), (2, self.tenant), (2, self.alert),
         ]  # fmt: skip
         weights = [weight for weight, _ in moves]
         [(_, move)] = self.random.choices(moves, weights)
@@ -76,8 +79,8 @@ class Player:
             Offer(worker, self.random.randint(1, 5), ("default",), ("default", "mail"))
             for worker in self.random.sample(["w1", "w2", "w3"], self.random.randint(1, 3))
         )
-        for leases in self.machine.offer(*offers, most=self.random.randint(1, 9)):
-            self.leases += leases
+        for given in self.machine.offer(*offers, most=self.random.randint(1, 9)):
+            self.leases += given
 
     def lease(self) -> worker_pb2.Lease | None:
         if not self.leases:
@@ -248,8 +251,65 @@ class Player:
         settings.keep_succeeded.CopyFrom(duration(self.random.choice([HOUR_MS, 7 * DAY_MS])))
         settings.keep_ledger.CopyFrom(duration(HOUR_MS))
         request = namespace_pb2.UpdateNamespaceRequest(namespace=settings)
-        request.update_mask.paths.extend(["quota", "keep_succeeded", "keep_ledger"])
+        settings.keep_failed.CopyFrom(duration(self.random.choice([HOUR_MS, 30 * DAY_MS])))
+        settings.backlog_rate = self.random.choice([0, 1, 100_000])
+        request.update_mask.paths.extend(
+            ["quota", "keep_succeeded", "keep_failed", "keep_ledger", "backlog_rate"]
+        )
         self.try_(request)
+
+    def drop_backlog(self) -> None:
+        self.try_(job_pb2.DropBacklogRequest(job=self.name()))
+
+    def hello(self) -> None:
+        """A worker comes back with some leases that it has, and some that it has not."""
+        known = self.random.sample(self.leases, self.random.randint(0, len(self.leases)))
+        held = tuple(worker_pb2.HeldLease(run=lease.run, token=lease.token) for lease in known)
+        worker, most = self.random.choice(["w1", "w2", "w3"]), self.random.choice([1, 100])
+        while self.machine.ask(Resume(worker, held, most), Resumed).more:
+            self.machine.check()
+        leases.cancels(self.machine.view(), worker)
+
+    def lease_call(self) -> None:
+        """The same call twice, the second time perhaps after something else."""
+        worker = self.random.choice(["w1", "w2", "w3"])
+        call = worker_pb2.LeaseRequest(
+            hello=worker_pb2.WorkerHello(worker=worker), maximum=self.random.randint(1, 4),
+            request_id=f"call-{self.machine.index}",
+        )  # fmt: skip
+        offer = Offer(worker, call.maximum, request=call)
+        [taken] = self.machine.offer(offer)
+        self.leases += taken
+        if self.random.random() < 0.5:
+            self.report()
+        [again] = self.machine.offer(offer)
+        if taken:
+            assert {lease.token for lease in again} <= {lease.token for lease in taken}
+        else:
+            self.leases += again
+
+    def tenant(self) -> None:
+        """Another namespace comes, has something, and goes."""
+        name = self.random.choice(["n", "m"])
+        wanted = namespace_pb2.Namespace(name=name)
+        moves: list[object] = [
+            namespace_pb2.CreateNamespaceRequest(namespace=wanted),
+            namespace_pb2.DeleteNamespaceRequest(namespace=name),
+            job_pb2.CreateJobRequest(job=job_of("a", namespace=name, every_ms=90_000)),
+            job_pb2.DeleteJobRequest(namespace=name, job="a"),
+            queue_pb2.UpdateQueueRequest(queue=queue_pb2.Queue(namespace=name, name="q", rate=3)),
+        ]
+        for move in self.random.sample(moves, 3):
+            self.try_(move)
+
+    def alert(self) -> None:
+        condition = alert_pb2.AlertCondition(dead_letters_above=self.random.randrange(3))
+        if self.random.random() < 0.5:
+            condition = alert_pb2.AlertCondition(lateness_above=duration(MINUTE_MS))
+        namespace = self.random.choice(["", "default", "n"])
+        alert = alert_pb2.Alert(namespace=namespace, name="a", condition=condition)
+        self.try_(alert_pb2.PutAlertRequest(alert=alert))
+        self.machine.do(Observe((), True, 0, self.random.choice([1, 100])))
 
     def together(self) -> None:
         """Several requests in one change."""
@@ -258,7 +318,8 @@ class Player:
             job_pb2.TriggerJobRequest(job=name, force=True), Ring(5),
             run_pb2.CancelRunRequest(run=self.run()), job_pb2.DeleteJobRequest(job=self.name()),
             job_pb2.CreateJobRequest(job=self.job(name)), job_pb2.PauseJobRequest(job=name),
-            job_pb2.ResumeJobRequest(job=name),
+            job_pb2.ResumeJobRequest(job=name), job_pb2.DropBacklogRequest(job=self.name()),
+            Resume("w1", (), 3),
         ]  # fmt: skip
         self.random.shuffle(bodies)
         self.machine.do_all(*bodies[: self.random.randint(2, 6)])

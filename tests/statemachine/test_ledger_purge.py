@@ -7,7 +7,7 @@ from raftsched.statemachine import keys
 from raftsched.statemachine.instants import duration, timestamp
 
 from .asking import ask
-from .driver import DAY_MS, HOUR_MS, Machine, instant
+from .driver import DAY_MS, HOUR_MS, START_MS, Machine, instant
 
 KEEP = namespace_pb2.Namespace(
     name="short", keep_succeeded=duration(DAY_MS), keep_ledger=duration(3 * DAY_MS)
@@ -120,11 +120,11 @@ def test_a_backfill_of_old_times_does_not_reach_back_for_an_audit(machine: Machi
     machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
     machine.create("a", namespace="short", cron="0 * * * *")
     live_on(machine, 6)
-    first = machine.now_ms - 6 * DAY_MS
+    first = START_MS - DAY_MS
     purged_ms = machine.state("a", "short").ledger_purged_ms
     machine.do(job_pb2.BackfillJobRequest(
         namespace="short", job="a", from_time=timestamp(first),
-        to_time=timestamp(first + 3 * HOUR_MS),
+        to_time=timestamp(first + 6 * HOUR_MS),
     ))  # fmt: skip
 
     seen = [purged_ms]
@@ -139,3 +139,20 @@ def test_a_backfill_of_old_times_does_not_reach_back_for_an_audit(machine: Machi
     assert purged_ms > first
     request = job_pb2.AuditJobRequest(namespace="short", job="a")
     assert ask(machine, request, job_pb2.AuditJobResponse).sound
+
+
+def test_a_backfill_leaves_alone_what_nobody_knows_of_any_more(machine: Machine) -> None:
+    """A time that had run and was purged from history and ledger ran once more."""
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
+    machine.create("a", namespace="short", cron="0 * * * *")
+    live_on(machine, 6)
+    purged_ms = machine.state("a", "short").ledger_purged_ms
+    request = job_pb2.BackfillJobRequest(
+        namespace="short", job="a", from_time=timestamp(START_MS - HOUR_MS),
+        to_time=timestamp(purged_ms + 1),
+    )  # fmt: skip
+
+    answer = machine.ask(request, job_pb2.BackfillJobResponse)
+
+    # One lies before the job was there.
+    assert (answer.planned, answer.left_alone) == (1, (purged_ms - START_MS) // HOUR_MS + 1)
