@@ -32,6 +32,8 @@ OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.enable_retries", 0),
+    # A connection that a partition has killed silently must not be taken again.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 
 
