@@ -12,6 +12,7 @@ from functools import lru_cache
 from ..proto.v1 import job_pb2
 from . import policies, validate
 from .rejection import Fault
+from .schedule import Shape, shape_of
 
 KEPT = 1_024
 # Longer ones are looked at each time, so that what is kept stays small.
@@ -33,6 +34,8 @@ class Form:
     # None: never.
     delete_after_ms: int | None
     calendars: tuple[str, ...]
+    # Its schedules and timing, as far as they are the same for all jobs.
+    shape: Shape
 
 
 def of(spec: job_pb2.JobSpec) -> Form:
@@ -56,6 +59,7 @@ def _form(data: bytes) -> Form:
         keep_ms=policies.ms_or(spec, "keep_history", 0),
         delete_after_ms=policies.ms_or(spec, "delete_after", 0) if delete_after else None,
         calendars=tuple(spec.timing.exclude_calendars),
+        shape=shape_of(schedules, spec.timing),
     )
 
 

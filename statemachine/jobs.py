@@ -136,6 +136,7 @@ def check(
     plan = compile_plan(
         spec.schedules, spec.timing, seed=f"{namespace.settings.name}/{wanted.name}",
         created_at_ms=view.now_ms, since_ms=since_ms, calendars=calendars,
+        shape=form.shape,
     )  # fmt: skip
     if not isinstance(plan, Plan):
         faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]

@@ -584,17 +584,8 @@ _DECODE = {
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
-def parse(key: bytes, value: bytes, kind: type[AnyRecord]) -> AnyRecord:
+def parse(place: bytes | int, data: bytes, kind: type[AnyRecord]) -> AnyRecord:
     """The record at a key, from its bytes."""
-    return _read(value, kind, key)
-
-
-def parse_change(data: bytes, revision: int) -> Change:
-    """The change that is to become, or became, a revision of the state."""
-    return _read(data, Change, revision)
-
-
-def _read(data: bytes, kind: type[AnyRecord], place: object) -> AnyRecord:
     try:
         record = _DECODE[kind](data)
     except msgspec.ValidationError as error:
@@ -603,6 +594,11 @@ def _read(data: bytes, kind: type[AnyRecord], place: object) -> AnyRecord:
     if record.format != FORMAT:
         raise UnknownFormat(_unknown(kind, place, record.format))
     return record  # type: ignore[return-value]  # The decoder is that of the kind.
+
+
+def parse_change(data: bytes, revision: int) -> Change:
+    """The change that is to become, or became, a revision of the state."""
+    return parse(revision, data, Change)
 
 
 def _unknown(kind: type[Record], place: object, found: int, why: str = "") -> str:

@@ -83,7 +83,7 @@ def arm(view: View, jid: int, occasion: int, run: RunRecord, spec: job_pb2.JobSp
         at_ms = timers.earliest(at_ms, policies.next_timeout(run, spec.timeouts))
     if run.state == RUNNING:
         at_ms = timers.earliest(at_ms, run.deadline_at_ms, run.cancel_at_ms)
-    elif not run.started_at_ms:
+    elif not run.started_at_ms and spec.HasField("misfire"):
         late_ms = policies.start_deadline_ms(spec)
         if late_ms < limits.INSTANT_MAX_MS:
             at_ms = timers.earliest(at_ms, run.due_at_ms + late_ms)

@@ -109,6 +109,7 @@ def compile_plan(
     created_at_ms: int,
     calendars: Mapping[str, CalendarDays],
     since_ms: int | None = None,
+    shape: Shape | None = None,
 ) -> Plan | list[FieldFault]:
     """Compile what a user wrote. `seed` is "namespace/job".
 
@@ -122,6 +123,7 @@ def compile_plan(
         created_at_ms=created_at_ms,
         calendars=calendars,
         since_ms=since_ms,
+        shape=shape,
     )
     if not isinstance(plan, Plan):
         return plan
@@ -139,9 +141,10 @@ def restore_plan(
     created_at_ms: int,
     calendars: Mapping[str, CalendarDays],
     since_ms: int | None = None,
+    shape: Shape | None = None,
 ) -> Plan | list[FieldFault]:
     """Compile what was accepted before. A schedule that has done its work is no fault."""
-    shape = _shape_of(schedules, timing)
+    shape = shape or shape_of(schedules, timing)
     rules, faults, warnings = shape.rules, list(shape.faults), shape.warnings
     known: Sequence[tuple[str, CalendarDays]] = ()
     if rules.calendars:
@@ -175,7 +178,7 @@ def lints(plan: Plan) -> list[str]:
     return list(plan.warnings)
 
 
-def _shape_of(schedules: Sequence[schedule_pb2.Schedule], timing: schedule_pb2.Timing) -> Shape:
+def shape_of(schedules: Sequence[schedule_pb2.Schedule], timing: schedule_pb2.Timing) -> Shape:
     return _shape(
         tuple([schedule.SerializeToString(deterministic=True) for schedule in schedules]),
         timing.SerializeToString(deterministic=True),
@@ -350,7 +353,7 @@ def _never_firing(
 ) -> list[FieldFault]:
     """Ask each schedule alone, since in a union one that fires hides one that never does."""
     faults: list[FieldFault] = []
-    resolved, _ = _own(_shape_of(schedules, timing), seed, created_at_ms, faults)
+    resolved, _ = _own(shape_of(schedules, timing), seed, created_at_ms, faults)
     for at, (schedule, part) in enumerate(zip(schedules, resolved, strict=True)):
         onces, repeats, rests = _sort_out([part])
         alone = replace(plan, onces=onces, repeats=repeats, rests=rests)
