@@ -222,10 +222,7 @@ class Model:
         self._end(run, "SUCCEEDED")
 
     def fail(self, run: Run, fatal: bool) -> None:
-        if run.cancel_ms:
-            self._end(run, "CANCELLED")
-        else:
-            self._attempt_failed(run, fatal, run.job.spec.wait_ms)
+        self._attempt_failed(run, fatal, run.job.spec.wait_ms)
 
     def release(self, run: Run) -> None:
         if run.cancel_ms:
@@ -239,10 +236,7 @@ class Model:
         held = [r for job in self.jobs.values() for r in job.runs]
         for run in sorted((r for r in held if r.state == "RUNNING"), key=lambda run: run.token):
             if run.worker == worker:
-                if run.cancel_ms:
-                    self._end(run, "CANCELLED")
-                else:
-                    self._attempt_failed(run, False, 0)
+                self._attempt_failed(run, False, 0)
 
     # What the clock does.
 
@@ -426,6 +420,9 @@ class Model:
         run.state, run.worker, run.deadline_ms = "PENDING", "", 0
 
     def _attempt_failed(self, run: Run, fatal: bool, wait_ms: int) -> None:
+        if run.cancel_ms:
+            self._end(run, "CANCELLED")
+            return
         spec = run.job.spec
         if fatal or spec.at_most_once or run.attempt >= spec.max_attempts:
             self._end(run, "FAILED")
