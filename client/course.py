@@ -30,7 +30,7 @@ TRY_FIRST_S = 2.0
 # The first wait between two tries, twice as long each time.
 BACKOFF_FIRST_S = 0.02
 BACKOFF_CAP_S = 1.0
-# So often in a row the word on who leads is followed without a wait.
+# So often in one call the word on who leads is followed without a wait.
 HINTS_MAX = 3
 # A node that says this is passed over for a while, as one that cannot be reached.
 LEAVE_ALONE = frozenset({"DRAINING", "STATE_DIVERGED"})
@@ -56,6 +56,7 @@ class Course:
         started: float,
         timeout: float,
         pinned: str = "",
+        any_node: bool = False,
         retry: bool = True,
     ) -> None:
         self.method = method
@@ -65,6 +66,7 @@ class Course:
         self._timeout = timeout
         # Only this endpoint may be asked.
         self._pinned = pinned
+        self._any_node = any_node
         self._retry = retry
         self._tried: list[str] = []
         self._hinted = ""
@@ -74,7 +76,9 @@ class Course:
         self._perhaps_done = False
 
     def next_try(self, now: float) -> Try:
-        address = self._pinned or self._hinted or self._endpoints.pick(now, self._tried)
+        address = self._pinned or self._hinted
+        if not address:
+            address = self._endpoints.pick(now, self._tried, any_node=self._any_node)
         self._hinted = ""
         left = max(self._deadline - now, 0.001)
         if self._retry and self.method.repeatable and not self.method.slow and not self._pinned:

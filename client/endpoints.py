@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Sequence
 
@@ -48,15 +49,19 @@ class Endpoints:
         self._suspects: dict[str, tuple[int, float]] = {}
         self._lock = threading.Lock()
 
-    def pick(self, now: float, tried: Sequence[str]) -> str:
+    def pick(self, now: float, tried: Sequence[str], *, any_node: bool = False) -> str:
         """The endpoint to ask now: the leader, else the one that answered last, else the next.
 
-        `tried` are the endpoints of this call so far, once for each try.
+        `tried` are the endpoints of this call so far, once for each try. With `any_node` the load
+        is spread over those that were configured.
         """
         with self._lock:
             last = tried[-1] if tried else ""
+            order = self._order()
+            if any_node:
+                order = random.sample(self.configured, len(self.configured))
             return min(
-                self._order(),
+                order,
                 key=lambda one: (self._suspect(one, now), tried.count(one), one == last),
             )
 

@@ -149,6 +149,16 @@ class RunFailed(RaftschedError):
         super().__init__(message)
         self.run = run
 
+    def __reduce__(self) -> tuple[object, tuple[str, bytes]]:
+        # What cannot leave its process breaks a whole process pool; messages cannot by themselves.
+        return _run_failed, (self.message, self.run.SerializeToString())
+
 
 class RunNotEnded(RaftschedError, TimeoutError):
     """A run that was waited for had not ended in the given time. It goes on."""
+
+
+def _run_failed(message: str, run: bytes) -> RunFailed:
+    from ..proto.v1 import run_pb2
+
+    return RunFailed(message, run_pb2.Run.FromString(run))

@@ -127,7 +127,7 @@ class Links:
         self.namespace = namespace
         self.timeout = checked_timeout(timeout)
         self.closed = False
-        self.authorization = (("authorization", f"Bearer {token}"),) if token else ()
+        self.authorization = (("authorization", f"Bearer {checked_token(token)}"),) if token else ()
         self._tls = tls
         # Read now, so that a missing file is told where it was named.
         self.credentials = tls.credentials() if tls is not None else None
@@ -147,6 +147,7 @@ class Links:
             started=monotonic(),
             timeout=self.timeout if timeout is None else checked_timeout(timeout),
             pinned=pinned and nodes.parse(pinned)[0],
+            any_node=options.get("stale", False),
             retry=options.get("retry", True),
         )
 
@@ -175,6 +176,13 @@ class Links:
 
 
 NO_FORWARD = ("raftsched-no-forward", "1")
+
+
+def checked_token(token: str) -> str:
+    if not (token.isascii() and token.isprintable()):
+        # The token itself is a secret, so the message does not show it.
+        raise ValueError("token holds a line's end or a character beyond ASCII; strip it")
+    return token
 
 
 def checked_timeout(seconds: float) -> float:

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 # Calls that change nothing begin with one of these.
-READING = ("Get", "List", "Wait", "Preview", "Audit", "Explain", "Forecast", "Watch")
+READING = ("Get", "List", "Wait", "Preview", "Audit", "Explain", "Forecast", "Watch", "Backup")
 # A word about a lease can be said twice: its token makes that harmless.
 SAFE_BY_TOKEN = "raftsched.v1.WorkerService"
 # Snapshots, changes of membership and the self-check take as long as they take.

@@ -25,7 +25,11 @@ from .links import (
     trailing,
 )
 from .methods import Method
+from .refusals import NEVER_SENT, Failure
 from .silence import Silence
+
+# Begins as gRPC's own words do when nothing was sent.
+NEVER_BEGUN = Failure("UNAVAILABLE", f"{NEVER_SENT[0]}; the connection was let go")
 
 
 class Client(Services):
@@ -117,6 +121,9 @@ class Client(Services):
                 )
             except grpc.RpcError as error:
                 failed = failure_of(error)
+            except ValueError:
+                # Another thread has closed this connection in between.
+                failed = NEVER_BEGUN
             else:
                 answer = answer_of(message, attempt.address, trailing(call.trailing_metadata()))
                 course.answered(answer.leader)

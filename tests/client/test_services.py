@@ -26,7 +26,7 @@ from raftsched.client.errors import (
 from raftsched.client.policies import After, Concurrency, Misfire, Overlap, Retry, Timeouts
 from raftsched.client.schedules import cron, every, once
 from raftsched.client.specs import job_of
-from raftsched.proto.v1 import access_pb2, common_pb2, job_pb2, run_pb2
+from raftsched.proto.v1 import access_pb2, common_pb2, dead_letter_pb2, job_pb2, run_pb2
 
 from ..statemachine.driver import HOUR_MS, MINUTE_MS, Machine
 from .stage import Stage
@@ -249,6 +249,17 @@ def test_a_run_that_failed_says_why(both: Both, stage: Stage) -> None:
     assert both(lambda client: client.dead.requeue(run.id)).state == "PENDING"
     assert both(lambda client: client.dead.purge()) == 0
     assert both(lambda client: client.dead.requeue_all("job=a")) == 0
+
+
+def test_dead_letters_are_requeued_until_none_is_left(both: Both, stage: Stage) -> None:
+    for answer in ((1_000, True), (5, False)):
+        made = dead_letter_pb2.RequeueDeadLettersResponse(requeued=answer[0], more=answer[1])
+        stage.nodes[0].faults.append(lambda node, request, context, answer, made=made: made)  # type: ignore[misc]
+
+    assert both(lambda client: client.dead.requeue_all("job=a", request_id="r")) == 1_005
+
+    heard = stage.nodes[0].heard
+    assert [(one.filter, one.request_id) for one in heard] == [("job=a", "r.0"), ("job=a", "r.1")]  # type: ignore[attr-defined]
 
 
 def test_a_unique_key_returns_the_run_that_holds_it(both: Both, stage: Stage) -> None:
