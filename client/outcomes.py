@@ -15,6 +15,7 @@ from ..proto.v1.worker_pb2 import Lease, Result
 
 # Limits of the contract, in characters where it says characters.
 PAYLOAD_BYTES_MAX = 65_536
+CONTENT_TYPE_MAX = 128
 CHECKPOINT_BYTES_MAX = 16_384
 LOG_BYTES_MAX = 16_384
 KIND_MAX = 128
@@ -99,6 +100,11 @@ def result_payload(value: object) -> common_pb2.Payload:
         raise ResultInvalid(
             f"the result has {size:,} bytes, at most {PAYLOAD_BYTES_MAX:,} are kept; "
             "keep it elsewhere and return its address"
+        )
+    if len(payload.content_type) > CONTENT_TYPE_MAX:
+        raise ResultInvalid(
+            f"the result's content type has {len(payload.content_type)} characters, "
+            f"at most {CONTENT_TYPE_MAX} are kept"
         )
     return payload
 

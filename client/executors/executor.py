@@ -9,12 +9,11 @@ from typing import ClassVar
 
 from ...proto.v1.common_pb2 import Payload
 from ..context import Context
-from ..outcomes import PAYLOAD_BYTES_MAX
+from ..outcomes import CONTENT_TYPE_MAX, PAYLOAD_BYTES_MAX
 
 # How long a call may take that has no deadline of its own.
 TIMEOUT_S = 300.0
 TIMEOUT_MAX_S = 7 * 86_400.0
-CONTENT_TYPE_MAX = 128
 
 
 class Executor:

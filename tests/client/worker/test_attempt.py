@@ -11,6 +11,7 @@ import pytest
 from raftsched.client.context import Context, current_context
 from raftsched.client.outcomes import Cancelled, PayloadInvalid, PermanentError, RetryLater
 from raftsched.client.testing import Attempt
+from raftsched.proto.v1.common_pb2 import Payload
 
 
 def build(context: Context, day: date, fmt: str = "pdf") -> str:
@@ -135,6 +136,11 @@ def test_failures_show_what_a_cluster_would_see_and_what_was_raised() -> None:
     with pytest.raises(RetryLater):
         _ = outcome.value
 
+    def at_once() -> None:
+        raise RetryLater(0)
+
+    assert Attempt().run(at_once).retry_after == 0
+
     outcome = Attempt().run(never)
     assert (outcome.fatal, outcome.kind) == (True, "gone")
 
@@ -163,6 +169,11 @@ def test_a_payload_of_another_kind_is_refused_unless_bytes_are_asked_for() -> No
 
     assert "text/plain" in Attempt().run(build, b"{}", "text/plain").message
     assert Attempt().run(whole, b"\xff\xfe", "image/png").value == 2
+
+
+def test_a_payload_of_ones_own_may_be_returned_within_its_limits() -> None:
+    assert Attempt().run(lambda: Payload(data=b"a,b", content_type="text/csv")).value == b"a,b"
+    assert Attempt().run(lambda: Payload(content_type="x" * 129)).fatal
 
 
 def test_an_attempt_is_made_once() -> None:
