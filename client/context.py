@@ -150,7 +150,8 @@ class Context:
 
     def _say(self, **words: Any) -> None:  # noqa: ANN401  # Fields of a message.
         report = worker_pb2.ProgressReport(run=self.run, token=self.token, **words)
-        report.log_tail = self.log_tail
+        if self._log is not None:
+            report.log_tail = self._log.news()
         self._voice.progress(report)
 
     def extend(self, by: float | timedelta) -> None:
@@ -269,6 +270,7 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
             "token": lease.token,
         }
         self._kept = bytearray()
+        self._changed = False
         self._lock = threading.Lock()
 
     def process(
@@ -298,6 +300,7 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
     def write(self, data: bytes) -> None:
         """Keep these bytes alone; for output that is no log record."""
         with self._lock:
+            self._changed = True
             self._kept += data
             if len(self._kept) > 4 * LOG_BYTES_MAX:
                 del self._kept[:-LOG_BYTES_MAX]
@@ -306,6 +309,13 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
     def tail(self) -> bytes:
         with self._lock:
             return bytes(self._kept[-LOG_BYTES_MAX:])
+
+    def news(self) -> bytes:
+        """The tail, if it is another than last time; empty otherwise."""
+        if not self._changed:
+            return b""
+        self._changed = False
+        return self.tail
 
 
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
