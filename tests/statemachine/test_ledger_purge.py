@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, schedule_pb2
-from raftsched.statemachine import keys
+from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, run_pb2, schedule_pb2
+from raftsched.statemachine import keys, ledger
 from raftsched.statemachine.instants import duration, timestamp
 
 from .asking import ask
@@ -156,3 +156,22 @@ def test_a_backfill_leaves_alone_what_nobody_knows_of_any_more(machine: Machine)
 
     # One lies before the job was there.
     assert (answer.planned, answer.left_alone) == (1, (purged_ms - START_MS) // HOUR_MS + 1)
+
+
+def test_the_mark_of_what_was_purged_never_goes_back(machine: Machine) -> None:
+    """An entry from before the job was there, which a backfill made, goes in a step of its own."""
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
+    machine.create("a", namespace="short", cron="0 * * * *")
+    live_on(machine, 6)
+    jid, state = machine.jid("a", "short"), machine.state("a", "short")
+    old = keys.ledger(jid, START_MS - DAY_MS)
+    machine.store.write([(old, ledger.ALONE[run_pb2.OUTCOME_RAN])], [])
+    state.ledger_from_ms = START_MS - DAY_MS
+    purged_ms = state.ledger_purged_ms
+
+    view = machine.view()
+    ledger.purge(view, jid, state, "short", most=1)
+
+    assert view.deleted(old)
+    assert state.ledger_purged_ms == purged_ms
+    machine.store.write([], [old])
