@@ -80,6 +80,9 @@ class Node(Protocol):
     @property
     def revision(self) -> int: ...
 
+    def fail(self, error: BaseException) -> None:
+        """Something broke that must not: the node ends."""
+
     @property
     def leader(self) -> Leader: ...
 

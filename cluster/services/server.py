@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from typing import cast
 
 import grpc
+from google.protobuf.message import Message
 from grpc_reflection.v1alpha import reflection
 
 from ..feed import Feed
 from ..node import Node as RealNode
 from .access import Access
+from .call import Call
 from .calls import Calls, Own
 from .cluster_calls import ClusterCalls
 from .cluster_status import StatusView
@@ -29,6 +31,7 @@ from .leadership import LOOK_S, Leadership
 from .methods import Method, methods, service_names
 from .observer import Nobody, Observer
 from .port import Node
+from .rates import Rates
 from .streams import Follow, Streams
 from .waits import Waits
 from .work import Work
@@ -51,7 +54,6 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 DEPOSED_S = 1.0  # What a deposed leader has to answer the calls that were passed on to it.
-STREAMS_END_S = 1.0  # What streams have to take their last word.
 
 
 class Server:
@@ -89,7 +91,13 @@ class Server:
             **WorkerCalls(node).calls(),
             **self._cluster.calls(),
         }
-        self.calls = Calls(node, self._peers, self._leadership, observer, own, self._access.admit)
+        rates = Rates(node)
+
+        def admit(call: Call, request: Message) -> None:
+            self._access.admit(call, request)
+            rates.count(call, request)
+
+        self.calls = Calls(node, self._peers, self._leadership, observer, own, admit)
         self.work = Work(node, node.sessions, self._leadership, self._access.admit)
         self._streams = Streams(observer, self.calls.trailing)
         self._following: dict[str, Follow] = {"EventService/WatchEvents": self.events.watch}
@@ -106,6 +114,7 @@ class Server:
         port = self._bind()
         await self._server.start()
         self._looking = asyncio.create_task(self._look(), name="look")
+        self._looking.add_done_callback(self._looked)
         self._tell_health()
         return f"{self._address.rsplit(':', 1)[0]}:{port}"
 
@@ -147,6 +156,12 @@ class Server:
             self.work.look(loop.time())
             self._tell_health()
             await asyncio.sleep(LOOK_S)
+
+    def _looked(self, looking: asyncio.Task[None]) -> None:
+        """Without its clock a server would hang in odd ways, so the node ends with it."""
+        error = None if looking.cancelled() else looking.exception()
+        if error is not None:
+            self.node.fail(error)
 
     def _tell_health(self) -> None:
         node = self.node

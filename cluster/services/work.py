@@ -31,6 +31,8 @@ LEASES_IN_FRAME = 1_000
 ACKS_IN_FRAME = 5_000
 WORDS_MAX = 1_000  # Of each kind in a frame of the worker.
 HELLO_S = 10.0  # From the beginning of a stream to its hello.
+# Of a period: after so much silence a stream says something, its beat at least.
+SILENT_SHARE = 0.7
 UNREAD_S = 10.0  # How long a frame may be on its way to a worker that does not read.
 LAST_WORD_S = 1.0  # What a stream that ends has to take its last frame.
 PATIENCE_S = 1.0  # How long a stream on a node that does not lead waits for word of a leader.
@@ -51,7 +53,7 @@ class WorkStream:
         self.session: Session | None = None
         self.writing: asyncio.Task[None] | None = None
         self.wrote_at = self.loop.time()
-        self.beat = self.beat_sent = 0
+        self.beat = 0
         # The worker's credits: those that wait here, and those that the session may use up.
         self.credits = self.at_session = 0
         # What the next frames say.
@@ -136,7 +138,6 @@ class WorkStream:
         acks, self._acks = self._acks[:ACKS_IN_FRAME], self._acks[ACKS_IN_FRAME:]
         stops, self._stops = self._stops[:ACKS_IN_FRAME], self._stops[ACKS_IN_FRAME:]
         welcome, self._welcome = self._welcome, None
-        self.beat_sent = self.beat
         frame = Response(welcome=welcome, acks=acks, stops=stops, beat=self.beat)
         count = min(len(self._leases), LEASES_IN_FRAME)
         while True:
@@ -163,7 +164,7 @@ class WorkStream:
         """Say something now and then, and give up on a worker that does not read."""
         silent = now - self.wrote_at
         if self.writing is None:
-            if self.beat != self.beat_sent or silent >= heartbeat / 2:
+            if silent >= heartbeat * SILENT_SHARE:
                 self.wake()
         elif silent > UNREAD_S:
             self.fail(unread(silent))
@@ -294,9 +295,9 @@ class Work:
         return Response(redirect=redirect).SerializeToString()
 
     def look(self, now: float) -> None:
-        """A share of the streams; within a quarter of a heartbeat it is all of them."""
+        """A share of the streams; within an eighth of a heartbeat it is all of them."""
         heartbeat = self.sessions.heartbeat_ms / 1000
-        share = -(-len(self.streams) * LOOK_S // (heartbeat / 4))
+        share = -(-len(self.streams) * LOOK_S // (heartbeat / 8))
         for stream in list(islice(self.streams, int(share))):
             self.streams.move_to_end(stream)
             stream.look(now, heartbeat)

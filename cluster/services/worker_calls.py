@@ -23,7 +23,7 @@ from ..sessions import Session
 from .call import Call
 from .calls import Own
 from .port import Node
-from .work import WORDS_MAX, too_many, welcome, wrong
+from .work import FRAME_MAX, WORDS_MAX, too_many, welcome, wrong
 
 LEASES_MAX = 1_000
 WAIT_MAX_S = 60.0
@@ -122,7 +122,8 @@ class WorkerCalls:
             if request.request_id:
                 again = await self.node.ask(Again(request), call.actor, call.timeout())
                 if again is not None:
-                    return self._answer(request, cast("list[worker_pb2.Lease]", again), Poll())
+                    leases_ = cast("list[worker_pb2.Lease]", again)
+                    return await self._answer(call, request, leases_, Poll())
             return await self._poll(call, request)
 
     async def _poll(self, call: Call, request: worker_pb2.LeaseRequest) -> worker_pb2.LeaseResponse:
@@ -140,7 +141,7 @@ class WorkerCalls:
             session.withdraw()
         if poll.moved is not None and not poll.taken:
             raise refusals.not_leader(self.node.name, poll.moved)
-        return self._answer(request, poll.taken, poll)
+        return await self._answer(call, request, poll.taken, poll)
 
     async def _listen(
         self, call: Call, request: worker_pb2.LeaseRequest, poll: Poll, session: Session
@@ -190,11 +191,20 @@ class WorkerCalls:
             else:
                 del self._turns[worker]
 
-    def _answer(
-        self, request: worker_pb2.LeaseRequest, taken: Iterable[worker_pb2.Lease], poll: Poll
+    async def _answer(
+        self,
+        call: Call,
+        request: worker_pb2.LeaseRequest,
+        taken: Sequence[worker_pb2.Lease],
+        poll: Poll,
     ) -> worker_pb2.LeaseResponse:
+        count = fitting(taken)
+        if count < len(taken):
+            # gRPC would refuse an answer that is too large, and nobody would know of the leases.
+            report = Report(request.hello.worker, tuple(given_back(taken[count:])))
+            await self.node.ask(report, call.actor, call.timeout())
         answer = worker_pb2.LeaseResponse(
-            leases=taken, welcome=welcome(self.node.sessions), drain=poll.drained
+            leases=taken[:count], welcome=welcome(self.node.sessions), drain=poll.drained
         )
         answer.stops.extend(self._stops(request.hello.worker, poll.stopped))
         return answer
@@ -327,6 +337,16 @@ def fits(session: Session, terms: list[filters.Term]) -> bool:
         if not any(filters.matches([term], value) for value in values):
             return False
     return True
+
+
+def fitting(taken: Sequence[worker_pb2.Lease]) -> int:
+    """How many leases fit into one answer; one always does."""
+    size = 0
+    for count, lease in enumerate(taken):
+        size += lease.ByteSize() + 8
+        if size > FRAME_MAX and count:
+            return count
+    return len(taken)
 
 
 def given_back(found: Iterable[worker_pb2.Lease]) -> list[worker_pb2.Result]:

@@ -127,6 +127,8 @@ class FakeNode:
         # Whom this node takes for the leader, if not for the one that leads.
         self.believes: FakeNode | None = None
         self.written: list[object] = []
+        # What ended the node.
+        self.failed: BaseException | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -154,6 +156,9 @@ class FakeNode:
     @property
     def revision(self) -> int:
         return self.replica.meta.revision
+
+    def fail(self, error: BaseException) -> None:
+        self.failed = error
 
     async def barrier(self, timeout: float) -> None:
         if not self.leads:

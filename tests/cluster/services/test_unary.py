@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from raftsched.cluster.services import rates
 from raftsched.cluster.services.methods import methods
 from raftsched.proto.v1 import (
     common_pb2,
@@ -193,3 +194,52 @@ async def test_a_caller_that_leaves_ends_its_call(start: Start) -> None:
         while not served.counted.calls:
             await asyncio.sleep(0)
     assert served.counted.calls == [("JobService/CreateJob", "CANCELLED")]
+
+
+async def test_a_namespace_makes_no_more_calls_than_it_may(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(rates.Rates.__init__, "__defaults__", (lambda: now[0],))
+    await start("a")
+    served = await start("b")
+    quota = namespace_pb2.Quota(calls_per_second=2)
+    names: Any = namespace_pb2_grpc.NamespaceServiceStub(served.channel)
+    team = namespace_pb2.Namespace(name="team", quota=quota)
+    await names.CreateNamespace(namespace_pb2.CreateNamespaceRequest(namespace=team))
+    asked = job_pb2.ListJobsRequest(namespace="team")
+    job = handler_job("report")
+    job.namespace = "team"
+    await jobs(served).CreateJob(job_pb2.CreateJobRequest(job=job))
+    await jobs(served).ListJobs(asked)
+    for _ in range(2):
+        found = await refused(jobs(served).ListJobs(asked))
+        assert (found.code, found.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "RATE_LIMITED")
+        assert found.values == {"namespace": "team", "maximum": "2"}
+        assert 0 < found.retry_ms <= 501
+    await jobs(served).ListJobs(job_pb2.ListJobsRequest())
+    now[0] += 0.5
+    await jobs(served).ListJobs(asked)
+    assert (await refused(jobs(served).ListJobs(asked))).reason == "RATE_LIMITED"
+    # A quota that is raised counts within a second.
+    update = namespace_pb2.UpdateNamespaceRequest(namespace=team)
+    update.namespace.quota.calls_per_second = 100
+    await names.UpdateNamespace(update)
+    now[0] += 1.0
+    for _ in range(50):
+        await jobs(served).ListJobs(asked)
+
+
+async def test_a_server_without_its_clock_ends_the_node(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await start("a")
+
+    def broken(now: float) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(served.server.work, "look", broken)
+    async with asyncio.timeout(5):
+        while served.node.failed is None:
+            await asyncio.sleep(0)
+    assert isinstance(served.node.failed, ZeroDivisionError)

@@ -125,6 +125,14 @@ async def test_a_follower_sends_workers_to_the_leader(start: Start) -> None:
     assert worker.redirect.reason
 
 
+async def test_a_node_that_drains_takes_no_stream(start: Start) -> None:
+    served = await start("a")
+    served.node.draining = True
+    worker = await Worker(served.channel).ended()
+    assert worker.refusal is not None
+    assert worker.refusal.reason == "DRAINING"
+
+
 async def test_without_a_leader_the_redirect_names_none(start: Start, world: World) -> None:
     served = await start("a")
     world.lead(None)

@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 
-from raftsched.proto.v1 import run_pb2, run_pb2_grpc, worker_pb2, worker_pb2_grpc
+from raftsched.proto.v1 import common_pb2, run_pb2, run_pb2_grpc, worker_pb2, worker_pb2_grpc
 from raftsched.statemachine.instants import duration
 
 from .conftest import Served, Start
@@ -90,6 +90,18 @@ async def test_the_same_request_id_gets_the_same_leases(start: Start) -> None:
     assert list(again.leases) == list(first.leases)
     other = await workers(served).Lease(wish(2, request_id="r2"))
     assert {lease.token for lease in other.leases}.isdisjoint(lease.token for lease in first.leases)
+
+
+async def test_leases_that_do_not_fit_into_an_answer_go_back(start: Start) -> None:
+    served = await start("a")
+    await trigger(served.node, 60, payload=common_pb2.Payload(data=bytes(65_536)))
+    first = await workers(served).Lease(wish(1_000, request_id="r1"))
+    assert 40 < len(first.leases) < 50
+    again = await workers(served).Lease(wish(1_000, request_id="r1"))
+    assert list(again.leases) == list(first.leases)
+    rest = await workers(served).Lease(wish(1_000))
+    assert len(first.leases) + len(rest.leases) == 60
+    assert {lease.attempt for lease in rest.leases} == {1}
 
 
 async def test_calls_of_one_worker_take_turns(start: Start) -> None:

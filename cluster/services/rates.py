@@ -1,0 +1,102 @@
+"""Calls a second of a namespace: a bucket for each that has such a quota.
+
+Buckets are of this node. Nearly all calls are answered by the leader, so its bucket is the one that
+counts. What workers say about their leases is free: it is what ends the load.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+
+from ...statemachine import keys, namespaces
+from ...statemachine.record import NamespaceRecord, parse
+from ...statemachine.rejection import Reason, Refused, Rejection
+from .call import Call
+from .port import Node
+
+LOOK_S = 1.0  # How old what is known of a quota may be.
+BUCKETS = 10_000
+FREE = "WorkerService/"
+
+
+@dataclass(slots=True)
+class Bucket:
+    """One namespace: calls a second (0: any number), and what may be called now."""
+
+    rate: int
+    left: float
+    filled_at: float
+    looked_at: float
+
+
+class Rates:
+    """See the head of this file."""
+
+    def __init__(self, node: Node, clock: Callable[[], float] = time.monotonic) -> None:
+        self.node, self.clock = node, clock
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def count(self, call: Call, request: Message) -> None:
+        """Count a call, or refuse it."""
+        if call.method.name.startswith(FREE):
+            return
+        name = place_of(request)
+        if name is None:
+            return
+        bucket = self._bucket(name, self.clock())
+        if not bucket.rate:
+            return
+        if bucket.left < 1:
+            wait_ms = int((1 - bucket.left) / bucket.rate * 1000) + 1
+            raise Refused(
+                Rejection(
+                    Reason.ERROR_REASON_RATE_LIMITED,
+                    f"the namespace {name} may make {bucket.rate} calls a second; try again in "
+                    f"{wait_ms} ms, or have calls_per_second raised",
+                    {"namespace": name, "maximum": str(bucket.rate)},
+                    retry_after_ms=wait_ms,
+                )
+            )
+        bucket.left -= 1
+
+    def _bucket(self, name: str, now: float) -> Bucket:
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            rate = self._rate(name)
+            bucket = self._buckets[name] = Bucket(rate, rate, now, now)
+            if len(self._buckets) > BUCKETS:
+                self._buckets.popitem(last=False)
+            return bucket
+        if now - bucket.looked_at >= LOOK_S:
+            bucket.rate, bucket.looked_at = self._rate(name), now
+            self._buckets.move_to_end(name)
+        bucket.left = min(bucket.rate, bucket.left + (now - bucket.filled_at) * bucket.rate)
+        bucket.filled_at = now
+        return bucket
+
+    def _rate(self, name: str) -> int:
+        key = keys.namespace(name)
+        value = self.node.replica.store.get(key)
+        if value is None:
+            return 0
+        return parse(key, value, NamespaceRecord).settings.quota.calls_per_second
+
+
+def place_of(request: Message) -> str | None:
+    """The namespace that a request is about; None when it is about none, or about all."""
+    asked: Any = request
+    for field in request.DESCRIPTOR.fields:
+        inner = field.message_type
+        if field.name == "namespace" and inner is None:
+            return asked.namespace or namespaces.DEFAULT
+        if inner is not None and "namespace" in inner.fields_by_name:
+            value = getattr(asked, field.name)
+            one = next(iter(value), None) if isinstance(value, Iterable) else value
+            return (one.namespace if one is not None else "") or namespaces.DEFAULT
+    return None
