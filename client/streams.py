@@ -24,6 +24,8 @@ LOG = logging.getLogger("raftsched.worker")
 TICK_S = 0.25
 # Waits between two streams: each longer by half than the one before, spread by half either way.
 WAIT_FIRST_S, WAIT_GROWTH, WAIT_MAX_S = 0.05, 1.5, 5.0
+# A stream that was welcome for so long was no failure, however it ended.
+LIVED_S = 1.0
 # Words on who leads that are followed at once, until one leads to a welcome.
 FOLLOWED_MAX = 3
 # With the waits above, this is some seconds without a node.
@@ -35,6 +37,23 @@ GOODBYE_S = 1.0
 HOPELESS = frozenset(
     {"INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
 )
+
+
+class Pauses:
+    """How long to wait before the next stream: it grows, and differs between workers."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        # Streams in a row that came to nothing.
+        self.failures = 0
+
+    def next(self, lived_s: float) -> float:
+        """After a stream that was welcome for so long; 0 if it never was."""
+        if lived_s >= LIVED_S:
+            self.failures = 0
+        wait = min(WAIT_MAX_S, WAIT_FIRST_S * WAIT_GROWTH ** min(self.failures, 20))
+        self.failures += 1
+        return wait * self._chance.uniform(0.5, 1.5)
 
 
 class Streams:
@@ -55,7 +74,8 @@ class Streams:
         self._followed = 0
         self._over = False
         self._warned_at = -WARN_EVERY_S
-        self._chance = random.Random()
+        self._pauses = Pauses(random.Random())
+        self._greeted_at: float | None = None
         # There may be something to say. Called for each run, so it is the event's own method.
         self.changed = self._ready.set
 
@@ -70,7 +90,7 @@ class Streams:
             why = await self._converse(endpoint)
             if self._over:
                 return
-            wait = self._wait_s()
+            wait = self._pause_s()
             LOG.log(
                 self._level(),
                 "stream with %s ended: %s; the next one in %.2f s",
@@ -82,26 +102,29 @@ class Streams:
 
     def _level(self) -> int:
         """A change of leader is no news; a worker that finds no node for long is."""
-        if len(self._tried) < TRIES_BEFORE_WARNING or monotonic() < self._warned_at + WARN_EVERY_S:
+        waits = self._pauses.failures < TRIES_BEFORE_WARNING
+        if waits or monotonic() < self._warned_at + WARN_EVERY_S:
             return logging.INFO
         self._warned_at = monotonic()
         return logging.WARNING
 
-    def _wait_s(self) -> float:
+    def _pause_s(self) -> float:
         known = self._leader and not self._client.endpoints.suspect(self._leader, monotonic())
         if known and self._followed < FOLLOWED_MAX:
             self._followed += 1
             return 0.0
-        wait = min(WAIT_MAX_S, WAIT_FIRST_S * WAIT_GROWTH ** max(0, len(self._tried) - 1))
-        return wait * self._chance.uniform(0.5, 1.5)
+        greeted_at = self._greeted_at
+        return self._pauses.next(0.0 if greeted_at is None else monotonic() - greeted_at)
 
     async def _converse(self, endpoint: str) -> str:
         """One stream, from its opening to its end; tells why it ended."""
         self._leaving = self._leader = ""
         self._redirected = False
+        self._greeted_at = None
         self._call = call = self._client.duplex(worker_pb2.WorkRequest, endpoint)
         self._session.opened(monotonic())
         writer = asyncio.create_task(self._write(call))
+        writer.add_done_callback(lambda ended: _is_broken(ended) and call.cancel())
         try:
             await self._read(call, endpoint)
         except grpc.aio.AioRpcError as error:
@@ -109,16 +132,16 @@ class Streams:
             if not self._leaving:
                 return self._failed(endpoint, failure_of(error))
         except asyncio.CancelledError:
-            # A call that was cancelled by us says it the same way as a task that is.
-            task = asyncio.current_task()
-            if not self._leaving or (task is not None and task.cancelling()):
-                raise
+            _raise_if_meant_for_us()
         finally:
             self._session.closed()
             self._call = None
             call.cancel()
             writer.cancel()
             await asyncio.wait([writer])
+        if not writer.cancelled():
+            # What broke in it is ours, and must not pass in silence.
+            writer.result()
         return self._left(endpoint)
 
     async def _read(self, call: Any, endpoint: str) -> None:  # noqa: ANN401  # gRPC's call.
@@ -132,6 +155,7 @@ class Streams:
     def _greeted(self, endpoint: str) -> None:
         LOG.info("worker %s is connected to %s", self._session.worker, endpoint)
         self._welcomed = True
+        self._greeted_at = monotonic()
         self._tried.clear()
         self._followed = 0
         self._client.endpoints.answered(endpoint, endpoint)
@@ -207,7 +231,19 @@ class Streams:
         try:
             async with asyncio.timeout(GOODBYE_S):
                 await call.done_writing()
-                await call.wait_for_connection()
                 await call.code()
         except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
             LOG.info("the server did not say goodbye")
+        except asyncio.CancelledError:
+            _raise_if_meant_for_us()
+
+
+def _is_broken(writer: asyncio.Task[None]) -> bool:
+    return not writer.cancelled() and writer.exception() is not None
+
+
+def _raise_if_meant_for_us() -> None:
+    """To be called where CancelledError was caught: a call that is cancelled raises it too."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise

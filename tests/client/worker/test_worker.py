@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ import pytest
 from raftsched.client.context import Context, current_context
 from raftsched.client.errors import RaftschedError
 from raftsched.client.outcomes import PermanentError, RetryLater
+from raftsched.client.streams import Pauses
 from raftsched.client.worker import Worker
 from raftsched.proto.v1.worker_pb2 import ResultAck, Stop
 
@@ -603,6 +605,32 @@ async def test_a_cluster_that_cannot_be_found_is_warned_of_once_in_a_while(
                 await asyncio.sleep(0.01)
 
     assert "127.0.0.1:1" in caplog.records[0].getMessage()
+
+
+def test_pauses_grow_differ_and_begin_anew_only_after_a_stream_that_lived() -> None:
+    pauses = Pauses(random.Random(1))
+
+    flapping = [pauses.next(lived_s=0.1) for _ in range(30)]
+
+    assert flapping[0] <= 0.075
+    assert len(set(flapping)) == 30
+    assert 2.5 <= min(flapping[15:]) <= max(flapping) <= 7.5
+    assert pauses.next(lived_s=60) <= 0.075
+
+
+async def test_what_breaks_in_the_worker_itself_ends_it_loudly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Node() as node:
+        worker = Worker(node.address)
+        worker.handler("h")(lambda: None)
+
+        def broken(session: object, now: float) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr("raftsched.client.session.Session.frames", broken)
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(worker.serve(), PATIENCE_S)
 
 
 def test_run_is_for_the_main_thread() -> None:
