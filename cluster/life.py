@@ -20,9 +20,10 @@ from typing import Any
 
 import structlog
 
+from ..statemachine.rocks_store import StoreLocked
 from . import doors, log, systemd, tls
 from .about import ZONE_EDITION
-from .config import Config
+from .config import Config, ConfigWrong
 from .consensus import faults
 from .consensus.journal import JournalLimits
 from .figures import NodeFigures
@@ -70,6 +71,12 @@ async def live(config: Config) -> Exit:
         await life.stop()
         says.info("stopped", code=int(code))
         return code
+    except (CannotStart, ConfigWrong):
+        raise
+    except Exception:
+        says.exception("did not start or stop as it should; this is a bug")
+        threading.Thread(target=give_up, name="give-up", daemon=True).start()
+        return Exit.DIED
     finally:
         if writer is not None:
             writer.stop()
@@ -221,11 +228,20 @@ def make_node(config: Config, contexts: tls.Contexts) -> Node:
         raise CannotStart(Exit.NEWER_FORMAT, str(error)) from error
     except faults.Refused as error:
         raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
-    except OSError as error:
-        if error.errno not in NO_SPACE:
+    except StoreLocked as error:
+        raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
+    except Exception as error:
+        # RocksDB's library has one exception for all, and tells what it is by words only.
+        if getattr(error, "errno", None) in NO_SPACE or "No space" in str(error):
+            story = f"the disk below {config.folder} is full; make room, then start again"
+            raise CannotStart(Exit.DISK_FULL, story) from error
+        if type(error) is not Exception:
             raise
-        story = f"the disk below {config.folder} is full; make room, then start again"
-        raise CannotStart(Exit.DISK_FULL, story) from error
+        story = (
+            f"the state in {config.folder} cannot be opened ({error}); empty the folder, and the "
+            "node fetches all anew from the others"
+        )
+        raise CannotStart(Exit.DAMAGED, story) from error
 
 
 def about(config: Config) -> dict[str, str]:

@@ -125,6 +125,36 @@ async def test_a_damaged_journal_is_refused_with_its_code(tmp_path: Path) -> Non
     assert "raftsched node: " in node.log.read_text().splitlines()[-1]
 
 
+async def test_a_state_that_cannot_be_opened_is_refused_with_its_code(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as running:
+        node = running.nodes["n1"]
+        await node.stop()
+        for manifest in (tmp_path / "n1" / "state").rglob("MANIFEST-*"):
+            manifest.write_bytes(b"nonsense" * 100)
+
+        node.start()
+        await until(lambda: not node.alive, 20)
+
+    assert node.process is not None
+    assert node.process.returncode == 18
+    assert "cannot be opened" in node.log.read_text().splitlines()[-1]
+
+
+async def test_a_bug_while_it_starts_is_one_line_and_no_hang(tmp_path: Path) -> None:
+    bug = (
+        "from raftsched.cluster.services import server\n"
+        "async def boom(self): raise RuntimeError('a bug')\n"
+        "server.Server.start = boom"
+    )
+
+    code, lines = await said(broken(bug, tmp_path, free_base(1)))
+
+    assert code == 1
+    told = json.loads(lines[-1])
+    assert told["level"] == "error"
+    assert "RuntimeError: a bug" in told["exception"]
+
+
 def certificates(folder: Path, names: list[str]) -> None:
     """An authority, and a certificate for each node and for this machine."""
 
