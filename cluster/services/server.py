@@ -46,7 +46,7 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_MAX),
     ("grpc.max_concurrent_streams", STREAMS_MAX),
     # Clients ping every 20 s; without these lines they would be sent away for it.
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     # A client that is gone without a word is noticed as well.
     ("grpc.keepalive_time_ms", 30_000),
