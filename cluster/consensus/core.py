@@ -345,11 +345,6 @@ class Core(Introduction):
             len(set(self.config.voters) ^ set(config.voters)) <= 1,
             f"voters would go from {self.config.voters} to {config.voters} at once",
         )
-        for name, member in config.members.items():
-            old = self.config.members.get(name)
-            if old is not None and old.incarnation != member.incarnation:
-                # Another disk: what the former one had acknowledged is not there.
-                self.progress[name] = Progress(self.journal.last_index + 1, now)
         self.add_entry(CONFIG, config.encode(), reply)
         self.config_changed()
         self.follow_config(now)

@@ -16,6 +16,8 @@ class Progress:
 
     next: int
     heard_at: float
+    # The incarnation of the disk this is about: it says nothing about another one.
+    disk: int
     match: int = 0
     probing: bool = True
     probe_at: float = 0.0

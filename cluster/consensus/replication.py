@@ -36,10 +36,15 @@ class Replication(CatchUp):
         self.replicate(now)
 
     def follow_config(self, now: float) -> None:
-        """Keep a progress for each member; a removed one is kept until it knows."""
-        for peer in sorted(self.config.members):
-            if peer != self.me and peer not in self.progress:
-                self.progress[peer] = Progress(self.journal.last_index + 1, now, probe_at=now)
+        """Keep a progress for each member's disk; a removed one is kept until it knows."""
+        for peer, member in sorted(self.config.members.items()):
+            progress = self.progress.get(peer)
+            if peer == self.me or (progress is not None and progress.disk == member.incarnation):
+                continue
+            # What a former disk had acknowledged is not on this one.
+            self.progress[peer] = Progress(
+                self.journal.last_index + 1, now, member.incarnation, probe_at=now
+            )
 
     def beat(self, now: float) -> None:
         """Tell everyone that the leader lives; not behind entries, which wait for the disk."""

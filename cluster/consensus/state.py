@@ -179,6 +179,8 @@ class State(Walled):
         its place must not believe it. A follower answers whoever spoke last: its own
         configuration may be older than the disk it is led from.
         """
+        if self.role == LEADER and peer in self.progress:
+            return self.progress[peer].disk
         member = self.config.members.get(peer)
         known = member.incarnation if member is not None else 0
         return known if self.role == LEADER else self.heard_disks.get(peer, known)

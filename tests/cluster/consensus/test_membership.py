@@ -362,3 +362,27 @@ def test_a_vote_for_the_old_disk_is_not_one_for_the_new(three: Group) -> None:
     assert leader.core.config.members[lost.name].incarnation != former
     leader.core.receive(lost.name, former, Vote(term, 0, 0, False), three.now)
     assert leader.core.in_office
+
+
+def test_a_removed_node_that_comes_back_empty_is_another(three: Group) -> None:
+    """What the leader knew of the disk that was removed says nothing about the one that comes."""
+    leader = three.lead()
+    gone = three.others(leader)[0]
+    for number in range(20):
+        three.write(leader, f"before-{number}")
+    three.run(0.3)
+    # It is removed and never hears of it.
+    three.passes = lambda a, b, m: gone.name not in (a, b)
+    leader.core.remove_member(gone.name, three.now, lambda _: None)
+    three.run(0.3)
+
+    restart(three, gone, empty=True)
+    three.passes = lambda a, b, m: True
+    three.run(0.5)
+    leader.core.add_member(gone.name, three.now, lambda _: None)
+    three.turns(1)
+    assert leader.core.progress[gone.name].match == 0
+    three.run(2.0)
+
+    assert gone.core.is_voter
+    assert gone.core.last_applied == leader.core.last_applied
