@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...cluster.consensus.core import Core
 from ...cluster.consensus.faults import Refused
@@ -35,6 +35,20 @@ class Call:
         """Tell whether the node that was asked still leads in the term in which it was."""
         core = self.node.core
         return core is not None and core.role == LEADER and core.term == self.term
+
+
+class Caller(Protocol):
+    """Somebody who calls nodes, and is owed answers."""
+
+    stopped: bool
+    current: Call | None
+    calls: list[Call]
+
+    def go(self) -> None:
+        """Begin the next request, if it is not stopped."""
+
+    def check(self) -> None:
+        """Raise Violation if an answer is overdue."""
 
 
 class Client:
@@ -136,9 +150,15 @@ class Client:
         A leader may keep a caller as long as it leads, since all it knows is that it does not
         know yet; the driver adds the deadline. Phase two demands an answer to everyone.
         """
-        self.calls = [c for c in self.calls if not c.answered and c.node.life == c.life]
-        for call in self.calls:
-            if call.node.paused or call.leads:
-                call.since = self.world.now
-            elif self.world.now - call.since > PATIENCE:
-                raise Violation(f"H1 {call.what} waits since {call.since:.2f} on {call.node.name}")
+        self.calls = overdue(self.calls, self.world.now)
+
+
+def overdue(calls: list[Call], now: float) -> list[Call]:
+    """Return those that still wait, or raise Violation for one that waits for too long."""
+    waiting = [c for c in calls if not c.answered and c.node.life == c.life]
+    for call in waiting:
+        if call.node.paused or call.leads:
+            call.since = now
+        elif now - call.since > PATIENCE:
+            raise Violation(f"H1 {call.what} waits since {call.since:.2f} on {call.node.name}")
+    return waiting

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from ...cluster.consensus.core import Core
 from ...cluster.consensus.faults import Damaged
 from ...cluster.consensus.journal import Journal
 from ...cluster.consensus.message import Message
+from ...cluster.leader import Leader
+from ...cluster.sessions import Sessions
 from .checker import Checker, holds
-from .client import Client
+from .client import Caller, Client
 from .faults import Faults
 from .node import SimNode
 from .options import Options
@@ -26,9 +29,12 @@ def release(core: Core) -> list[tuple[str, Message]]:
 
 @dataclass(frozen=True)
 class Kit:
-    """What nodes are made of; a mutant has one part exchanged."""
+    """What nodes are made of; a mutant has one part exchanged, or a rule for the time it runs."""
 
     core: type[Core] = Core
+    leader: type[Leader] = Leader
+    sessions: type[Sessions] = Sessions
+    rules: Callable[[], AbstractContextManager[None]] = nullcontext
     journal: type[Journal] = Journal
     release: Callable[[Core], list[tuple[str, Message]]] = release
 
@@ -48,14 +54,20 @@ class Cluster:
         self.names = [*self.first_names, self.spare]
         self.contacts = {n: f"{n}:1" for n in self.first_names}
         self.links = Links(self.world, options.wire, self.names)
-        self.nodes = {n: SimNode(n, self) for n in self.names}
-        self.clients = [Client(i, self) for i in range(options.clients)]
+        self.nodes: dict[str, SimNode] = {n: self.new_node(n) for n in self.names}
+        self.clients: list[Caller] = [self.new_caller(i) for i in range(options.clients)]
         self.links.deliver = lambda a, b, m: self.nodes[b].receive(a, *m)
         self.links.notice = lambda a, b, up: self.nodes[a].link(b, up)
         self.links.alive = lambda n: self.nodes[n].core is not None
         self.wiped: dict[str, int] = {}  # Node -> incarnations lost and not yet made good.
         self.faults = Faults(self)
         self.judging = True
+
+    def new_node(self, name: str) -> SimNode:
+        return SimNode(name, self)
+
+    def new_caller(self, number: int) -> Caller:
+        return Client(number, self)
 
     # A history.
 
@@ -69,7 +81,7 @@ class Cluster:
         self.world.run(self.world.now + 0.2)
         for client in self.clients:
             client.stopped = schedule is not None
-            client.go()
+        self.begin_callers()
         self.check_calls()
         if schedule is not None:
             schedule(self)
@@ -77,6 +89,10 @@ class Cluster:
             self.faults.begin()
             self.world.run(self.world.now + self.options.fault_seconds)
         self.heal()
+
+    def begin_callers(self) -> None:
+        for client in self.clients:
+            client.go()
 
     def check_calls(self) -> None:
         for client in self.clients:
@@ -155,13 +171,18 @@ class Cluster:
             client.stopped = False
         if not world.run(begun + CAUGHT_UP_WITHIN, lambda: self.checker.acks > acks):
             raise Violation(f"nothing was acknowledged in {CAUGHT_UP_WITHIN} s by {names}")
+        self.settle()
         for client in self.clients:
             client.stopped = True
+        begun = world.now
         if not world.run(begun + CAUGHT_UP_WITHIN, lambda: self.level(names)):
             where = {n: (c.last_applied, c.commit) for n in names if (c := self.nodes[n].core)}
             raise Violation(f"not caught up after {CAUGHT_UP_WITHIN} s: {where}")
         world.run(world.now + 0.5)
         self.check_end(names)
+
+    def settle(self) -> None:
+        """What else is given time before everyone stops."""
 
     def leads(self, names: list[str]) -> bool:
         leader = self.leader()

@@ -32,7 +32,7 @@ class Faults:
             "eio": self.eio, "full": self.full, "slow_disk": self.slow_disk,
             "flip": self.flip, "snapshot": self.snapshot, "member": self.member,
             "rot": self.rot, "transfer": self.transfer, "slow_link": self.slow_link,
-            "upgrade": self.upgrade,
+            "upgrade": self.upgrade, "jump": self.jump,
         }  # fmt: skip
         self.kinds = [known[f] for f in sorted(self.options.faults) if f in known]
 
@@ -169,6 +169,13 @@ class Faults:
             body = b'{"id":"later-%d","key":"later","add":"y"}' % core.journal.last_index
             core.add_entry(16, body, lambda _: None)
             node.poke()
+
+    def jump(self) -> None:
+        """Somebody sets a clock, and no time server puts it right for a while."""
+        node = self.pick()
+        seconds = self.world.dice.choice((-1, 1)) * self.world.dice.choice((0.3, 3.0, 3600.0))
+        self.world.fault(f"the clock of {node.name} jumps by {seconds} s")
+        node.jump(seconds, self.world.now + self.soon(0.1, 3.0))
 
     # Disks.
 

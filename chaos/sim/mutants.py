@@ -288,6 +288,7 @@ class Mutant:
     faults: frozenset[str] = frozenset()  # Classes without which it cannot show.
     nodes: int = 0  # The size of the cluster it needs to show.
     schedule: Schedule | None = None  # In place of random faults.
+    rules: bool = False  # It is one of the scheduler, not of consensus.
 
 
 MUTANTS = [

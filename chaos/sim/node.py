@@ -12,6 +12,7 @@ from ...cluster.consensus.disk import FULL
 from ...cluster.consensus.faults import Fatal
 from ...cluster.consensus.journal import Batch
 from ...cluster.consensus.message import Introduce, decode, encode
+from ...cluster.consensus.port import Machine
 from ...cluster.consensus.state import Job
 from .disk import SimDisk
 from .register import Register
@@ -64,7 +65,7 @@ class SimNode:
             journal_id = f"{dice.getrandbits(64):016x}"
             options = self.cluster.options
             journal = self.cluster.kit.journal(self.disk, options.limits, journal_id)
-            machine = Register(self.disk, self.applied)
+            machine = self.new_machine()
             self.core = self.cluster.kit.core(
                 self.name,
                 self.cluster.contacts,
@@ -86,7 +87,17 @@ class SimNode:
             self.stop(error)
             return
         self.world.tell(f"{self.name} starts")
+        self.began()
         self.poke()
+
+    def jump(self, seconds: float, until: float) -> None:
+        """Set the wall clock, which consensus does not have."""
+
+    def new_machine(self) -> Machine:
+        return Register(self.disk, self.applied)
+
+    def began(self) -> None:
+        """The process runs; what stands on consensus begins here."""
 
     def die(self, *, power: bool) -> None:
         """Kill the process, and maybe the power with it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ...cluster.consensus.journal import JournalLimits
 from ...cluster.consensus.port import Settings
@@ -14,6 +14,9 @@ FAULTS = (
     "wipe", "eio", "full", "slow_disk", "flip", "snapshot", "member", "transfer", "drift",
     "slow_link", "rot", "upgrade", "raise", "duplicate", "reorder", "late", "halves",
 )  # fmt: skip
+
+
+HABITS = ("stall", "die", "twice", "stubborn", "slow", "fails", "silent")  # Of workers.
 
 
 @dataclass(kw_only=True)
@@ -30,7 +33,8 @@ class Options:
     limits: JournalLimits
     clients: int
     payload: int
-    lists: list[str] = field(default_factory=list)
+    workers: int = 0  # With any, the machine is the scheduler's.
+    habits: frozenset[str] = frozenset()  # Of the workers.
 
     def describe(self) -> str:
         """One line that says what this seed switches on."""
@@ -40,6 +44,10 @@ class Options:
             f"compact={self.settings.compact_bytes} tail={self.settings.tail_entries} "
             f"append={self.settings.append_bytes} delay={self.wire.delay * 1e3:.1f}ms "
             f"faults={','.join(sorted(self.faults))}"
+            + (
+                f" workers={self.workers} habits={','.join(sorted(self.habits))}"
+                * bool(self.workers)
+            )
         )
 
 
@@ -83,6 +91,35 @@ def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 1
         limits=limits,
         clients=dice.choice((2, 4, 8)),
         payload=payload,
+    )
+
+
+def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
+    """Return a history of the scheduler: entries are larger, and there are workers and clocks."""
+    dice = random.Random(f"rules {seed}")
+    drawn = draw(seed, more)
+    faults = drawn.faults | ({"jump"} if dice.random() < 0.4 else frozenset())
+    habits = frozenset(h for h in HABITS if dice.random() < 0.4)
+    limits = JournalLimits(
+        segment=dice.choice((300, 500, 1000)) << 10,
+        cache=dice.choice((16, 256)) << 10,
+        entry=256 << 10,
+    )
+    settings = replace(
+        drawn.settings,
+        append_bytes=dice.choice((16, 64, 256)) << 10,
+        window_bytes=dice.choice((64, 512)) << 10,
+        compact_bytes=dice.choice((500, 800, 2000)) << 10,
+        chunk_bytes=dice.choice((16, 64, 256)) << 10,
+    )
+    return replace(
+        drawn,
+        faults=faults - {"upgrade", "raise"},
+        settings=settings,
+        limits=limits,
+        clients=dice.choice((1, 2, 3)),
+        workers=dice.choice((1, 3, 5)),
+        habits=habits,
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from .cluster import Cluster, Kit
 from .mutants import MUTANTS, Mutant
-from .options import Options, draw, quiet
+from .options import Options, draw, draw_rules, quiet
+from .rules import SchedulerCluster
 from .stock import run_stock
 from .world import Violation
 
@@ -26,16 +27,21 @@ class Outcome:
     fault_events: int
     acks: int
     reads: int
+    counts: dict[str, int] = field(default_factory=dict)  # What the scheduler did.
     story: tuple[str, ...] = ()
 
 
-def run_seed(seed: int, *, mutant: Mutant | None = None, story: int = 0) -> Outcome:
+def run_seed(
+    seed: int, *, rules: bool = False, mutant: Mutant | None = None, story: int = 0
+) -> Outcome:
     """Live through one history. The same seed gives the same one, to the last message."""
-    options = options_of(seed, mutant)
-    cluster = Cluster(options, mutant.kit if mutant is not None else Kit())
+    kit = mutant.kit if mutant is not None else Kit()
+    options = options_of(seed, mutant, rules=rules)
+    cluster = SchedulerCluster(options, kit) if options.workers else Cluster(options, kit)
     violation = ""
     try:
-        cluster.run(mutant.schedule if mutant is not None else None)
+        with kit.rules():
+            cluster.run(mutant.schedule if mutant is not None else None)
     except Violation as error:
         violation = str(error)
     except (
@@ -57,11 +63,14 @@ def run_seed(seed: int, *, mutant: Mutant | None = None, story: int = 0) -> Outc
         fault_events=cluster.world.fault_events,
         acks=cluster.checker.acks,
         reads=cluster.checker.reads,
+        counts=dict(cluster.judge.counts) if isinstance(cluster, SchedulerCluster) else {},
         story=tuple(cluster.world.story[-story:]) if story else (),
     )
 
 
-def options_of(seed: int, mutant: Mutant | None) -> Options:
+def options_of(seed: int, mutant: Mutant | None, *, rules: bool) -> Options:
+    if rules or (mutant is not None and mutant.rules):
+        return draw_rules(seed, mutant.faults if mutant is not None else frozenset())
     if mutant is None:
         return draw(seed)
     if mutant.schedule is not None:

@@ -1,0 +1,237 @@
+"""What the scheduler promises, judged from the log alone and from what was said to the outside.
+
+S1 what was acknowledged is there; S2 each nominal time has one outcome, and one run at most; S3 no
+run before its time; S4 one live lease a run, later leases have higher tokens; S6 a completion
+counts only under the token of the present lease; S7 attempts follow each other; S9 time does not
+run backwards, and nobody lapses who was heard.
+
+The judge reads each change as it becomes part of the state, with a reading of its own: it asks no
+rule what the rules wrote.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...proto.v1 import job_pb2, run_pb2, worker_pb2
+from ...statemachine import keys
+from ...statemachine.record import (
+    Change,
+    JobRecord,
+    LedgerRecord,
+    RunRecord,
+    StateRecord,
+    parse,
+    parse_change,
+)
+from ...statemachine.store import Reading
+from .world import Violation
+
+if TYPE_CHECKING:
+    from .scheduler import SchedulerNode
+
+HEARTBEAT_MS = 200  # Of a worker; after three without a word its session lapses.
+LAPSE_MS = 3 * HEARTBEAT_MS
+EARLY_MS = 1_500  # What clocks may differ by before a leader stops firing, and a look at them.
+LATE_MS = 2_000
+RUNNING = run_pb2.RUN_STATE_RUNNING
+SUCCEEDED = run_pb2.RUN_STATE_SUCCEEDED
+SCHEDULED = run_pb2.CAUSE_SCHEDULE
+Place = tuple[int, int]  # The jid and the occasion of a run.
+
+
+@dataclass
+class Book:
+    """What became of a job's nominal times."""
+
+    alone: set[int] = field(default_factory=set)
+    stretches: dict[int, int] = field(default_factory=dict)
+
+    def knows(self, at_ms: int) -> bool:
+        inside = any(first <= at_ms <= last for first, last in self.stretches.items())
+        return at_ms in self.alone or inside
+
+
+class Judge:
+    """See the head of this file."""
+
+    def __init__(self, true_ms: Callable[[], int]) -> None:
+        self.true_ms = true_ms  # What a clock that is right would say.
+        self.index = 0
+        self.now_ms = 0
+        self.token = 0
+        self.names: dict[int, str] = {}
+        self.runs: dict[Place, RunRecord] = {}
+        self.fired: set[Place] = set()
+        self.ended: dict[Place, RunRecord] = {}
+        self.fates: dict[int, str] = {}  # Token -> how its lease ended.
+        self.books: dict[int, Book] = {}
+        self.triggered: Counter[int] = Counter()
+        self.heard: dict[tuple[str, int, str], int] = {}
+        self.terms: dict[tuple[str, int], int] = {}
+        self.counts: Counter[str] = Counter()
+
+    # The log.
+
+    def changed(self, index: int, data: bytes, revision: int) -> None:
+        """A change became part of the state; every node says so, the first one counts."""
+        if index <= self.index:
+            return
+        self.index = index
+        change = parse_change(data, revision)
+        if change.now_ms < self.now_ms:
+            raise Violation(f"S9 time runs back from {self.now_ms} to {change.now_ms} at {index}")
+        self.now_ms = change.now_ms
+        self.counts["changes"] += 1
+        # A run that ends is deleted in one table and put in another.
+        for key, value in zip(change.keys, change.values, strict=True):
+            if key[:1] == keys.ENDED:
+                self._ended(keys.ended_of(key), parse(key, value, RunRecord))
+        for key in change.deletes:
+            if key[:1] == keys.RUN:
+                self.runs.pop(keys.run_of(key), None)
+        leases: list[tuple[int, Place]] = []
+        for key, value in zip(change.keys, change.values, strict=True):
+            if key[:1] == keys.RUN:
+                self._run(change, keys.run_of(key), parse(key, value, RunRecord), leases)
+            elif key[:1] == keys.LEDGER:
+                jid = int.from_bytes(key[1:9], "big")
+                self._ledger(jid, keys.nominal_at(key), parse(key, value, LedgerRecord))
+            elif key[:1] == keys.JOB:
+                job = parse(key, value, JobRecord)
+                self.names[int.from_bytes(key[1:9], "big")] = job.name
+        for token, place in sorted(leases):
+            if token <= self.token:
+                raise Violation(f"S4 token {token} is given to {place} after {self.token}")
+            self.token = token
+
+    def _run(
+        self, change: Change, place: Place, run: RunRecord, leases: list[tuple[int, Place]]
+    ) -> None:
+        before = self.runs.get(place)
+        if before is None:
+            self._new(change, place, run)
+        past = {attempt.token: attempt for attempt in run.attempts}
+        held = before is not None and before.state == RUNNING
+        if before is not None and held and before.token in past:
+            end = run_pb2.Attempt.End.Name(past[before.token].end)
+            self._fate(before.token, end.removeprefix("END_"))
+            held = False
+        if run.state == RUNNING and (before is None or run.token != before.token):
+            if held and before is not None:
+                raise Violation(
+                    f"S4 {place} is leased as {run.token} while {before.token} still stands"
+                )
+            leases.append((run.token, place))
+            self.counts["leases"] += 1
+        if run.attempt > (before.attempt if before is not None else 0) + 1:
+            raise Violation(f"S7 {place} goes on with attempt {run.attempt}")
+        self.runs[place] = run
+
+    def _new(self, change: Change, place: Place, run: RunRecord) -> None:
+        jid, occasion = place
+        nominal_ms = keys.nominal_of(occasion)
+        if place in self.fired:
+            raise Violation(f"S2 {self.names.get(jid)} ran twice for {nominal_ms}")
+        if run.cause == SCHEDULED and occasion != keys.occasion_of(nominal_ms):
+            raise Violation(f"S2 {self.names.get(jid)} has another run for {nominal_ms}")
+        if run.cause == SCHEDULED and self.true_ms() < nominal_ms - EARLY_MS:
+            raise Violation(f"S3 {place} fires {nominal_ms - self.true_ms()} ms before its time")
+        if run.cause == SCHEDULED and change.now_ms < nominal_ms:
+            raise Violation(f"S3 {place} fired at {change.now_ms}, before {nominal_ms}")
+        self.fired.add(place)
+        self.counts["runs"] += 1
+        if run.cause == run_pb2.CAUSE_TRIGGER:
+            self.triggered[jid] += 1
+
+    def _ended(self, place: Place, run: RunRecord) -> None:
+        before = self.runs.get(place)
+        if place in self.ended:
+            if self.ended[place].token != run.token or self.ended[place].state != run.state:
+                raise Violation(f"S6 {place} ended twice")
+            return
+        self.ended[place] = run
+        if before is not None and before.state == RUNNING and before.token == run.token:
+            self._fate(run.token, run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_"))
+        if run.state == SUCCEEDED:
+            self.counts["completions"] += 1
+            if before is None or before.state != RUNNING or before.token != run.token:
+                raise Violation(f"S6 {place} succeeded under {run.token}, which was not its lease")
+
+    def _fate(self, token: int, how: str) -> None:
+        if self.fates.setdefault(token, how) != how:
+            raise Violation(f"S6 lease {token} ended as {self.fates[token]} and as {how}")
+        if how == "LAPSED":
+            self.counts["lapses"] += 1
+
+    def _ledger(self, jid: int, at_ms: int, entry: LedgerRecord) -> None:
+        book = self.books.setdefault(jid, Book())
+        last_ms = entry.last_at_ms
+        doubled = book.knows(at_ms) or any(at_ms <= at <= last_ms for at in book.alone)
+        if doubled:
+            raise Violation(f"S2 {self.names.get(jid)} has two outcomes for {at_ms}")
+        if last_ms:
+            book.stretches[at_ms] = last_ms
+        else:
+            book.alone.add(at_ms)
+
+    # What was said to the outside.
+
+    def heard_of(self, node: SchedulerNode, worker: str) -> None:
+        self.heard[node.name, node.life, worker] = node.clock_ms()
+
+    def gained(self, node: SchedulerNode) -> None:
+        self.terms[node.name, node.life] = node.clock_ms()
+
+    def lapses(self, node: SchedulerNode, worker: str) -> None:
+        """S9: a leader says that a worker is gone."""
+        heard = self.heard.get((node.name, node.life, worker), 0)
+        since = max(heard, self.terms.get((node.name, node.life), 0))
+        silent = node.clock_ms() - since
+        if silent < LAPSE_MS:
+            raise Violation(f"S9 {worker} lapses on {node.name} after {silent} ms of silence")
+
+    def acknowledged(self, ack: worker_pb2.ResultAck, succeeded: bool) -> None:
+        """S6: a worker was told that its report counts."""
+        fate = self.fates.get(ack.token, "nothing")
+        good = {"SUCCEEDED"} if succeeded else {"FAILED", "CANCELLED"}
+        if not ack.reason and fate not in good:
+            raise Violation(f"S6 the end of lease {ack.token} is acknowledged; it is {fate}")
+
+    # The end.
+
+    def recount(self, store: Reading, anchor_ms: int, true_ms: int) -> int:
+        """S2: of the nominal times of each job each has one outcome; return how many there are.
+
+        Every job here has one interval from the same anchor, so they can be counted by hand.
+        """
+        found = 0
+        for key, value in store.scan(keys.JOB, keys.after(keys.JOB)):
+            jid = int.from_bytes(key[1:9], "big")
+            job = parse(key, value, JobRecord)
+            stored = store.get(keys.state(jid))
+            assert stored is not None
+            state = parse(keys.state(jid), stored, StateRecord)
+            if state.state == job_pb2.JobStatus.STATE_DELETING:
+                continue
+            if 0 < state.next_due_at_ms < true_ms - LATE_MS:
+                late = true_ms - state.next_due_at_ms
+                raise Violation(f"S8 {job.name} should have fired {late} ms ago")
+            every_ms = job.spec.schedules[0].interval.every.ToMilliseconds()
+            since_ms, next_ms = job.schedules_since_ms, state.next_nominal_at_ms
+            first = anchor_ms + ((since_ms - anchor_ms) // every_ms + 1) * every_ms
+            book = self.books.get(jid, Book())
+            for at_ms in range(first, next_ms, every_ms):
+                found += 1
+                waits = any(part.next_at_ms <= at_ms < part.to_ms for part in state.backlog)
+                if not waits and not book.knows(at_ms):
+                    raise Violation(f"S2 {job.name} has no outcome for {at_ms}")
+            outside = [at for at in book.alone if (at - anchor_ms) % every_ms or at >= next_ms]
+            if outside:
+                raise Violation(
+                    f"S2 {job.name} has outcomes for {outside}, which no schedule names"
+                )
+        return found

@@ -1,0 +1,91 @@
+"""A cluster that schedules: users, workers and wall clocks around the nodes of `cluster.py`."""
+
+from __future__ import annotations
+
+from ...proto.v1 import job_pb2
+from ...statemachine import audit, keys, verify
+from ...statemachine.record import JobRecord, parse
+from ...statemachine.view import View
+from .client import Caller
+from .cluster import Cluster, Kit
+from .judge import Judge
+from .node import SimNode
+from .options import Options
+from .scheduler import EPOCH_MS, SchedulerNode, SimReplica
+from .user import ANCHOR_MS, Owned, User
+from .worker import SimWorker
+from .world import Violation
+
+SETTLE = 3.0
+
+
+class SchedulerCluster(Cluster):
+    """See the head of this file."""
+
+    def __init__(self, options: Options, kit: Kit) -> None:
+        self.judge = Judge(lambda: EPOCH_MS + int(self.world.now * 1000))
+        super().__init__(options, kit)
+        self.workers = [SimWorker(n, self, options.habits) for n in range(options.workers)]
+
+    def new_node(self, name: str) -> SimNode:
+        return SchedulerNode(name, self)
+
+    def new_caller(self, number: int) -> Caller:
+        return User(number, self)
+
+    def begin_callers(self) -> None:
+        super().begin_callers()
+        for worker in self.workers:
+            worker.beat()
+
+    # The end.
+
+    def settle(self) -> None:
+        self.world.run(self.world.now + SETTLE)
+
+    def check_end(self, names: list[str]) -> None:
+        # Jobs go on firing, so everyone is level at some moments only.
+        if not self.world.run(self.world.now + SETTLE, lambda: self.level(names)):
+            raise Violation(f"{names} do not come to rest")
+        nodes = [self.nodes[name] for name in names]
+        replicas = [n.replica for n in nodes if isinstance(n, SchedulerNode) and n.core]
+        first = replicas[0]
+        for node, other in zip(names, replicas, strict=True):
+            if other.items() != first.items():
+                raise Violation(f"A1 {node} has another state than {names[0]}")
+        wrong = verify.verify(first.store)
+        if wrong:
+            raise Violation(f"verify finds {len(wrong)} differences: {wrong[:3]}")
+        self.judge.counts["nominal times"] = self.judge.recount(
+            first.store, ANCHOR_MS, self.judge.true_ms()
+        )
+        for caller in self.clients:
+            if isinstance(caller, User):
+                for owned in caller.jobs:
+                    self.check_job(first, owned)
+
+    def check_job(self, replica: SimReplica, owned: Owned) -> None:
+        """S1, and the rules' own proof that no nominal time was lost."""
+        store, judge = replica.store, self.judge
+        jids = [jid for jid, name in judge.names.items() if name == owned.name]
+        if len(jids) != 1:
+            raise Violation(f"S1 {owned.name} exists {len(jids)} times")
+        [jid] = jids
+        value = store.get(keys.job_name(keys.namespace_of(jid), owned.name))
+        if owned.deleted:
+            return
+        stored = store.get(keys.job(jid))
+        if value is None or stored is None:
+            raise Violation(f"S1 {owned.name} was acknowledged and is gone")
+        job = parse(keys.job(jid), stored, JobRecord)
+        if job.spec.payload.data != owned.payload:
+            raise Violation(f"S1 {owned.name} has {job.spec.payload.data!r}, not {owned.payload!r}")
+        if judge.triggered[jid] != len(owned.triggers):
+            raise Violation(
+                f"S1 {owned.name} was triggered {judge.triggered[jid]} times, "
+                f"{len(owned.triggers)} were asked for"
+            )
+        view = View(store, replica.meta.now_ms)
+        found = audit.audit(view, job_pb2.AuditJobRequest(job=owned.name), ())
+        if not found.sound:
+            raise Violation(f"S2 {owned.name}: {found}")

@@ -1,0 +1,209 @@
+"""The scheduler on simulated nodes: its state, its leader's loop, its sessions and its clock.
+
+The state is the real one on a store in memory. RocksDB keeps what it flushed and no more when a
+process ends, so does this: the rest comes again from the journal.
+"""
+
+from __future__ import annotations
+
+import random
+import weakref
+from collections.abc import Callable
+
+import msgspec
+
+from ...cluster.about import Acquaintances
+from ...cluster.consensus import faults
+from ...cluster.consensus.disk import Disk
+from ...cluster.consensus.port import Machine, Reply
+from ...cluster.replica import Applied
+from ...statemachine.store import MemoryStore
+from .disk import SimDisk
+from .judge import HEARTBEAT_MS, Judge
+from .node import SimNode
+
+EPOCH_MS = 1_767_225_600_000
+SKEW_MAX_MS = 1_000
+SYNC = 0.5  # Seconds between looks at a time server.
+FLUSHED: weakref.WeakKeyDictionary[SimDisk, dict[bytes, bytes]] = weakref.WeakKeyDictionary()
+
+Seen = Callable[[int, bytes, str], None]
+
+
+class SimReplica(Applied):
+    """The state of one process."""
+
+    def __init__(self, disk: SimDisk, seen: Seen, judge: Judge, dice: random.Random) -> None:
+        self.disk, self.seen, self.judge, self.dice = disk, seen, judge, dice
+        super().__init__(MemoryStore(FLUSHED.get(disk)))
+
+    def items(self) -> dict[bytes, bytes]:
+        assert isinstance(self.store, MemoryStore)
+        return self.store.items
+
+    def apply(self, index: int, data: bytes) -> None:
+        super().apply(index, data)
+        if self.changed_at == index:
+            self.judge.changed(index, data, self.meta.revision)
+        if self.dice.random() < 0.02:
+            FLUSHED[self.disk] = dict(self.items())
+        self.seen(index, data, self.meta.fingerprint.hex())
+
+    def checkpoint(self) -> Callable[[str], int]:
+        def write(folder: str) -> int:
+            rows = sorted(self.items().items())
+            for number, part in enumerate((rows[::2], rows[1::2])):
+                path = f"{folder}/part-{number}"
+                self.disk.write(path, 0, msgspec.msgpack.encode(part))
+                self.disk.sync(path)
+            return self.meta.applied_index
+
+        return write
+
+    def restore(self, folder: str) -> None:
+        items: dict[bytes, bytes] = {}
+        for number in range(2):
+            items |= read_rows(self.disk, f"{folder}/part-{number}")
+        FLUSHED[self.disk] = dict(items)
+        self.replace(MemoryStore(items))
+
+
+def read_rows(disk: Disk, path: str) -> dict[bytes, bytes]:
+    rows = msgspec.msgpack.decode(disk.read(path, 0, disk.size(path)))
+    return dict(rows)
+
+
+class SchedulerNode(SimNode):
+    """Drives a leader's loop beside the core, as a node's own loop does."""
+
+    offset = 0.0  # How far its wall clock is from its own monotonic one, in seconds.
+    jumped_until = 0.0  # Until then no time server is heard.
+    turning = False
+    ring = 0
+
+    @property
+    def judge(self) -> Judge:
+        judge: Judge = self.cluster.judge  # type: ignore[attr-defined]  # Of SchedulerCluster.
+        return judge
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + int((self.clock() + self.offset) * 1000)
+
+    def clock_ms(self) -> int:
+        return int(self.clock() * 1000)
+
+    def jump(self, seconds: float, until: float) -> None:
+        self.offset += seconds
+        self.jumped_until = until
+        if self.core is not None:
+            self.want_turn()
+
+    # Life.
+
+    def new_machine(self) -> Machine:
+        dice = random.Random(self.world.dice.getrandbits(64))
+        self.replica = SimReplica(self.disk, self.applied, self.judge, dice)
+        return self.replica
+
+    def began(self) -> None:
+        kit = self.cluster.kit
+        self.turning = False
+        self.lapsing: set[object] = set()
+        self.sessions = kit.sessions(
+            self.clock_ms, self.wall_ms, self.want_turn, heartbeat_ms=HEARTBEAT_MS
+        )
+        self.leader = kit.leader(
+            self.name, self.replica, self, self.sessions, self.wall_ms, self.clock
+        )
+        self.known = Acquaintances(self.name, self.replica, self.wall_ms, self.clock)
+        self.replica.listeners.append(lambda index, data, meta: self.known.applied(meta))
+        self.later(self.world.dice.random(), self.tick)
+        self.set_clock()
+
+    def set_clock(self) -> None:
+        """Follow a time server, which is right within some milliseconds."""
+        if self.world.now >= self.jumped_until:
+            error = self.world.dice.uniform(-0.02, 0.02)
+            self.offset = self.world.now + error - self.clock()
+
+    def tick(self) -> None:
+        """Tell the others of this node, and look whether the clocks agree."""
+        core = self.core
+        if core is None:
+            return
+        self.set_clock()
+        core.tell(self.known.words("", "sim", serving=True))
+        voters = core.config.voters
+        skew_ms = self.known.skew_ms([v for v in voters if v != self.name], SKEW_MAX_MS)
+        if skew_ms and not self.leader.skew_ms:
+            self.world.tell(f"{self.name} is {skew_ms} ms away from the others")
+        self.leader.skew_ms = skew_ms
+        if skew_ms and self.leader.leading:
+            try:
+                core.transfer(None, self.clock(), lambda _: None)
+            except faults.Refused:
+                self.world.tell(f"{self.name} cannot hand over")
+        self.want_turn()
+        self.later(SYNC, self.tick)
+
+    # Turns of the leader's loop.
+
+    def want_turn(self) -> None:
+        if not self.turning:
+            self.turning = True
+            self.later(0.00002, self.turn)
+
+    def turn(self) -> None:
+        self.turning = False
+        self.leader.step()
+        for session in self.sessions.by_worker.values():
+            if session.lapsing and session not in self.lapsing:
+                self.lapsing.add(session)
+                self.judge.lapses(self, session.worker)
+        self.poke()
+        next_ms = self.leader.next_ms()
+        if next_ms is not None:
+            self.ring += 1
+            ring = self.ring
+            delay = max(0, next_ms - self.wall_ms()) / 1000 / self.rate + 0.0002
+            self.later(min(delay, SYNC), lambda: self.want_turn() if ring == self.ring else None)
+
+    # What the loop takes for consensus.
+
+    def submit(self, data: bytes, reply: Reply) -> None:
+        assert self.core is not None
+        top = self.cluster.checker.top
+
+        def answered(index: int | None) -> None:
+            if index is not None:
+                self.cluster.acknowledged(self, f"entry {index}", index, top)
+            reply(index)
+
+        self.core.propose(data, answered)
+        self.later(0.0, self.poke)
+
+    def confirm(self, reply: Reply) -> None:
+        assert self.core is not None
+        top = self.cluster.checker.top
+
+        def answered(index: int | None) -> None:
+            if index is not None and self.core is not None:
+                self.cluster.checker.read(self.name, index, self.core.last_applied, top)
+            reply(index)
+
+        self.core.read(answered)
+        self.later(0.0, self.poke)
+
+    # What consensus says.
+
+    def leadership_gained(self, term: int) -> None:
+        super().leadership_gained(term)
+        self.judge.gained(self)
+        self.leader.gained()
+
+    def leadership_lost(self, term: int) -> None:
+        super().leadership_lost(term)
+        self.leader.lost()
+
+    def told(self, peer: str, text: bytes) -> None:
+        self.known.told(peer, text)
