@@ -88,14 +88,19 @@ class Acquaintances:
         if mine is not None:
             self._compare(peer, mine.hex() == said.fingerprint, said.revision)
 
-    def skew_ms(self, voters: Iterable[str], most_ms: int) -> int:
-        """How far this clock is from those of a majority of the voters; 0 when near enough."""
+    def skews_ms(self, voters: Iterable[str], now_ms: int) -> list[int]:
+        """How far the clocks of the voters that were heard lately are from a clock of this node.
+        What they said is counted on to this moment, since this clock may have been set since."""
         now = self.seconds()
-        skews = [
-            about.wall_skew_ms
+        return [
+            about.wall_ms + int((now - about.heard_at) * 1000) - now_ms
             for name in voters
             if (about := self.abouts.get(name)) is not None and now - about.heard_at < FRESH
         ]
+
+    def skew_ms(self, voters: Iterable[str], most_ms: int, now_ms: int) -> int:
+        """How far that is from a majority of them; 0 when near enough."""
+        skews = self.skews_ms(voters, now_ms)
         far = sorted((skew for skew in skews if abs(skew) > most_ms), key=abs)
         # This clock agrees with itself, so one vote is on its side.
         if len(far) > len(skews) + 1 - len(far):

@@ -98,8 +98,10 @@ class Leader:
         self.leading = False
         # Where clients find the leader, as far as this node knows.
         self.leader_address: Callable[[], str] = str
-        # How far this clock is from those of a majority, when that is too far to fire.
+        # How far those of a majority are from this clock, when that is too far to fire.
         self.skew_ms = 0
+        # It was compared with others since the start; until then nothing is decided.
+        self.clock_is_sure = True
         self.done = Done()
         self._waiting = Waiting()
         # Parts of a decision that was too large, or that failed: they come first, alone.
@@ -168,7 +170,7 @@ class Leader:
 
     def step(self) -> None:
         """Begin the next change, if there is something to do and none is in flight."""
-        if not self.leading or self._busy:
+        if not self.leading or self._busy or not self.clock_is_sure:
             return
         parts = self._gather()
         if parts:
@@ -177,7 +179,7 @@ class Leader:
 
     def next_ms(self) -> int | None:
         """When `step` is to be called at the latest, on the clock of `now_ms`."""
-        if not self.leading or self._busy:
+        if not self.leading or self._busy or not self.clock_is_sure:
             return None
         lapse_ms = self.sessions.next_lapse_ms()
         if lapse_ms is not None:
@@ -221,7 +223,8 @@ class Leader:
 
     def _decide(self, parts: list[Part]) -> None:
         began = self.seconds()
-        view = View(self.applied.store, self.now_ms(), self._recall)
+        # The state's time never goes back, so a clock that is wrong must not move it.
+        view = View(self.applied.store, self.now_ms() + self.skew_ms, self._recall)
         try:
             decision = decide(view, [Request(part.body, part.actor) for part in parts])
         except Exception as error:

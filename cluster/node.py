@@ -34,6 +34,7 @@ from .consensus.port import Settings, Status
 from .leader import Leader
 from .replica import Replica
 from .sessions import Sessions
+from .steady import SteadyClock
 
 logger = logging.getLogger(__name__)
 
@@ -99,13 +100,15 @@ class Node:
             settings=spec.settings, journal=spec.journal, contexts=spec.contexts,
         )  # fmt: skip
         self.driver = Driver(place, disk, self.replica, self, clock=spec.seconds)
+        self.clock = SteadyClock(spec.wall_ms, spec.seconds)
         self.sessions = Sessions(
-            lambda: int(spec.seconds() * 1000), spec.wall_ms, self._poke, spec.heartbeat_ms
+            lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._poke, spec.heartbeat_ms
         )
         self.leader = Leader(
-            spec.name, self.replica, self.driver, self.sessions, spec.wall_ms, spec.seconds
+            spec.name, self.replica, self.driver, self.sessions, self.clock.now_ms, spec.seconds
         )
         self.leader.leader_address = lambda: self.leader_address
+        self.leader.clock_is_sure = False
         self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
         self.draining = False
         self.was_removed = False
@@ -273,7 +276,7 @@ class Node:
             await self._moved.wait()
         age_ms = int(self.driver.staleness() * 1000) if stale else 0
         meta = self.replica.meta
-        now_ms = max(self.spec.wall_ms(), meta.now_ms)
+        now_ms = max(self.clock.now_ms(), meta.now_ms)
         workers = self.sessions.workers() if self.leads else []
 
         def look(reading: Reading) -> Message | Rejection:
@@ -353,14 +356,14 @@ class Node:
         next_ms = self.leader.next_ms()
         if next_ms is not None:
             # The clock may be set meanwhile; the ticker looks again each second.
-            delay = max(0, next_ms - self.spec.wall_ms()) / 1000
+            delay = max(0, next_ms - self.clock.now_ms()) / 1000
             self._timer = self._loop.call_later(delay, self._poke)
 
     def _tick(self) -> None:
         """Each second: tell the others of this node, and look whether the clocks agree."""
         if self.ended.done():
             return
-        self._ticker = self._loop.call_later(TICK, self._tick)
+        self._ticker = self._loop.call_later(TICK if self.clock.sure else TICK / 10, self._tick)
         try:
             address = self.spec.members[self.name].client
             self.driver.tell(self.known.words(address, self.spec.version, self.serves))
@@ -371,10 +374,10 @@ class Node:
 
     def _watch_clock(self) -> None:
         voters = [name for name, peer in self.status().peers.items() if peer.voter]
-        skew_ms = self.known.skew_ms(voters, self.spec.skew_max_ms)
+        skew_ms = self.clock.look(self.known, voters, self.spec.skew_max_ms)
         if skew_ms and not self.leader.skew_ms:
             logger.error("%s", refusals.clock_skew(skew_ms).rejection.message)
-        self.leader.skew_ms = skew_ms
+        self.leader.skew_ms, self.leader.clock_is_sure = skew_ms, self.clock.sure
         busy = self._handing_over is not None and not self._handing_over.done()
         if self.leads and (skew_ms or self.known.diverged) and not busy:
             # Somebody whose clock and state are sound should lead.

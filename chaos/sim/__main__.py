@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import time
+from collections import Counter
 
 from .run import Outcome, hunt_all, hunt_stock, run_seed, run_seeds
 
@@ -15,11 +17,14 @@ Run the consensus core in a simulated world: links, disks, clocks, processes, al
   --seed N      one history; prints its options, its story and its violation if there is one
   --seeds N     histories FIRST .. FIRST+N-1
   --mutants     switch each known defect on and look for it; fails if one survives its budget
+  --rules       with --seed or --seeds: the scheduler on top of the core, with users, workers and
+                wall clocks, in place of a small register
 
 With --json one JSON object is the last line of stdout, everything else goes to stderr:
-  --seed        {"seed","violation","options","simulated_s","fault_events","acks","reads","wall_s"}
-  --seeds       {"seeds","violations","failed","simulated_hours","fault_events","acks","reads",
+  --seed        {"seed","violation","options","simulated_s","fault_events","acks","reads","rules",
                  "wall_s"}
+  --seeds       {"seeds","violations","failed","simulated_hours","fault_events","acks","reads",
+                 "rules","wall_s"}; "rules" counts what the scheduler did
   --mutants     {"mutants":[{"mutant","seeds","budget","found"}],"survivors","wall_s"}
 The exit status is 0 only if no violation was found, or, with --mutants, every one was.
 """
@@ -35,18 +40,22 @@ def main(argv: list[str] | None = None) -> int:
     what.add_argument("--seed", type=int, help="replay one history")
     what.add_argument("--seeds", type=int, help="how many histories")
     what.add_argument("--mutants", action="store_true", help="look for each known defect")
+    parser.add_argument("--rules", action="store_true", help="the scheduler, not a register")
     parser.add_argument("--first", type=int, default=1, help="the first seed of --seeds")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
     parser.add_argument("--story", type=int, default=40, help="lines told of a --seed")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     options = parser.parse_args(argv)
+    # Nodes that are broken on purpose have much to say.
+    logging.disable(logging.CRITICAL)
     begun = time.monotonic()
     if options.mutants:
         result, good = all_mutants(options.jobs)
     elif options.seed is not None:
-        result, good = one_seed(options.seed, options.story)
+        result, good = one_seed(options.seed, options.story, rules=options.rules)
     else:
-        result, good = many_seeds(range(options.first, options.first + options.seeds), options.jobs)
+        seeds = range(options.first, options.first + options.seeds)
+        result, good = many_seeds(seeds, options.jobs, rules=options.rules)
     result["wall_s"] = round(time.monotonic() - begun, 1)
     if options.json:
         print(json.dumps(result))  # noqa: T201  # This is the program's output.
@@ -57,11 +66,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201  # As above.
 
 
-def one_seed(seed: int, lines: int) -> tuple[dict[str, object], bool]:
-    outcome = run_seed(seed, story=lines)
+def one_seed(seed: int, lines: int, *, rules: bool) -> tuple[dict[str, object], bool]:
+    outcome = run_seed(seed, rules=rules, story=lines)
     for line in outcome.story:
         say(line)
-    tell(outcome)
+    tell(outcome, rules=rules)
     result = {
         "seed": seed,
         "violation": outcome.violation,
@@ -70,23 +79,27 @@ def one_seed(seed: int, lines: int) -> tuple[dict[str, object], bool]:
         "fault_events": outcome.fault_events,
         "acks": outcome.acks,
         "reads": outcome.reads,
+        "rules": outcome.counts,
     }
     return result, not outcome.violation
 
 
-def tell(outcome: Outcome) -> None:
+def tell(outcome: Outcome, *, rules: bool) -> None:
     say(outcome.options)
     if outcome.violation:
         say(f"seed {outcome.seed}: VIOLATION: {outcome.violation}")
-        say(f"replay: python -m raftsched.chaos.sim --seed {outcome.seed}")
+        more = " --rules" if rules else ""
+        say(f"replay: python -m raftsched.chaos.sim --seed {outcome.seed}{more}")
     else:
         say(f"seed {outcome.seed}: all held; {outcome.acks} writes acknowledged")
 
 
-def many_seeds(seeds: range, jobs: int) -> tuple[dict[str, object], bool]:
+def many_seeds(seeds: range, jobs: int, *, rules: bool) -> tuple[dict[str, object], bool]:
     failed, done = [], 0
+    counts: Counter[str] = Counter()
     simulated, faults, acks, reads = 0.0, 0, 0, 0
-    for outcome in run_seeds(seeds, jobs):
+    for outcome in run_seeds(seeds, jobs, rules=rules):
+        counts.update(outcome.counts)
         done += 1
         simulated += outcome.simulated_s
         faults += outcome.fault_events
@@ -94,7 +107,7 @@ def many_seeds(seeds: range, jobs: int) -> tuple[dict[str, object], bool]:
         reads += outcome.reads
         if outcome.violation:
             failed.append(outcome.seed)
-            tell(outcome)
+            tell(outcome, rules=rules)
         if done % 100 == 0:
             say(f"{done} of {len(seeds)} seeds, {len(failed)} violations")
     result: dict[str, object] = {
@@ -105,6 +118,7 @@ def many_seeds(seeds: range, jobs: int) -> tuple[dict[str, object], bool]:
         "fault_events": faults,
         "acks": acks,
         "reads": reads,
+        "rules": dict(counts),
     }
     return result, not failed
 

@@ -52,6 +52,9 @@ class Faults:
     def soon(self, low: float, high: float) -> float:
         return self.world.dice.uniform(low, high)
 
+    def all(self) -> list[SimNode]:
+        return list(self.cluster.nodes.values())
+
     def pick(self) -> SimNode:
         """A node; the leader as often as not, since that is where it hurts."""
         leader = self.cluster.leader()
@@ -173,6 +176,9 @@ class Faults:
     def jump(self) -> None:
         """Somebody sets a clock, and no time server puts it right for a while."""
         node = self.pick()
+        # Words of a clock count for three seconds; a majority of wrong ones is right.
+        if any(n is not node and n.wrong_until + 3.5 > self.world.now for n in self.all()):
+            return
         seconds = self.world.dice.choice((-1, 1)) * self.world.dice.choice((0.3, 3.0, 3600.0))
         self.world.fault(f"the clock of {node.name} jumps by {seconds} s")
         node.jump(seconds, self.world.now + self.soon(0.1, 3.0))

@@ -84,6 +84,9 @@ class Judge:
         change = parse_change(data, revision)
         if change.now_ms < self.now_ms:
             raise Violation(f"S9 time runs back from {self.now_ms} to {change.now_ms} at {index}")
+        if change.now_ms > self.true_ms() + EARLY_MS:
+            ahead = change.now_ms - self.true_ms()
+            raise Violation(f"S9 time in the state is {ahead} ms ahead at {index}")
         self.now_ms = change.now_ms
         self.counts["changes"] += 1
         # A run that ends is deleted in one table and put in another.

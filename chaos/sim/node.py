@@ -37,6 +37,7 @@ class SimNode:
         self.future = False  # Runs a later release, which knows one more kind of entry.
         self.broken = ""  # Why it stopped by itself.
         self.flipped = False
+        self.wrong_until = 0.0  # Somebody has set its wall clock, and no time server is heard.
         self.life = 0
         self.inbox: list[Callable[[], None]] = []
         self.marks = (0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from .cluster import Cluster, Kit
 from .mutants import MUTANTS, Mutant
@@ -79,13 +80,14 @@ def options_of(seed: int, mutant: Mutant | None, *, rules: bool) -> Options:
     return replace(options, nodes=mutant.nodes) if mutant.nodes else options
 
 
-def run_seeds(seeds: Iterable[int], jobs: int) -> Iterable[Outcome]:
+def run_seeds(seeds: Iterable[int], jobs: int, *, rules: bool = False) -> Iterable[Outcome]:
     """Yield the outcomes in the order of the seeds."""
+    run = partial(run_seed, rules=rules)
     if jobs == 1:
-        yield from map(run_seed, seeds)
+        yield from map(run, seeds)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(run_seed, seeds, chunksize=4)
+        yield from pool.map(run, seeds, chunksize=4)
 
 
 def hunt(mutant: Mutant) -> dict[str, object]:

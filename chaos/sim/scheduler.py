@@ -17,6 +17,7 @@ from ...cluster.consensus import faults
 from ...cluster.consensus.disk import Disk
 from ...cluster.consensus.port import Machine, Reply
 from ...cluster.replica import Applied
+from ...cluster.steady import SteadyClock
 from ...statemachine.store import MemoryStore
 from .disk import SimDisk
 from .judge import HEARTBEAT_MS, Judge
@@ -77,7 +78,6 @@ class SchedulerNode(SimNode):
     """Drives a leader's loop beside the core, as a node's own loop does."""
 
     offset = 0.0  # How far its wall clock is from its own monotonic one, in seconds.
-    jumped_until = 0.0  # Until then no time server is heard.
     turning = False
     ring = 0
 
@@ -94,7 +94,7 @@ class SchedulerNode(SimNode):
 
     def jump(self, seconds: float, until: float) -> None:
         self.offset += seconds
-        self.jumped_until = until
+        self.wrong_until = until
         if self.core is not None:
             self.want_turn()
 
@@ -109,12 +109,14 @@ class SchedulerNode(SimNode):
         kit = self.cluster.kit
         self.turning = False
         self.lapsing: set[object] = set()
+        self.steady = SteadyClock(self.wall_ms, self.clock)
         self.sessions = kit.sessions(
-            self.clock_ms, self.wall_ms, self.want_turn, heartbeat_ms=HEARTBEAT_MS
+            self.clock_ms, self.steady.now_ms, self.want_turn, heartbeat_ms=HEARTBEAT_MS
         )
         self.leader = kit.leader(
-            self.name, self.replica, self, self.sessions, self.wall_ms, self.clock
+            self.name, self.replica, self, self.sessions, self.steady.now_ms, self.clock
         )
+        self.leader.clock_is_sure = False
         self.known = Acquaintances(self.name, self.replica, self.wall_ms, self.clock)
         self.replica.listeners.append(lambda index, data, meta: self.known.applied(meta))
         self.later(self.world.dice.random(), self.tick)
@@ -122,7 +124,7 @@ class SchedulerNode(SimNode):
 
     def set_clock(self) -> None:
         """Follow a time server, which is right within some milliseconds."""
-        if self.world.now >= self.jumped_until:
+        if self.world.now >= self.wrong_until:
             error = self.world.dice.uniform(-0.02, 0.02)
             self.offset = self.world.now + error - self.clock()
 
@@ -133,18 +135,17 @@ class SchedulerNode(SimNode):
             return
         self.set_clock()
         core.tell(self.known.words("", "sim", serving=True))
-        voters = core.config.voters
-        skew_ms = self.known.skew_ms([v for v in voters if v != self.name], SKEW_MAX_MS)
+        skew_ms = self.steady.look(self.known, core.config.voters, SKEW_MAX_MS)
         if skew_ms and not self.leader.skew_ms:
             self.world.tell(f"{self.name} is {skew_ms} ms away from the others")
-        self.leader.skew_ms = skew_ms
+        self.leader.skew_ms, self.leader.clock_is_sure = skew_ms, self.steady.sure
         if skew_ms and self.leader.leading:
             try:
                 core.transfer(None, self.clock(), lambda _: None)
             except faults.Refused:
                 self.world.tell(f"{self.name} cannot hand over")
         self.want_turn()
-        self.later(SYNC, self.tick)
+        self.later(SYNC if self.steady.sure else SYNC / 10, self.tick)
 
     # Turns of the leader's loop.
 
@@ -165,7 +166,7 @@ class SchedulerNode(SimNode):
         if next_ms is not None:
             self.ring += 1
             ring = self.ring
-            delay = max(0, next_ms - self.wall_ms()) / 1000 / self.rate + 0.0002
+            delay = max(0, next_ms - self.steady.now_ms()) / 1000 / self.rate + 0.0002
             self.later(min(delay, SYNC), lambda: self.want_turn() if ring == self.ring else None)
 
     # What the loop takes for consensus.

@@ -322,8 +322,30 @@ def test_a_clock_that_is_off_fires_nothing_but_takes_writes(bench: Bench) -> Non
     assert bench.leader.next_ms() == bench.sessions.next_lapse_ms()
 
     bench.leader.skew_ms = 0
+    bench.now_ms += 5_000
     bench.run()
     assert [lease.job for lease in ear.got] == ["a"]
+
+
+def test_a_clock_that_is_off_does_not_move_the_time_of_the_state(bench: Bench) -> None:
+    bench.now_ms = START_MS + 3_600_000
+    bench.leader.skew_ms = -3_600_000
+    bench.ask(due("a", START_MS))
+    bench.run()
+
+    assert bench.applied.meta.now_ms == START_MS
+
+
+def test_nothing_is_decided_before_the_clock_was_compared(bench: Bench) -> None:
+    bench.leader.clock_is_sure = False
+    bench.ask(due("a", START_MS))
+    bench.run()
+    assert bench.replies == []
+    assert bench.leader.next_ms() is None
+
+    bench.leader.clock_is_sure = True
+    bench.run()
+    assert len(bench.replies) == 1
 
 
 def test_a_queue_with_a_rate_is_looked_at_when_it_may_give_again(bench: Bench) -> None:

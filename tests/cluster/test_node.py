@@ -181,11 +181,12 @@ async def test_a_clock_far_from_the_others_does_not_fire(tmp_path: Path) -> None
         leader = await leader_of(nodes)
         voters = list(nodes)
         await until(lambda: len(leader.abouts) == 2)
-        assert leader.known.skew_ms(voters, 1_000) == 0
+        assert leader.known.skew_ms(voters, 1_000, leader.spec.wall_ms()) == 0
         for name, about in list(leader.abouts.items()):
             leader.known.abouts[name] = type(about)(
                 **{key: getattr(about, key) for key in about.__struct_fields__}
-                | {"wall_skew_ms": 5_000}
+                | {"wall_ms": about.wall_ms + 5_000}
             )
 
-        assert leader.known.skew_ms(voters, 1_000) == 5_000
+        skew_ms = leader.known.skew_ms(voters, 1_000, leader.spec.wall_ms())
+        assert skew_ms == pytest.approx(5_000, abs=500)

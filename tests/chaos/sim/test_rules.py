@@ -1,0 +1,135 @@
+"""The scheduler in the simulator: its promises hold, and the judge sees when they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.chaos.sim.judge import Judge
+from raftsched.chaos.sim.options import HABITS, draw_rules
+from raftsched.chaos.sim.run import run_seed
+from raftsched.chaos.sim.world import Violation
+from raftsched.proto.v1 import run_pb2, worker_pb2
+from raftsched.statemachine import keys
+from raftsched.statemachine.record import Change, LedgerRecord, RunRecord, encode
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5, 6])
+def test_the_scheduler_keeps_its_promises(seed: int) -> None:
+    outcome = run_seed(seed, rules=True)
+
+    assert outcome.violation == "", outcome.options
+    assert outcome.counts["completions"] > 0
+
+
+def test_every_habit_of_workers_and_the_jump_of_clocks_are_drawn() -> None:
+    drawn = [draw_rules(seed) for seed in range(60)]
+
+    assert {habit for options in drawn for habit in options.habits} == set(HABITS)
+    assert any("jump" in options.faults for options in drawn)
+
+
+NOW_MS = 1_767_225_600_000
+PLACE = (1, keys.occasion_of(NOW_MS))
+RUN = keys.run(*PLACE)
+LEDGER = keys.ledger(1, NOW_MS)
+RAN = encode(LedgerRecord(outcome=run_pb2.OUTCOME_RAN))
+
+
+def running(token: int) -> bytes:
+    return encode(
+        RunRecord(
+            state=run_pb2.RUN_STATE_RUNNING, cause=run_pb2.CAUSE_SCHEDULE, token=token, attempt=1
+        )
+    )
+
+
+def ended(token: int) -> bytes:
+    return encode(RunRecord(state=run_pb2.RUN_STATE_SUCCEEDED, token=token, attempt=1))
+
+
+class Bench:
+    """A judge, and changes written by hand."""
+
+    def __init__(self) -> None:
+        self.judge = Judge(lambda: NOW_MS)
+        self.index = 0
+
+    def change(
+        self, puts: dict[bytes, bytes], deletes: list[bytes] | None = None, now_ms: int = NOW_MS
+    ) -> None:
+        self.index += 1
+        data = Change(
+            now_ms=now_ms, keys=list(puts), values=list(puts.values()), deletes=deletes or []
+        )
+        self.judge.changed(self.index, encode(data), self.index)
+
+    def finish(self, token: int) -> None:
+        self.change({keys.ended(*PLACE): ended(token)}, [RUN])
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_sound_story_passes(bench: Bench) -> None:
+    bench.change({RUN: running(1), LEDGER: RAN})
+    bench.finish(1)
+    bench.judge.acknowledged(worker_pb2.ResultAck(token=1), succeeded=True)
+
+
+def test_a_nominal_time_that_runs_twice_is_seen(bench: Bench) -> None:
+    bench.change({RUN: running(1), LEDGER: RAN})
+    bench.finish(1)
+    with pytest.raises(Violation, match="S2 None ran twice"):
+        bench.change({RUN: running(2)})
+
+
+def test_a_second_run_beside_the_first_is_seen(bench: Bench) -> None:
+    other = keys.run(1, keys.occasion_of(NOW_MS, 1))
+    with pytest.raises(Violation, match="S2 None has another run"):
+        bench.change({other: running(1)})
+
+
+def test_two_outcomes_are_seen(bench: Bench) -> None:
+    bench.change({LEDGER: RAN})
+    with pytest.raises(Violation, match="S2 None has two outcomes"):
+        bench.change({LEDGER: RAN})
+
+
+def test_a_run_before_its_time_is_seen(bench: Bench) -> None:
+    early = keys.run(1, keys.occasion_of(NOW_MS + 5_000))
+    with pytest.raises(Violation, match="S3"):
+        bench.change({early: running(1)})
+
+
+def test_a_token_that_was_given_before_is_seen(bench: Bench) -> None:
+    bench.change({RUN: running(7)})
+    with pytest.raises(Violation, match="S4 token 7 is given"):
+        bench.change({keys.run(2, PLACE[1]): running(7)})
+
+
+def test_two_live_leases_of_a_run_are_seen(bench: Bench) -> None:
+    bench.change({RUN: running(1)})
+    with pytest.raises(Violation, match=r"S4 .* while 1 still stands"):
+        bench.change({RUN: running(2)})
+
+
+def test_a_completion_under_an_old_token_is_seen(bench: Bench) -> None:
+    bench.change({RUN: running(2)})
+    with pytest.raises(Violation, match="S6"):
+        bench.finish(1)
+
+
+def test_an_acknowledgement_of_nothing_is_seen(bench: Bench) -> None:
+    bench.change({RUN: running(1)})
+    with pytest.raises(Violation, match="S6 the end of lease 1 is acknowledged"):
+        bench.judge.acknowledged(worker_pb2.ResultAck(token=1), succeeded=True)
+
+
+def test_time_that_runs_back_or_ahead_is_seen(bench: Bench) -> None:
+    bench.change({})
+    with pytest.raises(Violation, match="S9 time runs back"):
+        bench.change({}, now_ms=NOW_MS - 1)
+    with pytest.raises(Violation, match="S9 time in the state is 9000 ms ahead"):
+        bench.change({}, now_ms=NOW_MS + 9_000)

@@ -1,0 +1,112 @@
+"""A clock that was set is not followed before others agree with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.cluster.about import Acquaintances
+from raftsched.cluster.replica import Applied
+from raftsched.cluster.steady import ALONE, SteadyClock
+from raftsched.statemachine.store import MemoryStore
+
+START_MS = 1_767_225_600_000
+HOUR_MS = 3_600_000
+VOTERS = ["n1", "n2", "n3"]
+MOST_MS = 1_000
+
+
+class Room:
+    """A node's two clocks, and what it knows of others."""
+
+    def __init__(self) -> None:
+        self.passed = 100.0
+        self.set_by_ms = 0
+        self.known = Acquaintances("n1", Applied(MemoryStore()), self.wall_ms, self.seconds)
+        self.clock = SteadyClock(self.wall_ms, self.seconds)
+
+    def seconds(self) -> float:
+        return self.passed
+
+    def wall_ms(self) -> int:
+        return START_MS + int(self.passed * 1000) + self.set_by_ms
+
+    def true_ms(self) -> int:
+        return START_MS + int(self.passed * 1000)
+
+    def hear(self, peer: str, skew_ms: int = 0) -> None:
+        wall_ms = self.true_ms() + skew_ms
+        other = Acquaintances(peer, Applied(MemoryStore()), lambda: wall_ms, self.seconds)
+        self.known.told(peer, other.words("", "test", serving=True))
+
+    def look(self, voters: list[str] | None = None) -> int:
+        return self.clock.look(self.known, voters or VOTERS, MOST_MS)
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room()
+
+
+def test_a_jump_is_not_followed_and_time_goes_on(room: Room) -> None:
+    room.set_by_ms = HOUR_MS
+    assert room.clock.now_ms() == room.true_ms()
+    room.passed += 5
+    assert room.clock.now_ms() == room.true_ms()
+
+
+def test_what_a_time_server_does_is_followed(room: Room) -> None:
+    for _ in range(10):
+        room.set_by_ms += 200
+        room.passed += 1
+        assert room.clock.now_ms() == room.wall_ms()
+
+
+def test_a_clock_that_a_majority_agrees_with_is_followed(room: Room) -> None:
+    """All nodes were wrong, and are put right one after the other."""
+    room.set_by_ms = HOUR_MS
+    room.hear("n2", HOUR_MS)
+
+    assert room.look() == 0
+    assert room.clock.now_ms() == room.wall_ms()
+
+
+def test_what_was_heard_before_a_jump_is_no_agreement_with_it(room: Room) -> None:
+    room.hear("n2")
+    room.hear("n3")
+    room.passed += 1
+    room.set_by_ms = HOUR_MS
+
+    assert room.look() == 0
+    assert room.clock.now_ms() == room.true_ms()
+
+
+def test_who_was_wrong_from_the_start_is_told_by_how_much(room: Room) -> None:
+    late = Room()
+    late.set_by_ms = -HOUR_MS
+    late.clock = SteadyClock(late.wall_ms, late.seconds)
+    late.hear("n2")
+    late.hear("n3")
+
+    assert late.look() == HOUR_MS
+    assert not late.clock.sure
+
+
+def test_a_clock_is_sure_when_compared_or_when_nobody_speaks_against_it(room: Room) -> None:
+    assert room.look() == 0
+    assert not room.clock.sure
+    room.passed += ALONE + 0.1
+    room.look()
+    assert room.clock.sure
+
+    other = Room()
+    other.hear("n3")
+    other.look()
+    assert other.clock.sure
+
+
+def test_one_node_alone_believes_itself(room: Room) -> None:
+    room.look(["n1"])
+    assert room.clock.sure
+    room.set_by_ms = HOUR_MS
+    room.look(["n1"])
+    assert room.clock.now_ms() == room.wall_ms()
