@@ -22,6 +22,7 @@ from raftsched.client import (
     cron,
     job_of,
 )
+from raftsched.client.errors import Forbidden, Unauthenticated
 from raftsched.proto.v1 import cluster_pb2, job_pb2
 
 from .handlers import working
@@ -115,6 +116,29 @@ def use_cluster(client: Client) -> None:
     assert answer.age_ms is not None
     seen = client.ask(job_pb2.GetJobRequest(job="report"), min_revision=answer.revision)
     assert seen.message.name == "report"
+
+
+@pytest.mark.slow
+async def test_access_tokens_open_what_they_are_for(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as running, AsyncClient(running.endpoints, timeout=10) as nobody:
+        await nobody.namespaces.create("shop")
+        root = (await nobody.access.create_token("root", "admin", namespace="")).secret
+        with pytest.raises(Unauthenticated):
+            await nobody.jobs.create("a", handler="x")
+
+        async with AsyncClient(running.endpoints, token=root) as admin:
+            ci = (await admin.access.create_token("ci", "editor", namespace="shop")).secret
+            assert [token.name async for token in admin.access.list_tokens()] == ["ci", "root"]
+
+            async with AsyncClient(running.endpoints, token=ci, namespace="shop") as editor:
+                assert (await editor.jobs.create("a", handler="x")).creator
+                with pytest.raises(Forbidden) as caught:
+                    await editor.jobs.create("a", handler="x", namespace="default")
+                await admin.access.revoke_token("ci")
+                with pytest.raises(Unauthenticated):
+                    await editor.jobs.get("a")
+
+    assert caught.value.reason == "FORBIDDEN"
 
 
 @pytest.mark.slow
