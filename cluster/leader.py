@@ -19,10 +19,10 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from ..proto.v1 import job_pb2
-from ..statemachine import allowance, leases, timers
+from ..statemachine import allowance, keys, leases, timers
 from ..statemachine.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
-from ..statemachine.request import Ring
+from ..statemachine.request import Observe, Observed, Ring
 from ..statemachine.view import Recall, View
 from . import refusals
 from .consensus import faults
@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 # Bytes of a change. The rules stop at 1 MiB and what the last request brings along.
 CHANGE_MAX = JournalLimits().entry
+ALERTS = 100  # Looked at in a change.
 CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write may be more.
 WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
 WAITING_BYTES = 64 << 20
@@ -107,6 +108,9 @@ class Leader:
         # Parts of a decision that was too large, or that failed: they come first, alone.
         self._carried: deque[Part] = deque()
         self._alone = False
+        # What comes next of looking at the alerts.
+        self._look: Part | None = None
+        self._looking = False
         # What an earlier term left in flight may be answered later than this.
         self._turn = object()
         self._busy = False
@@ -122,6 +126,7 @@ class Leader:
         self.leading = True
         self._busy = False
         self._carried.clear()
+        self._look, self._looking = None, False
         self._recall = Recall()
         self.sessions.takeover(worker for worker, _ in leases.holders(self.applied.store))
         self._look_ahead(self.applied.meta.now_ms)
@@ -166,6 +171,26 @@ class Leader:
         self.sessions.poke()
         return part
 
+    def watch(self, margin: bool, skew_ms: int) -> None:
+        """Look at the alerts, with what only this node sees. To be called now and then."""
+        first = next(self.applied.store.scan(keys.ALERT, keys.after(keys.ALERT)), None)
+        if self.leading and not self._looking and first is not None:
+            self._looking = True
+            self._look_at(b"", margin, skew_ms)
+
+    def _look_at(self, after: bytes, margin: bool, skew_ms: int) -> None:
+        def answer(observed: object) -> None:
+            assert isinstance(observed, Observed)
+            if observed.after:
+                self._look_at(observed.after, margin, skew_ms)
+            else:
+                self._looking = False
+
+        workers = self.sessions.workers()
+        body = Observe(workers, margin, skew_ms, ALERTS, after)
+        self._look = Part(body, answer, _nobody, items=ALERTS)
+        self.sessions.poke()
+
     # Turns.
 
     def step(self) -> None:
@@ -197,6 +222,9 @@ class Leader:
         self._alone = False
         parts = self.sessions.words(CHANGE_ITEMS) + self.sessions.lapses(10)
         parts += self._calls()
+        if self._look is not None:
+            parts.append(self._look)
+            self._look = None
         if self.skew_ms:
             return parts
         now_ms = self.now_ms()

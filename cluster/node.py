@@ -368,9 +368,17 @@ class Node:
             address = self.spec.members[self.name].client
             self.driver.tell(self.known.words(address, self.spec.version, self.serves))
             self._watch_clock()
+            self._watch_alerts()
         except Exception as error:
             self.fail(error)
         self._poke()
+
+    def _watch_alerts(self) -> None:
+        if self.leads:
+            voters = [peer for peer in self.status().peers.values() if peer.voter]
+            there = sum(peer.connected for peer in voters)
+            skews = [abs(about.wall_skew_ms) for about in self.abouts.values()]
+            self.leader.watch(there - 1 > len(voters) // 2, max(skews, default=0))
 
     def _watch_clock(self) -> None:
         voters = [name for name, peer in self.status().peers.items() if peer.voter]

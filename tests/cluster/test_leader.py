@@ -12,12 +12,13 @@ from raftsched.cluster.consensus.port import Reply
 from raftsched.cluster.leader import Leader
 from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import OFFERED, Session, Sessions
-from raftsched.proto.v1 import job_pb2, queue_pb2, worker_pb2
-from raftsched.statemachine import limits, rules
+from raftsched.proto.v1 import alert_pb2, job_pb2, queue_pb2, worker_pb2
+from raftsched.statemachine import limits, reads, rules
 from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.rejection import Refused, Rejection
 from raftsched.statemachine.request import Ring
 from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.view import View
 
 from .ear import Ear, success
 
@@ -346,6 +347,33 @@ def test_nothing_is_decided_before_the_clock_was_compared(bench: Bench) -> None:
     bench.leader.clock_is_sure = True
     bench.run()
     assert len(bench.replies) == 1
+
+
+def test_alerts_are_looked_at_by_steps_when_there_are_any(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.leader.watch(margin=False, skew_ms=0)
+    bench.run()
+    assert bench.leader.done.changes == 0
+    monkeypatch.setattr(leaders, "ALERTS", 2)
+    for number in range(5):
+        alert = alert_pb2.Alert(name=f"alert-{number}")
+        alert.condition.no_margin = True
+        bench.ask(alert_pb2.PutAlertRequest(alert=alert))
+    bench.run()
+    assert not [reply for reply in bench.replies if isinstance(reply, Rejection)]
+    before = bench.leader.done.changes
+
+    bench.leader.watch(margin=False, skew_ms=0)
+    bench.run()
+    bench.now_ms += 3_600_000
+    bench.leader.watch(margin=False, skew_ms=0)
+    bench.run()
+
+    assert bench.leader.done.changes >= before + 3
+    reply = reads.read(View(bench.applied.store, bench.now_ms), alert_pb2.ListAlertsRequest())
+    assert isinstance(reply, alert_pb2.ListAlertsResponse)
+    assert [bool(alert.HasField("raised_time")) for alert in reply.alerts] == [True] * 5
 
 
 def test_a_queue_with_a_rate_is_looked_at_when_it_may_give_again(bench: Bench) -> None:
