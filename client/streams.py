@@ -23,7 +23,7 @@ LOG = logging.getLogger("raftsched.worker")
 # Looks at the clock at least so often.
 TICK_S = 0.25
 # Waits between two streams: each longer by half than the one before, spread by half either way.
-WAIT_FIRST_S, WAIT_GROWTH, WAIT_MAX_S = 0.05, 1.5, 5.0
+WAIT_FIRST_S, WAIT_GROWTH, WAIT_MAX_S = 0.05, 1.5, 2.0
 # A stream that was welcome for so long was no failure, however it ended.
 LIVED_S = 1.0
 # Words on who leads that are followed at once, until one leads to a welcome.

@@ -159,18 +159,27 @@ class LocalCluster:
     def wait_for_leader(self, timeout: float = START_S) -> str:
         """Wait until a node answers as the leader of a majority, and name it."""
         by_address = {client: name for name, (_, client) in self._addresses.items()}
+        address = self._wait_for_answer(
+            self.endpoints, lambda leader: by_address.get(leader, "") in self.alive, timeout
+        )
+        return by_address[address]
+
+    def _wait_for_answer(
+        self, endpoints: list[str], fits: Callable[[str], bool], timeout: float
+    ) -> str:
+        """Wait until one of these nodes answers and names a leader that fits."""
         request = job_pb2.ListJobsRequest(page_size=1)
         end = monotonic() + timeout
-        with self.client() as client:
+        with Client(endpoints) as client:
             while True:
                 self._check_nobody_ended_by_itself()
                 if monotonic() >= end:
                     raise TimeoutError(f"no leader within {timeout:g} s; {self._logs()}")
                 try:
-                    leader = by_address.get(client.ask(request, timeout=1.0).leader, "")
+                    leader = client.ask(request, timeout=1.0).leader
                 except RaftschedError:
                     leader = ""
-                if leader in self.alive:
+                if fits(leader):
                     return leader
                 sleep(LOOK_S)
 
@@ -203,11 +212,12 @@ class LocalCluster:
     def thaw(self, name: str) -> None:
         self._processes[name].send_signal(signal.SIGCONT)
 
-    def revive(self, name: str) -> None:
-        """Start a killed node again with the data it had."""
+    def revive(self, name: str, timeout: float = START_S) -> None:
+        """Start a killed node again with the data it had; wait until it has found the others."""
         if self._processes[name].poll() is None:
             raise RuntimeError(f"node {name} is alive")
         self._spawn(name)
+        self._wait_for_answer([self.address(name)], lambda leader: leader != "", timeout)
 
     def stop(self) -> None:
         """End all nodes; throw the data away, unless the folder is yours."""

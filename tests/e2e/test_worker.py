@@ -75,14 +75,18 @@ def runs_of(client: Client) -> list[Run]:
 @pytest.mark.timeout(180)
 def test_leaders_die_and_every_run_is_carried_out_once(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
-    with LocalCluster(3) as cluster, worker_process(cluster, notes), cluster.client() as client:
+    with (
+        # Sessions live longer than any election takes, however busy the machine is.
+        LocalCluster(3, settings={"heartbeat-ms": "5000"}) as cluster,
+        worker_process(cluster, notes),
+        cluster.client() as client,
+    ):
         for number in range(JOBS):
             client.jobs.create(f"job-{number}", handler="note", overlap="allow")
         ids = [client.jobs.trigger(f"job-{n % JOBS}").id for n in range(RUNS // 2)]
         killed = cluster.kill_leader()
         ids += [client.jobs.trigger(f"job-{n % JOBS}").id for n in range(RUNS // 2)]
         cluster.revive(killed)
-        cluster.wait_for_leader()
         wait_until(lambda: notes.read_text().count("\n") > RUNS // 2)
         cluster.kill_leader()
         wait_until(lambda: all(run.ended for run in runs_of(client)), PATIENCE_S, "all ends")
@@ -107,7 +111,6 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path
             first.send_signal(signal.SIGTERM)
             assert first.wait(PATIENCE_S) == 0
         with worker_process(cluster, notes) as second:
-            wait_until(lambda: notes.read_text().count("\n") == 2, PATIENCE_S, "the second lease")
             wait_until(lambda: client.runs.get(run).ended, PATIENCE_S, "its end")
             second.send_signal(signal.SIGTERM)
             assert second.wait(PATIENCE_S) == 0
@@ -115,7 +118,8 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path
 
     assert (ended.id, ended.state) == (run, "SUCCEEDED")
     # Giving back counts no attempt, and leaves what was noted.
-    assert [line.split()[1] for line in notes.read_text().splitlines()] == ["1", "1"]
+    words = [line.split()[1] for line in notes.read_text().splitlines()]
+    assert words == ["1", "stopped", "1"]
 
 
 LIVELY = {"heartbeat-ms": "300"}
