@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -22,6 +23,7 @@ from .node import Node
 ROLES = ("leader", "follower", "candidate", "learner")
 # Queues and namespaces are made by users; beyond so many, the rest is left out.
 ROWS_MAX = 1_000
+LANES_MAX = 10_000  # Some 10 ms of the loop.
 Rows = Mapping[tuple[str, ...], float]
 
 
@@ -92,7 +94,7 @@ def queues(store: Reading) -> Iterator[Metric]:
     """How long the lines are, and since when the first in them waits."""
     names = namespace_names(store)
     ready: dict[tuple[str, ...], float] = defaultdict(float)
-    for key, value in store.scan(keys.LANE, keys.after(keys.LANE)):
+    for key, value in islice(store.scan(keys.LANE, keys.after(keys.LANE)), LANES_MAX):
         lane = parse(key, value, LaneRecord)
         where = (names.get(lane.namespace, ""), lane.queue)
         if where in ready or len(ready) < ROWS_MAX:

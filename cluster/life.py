@@ -108,9 +108,10 @@ def give_up(seconds: float = STOP_SECONDS) -> None:
 
 async def parent_gone() -> None:
     """Return when whoever wants not to leave this process behind is gone; else never."""
-    parent = os.environ.get(PARENT)
-    while not parent or os.getppid() == int(parent):
-        await asyncio.sleep(PARENT_SECONDS if parent else 3600)
+    parent = os.environ.get(PARENT, "")
+    known = parent.isdecimal()
+    while not known or os.getppid() == int(parent):
+        await asyncio.sleep(PARENT_SECONDS if known else 3600)
 
 
 class Life:

@@ -28,7 +28,7 @@ SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0
 CALLS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 BYTES = tuple(float(256 << 2 * i) for i in range(8))
 ITEMS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 10_000.0)
-# Of a change with more leases than this, so many speak for all; the count stays exact.
+# Of a change with more leases than this, so many speak for all.
 SAMPLES = 64
 # Methods and codes are ours, but a path in a request is the caller's.
 SERIES_MAX = 1_000
@@ -120,9 +120,11 @@ class Metrics:
         for place, key in enumerate(change.keys):
             if key in runs:
                 run = parse(key, values[place], RunRecord)
-                late.append(max(0.0, now_ms - run.due_at_ms) / 1000)
+                # A later attempt was not due when the run was.
+                if run.attempt <= 1:
+                    late.append(max(0.0, now_ms - run.due_at_ms) / 1000)
         if late:
-            self.lateness.add_all(late, len(leased))
+            self.lateness.add_all(late, len(leased) * len(late) // len(runs))
 
     def _time(self, done: Done) -> None:
         """The loop keeps sums, and one change is in flight at a time: so what was added since the

@@ -81,6 +81,24 @@ def test_lateness_counts_every_lease_though_it_looks_at_few(count: int) -> None:
     assert found["raftsched_lateness_seconds_sum"] == pytest.approx(0.003 * count)
 
 
+def test_a_second_attempt_says_nothing_of_lateness() -> None:
+    counted = leading()
+    run, again = keys.run(1, 2), keys.run(1, 3)
+    puts = {
+        run: encode(RunRecord(due_at_ms=NOW_MS, attempt=1)),
+        keys.lease(1, 1): run[1:],
+        again: encode(RunRecord(due_at_ms=NOW_MS - 60_000, attempt=2)),
+        keys.lease(1, 2): again[1:],
+    }
+
+    counted.changed(1, encode(Change(keys=list(puts), values=list(puts.values()))), META)
+
+    found = shown(counted)
+    assert found["raftsched_leases_granted_total"] == 2
+    assert found["raftsched_lateness_seconds_count"] == 1
+    assert found["raftsched_lateness_seconds_sum"] == 0
+
+
 def test_the_time_of_each_change_is_told_by_the_sums_of_the_loop() -> None:
     counted, done = Metrics(), Done()
     leader = SimpleNamespace(leading=True, done=done)
