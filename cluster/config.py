@@ -94,6 +94,13 @@ class Config(_Section, frozen=True, kw_only=True):
         bool,
         Meta(description="Listen beyond this machine without TLS: everybody there may do all."),
     ] = False
+    tokens: Annotated[
+        bool,
+        Meta(
+            description="Access tokens say who calls, so tls.server needs no ca_file. Make the "
+            "first one before others can reach this node: until then everybody is an admin."
+        ),
+    ] = False
     heartbeat_ms: Annotated[
         int, Meta(ge=100, le=60_000, description="How often a worker says that it is alive.")
     ] = 2000
@@ -364,11 +371,12 @@ def _wrong_tls(path: str, files: Files, *, needs_ca: bool) -> Iterator[str]:
 def _open_doors(config: Config) -> Iterator[str]:
     """Doors beyond this machine have locks, unless `insecure` is said."""
     me, tls = config.members[config.name], config.tls
+    known = tls.server.certificate_file if config.tokens else tls.server.ca_file
     doors = (
         ("listen_peer" if config.listen_peer else f"members.{config.name}.peer",
          config.listen_peer or me.peer, tls.peer.ca_file, "tls.peer"),
         ("listen" if config.listen else f"members.{config.name}.client",
-         config.listen or me.client, tls.server.ca_file, "tls.server with a ca_file"),
+         config.listen or me.client, known, "tls.server with a ca_file or with tokens = true"),
         ("http", config.http, tls.server.certificate_file, "tls.server"),
     )  # fmt: skip
     for path, address, lock, needs in doors:

@@ -20,10 +20,11 @@ from typing import Any
 
 import structlog
 
+from ..statemachine import keys
 from ..statemachine.rocks_store import StoreLocked
 from . import doors, log, systemd, tls
 from .about import ZONE_EDITION
-from .config import Config, ConfigWrong
+from .config import Config, ConfigWrong, is_loopback
 from .consensus import faults
 from .consensus.journal import JournalLimits
 from .figures import NodeFigures
@@ -152,6 +153,8 @@ class Life:
             "serves", clients=doors.client(self.config), http=self.config.http,
             folder=self.config.folder, version=VERSION, members=sorted(self.config.members),
         )  # fmt: skip
+        if open_to_all(self.config, self.node):
+            says.warning("no access token was made yet: whoever reaches this node may do all")
         systemd.notify("READY=1")
 
     async def until(self, asked: asyncio.Event) -> Exit:
@@ -206,6 +209,14 @@ class Life:
             "draining": "it is stopping, or was told to drain" if node.draining else "",
             "state": "it differs from the others'; see the log" if node.known.diverged else "",
         }
+
+
+def open_to_all(config: Config, node: Node) -> bool:
+    """Whether strangers can come in, as far as this node's state says."""
+    if is_loopback(doors.client(config)) or config.tls.server.ca_file:
+        return False
+    tokens = node.replica.store.scan(keys.ACCESS, keys.after(keys.ACCESS))
+    return next(iter(tokens), None) is None
 
 
 def make_node(config: Config, contexts: tls.Contexts) -> Node:

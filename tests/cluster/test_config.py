@@ -179,6 +179,19 @@ def test_with_certificates_the_doors_may_be_open(tmp_path: Path) -> None:
     assert contexts[1].check_hostname
 
 
+def test_tokens_stand_for_certificates_of_clients_but_not_for_tls(tmp_path: Path) -> None:
+    files = certificate(tmp_path)
+    open_door = {"members": "n1=127.0.0.1:1/10.0.0.1:2", "tokens": "true"}
+    server = {f"tls.server.{key}": files[key] for key in ("certificate_file", "key_file")}
+
+    loaded = load(None, {}, ALONE | open_door | server)
+
+    assert loaded.config.tokens
+    for without in (open_door, open_door | server | {"tokens": "false"}):
+        with pytest.raises(ConfigWrong, match="without a lock"):
+            load(None, {}, ALONE | without)
+
+
 def test_half_a_certificate_is_no_certificate(tmp_path: Path) -> None:
     files = certificate(tmp_path)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient, RaftschedError, Tls
+from raftsched.client.errors import Unauthenticated
 
 from .processes import SMALL, NodeProcess, cluster, free_base, until
 from .test_refusals import said
@@ -194,8 +195,30 @@ async def test_with_tls_on_every_door_calls_are_passed_on_and_strangers_are_not_
                 await stranger.jobs.get("safe")
 
 
+@pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl to make certificates")
+async def test_with_tokens_clients_need_no_certificate_and_calls_are_passed_on(
+    tmp_path: Path,
+) -> None:
+    certificates(tmp_path, ["n1", "n2", "n3"])
+    flags = {name: (*words[:-2], "--tokens") for name, words in cluster_with_tls(tmp_path).items()}
+    tls = Tls(ca=str(tmp_path / "ca.pem"))
+    async with cluster(tmp_path, arguments=flags, scheme="https") as running:
+        leader = await running.leader()
+        follower = next(name for name in running.nodes if name != leader)
+        async with AsyncClient(running.address(follower), tls=tls, timeout=10) as first:
+            made = await first.access.create_token("root", "admin", namespace="")
+        async with AsyncClient(
+            running.address(follower), tls=tls, token=made.secret, timeout=10
+        ) as client:
+            await client.jobs.create("safe", handler="nobody")
+        async with AsyncClient(running.address(follower), tls=tls, timeout=2) as stranger:
+            with pytest.raises(Unauthenticated):
+                await stranger.jobs.get("safe")
+
+
 def cluster_with_tls(folder: Path) -> dict[str, tuple[str, ...]]:
-    """The flags of each node for its certificate, on both doors."""
+    """The flags of each node for its certificate, on both doors; the last two ask clients for
+    theirs."""
     return {
         name: (
             "--tls-peer-certificate-file", f"{folder}/{name}.pem", "--tls-peer-key-file",
