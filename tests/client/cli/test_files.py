@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,21 @@ def test_each_format_says_the_same_job(name: str, text: str, cli: Cli, tmp_path:
     cli.ok("job", "apply", "-f", path, typed=text)
 
     assert cli.json("job", "get", "report")["spec"] == SPEC
+
+
+def test_an_instant_in_a_file_means_the_same_on_every_machine(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    text = "name: x\nspec:\n  action: {handler: h}\n  schedules: [{once: '2026-05-01T12:00:00'}]\n"
+
+    cli.ok("job", "apply", "-f", write(tmp_path, "a.yaml", text))
+    monkeypatch.undo()
+    time.tzset()
+
+    [schedule] = cli.json("job", "get", "x")["spec"]["schedules"]
+    assert schedule == {"once": {"time": "2026-05-01T12:00:00Z"}}
 
 
 def test_applying_twice_changes_nothing(cli: Cli, tmp_path: Path) -> None:

@@ -153,6 +153,19 @@ def test_json_is_whole_without_a_stderr(cli: Cli, close: str) -> None:
     assert said.stderr == b""
 
 
+def test_no_socket_takes_the_place_of_a_closed_stderr(cli: Cli) -> None:
+    look = "import atexit, os; atexit.register(lambda: print(os.readlink('/proc/self/fd/2'))); "
+    words, environment = python(cli, "job", "list", "-o", "name")
+    words[2] = look + words[2]
+
+    said = subprocess.run(
+        ["bash", "-c", '"$@" 2>&-', "bash", *words], env=environment, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+
+    assert said.stdout.splitlines()[-1] == "/dev/null"
+
+
 def test_an_error_without_a_stderr_still_ends_with_its_code(cli: Cli) -> None:
     words, environment = python(cli, "job", "get", "nobody", "-o", "json")
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
+from google.protobuf.message import Message
 
-from raftsched.client.cli import main
+from raftsched.client.cli import main, reach
+from raftsched.client.cli.output import Output
 from raftsched.client.cli.times import (
     instant_text,
     length_text,
@@ -183,6 +185,19 @@ def test_completion_is_silent_when_nobody_answers(
     assert capfd.readouterr() == ("", "")
 
 
+def test_completion_has_300_ms_to_find_a_node(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    patience: list[float] = []
+
+    def nobody(endpoints: object, patience_s: float) -> dict[str, str]:
+        patience.append(patience_s)
+        return {"a:1": "gone"}
+
+    monkeypatch.setattr(reach, "unreachable", nobody)
+
+    assert completed(cli, monkeypatch, "job", "get", "re") == []
+    assert patience == [0.3]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_its_script(shell: str, cli: Cli) -> None:
     assert "_RAFTSCHED_COMPLETE" in cli.ok("completion", shell).stdout
@@ -257,6 +272,30 @@ def test_a_stream_that_breaks_is_taken_up_where_it_was(
     assert kinds == ["EVENT_KIND_JOB_CREATED", "EVENT_KIND_JOB_PAUSED"]
     watches = [one for one in stage.nodes[0].heard if isinstance(one, event_pb2.WatchEventsRequest)]
     assert len(watches) == 2
+
+
+def test_what_was_seen_is_not_told_again(
+    cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from raftsched.client.cli import watch
+
+    monkeypatch.setattr(watch, "REST_S", 0.01)
+    cli.ok("job", "create", "x", "--handler", "h")
+    line = Output.line
+    seen: list[str] = []
+
+    def broken_behind_it(out: Output, event: Message) -> None:
+        line(out, event)
+        seen.append(out.format)
+        if len(seen) == 1:
+            stage.nodes[0].faults.append(breaking_off())
+            stage.act(lambda machine: machine.do(job_pb2.PauseJobRequest(job="x")))
+
+    monkeypatch.setattr(Output, "line", broken_behind_it)
+    said = cli.ok("watch", "--since", "0.0", "--count", "2", "-o", "name")
+
+    assert said.stdout == "1.0\n2.0\n"
+    assert "taking it up where it was" in said.stderr
 
 
 def test_a_revision_that_is_none_says_how_it_is_written(cli: Cli) -> None:
