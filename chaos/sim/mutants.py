@@ -28,6 +28,14 @@ from ...cluster.consensus.walled import CANDIDATE, LEADER
 from .cluster import Kit, Schedule
 from .directed import figure_8, late_ack
 from .disk import SimDisk
+from .rule_mutants import (
+    LapsesAtOnce,
+    LapsesByTheWall,
+    NewLeader,
+    doubles_occurrences,
+    drops_occurrences,
+    forgets_tokens,
+)
 
 
 class A1Truncates(Core):
@@ -320,4 +328,22 @@ MUTANTS = [
         "read-without-round", Kit(core=ReadsWithoutARound), 100, frozenset({"isolate", "halves"})
     ),
     Mutant("disk-progress", Kit(core=ForgetsProgressOfDisk), 100, frozenset({"wipe", "kill"})),
-]
+    Mutant(
+        "token-reuse", Kit(leader=NewLeader, rules=forgets_tokens), 20, frozenset({"kill"}),
+        rules=True,
+    ),
+    Mutant(
+        "early-lapse", Kit(sessions=LapsesAtOnce), 20, frozenset({"kill"}), rules=True
+    ),
+    Mutant(
+        "lapse-by-wall-clock", Kit(sessions=LapsesByTheWall), 40, frozenset({"jump"}), rules=True
+    ),
+    Mutant(
+        "occurrence-dropped", Kit(leader=NewLeader, rules=drops_occurrences), 20,
+        frozenset({"kill"}), rules=True,
+    ),
+    Mutant(
+        "occurrence-doubled", Kit(leader=NewLeader, rules=doubles_occurrences), 20,
+        frozenset({"kill"}), rules=True,
+    ),
+]  # fmt: skip

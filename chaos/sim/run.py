@@ -53,7 +53,7 @@ def run_seed(
         TypeError,
         ValueError,
     ) as e:
-        if mutant is None:
+        if mutant is None or (mutant.rules and not isinstance(e, AssertionError)):
             raise  # A mistake of the simulator, or of the core: either must be seen whole.
         violation = f"{type(e).__name__}: {e}"
     return Outcome(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from raftsched.chaos.sim.judge import Judge
+from raftsched.chaos.sim.mutants import MUTANTS
 from raftsched.chaos.sim.options import HABITS, draw_rules
-from raftsched.chaos.sim.run import run_seed
+from raftsched.chaos.sim.run import hunt, run_seed
 from raftsched.chaos.sim.world import Violation
+from raftsched.cluster import leader
 from raftsched.proto.v1 import run_pb2, worker_pb2
-from raftsched.statemachine import keys
+from raftsched.statemachine import firing, keys
 from raftsched.statemachine.record import Change, LedgerRecord, RunRecord, encode
 
 
@@ -26,6 +28,16 @@ def test_every_habit_of_workers_and_the_jump_of_clocks_are_drawn() -> None:
 
     assert {habit for options in drawn for habit in options.habits} == set(HABITS)
     assert any("jump" in options.faults for options in drawn)
+
+
+@pytest.mark.parametrize("name", ["token-reuse", "occurrence-dropped"])
+def test_a_known_mistake_is_found_and_the_rules_are_whole_again(name: str) -> None:
+    """CI runs the whole hunt; see `--mutants`."""
+    [mutant] = [m for m in MUTANTS if m.name == name]
+    before = firing.fire_due, leader.View  # type: ignore[attr-defined]  # It is not exported.
+
+    assert hunt(mutant)["seeds"] is not None
+    assert (firing.fire_due, leader.View) == before  # type: ignore[attr-defined]  # As above.
 
 
 NOW_MS = 1_767_225_600_000

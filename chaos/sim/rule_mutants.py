@@ -1,0 +1,124 @@
+"""Known mistakes of schedulers, each of which can be switched on for the time of a history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+
+from ...cluster import leader as leaders
+from ...cluster.leader import Leader
+from ...cluster.part import Part
+from ...cluster.sessions import Sessions
+from ...proto.v1 import run_pb2
+from ...statemachine import clockwork, firing, keys, runs
+from ...statemachine.record import JobRecord, StateRecord
+from ...statemachine.request import Ring
+from ...statemachine.store import Reading
+from ...statemachine.view import Recall, View
+
+
+class Office:
+    """Whether the decision that is being made is the first of a leader, or its first ring."""
+
+    first = False
+    first_ring = False
+
+
+class NewLeader(Leader):
+    """Says so to the rules that are broken."""
+
+    fresh = False
+    rang = True
+
+    def gained(self) -> None:
+        self.fresh, self.rang = True, False
+        super().gained()
+
+    def _decide(self, parts: list[Part]) -> None:
+        rings = any(isinstance(part.body, Ring) for part in parts)
+        Office.first, Office.first_ring = self.fresh, rings and not self.rang
+        self.fresh, self.rang = False, self.rang or rings
+        try:
+            super()._decide(parts)
+        finally:
+            Office.first = Office.first_ring = False
+
+
+class LapsesAtOnce(Sessions):
+    """A new leader does not wait for those who hold leases; it has never heard them."""
+
+    def heard(self, session: object) -> None:
+        super().heard(session)  # type: ignore[arg-type]  # As below.
+        if self.taking_over:
+            session.heard_ms -= self.lapse_ms  # type: ignore[attr-defined]  # It is a Session.
+
+    taking_over = False
+
+    def takeover(self, workers: Iterator[str]) -> None:  # type: ignore[override]  # As it is called.
+        self.taking_over = True
+        try:
+            super().takeover(workers)
+        finally:
+            self.taking_over = False
+
+
+class LapsesByTheWall(Sessions):
+    """Silence is measured by a clock that may be set."""
+
+    def __init__(
+        self,
+        clock_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        poke: Callable[[], None],
+        heartbeat_ms: int = 2_000,
+    ) -> None:
+        # The clock that the node was given, not the one that waits for others to agree.
+        raw_ms = getattr(getattr(wall_ms, "__self__", None), "wall_ms", wall_ms)
+        super().__init__(raw_ms, wall_ms, poke, heartbeat_ms)
+
+
+class Forgetful(View):
+    """The last tokens that a leader gave out are forgotten with it."""
+
+    def __init__(self, store: Reading, now_ms: int, recall: Recall | None = None) -> None:
+        super().__init__(store, now_ms, recall)
+        if Office.first:
+            self.meta.token = max(0, self.meta.token - 3)
+
+
+def drops(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """A new leader goes on from now; what fell due in between has no outcome."""
+    if Office.first_ring and state.next_nominal_at_ms and state.next_due_at_ms <= view.now_ms:
+        clockwork.look_ahead(view, jid, job, state, view.now_ms)
+    fire_due(view, jid, job, state)
+
+
+def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """A new leader cannot know whether the last one fired, and does it again."""
+    last_ms = state.last_nominal_at_ms
+    if Office.first_ring and last_ms:
+        run = runs.new(job, job.spec, run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN, last_ms)
+        state.serial += 1
+        runs.begin(view, jid, keys.occasion_of(last_ms, state.serial), run, job.spec, state)
+    fire_due(view, jid, job, state)
+
+
+fire_due = firing.fire_due
+
+
+@contextmanager
+def exchanged(module: ModuleType, name: str, what: object) -> Iterator[None]:
+    """Put something else in the place of what a module has, for the time of a history."""
+    before = getattr(module, name)
+    setattr(module, name, what)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
+forgets_tokens = partial(exchanged, leaders, "View", Forgetful)
+drops_occurrences = partial(exchanged, firing, "fire_due", drops)
+doubles_occurrences = partial(exchanged, firing, "fire_due", doubles)
