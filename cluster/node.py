@@ -291,6 +291,11 @@ class Node:
             raise Refused(reply)
         return ReadAnswer(reply, meta.revision, age_ms)
 
+    def nobody_leads(self) -> Refused:
+        """Why a call finds no leader: a full disk of this node keeps it from leading itself."""
+        full = self.status().full
+        return refusals.disk_full(self.name) if full else refusals.no_quorum(self.name)
+
     async def barrier(self, timeout: float) -> None:
         """Return when all that was acknowledged before is in the state of this leader."""
         if not self.leads:

@@ -116,7 +116,7 @@ class Calls:
                 return passed
             left = give_up - self.leadership.clock()
             if left <= 0:
-                raise refusals.no_quorum(node.name)
+                raise node.nobody_leads()
             await self.leadership.changed(min(wait, left))
             wait *= 2
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2
+from ...statemachine.rejection import Refused
 from ..feed import Log, State
 from ..leader import Leader
 from ..sessions import Sessions
@@ -73,6 +74,9 @@ class Node(Protocol):
 
     @property
     def leader_name(self) -> str: ...
+
+    def nobody_leads(self) -> Refused:
+        """Why a call finds no leader."""
 
     @property
     def term(self) -> int: ...

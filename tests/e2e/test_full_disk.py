@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.client import AsyncClient, ClusterError
+from raftsched.client import AsyncClient, ClusterError, Unavailable
 
 from .processes import environment, fetch, free_base, until
 
@@ -55,6 +55,8 @@ async def test_a_disk_that_fills_up_stops_writes_and_nothing_else(tmp_path: Path
             filler = inside / "filler"
             fill(filler)
             kept = await write_until_refused(client)
+            with pytest.raises(Unavailable) as refused:
+                await client.jobs.create("refused", handler="nobody")
             figures = (await fetch(http, "/metrics"))[1]
             ready = await fetch(http, "/readyz")
             alive = await fetch(http, "/healthz")
@@ -65,6 +67,7 @@ async def test_a_disk_that_fills_up_stops_writes_and_nothing_else(tmp_path: Path
         process.kill()
         process.wait(5)
 
+    assert "the disk of n1 is full" in str(refused.value)
     assert "raftsched_disk_full 1.0" in figures
     assert (ready[0], alive[0]) == (503, 200)
     assert "disk: it is full" in ready[1]

@@ -144,6 +144,9 @@ class FakeNode:
         leader = self.believes or self.world.leader
         return leader.name if leader else ""
 
+    def nobody_leads(self) -> Refused:
+        return refusals.no_quorum(self.name)
+
     @property
     def leader_address(self) -> str:
         leader = self.believes or self.world.leader
