@@ -329,10 +329,14 @@ def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str) -> Re
             jid = flows.jid_named(view, number, wanted.name)
             if jid is not None:
                 job = view.need(keys.job(jid), JobRecord)
+                namespaces.check_etag(wanted.etag, job.version)
                 if job.spec == wanted.spec:
                     return Result(job=wanted.name, verdict=Result.VERDICT_UNCHANGED)
+                changed = masks.differing(job.spec, wanted.spec, "spec.")[: limits.IMPORT_PATHS]
                 replace_spec(view, jid, job, view.need(keys.state(jid), StateRecord), wanted)
-                return Result(job=wanted.name, verdict=Result.VERDICT_UPDATED)
+                return Result(
+                    job=wanted.name, verdict=Result.VERDICT_UPDATED, changed_paths=changed
+                )
         add(view, wanted, actor)
         return Result(job=wanted.name, verdict=Result.VERDICT_CREATED)
     except Refused as refused:

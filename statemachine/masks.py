@@ -25,6 +25,32 @@ def merge(source: Message, target: Message, mask: FieldMask, changeable: Collect
         _copy(source, target, path.split("."))
 
 
+def differing(before: Message, after: Message, prefix: str = "") -> list[str]:
+    """The paths at which two messages of a kind differ, as an update's mask would name them."""
+    paths: list[str] = []
+    for field in before.DESCRIPTOR.fields:
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        path = f"{prefix}{field.name}"
+        kind = field.message_type
+        ours = kind is not None and not kind.full_name.startswith("google.protobuf.")
+        if old == new and not _came_or_went(before, after, field.name):
+            continue
+        if (
+            ours
+            and not field.is_repeated
+            and before.HasField(field.name) == after.HasField(field.name)
+        ):
+            paths += differing(old, new, f"{path}.")
+        else:
+            paths.append(path)
+    return paths
+
+
+def _came_or_went(before: Message, after: Message, name: str) -> bool:
+    field = before.DESCRIPTOR.fields_by_name[name]
+    return field.has_presence and before.HasField(name) != after.HasField(name)
+
+
 def _check(message: Message, path: str) -> None:
     descriptor = message.DESCRIPTOR
     *parents, last = path.split(".")

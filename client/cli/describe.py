@@ -18,6 +18,7 @@ from .times import now_ms, rough_text
 if TYPE_CHECKING:
     from rich.text import Text
 
+LABEL_WIDTH = 23
 # What people look for first; the other fields follow in the order of the contracts.
 FIRST: Mapping[str, Sequence[str]] = {
     "Job": ("name", "namespace", "status", "spec"),
@@ -42,7 +43,7 @@ class Line:
 
         text = Text("  " * self.depth)
         text.append(f"{self.label}:", style="bold")
-        pad = max(18 - 2 * self.depth - len(self.label) - 1, 1)
+        pad = max(LABEL_WIDTH - 2 * self.depth - len(self.label) - 1, 1)
         first, *rest = self.value.split("\n")
         text.append(" " * pad + first if first else "", style=self.style)
         for line in rest:

@@ -228,7 +228,8 @@ def to_prune(session: Session, label: str | None, jobs: list[job_pb2.Job]) -> li
 
 
 def names_with(session: Session, labels: tuple[str, ...]) -> list[str]:
-    """The jobs that have these labels and are not being deleted."""
+    """The jobs that have these labels and are not being deleted, downstream before upstream."""
+    from .bulk import in_order
     from .job import condition
 
     for label in labels:
@@ -237,7 +238,8 @@ def names_with(session: Session, labels: tuple[str, ...]) -> list[str]:
     request = m.job_pb2.ListJobsRequest(namespace=session.namespace, filter=condition("", labels))
     pages = session.pages(request, m.job_pb2.ListJobsResponse, "list jobs", limit=0)
     deleting = m.job_pb2.JobStatus.STATE_DELETING
-    return [job.name for page in pages for job in page.jobs if job.status.state != deleting]
+    found = (job for page in pages for job in page.jobs if job.status.state != deleting)
+    return [job.name for job in in_order(found)][::-1]
 
 
 def _changed(result: job_pb2.ImportResult) -> bool:
@@ -257,6 +259,8 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
+# Less than this is done before a bar could be read.
+BAR_FROM = 50
 MARKS = {"+": "green", "~": "yellow", "!": "red", "-": "red"}
 
 
@@ -347,7 +351,7 @@ def report(session: Session, results: Iterator[job_pb2.ImportResult]) -> None:
 @contextmanager
 def bar(title: str, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
     """A progress bar on stderr when a person sits there; silence otherwise."""
-    if not (sys.stderr and sys.stderr.isatty()):
+    if not (sys.stderr and sys.stderr.isatty()) or (total is not None and total < BAR_FROM):
         yield lambda count: None
         return
     from rich.console import Console

@@ -160,6 +160,43 @@ def test_an_import_takes_what_is_right_and_says_what_is_wrong(machine: Machine) 
     assert (reply.results[2].reason, reply.results[2].field) == ("FIELD_INVALID", "name")
 
 
+def test_an_import_names_what_it_changed(machine: Machine) -> None:
+    machine.create("a", cron="* * * * *", owner="anna")
+    other = job_of("a", cron="1 * * * *", owner="anna", labels={"x": "1"})
+    other.spec.timing.zone = "Asia/Tokyo"
+    other.spec.timing.jitter.FromSeconds(9)
+    other.spec.retry.SetInParent()
+    upsert = job_pb2.ImportJobsRequest(jobs=[other], mode=job_pb2.ImportJobsRequest.MODE_UPSERT)
+
+    [result] = machine.ask(upsert, job_pb2.ImportJobsResponse).results
+
+    assert list(result.changed_paths) == [
+        "spec.labels",
+        "spec.schedules",
+        "spec.timing",
+        "spec.retry",
+    ]
+    upsert.jobs[0].spec.timing.zone = "Asia/Seoul"
+    upsert.jobs[0].spec.timing.jitter.FromMilliseconds(500)
+    [deeper] = machine.ask(upsert, job_pb2.ImportJobsResponse).results
+    assert list(deeper.changed_paths) == ["spec.timing.zone", "spec.timing.jitter"]
+    assert len(machine.job("a").spec.schedules) == 1
+
+
+def test_an_import_with_an_old_etag_is_refused(machine: Machine) -> None:
+    job = machine.create("a", owner="anna")
+    machine.do(with_mask("spec.owner", name="a", owner="bert"))
+    job.spec.owner = "carl"
+    upsert = job_pb2.ImportJobsRequest(jobs=[job], mode=job_pb2.ImportJobsRequest.MODE_UPSERT)
+
+    [old] = machine.ask(upsert, job_pb2.ImportJobsResponse).results
+    upsert.jobs[0].etag = machine.job("a").etag
+    [current] = machine.ask(upsert, job_pb2.ImportJobsResponse).results
+
+    assert old.reason == "ETAG_MISMATCH"
+    assert current.verdict == job_pb2.ImportResult.VERDICT_UPDATED
+
+
 def test_a_mask_changes_what_it_names_and_nothing_else(machine: Machine) -> None:
     machine.create("a", cron="* * * * *", owner="anna", labels={"x": "1"})
 

@@ -230,6 +230,8 @@ def test_a_difference_is_shown_field_by_field(cli: Cli, tmp_path: Path) -> None:
         "+ new",
     ]
     assert cli("job", "diff", "-f", path).exit_code == 0
+    applied = cli.rows("job", "apply", "-f", path)
+    assert applied[1][:3] == ["report", "updated", "spec.owner,spec.priority"]
 
 
 def test_a_file_for_one_namespace_is_not_put_into_another(cli: Cli, tmp_path: Path) -> None:

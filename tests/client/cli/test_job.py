@@ -156,6 +156,8 @@ def test_jobs_are_deleted_by_label(cli: Cli) -> None:
     for name, team in (("a", "x"), ("b", "x"), ("c", "y")):
         cli.ok("job", "create", name, "--handler", "h", "--label", f"team={team}")
 
+    cli.ok("job", "update", "b", "--after", "a")
+
     cli.ok("job", "delete", "-l", "team=x", "--yes")
     again = cli.ok("job", "delete", "-l", "team=x", "--yes")
 
