@@ -76,7 +76,7 @@ async def live(config: Config) -> Exit:
         raise
     except Exception:
         says.exception("did not start or stop as it should; this is a bug")
-        threading.Thread(target=give_up, name="give-up", daemon=True).start()
+        end_soon()
         return Exit.DIED
     finally:
         if writer is not None:
@@ -87,22 +87,29 @@ async def live(config: Config) -> Exit:
 def listen_to_signals() -> asyncio.Event:
     """The first signal asks for the end, the second is the end."""
     asked, loop = asyncio.Event(), asyncio.get_running_loop()
+    heard: list[int] = []
 
-    def hear(number: int) -> None:
-        if asked.is_set():
+    def hear(number: int, frame: object) -> None:
+        if heard:
             os._exit(128 + number)
-        asked.set()
-        threading.Thread(target=give_up, name="give-up", daemon=True).start()
+        heard.append(number)
+        end_soon()
+        loop.call_soon_threadsafe(asked.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, hear, number)
+        # Not the loop's own handlers: those are not called while it is busy, or hangs.
+        signal.signal(number, hear)
     return asked
 
 
-def give_up(seconds: float = STOP_SECONDS) -> None:
-    """End a process that does not end, from a thread: the loop itself may be what hangs."""
-    threading.Event().wait(seconds)
-    sys.stderr.write(f"raftsched: not stopped within {seconds:.0f} s, so it ends now; "
+def end_soon() -> None:
+    """See to it that the process ends, from a thread: the loop itself may be what hangs."""
+    threading.Thread(target=give_up, name="give-up", daemon=True).start()
+
+
+def give_up() -> None:
+    threading.Event().wait(STOP_SECONDS)
+    sys.stderr.write(f"raftsched: not stopped within {STOP_SECONDS:.0f} s, so it ends now; "
                      "nothing is lost by that\n")  # fmt: skip
     os._exit(Exit.DIED)
 
@@ -180,11 +187,11 @@ class Life:
             return Exit.CLEAN
         says.critical("ends, since going on could break a promise", why=str(error),
                       kind=type(error).__name__)  # fmt: skip
-        threading.Thread(target=give_up, name="give-up", daemon=True).start()
         return Exit.DAMAGED if isinstance(error, faults.Damaged) else Exit.DIED
 
     async def stop(self) -> None:
         """Each step has its own bound; a thread ends the process if they do not hold."""
+        end_soon()
         systemd.notify("STOPPING=1")
         node, dead = self.node, self.node.ended.done()
         node.draining = True

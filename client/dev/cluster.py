@@ -26,7 +26,7 @@ SIZES = ("--segment-mb", "8", "--cache-mb", "32")
 
 
 class CannotStart(Exception):
-    """A process of the cluster ended at once; what it said was shown."""
+    """A process ended at once, or nothing came of all of them; what they said was shown."""
 
 
 class DevCluster:
@@ -66,15 +66,17 @@ class DevCluster:
         """Start all at once; return the leader's name when everything answers."""
         for child in (*self.nodes.values(), self.worker):
             await child.start()
-        async with asyncio.timeout(START_S):
-            while not self.stopping.is_set():
-                for child in (*self.nodes.values(), self.worker):
-                    if not child.alive:
-                        raise CannotStart(f"{child.name} did not start; see its lines above")
-                if self.worker_ready.is_set():
-                    # Its jobs are there, so somebody leads.
-                    return await self._leader()
-                await asyncio.sleep(LOOK_S)
+        give_up = time.monotonic() + START_S
+        while not self.stopping.is_set():
+            for child in (*self.nodes.values(), self.worker):
+                if not child.alive:
+                    raise CannotStart(f"{child.name} did not start; see its lines above")
+            if self.worker_ready.is_set():
+                # Its jobs are there, so somebody leads.
+                return await self._leader()
+            if time.monotonic() > give_up:
+                raise CannotStart(f"it was not ready within {START_S:.0f} s; see the lines above")
+            await asyncio.sleep(LOOK_S)
         return ""
 
     async def _leader(self) -> str:

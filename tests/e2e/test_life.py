@@ -72,6 +72,27 @@ async def test_a_stop_that_hangs_ends_after_three_seconds(tmp_path: Path) -> Non
     assert "not stopped within 3 s" in log.read_text()
 
 
+async def test_a_loop_that_hangs_ends_three_seconds_after_the_signal(tmp_path: Path) -> None:
+    hang = (
+        "import sys\n"
+        "from raftsched.cluster import watch\n"
+        "def forever(self, now):\n"
+        "    print('hangs', file=sys.stderr, flush=True)\n"
+        "    while True: pass\n"
+        "watch.Watch._look = forever"
+    )
+    log = tmp_path / "log"
+    node = NodeProcess("n1", [], log)
+    with log.open("ab") as out:
+        node.process = subprocess.Popen(broken(hang, tmp_path, free_base(1)), stderr=out)
+    await until(lambda: "hangs" in log.read_text().splitlines(), 20)
+
+    code, seconds = await node.stop()
+
+    assert code == 1
+    assert seconds < 6
+
+
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     slow = (
         "import asyncio\n"
