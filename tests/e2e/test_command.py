@@ -1,0 +1,118 @@
+"""`raftsched` as people type it, against three real nodes and a worker of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from .processes import Cluster, cluster, environment, until
+
+RUN = "from raftsched.client.cli import main; main()"
+
+
+class Shell:
+    """Types commands and reads what they print."""
+
+    def __init__(self, running: Cluster, folder: Path) -> None:
+        self._environment = environment() | {
+            "RAFTSCHED_ENDPOINTS": running.endpoints,
+            "RAFTSCHED_CONFIG": str(folder / "config.toml"),
+            "XDG_STATE_HOME": str(folder / "state"),
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", RUN, *words], env=self._environment, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    async def __call__(self, *words: str, code: int = 0) -> str:
+        process = self.start(*words)
+        out, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == code, f"{words}: {process.returncode}\n{out}\n{err}"
+        assert "Traceback" not in err
+        return out if not code else err
+
+    async def json(self, *words: str) -> Any:  # noqa: ANN401  # Whatever the API says.
+        return json.loads(await self(*words, "-o", "json"))
+
+
+async def test_a_session_at_the_shell(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as running:
+        shell = Shell(running, tmp_path)
+        await look_around(shell)
+        await work(shell)
+        await carry_over(shell, tmp_path)
+        await move_the_lead(shell)
+
+
+async def look_around(shell: Shell) -> None:
+    status = await shell.json("cluster", "status")
+    findings = await shell.json("doctor")
+    lines = (await shell("job", "next", "30 2 * * *", "--zone", "Europe/Berlin")).splitlines()
+
+    assert (status["quorum"], len(status["nodes"]), status["margin"]) == (True, 3, 1)
+    assert {one["check"] for one in findings} >= {"margin", "this clock", "clocks of nodes"}
+    assert not [one for one in findings if one["verdict"] == "wrong"]
+    assert len(lines) == 6
+
+
+async def work(shell: Shell) -> None:
+    """A job runs by a worker that is started by one command; one that fails says so."""
+    worker = shell.start("worker", "run", "--executor", "shell")
+    try:
+        await shell("job", "create", "good", "--shell", "echo done")
+        await shell("job", "create", "bad", "--shell", "false", "--max-attempts", "1")
+        run = (await shell("job", "trigger", "good", "-o", "name")).strip()
+        ended = await shell.json("run", "wait", run)
+        failed = (await shell("job", "trigger", "bad", "-o", "name")).strip()
+        why = await shell("run", "wait", failed, code=1)
+
+        assert ended["state"] == "RUN_STATE_SUCCEEDED"
+        assert "exit.1" in why
+        assert f"raftsched run get {failed}" in why
+        assert (await shell("dead", "list", "-o", "name")).strip() == failed
+        assert len((await shell.json("worker", "list"))["workers"]) == 1
+        kinds = await shell("watch", "--since", "oldest", "--no-follow", "--run", run)
+        assert [line.split("\t")[2] for line in kinds.splitlines()] == [
+            "run fired", "run leased", "run succeeded",
+        ]  # fmt: skip
+        assert "yes" in await shell("audit", "--all", "--no-headers")
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        await until(lambda: worker.poll() is not None, 20)
+        worker.communicate()
+    assert worker.returncode == 0
+
+
+async def carry_over(shell: Shell, folder: Path) -> None:
+    """Jobs go out into a file, are deleted, and come back from it."""
+    path = str(folder / "jobs.jsonl")
+    await shell("job", "export", "--to", path)
+    await shell("job", "delete", "good", "bad", "--yes")
+
+    async def gone() -> bool:
+        return await shell("job", "list", "-o", "name") == ""
+
+    await until(gone, 20)
+    await shell("job", "import", path)
+    again = await shell.json("job", "apply", "-f", path)
+
+    assert await shell("job", "list", "-o", "name") == "bad\ngood\n"
+    assert {one["verdict"] for one in again["results"]} == {"VERDICT_UNCHANGED"}
+    assert "raftsched job get bad" in await shell("job", "create", "bad", "--shell", "x", code=6)
+
+
+async def move_the_lead(shell: Shell) -> None:
+    before = await shell.json("cluster", "status")
+    after = await shell.json("cluster", "transfer")
+    verified = await shell.json("cluster", "verify")
+
+    assert after["leader"] not in ("", before["leader"])
+    assert verified["sound"]
+    assert len(set(verified["fingerprints"].values())) == 1
