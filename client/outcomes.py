@@ -24,7 +24,8 @@ TRACE_MAX = 16_384
 
 JSON: Final = "application/json"
 BYTES: Final = "application/octet-stream"
-NOTHING: Final = worker_pb2.Success()
+# A copy of it costs half of what building one does.
+PLAIN: Final = Result(success=worker_pb2.Success())
 
 _encode = msgspec.json.Encoder().encode
 
@@ -88,7 +89,10 @@ def seconds(length: float | timedelta, name: str) -> float:
 def success(lease: Lease, value: object, log_tail: bytes = b"") -> Result:
     """Report what a handler returned: None, bytes as they are, all else as JSON."""
     if value is None and not log_tail:
-        return Result(run=lease.run, token=lease.token, success=NOTHING)
+        plain = Result()
+        plain.CopyFrom(PLAIN)
+        plain.run, plain.token = lease.run, lease.token
+        return plain
     end = worker_pb2.Success(result=None if value is None else result_payload(value))
     return Result(run=lease.run, token=lease.token, success=end, log_tail=log_tail)
 

@@ -72,17 +72,17 @@ class Runner:
         if handler is None:
             self._unknown(lease)
             return
-        context = Context(lease, self)
+        context, token = Context(lease, self), lease.token
         if handler.inline:
             result = self._base.copy().run(call, handler.invoke, context)
-            self._session.ended(lease.token, result)
+            self._session.ended(token, result)
             self._changed()
             return
-        self._active[lease.token] = context
+        self._active[token] = context
         if handler.is_async:
-            context.task = self._loop.create_task(self._drive(handler.invoke, context))
+            context.task = self._loop.create_task(self._drive(handler.invoke, context, token))
         else:
-            self._threads.submit(lambda: self._on_thread(handler.invoke, context))
+            self._threads.submit(lambda: self._on_thread(handler.invoke, context, token))
 
     def _unknown(self, lease: Lease) -> None:
         name = lease.action.handler or lease.action.WhichOneof("kind") or "(none)"
@@ -93,18 +93,18 @@ class Runner:
         self._session.ended(lease.token, outcomes.failure(lease, error))
         self._changed()
 
-    async def _drive(self, invoke: Callable[[Context], Any], context: Context) -> None:
-        self._end_of(context, await drive(invoke, context))
+    async def _drive(self, invoke: Callable[[Context], Any], context: Context, token: int) -> None:
+        self._end_of(token, await drive(invoke, context))
 
-    def _on_thread(self, invoke: Callable[[Context], Any], context: Context) -> None:
+    def _on_thread(self, invoke: Callable[[Context], Any], context: Context, token: int) -> None:
         context.started = True
         result = self._base.copy().run(call, invoke, context)
-        self._mailbox.put(lambda: self._end_of(context, result))
+        self._mailbox.put(lambda: self._end_of(token, result))
 
-    def _end_of(self, context: Context, result: Result) -> None:
+    def _end_of(self, token: int, result: Result) -> None:
         try:
-            del self._active[context.token]
-            self._session.ended(context.token, result)
+            del self._active[token]
+            self._session.ended(token, result)
             self._changed()
         except Exception as error:
             self._failed(error)

@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# So many threads are woken at once; if the line still stands a moment later, its handlers are no
-# short ones, and as many as there are waiting get a thread.
+# So many threads are woken at once. If the line still stands a moment later, its handlers are no
+# short ones, or the machine is busy: then twice as many each time, until all are at work.
 WAKE_AT_ONCE = 2
 LOOK_AFTER_S, LOOK_AFTER_MAX_S = 0.001, 0.05
 
@@ -78,26 +78,29 @@ class Threads:
 
     def _turn_ends(self) -> None:
         self._fresh = 0
-        self._loop.call_later(LOOK_AFTER_S, self._look, LOOK_AFTER_S)
+        self._loop.call_later(LOOK_AFTER_S, self._look, LOOK_AFTER_S, WAKE_AT_ONCE)
 
-    def _look(self, waited_s: float) -> None:
+    def _look(self, waited_s: float, wanted: int) -> None:
         if not self._line:
             self._looking = False
             return
-        self._wake(len(self._line))
-        wait_s = min(waited_s * 2, LOOK_AFTER_MAX_S)
-        self._loop.call_later(wait_s, self._look, wait_s)
+        # Those that are at work already take the rest as they come free.
+        woken = self._wake(min(wanted, len(self._line)))
+        wait_s = LOOK_AFTER_S if woken else min(waited_s * 2, LOOK_AFTER_MAX_S)
+        self._loop.call_later(wait_s, self._look, wait_s, min(2 * wanted, self._maximum))
 
-    def _wake(self, wanted: int) -> None:
+    def _wake(self, wanted: int) -> int:
         with self._lock:
             waking = min(wanted, self._idle)
             self._idle -= waking
         for _ in range(waking):
             self._calls.put(True)
-        for _ in range(min(wanted - waking, self._maximum - self._count)):
+        fresh = min(wanted - waking, self._maximum - self._count)
+        for _ in range(fresh):
             self._count += 1
             name = f"raftsched-handler-{self._count}"
             threading.Thread(target=self._work, name=name, daemon=True).start()
+        return waking + fresh
 
     def _work(self) -> None:
         line = self._line

@@ -26,6 +26,7 @@ class Node:
         self.heartbeat_s, self.lapse_s = heartbeat_s, lapse_s
         self.line: list[Lease] = []
         self.hellos: list[worker_pb2.WorkerHello] = []
+        self.metadata: dict[str, str | bytes] = {}
         self.results: dict[int, Result] = {}
         self.reports = 0
         self.progress: list[worker_pb2.ProgressReport] = []
@@ -115,6 +116,7 @@ class Node:
     async def _work(
         self, requests: AsyncIterator[WorkRequest], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[WorkResponse]:
+        self.metadata = dict(context.invocation_metadata() or ())
         if self.refusal is not None:
             await context.abort(self.refusal, "not you")
         if self.leader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from raftsched.client.threads import Mailbox, Threads
+from raftsched.client.threads import WAKE_AT_ONCE, Mailbox, Threads
 
 from .node import PATIENCE_S
 
@@ -19,13 +19,17 @@ async def settled(count: int, done: list[int]) -> None:
 async def test_a_long_line_of_short_work_is_done_by_few_threads() -> None:
     threads = Threads(asyncio.get_running_loop(), maximum=100)
     done: list[int] = []
+    last = threading.Event()
 
     for number in range(1_000):
         threads.submit(lambda number=number: done.append(number))  # type: ignore[misc]
-    await settled(1_000, done)
+    threads.submit(last.set)
+    # The loop does not come by meanwhile, so nobody else is woken.
+    assert last.wait(PATIENCE_S)
 
+    assert threads._count <= WAKE_AT_ONCE
+    await settled(1_000, done)
     assert sorted(done) == list(range(1_000))
-    assert threads._count < 50
     threads.close()
 
 

@@ -559,6 +559,16 @@ async def test_a_worker_that_is_not_let_in_says_so_and_ends() -> None:
             await asyncio.wait_for(worker.serve(), PATIENCE_S)
 
 
+async def test_a_worker_shows_its_access_token() -> None:
+    async with Node() as node:
+        worker = Worker(node.address, token="secret")
+        worker.handler("h")(lambda: None)
+        async with serving(worker):
+            await node.until(lambda: node.hellos)
+
+    assert node.metadata["authorization"] == "Bearer secret"
+
+
 async def test_a_server_that_drains_the_worker_gets_no_more_credits() -> None:
     async with Node() as node:
         worker = Worker(node.address)
