@@ -231,6 +231,8 @@ class State(Walled):
             self.answer_transfer(True)
             if self.in_office:
                 self.in_office = False
+                # It knew of everything that was committed while a majority followed it.
+                self.freshness.heard(self.commit, self.quorum_at, self.last_applied)
                 self.watcher.leadership_lost(self.term)
 
     def fail_waiting(self, upto: int | None = None) -> None:

@@ -200,6 +200,18 @@ def test_a_stale_read_knows_how_stale_it_is(three: Group) -> None:
     assert 5.0 <= follower.core.staleness(three.now) < 5.3
 
 
+def test_a_leader_that_was_deposed_still_knows_how_old_its_state_is(three: Group) -> None:
+    leader = three.lead()
+    three.run(1.0)
+    cut_off(three, leader, noticed=False)
+
+    began = three.now
+    while leader.core.role == LEADER:
+        three.run(0.01)
+
+    assert leader.core.staleness(three.now) <= three.now - began + 0.3
+
+
 def test_a_new_leader_is_not_taken_for_one_that_hears_nothing(three: Group) -> None:
     """A majority has just voted for it, though no round of its own was confirmed yet."""
     three.now = 100.0
