@@ -34,6 +34,7 @@ COMMANDS = {
     "calendar": Entry(".calendar:calendar", "Calendars: days on which jobs do not happen."),
     "schedule": Entry(".schedule:schedule", "What a schedule means and when it happens."),
     "namespace": Entry(".namespace:namespace", "Namespaces: the tenants and their quotas."),
+    "token": Entry(".token:token", "Access tokens: who may do what."),
     "worker": Entry(".worker:worker", "Workers: list, drain, run one."),
     "watch": Entry(".watch:watch", "Follow what happens, as it happens."),
     "audit": Entry(".audit:audit", "Prove that no nominal time of a job is unaccounted for."),

@@ -262,6 +262,14 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
             wide=True,
         ),
     ),
+    "AccessToken": (
+        text("NAME", "name"),
+        enum("ROLE", "role"),
+        made("NAMESPACE", lambda one: one.namespace or "all"),
+        when("EXPIRES", "expire_time"),
+        made("PAYLOADS", lambda one: "yes" if one.see_payloads else ""),
+        when("CREATED", "create_time", wide=True),
+    ),
     "LedgerEntry": (
         when("NOMINAL", "nominal_time"),
         Column("TO", _stretch),

@@ -107,6 +107,12 @@ def _nodes(namespace: str, begin: str) -> tuple[Message, str]:
     return cluster_pb2.GetClusterStatusRequest(), "nodes"
 
 
+def _tokens(namespace: str, begin: str) -> tuple[Message, str]:
+    from .messages import access_pb2
+
+    return access_pb2.ListAccessTokensRequest(page_size=1000), "access_tokens"
+
+
 JOB = Name("job", _jobs)
 RUN = Name("run", _runs)
 DEAD = Name("run", _dead)
@@ -116,3 +122,4 @@ FLOW = Name("flow", _flows)
 CALENDAR = Name("calendar", _calendars)
 NAMESPACE = Name("namespace", _namespaces)
 NODE = Name("node", _nodes)
+TOKEN = Name("token", _tokens)

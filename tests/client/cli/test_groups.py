@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from raftsched.proto.v1 import cluster_pb2, worker_pb2
+from raftsched.proto.v1 import access_pb2, cluster_pb2, worker_pb2
 
 from ...statemachine.driver import Machine
 from ..stage import Fault, Stage
@@ -301,6 +301,20 @@ def test_a_state_that_differs_ends_with_1(cli: Cli, stage: Stage) -> None:
     assert "1,000 records at revision 9: NOT SOUND: 1 difference." in said.stderr
     assert "counter of x is 1, not 2" in said.stdout
     assert "The nodes differ." in said.stderr
+
+
+def test_a_secret_is_data_and_nothing_else_is(cli: Cli, stage: Stage) -> None:
+    token = access_pb2.AccessToken(name="ci", role=access_pb2.ROLE_EDITOR, namespace="billing")
+    known = access_pb2.ListAccessTokensResponse(access_tokens=[token])
+    made = access_pb2.CreateAccessTokenResponse(access_token=token, secret="s3cret")
+    stage.nodes[0].faults.extend([saying(made), saying(known)])
+
+    created = cli.ok("token", "create", "ci", "--role", "editor", "-n", "billing")
+    listed = cli.rows("token", "list")
+
+    assert created.stdout == "s3cret\n"
+    assert created.stderr == "Access token ci: editor in namespace billing. This is its secret:\n"
+    assert listed[1][:3] == ["ci", "editor", "billing"]
 
 
 # A worker of one's own.

@@ -1,0 +1,94 @@
+"""`raftsched token`: access tokens, which say who calls and what they may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from . import messages as m
+from .exits import wrong_use
+from .lazy import ExampleGroup
+from .names import TOKEN
+from .options import command
+from .session import Session
+from .spec import enum_number
+from .times import Instant, timestamp
+
+if TYPE_CHECKING:
+    from .messages import access_pb2
+
+ROLES = ("admin", "editor", "worker", "viewer")
+
+
+@click.group(
+    cls=ExampleGroup,
+    examples=(
+        "raftsched token create root --role admin --all-namespaces > root.token",
+        "raftsched config add prod --endpoints a.example:7400 --token-file root.token",
+    ),
+)
+def token() -> None:
+    """Access tokens: who may do what, in one namespace or in all."""
+
+
+@command(
+    token, "create",
+    "raftsched token create ci --role editor -n billing > ci.token",
+    "raftsched token create look --role viewer --all-namespaces --expires +90d",
+    writes=True,
+)  # fmt: skip
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What it may do.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="Not only in one namespace.")
+@click.option("--expires", type=Instant(), help="From then on it is not valid.  [never]")
+@click.option("--see-payloads", is_flag=True, help="A viewer may read payloads and results.")
+def create(
+    session: Session, name: str, role: str, all_namespaces: bool, expires: int | None,
+    see_payloads: bool,
+) -> None:  # fmt: skip
+    """Create an access token. Its secret is printed on stdout, this once and never again.
+
+    The first one must be an admin in all namespaces, as it closes the cluster to whoever has none.
+    """
+    if see_payloads and role != "viewer":
+        raise wrong_use(f"--see-payloads with --role {role}", "it is for viewers", "leave it out")
+    wanted = m.access_pb2.AccessToken(
+        name=name, namespace="" if all_namespaces else session.namespace, see_payloads=see_payloads,
+        expire_time=timestamp(expires) if expires is not None else None,
+    )  # fmt: skip
+    wanted.role = enum_number(m.access_pb2.Role.DESCRIPTOR, role)  # type: ignore[assignment]
+    request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
+    kind = m.access_pb2.CreateAccessTokenResponse
+    made = session.ask(request, kind, f"create access token {name}")
+    session.done(made, told(made.access_token))
+    if session.out.is_table and made.secret:
+        click.echo(made.secret)
+
+
+def told(made: access_pb2.AccessToken) -> str:
+    from .look import enum_word
+
+    where = f"namespace {made.namespace}" if made.namespace else "all namespaces"
+    return f"Access token {made.name}: {enum_word(made, 'role')} in {where}. This is its secret:"
+
+
+@command(token, "list", "raftsched token list", reads=True, lists=True)
+def list_(session: Session) -> None:
+    """List access tokens, without their secrets."""
+    kind = m.access_pb2.ListAccessTokensResponse
+    request = m.access_pb2.ListAccessTokensRequest()
+    session.show_list(request, kind, "access_tokens", "list access tokens")
+
+
+@command(
+    token, "revoke", "raftsched token revoke ci --yes", writes=True, destroys=True
+)  # fmt: skip
+@click.argument("name", type=TOKEN)
+def revoke(session: Session, name: str) -> None:
+    """Make an access token invalid, at once and for ever."""
+    session.confirm(f"Revoke access token {name}? Whoever uses it is shut out.")
+    request = session.write(m.access_pb2.RevokeAccessTokenRequest(access_token=name))
+    kind = m.access_pb2.RevokeAccessTokenResponse
+    answer = session.ask(request, kind, f"revoke access token {name}")
+    session.done(answer, f"Access token {name} revoked.")
