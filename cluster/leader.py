@@ -116,6 +116,8 @@ class Leader:
         self._busy = False
         self._recall = Recall()
         self._turn = object()
+        # When the last change was begun, on the clock of `seconds`.
+        self.began_at = float("-inf")
         self._next_timer_ms: int | None = None
         self._next_allowance_ms: int | None = None
 
@@ -250,7 +252,7 @@ class Leader:
         return parts
 
     def _decide(self, parts: list[Part]) -> None:
-        began = self.seconds()
+        began = self.began_at = self.seconds()
         # The state's time never goes back, so a clock that is wrong must not move it.
         view = View(self.applied.store, self.now_ms() + self.skew_ms, self._recall)
         try:
