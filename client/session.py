@@ -21,8 +21,9 @@ ITEMS_MAX = 1_000
 FRAME_BYTES_MAX = 3 * 1024 * 1024
 # No more is asked for while reports of so many bytes wait for their acknowledgement.
 REPORT_BYTES_MAX = 64 * 1024 * 1024
-# A stream that does not say welcome in this time is given up.
-WELCOME_S = 3.0
+# A stream that does not say welcome in this time is given up; the next one gets twice the time, as
+# a leader that all workers come to at once must not be asked faster than it can answer.
+WELCOME_S, WELCOME_MAX_S = 3.0, 24.0
 # A server owes an answer to a beat within a heartbeat. One that has answered much sooner so far,
 # and now does not, is left after twice the time that it took, but not before this.
 PATIENCE_MIN_S = 0.8
@@ -91,6 +92,7 @@ class Session:
         # The server's clock minus ours, at the least.
         self._offset = 0.0
         self._open = False
+        self._welcome_s = WELCOME_S
         self._hello_due = False
         self._drain_said = False
         self._open_credits = 0
@@ -163,6 +165,7 @@ class Session:
 
     def _welcome(self, welcome: worker_pb2.Welcome) -> None:
         self.welcomed = True
+        self._welcome_s = WELCOME_S
         self.heartbeat_s = welcome.heartbeat.ToMilliseconds() / 1000 or HEARTBEAT_S
         self.lapse_s = welcome.lapse.ToMilliseconds() / 1000 or LAPSE_S
         # The hello was read, and the server's clock was read after it was sent.
@@ -351,8 +354,9 @@ class Session:
         if orders.reconnect:
             return
         if not self.welcomed:
-            if now >= self._opened_at + WELCOME_S:
-                orders.reconnect = f"no welcome within {WELCOME_S:g} s"
+            if now >= self._opened_at + self._welcome_s:
+                orders.reconnect = f"no welcome within {self._welcome_s:g} s"
+                self._welcome_s = min(2 * self._welcome_s, WELCOME_MAX_S)
         elif now >= self._received_at + 2 * self.heartbeat_s:
             orders.reconnect = f"nothing was heard for {2 * self.heartbeat_s:g} s"
         elif self._asked_at is not None and now >= self._impatient_at(self._asked_at):
@@ -392,7 +396,7 @@ class Session:
 
     def _stream_at(self) -> float:
         if not self.welcomed:
-            return self._opened_at + WELCOME_S
+            return self._opened_at + self._welcome_s
         times = [self._beat_at, self._received_at + 2 * self.heartbeat_s]
         if self._asked_at is not None:
             times.append(self._impatient_at(self._asked_at))

@@ -534,6 +534,23 @@ def test_a_node_that_says_no_welcome_is_given_up(talk: Talk) -> None:
     assert talk.pass_time(rules.WELCOME_S + 0.1).reconnect
 
 
+def test_a_cluster_that_is_slow_to_say_welcome_gets_more_time_with_each_try(talk: Talk) -> None:
+    waited = []
+    for _ in range(6):
+        talk.session.opened(talk.now)
+        talk.say()
+        waited.append(talk.session.next_at() - talk.now)
+        assert talk.pass_time(waited[-1] + 0.1).reconnect
+        talk.session.closed()
+    assert waited == pytest.approx([3, 6, 12, 24, 24, 24])
+
+    talk.connect()
+    talk.break_and_connect()
+    talk.session.closed()
+    talk.session.opened(talk.now)
+    assert talk.session.next_at() - talk.now == pytest.approx(3)
+
+
 def answer_beats(talk: Talk, delay: float, seconds: int) -> None:
     """Let the server answer each beat so much later."""
     for _ in range(seconds):
