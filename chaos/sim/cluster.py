@@ -73,6 +73,9 @@ class Cluster:
 
     def run(self, schedule: Schedule | None = None) -> None:
         """Live through it, or raise Violation; a schedule takes the place of random faults."""
+        if "drift" in self.options.faults:
+            for node in self.nodes.values():
+                node.rate = self.world.dice.uniform(0.9, 1.1)
         for name in self.first_names:
             self.nodes[name].start()
         self.links.keep_connecting()

@@ -38,10 +38,6 @@ class Faults:
 
     def begin(self) -> None:
         self.active = True
-        if "drift" in self.options.faults:
-            for node in self.cluster.nodes.values():
-                if node.core is None:
-                    node.rate = self.world.dice.uniform(0.9, 1.1)
         self.world.after(0.2, self.next)
 
     def next(self) -> None:
