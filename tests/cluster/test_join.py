@@ -15,6 +15,7 @@ from raftsched.statemachine import verify
 from .test_node import leader_of, once, until
 
 SMALL = Settings(compact_bytes=3 << 20, tail_entries=3, chunk_bytes=8 << 10)
+LIMITS = JournalLimits(segment=1 << 20, entry=512 << 10)
 NAMES = ("n1", "n2", "n3")
 
 
@@ -26,7 +27,7 @@ def node(folder: Path, name: str, ports: list[int]) -> Node:
     return Node(
         NodeSpec(
             name=name, cluster="test", folder=folder / name, members=members,
-            cache_bytes=8 << 20, settings=SMALL, journal=JournalLimits(segment=1 << 20, entry=512 << 10),
+            cache_bytes=8 << 20, settings=SMALL, journal=LIMITS,
         )
     )  # fmt: skip
 
