@@ -33,7 +33,7 @@ def tell_dead_letters(node: Node, change: Change) -> None:
 
 
 def tell_steps(node: Node) -> None:
-    """Have each change told by the leader; it costs about as much as deciding it."""
+    """Have each change told by the leader; each event is looked up in the state for it."""
 
     def tell(index: int, change: bytes, meta: MetaRecord) -> None:
         if node.leads:
