@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -57,7 +58,9 @@ def add(session: Session, name: str) -> None:
     for setting in BY_NAME:
         value = session.values[setting]
         if value.origin == BY_NAME[setting].flag:
-            kept[setting] = value.value
+            # A context is used from other folders too.
+            is_file = setting.endswith("_file")
+            kept[setting] = os.path.abspath(value.value) if is_file else value.value
     if "endpoints" not in kept:
         raise wrong_use(
             f"context {name} needs endpoints",

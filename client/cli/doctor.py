@@ -207,6 +207,7 @@ def cluster(session: Session) -> Iterator[Finding]:
 
 def reach(client: Client, address: str) -> tuple[Finding, cluster_pb2.ClusterStatus | None]:
     from ..errors import RaftschedError
+    from .refused import THEN
 
     name = f"node {address}"
     host, _, number = address.rpartition(":")
@@ -222,7 +223,10 @@ def reach(client: Client, address: str) -> tuple[Finding, cluster_pb2.ClusterSta
             timeout=CONNECT_S * 2,
         )  # fmt: skip
     except RaftschedError as wrong:
-        then = "is it a node of raftsched? are TLS and the token right?"
+        if wrong.reason:
+            then = THEN.get(wrong.reason, "raftsched cluster status")
+            return Finding(name, "wrong", f"refuses: {wrong.message}", then), None
+        then = "is it a node of raftsched, and does it want TLS (--ca-file)?"
         return Finding(name, "wrong", f"listens, but does not answer: {wrong.message}", then), None
     took = (perf_counter() - began) * 1000
     role = "leads" if status.leader == status.node else f"follows {status.leader or 'nobody'}"

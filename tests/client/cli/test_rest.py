@@ -104,6 +104,17 @@ def test_a_context_is_kept_used_and_overridden(cli: Cli, tmp_path: Path) -> None
     assert by_flag["namespace"] == "--namespace"
 
 
+def test_a_file_in_a_context_is_found_from_everywhere(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli.ok("config", "add", "here", "--endpoints", "a:1", "--token-file", "root.token")
+
+    shown = {row[0]: row[1] for row in cli.rows("config", "show")}
+
+    assert shown["token_file"] == str(tmp_path / "root.token")
+
+
 def test_commands_talk_to_the_context_that_is_used(cli: Cli) -> None:
     there = cli.environment.pop("RAFTSCHED_ENDPOINTS")
     cli.ok("config", "add", "here", "--endpoints", there)
@@ -241,6 +252,16 @@ def test_the_doctor_names_what_is_wrong_and_what_to_do(cli: Cli, stage: Stage) -
     assert found[f"node {stage.endpoints}"]["verdict"] == "wrong"
     assert found[f"port 127.0.0.1:{port}"]["verdict"] == "wrong"
     assert found["problem"]["text"] == "the disk is full"
+
+
+def test_the_doctor_tells_a_refusal_from_silence(cli: Cli, stage: Stage) -> None:
+    stage.token = "s3cret"
+
+    said = cli("doctor", "-o", "json")
+
+    [node] = [one for one in json.loads(said.stdout) if one["check"].startswith("node ")]
+    assert node["text"] == "refuses: the token is not valid"
+    assert "--token-file" in node["then"]
 
 
 # Watching.
