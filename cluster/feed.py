@@ -171,6 +171,9 @@ class Feed:
         index = self._places.get(revision) or self._search(revision)
         found = self._first(index, revision)
         if found is None or found[1] != revision:
+            # What was not applied stands in the way of halving; that is rare, so look at all.
+            found = self._first(self._log.base_index + 1, revision, exactly=True)
+        if found is None:
             raise gone(self.oldest())
         self._note(revision, found[0])
         return found[2]
@@ -184,26 +187,29 @@ class Feed:
         before = self._places.get(revision - 1)
         if before is not None and before > self._log.base_index:
             return before + 1
-        low, high = self._log.base_index + 1, self._state.meta.applied_index
+        low, high = self._log.base_index + 1, self._state.meta.applied_index + 1
         while low < high:
-            middle = (low + high + 1) // 2
+            middle = (low + high) // 2
             found = self._first(middle)
-            if found is None or found[1] > revision:
-                high = middle - 1
+            if found is None or found[1] >= revision:
+                high = middle
             else:
-                low = middle
+                low = middle + 1
         return low
 
-    def _first(self, index: int, least: int = 0) -> tuple[int, int, bytes] | None:
+    def _first(
+        self, index: int, least: int = 0, *, exactly: bool = False
+    ) -> tuple[int, int, bytes] | None:
         """Index, revision and bytes of the first change at or behind an index, and of at least
-        that revision. What was not applied, since it fitted no state, has a smaller one."""
+        that revision. Of several that name one revision the first was applied, and the others
+        fitted no state."""
         last = self._state.meta.applied_index
         index = max(index, self._log.base_index + 1)
         while index <= last:
             [entry] = self._log.entries(index, index, 1)
             if entry.kind == COMMAND:
                 revision = _HEAD.decode(entry.data).base + 1
-                if revision >= least:
+                if revision == least or (revision > least and not exactly):
                     return index, revision, entry.data
             index += 1
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -65,6 +66,8 @@ class Driver:
         self.world = world
         self.core = Core(world.journal)
         self.stale_s = 0.0
+        # While it is a list, changes are agreed on, but nobody is told.
+        self.held: list[Callable[[], None]] | None = None
 
     def staleness(self) -> float:
         return self.stale_s
@@ -72,7 +75,16 @@ class Driver:
     def submit(self, data: bytes, reply: Reply) -> None:
         index = self.world.journal.append(data)
         self.world.replica.apply(index, data)
-        asyncio.get_running_loop().call_soon(reply, index)
+        if self.held is not None:
+            self.held.append(lambda: reply(index))
+        else:
+            asyncio.get_running_loop().call_soon(reply, index)
+
+    def release(self) -> None:
+        """Tell all that were held."""
+        held, self.held = self.held, None
+        for tell in held or []:
+            tell()
 
     def confirm(self, reply: Reply) -> None:
         asyncio.get_running_loop().call_soon(reply, self.world.replica.meta.applied_index)

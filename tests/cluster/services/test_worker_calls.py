@@ -7,7 +7,14 @@ import asyncio
 import grpc
 import pytest
 
-from raftsched.proto.v1 import common_pb2, run_pb2, run_pb2_grpc, worker_pb2, worker_pb2_grpc
+from raftsched.proto.v1 import (
+    common_pb2,
+    job_pb2,
+    run_pb2,
+    run_pb2_grpc,
+    worker_pb2,
+    worker_pb2_grpc,
+)
 from raftsched.statemachine.instants import duration
 
 from .conftest import Served, Start
@@ -125,6 +132,47 @@ async def test_leases_for_a_caller_that_has_left_go_back(start: Start) -> None:
         while served.server.calls.under_way:
             await asyncio.sleep(0)
     await trigger(served.node, 1)
+    answer = await workers(served).Lease(wish(1, wait_ms=5_000, worker="w2"))
+    assert [lease.attempt for lease in answer.leases] == [1]
+
+
+async def granting(served: Served, **more: Anything) -> Anything:
+    """A call for a lease that is being granted at this moment, and nobody is told of it yet."""
+    driver = served.node.driver
+    call = workers(served).Lease(wish(1, **more))
+    await waits(served)
+    request = job_pb2.TriggerJobRequest(job="report")
+    await trigger(served.node, 0)
+    driver.held = []
+    # The run that comes with this is leased in the same change.
+    triggered = asyncio.ensure_future(served.node.write(request, "", 5))
+    async with asyncio.timeout(5):
+        while not driver.held:
+            await asyncio.sleep(0)
+    triggered.add_done_callback(lambda done: done.result())
+    return call
+
+
+async def test_a_lease_that_is_granted_as_the_wait_ends_is_not_lost(start: Start) -> None:
+    served = await start("a")
+    call = await granting(served, wait_ms=300)
+    [session] = served.node.sessions.by_worker.values()
+    async with asyncio.timeout(5):
+        while session.credits:
+            await asyncio.sleep(0)
+    served.node.driver.release()
+    async with asyncio.timeout(5):
+        assert len((await call).leases) == 1
+
+
+async def test_a_lease_that_is_granted_as_the_caller_leaves_goes_back(start: Start) -> None:
+    served = await start("a")
+    call = await granting(served, wait_ms=20_000)
+    call.cancel()
+    async with asyncio.timeout(5):
+        while served.server.calls.under_way:
+            await asyncio.sleep(0)
+    served.node.driver.release()
     answer = await workers(served).Lease(wish(1, wait_ms=5_000, worker="w2"))
     assert [lease.attempt for lease in answer.leases] == [1]
 
@@ -292,6 +340,29 @@ async def test_a_wait_is_answered_when_the_run_has_ended(start: Start, world: Wo
         found = await asyncio.gather(*calls)
     assert {run.state for run in found} == {run_pb2.RUN_STATE_SUCCEEDED}
     assert (await runs.WaitRun(asked)).state == run_pb2.RUN_STATE_SUCCEEDED
+
+
+async def test_a_run_that_ends_as_it_is_read_is_waited_for_in_vain_by_nobody(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    [lease] = (await workers(served).Lease(wish(1))).leases
+    read, ended = served.node.read, asyncio.Event()
+
+    async def late(*asked: Anything) -> Anything:
+        answer = await read(*asked)
+        if not ended.is_set():
+            ended.set()
+            complete = worker_pb2.CompleteRequest(run=lease.run, token=lease.token)
+            await served.node.write(complete, "", 5)
+        return answer
+
+    monkeypatch.setattr(served.node, "read", late)
+    runs: Anything = run_pb2_grpc.RunServiceStub(served.channel)
+    async with asyncio.timeout(5):
+        run = await runs.WaitRun(run_pb2.WaitRunRequest(run=lease.run))
+    assert run.state == run_pb2.RUN_STATE_SUCCEEDED
 
 
 async def test_a_wait_that_is_over_shows_the_run_as_it_is(start: Start) -> None:
