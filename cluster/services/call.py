@@ -20,13 +20,24 @@ LONG_S = 3_600.0
 MARGIN_S = 0.1
 MARGIN_SHARE = 0.1
 # Metadata that belong to one connection.
-OWN = ("grpc-", "user-agent", "te", "content-type", ":")
+OWN = frozenset({"user-agent", "te", "content-type"})
+OWN_PREFIXES = ("grpc-", ":")
 
 
 class Call:
     """See the head of this file."""
 
-    __slots__ = ("actor", "began", "context", "hides", "metadata", "method", "seconds", "until")
+    __slots__ = (
+        "actor",
+        "began",
+        "context",
+        "hides",
+        "margin",
+        "metadata",
+        "method",
+        "seconds",
+        "until",
+    )
 
     def __init__(self, method: Method, context: Context, *, stream: bool = False) -> None:
         self.method = method
@@ -39,7 +50,8 @@ class Call:
         left = None if stream else context.time_remaining()
         most = LONG_S if method.name in LONG else TIMEOUT_MAX_S
         self.seconds = TIMEOUT_S if left is None else min(left, most)
-        self.until = self.began + self.seconds - min(MARGIN_S, self.seconds * MARGIN_SHARE)
+        self.margin = min(MARGIN_S, self.seconds * MARGIN_SHARE)
+        self.until = self.began + self.seconds - self.margin
 
     def timeout(self) -> float:
         """Seconds that are left to do it."""
@@ -48,4 +60,8 @@ class Call:
     @property
     def onward(self) -> Iterable[tuple[str, str | bytes]]:
         """What the leader must be told of the caller."""
-        return [(key, value) for key, value in self.metadata.items() if not key.startswith(OWN)]
+        return [
+            (key, value)
+            for key, value in self.metadata.items()
+            if key not in OWN and not key.startswith(OWN_PREFIXES)
+        ]

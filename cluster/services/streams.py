@@ -10,12 +10,14 @@ import grpc
 from google.protobuf.message import Message
 
 from ...statemachine.rejection import Refused
+from .. import refusals
 from .call import Call, Context
 from .calls import Pairs, fail, refuse
 from .methods import Method
 from .observer import Observer
 from .status import code_of
 
+STREAMS_MAX = 25_000  # More than there may be sessions and watchers.
 Follow = Callable[[Call, Any], Awaitable[None]]
 
 
@@ -25,6 +27,7 @@ class Streams:
     def __init__(self, observer: Observer, trailing: Callable[[], Pairs]) -> None:
         self.observer = observer
         self.trailing = trailing
+        self.open = 0
 
     def following(self, method: Method, follow: Follow) -> grpc.RpcMethodHandler[Any, Any]:
         """One request, many answers."""
@@ -47,7 +50,10 @@ class Streams:
     async def _run(self, call: Call, follow: Follow, request: object) -> None:
         name = call.method.name
         code = "CANCELLED"
+        self.open += 1
         try:
+            if self.open > STREAMS_MAX:
+                raise refusals.backlog_full(f"{STREAMS_MAX} streams are open on this node")
             await follow(call, request)
             call.context.set_trailing_metadata(self.trailing())
             code = "OK"
@@ -57,5 +63,6 @@ class Streams:
         except Exception:
             code = fail(call.context, name, self.trailing())
         finally:
+            self.open -= 1
             took = asyncio.get_running_loop().time() - call.began
             self.observer.called(name, code, took)

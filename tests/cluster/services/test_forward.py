@@ -102,11 +102,11 @@ async def test_stale_reads_are_answered_by_any_node(start: Start, world: World) 
 
 async def test_metadata_and_deadline_go_along(start: Start) -> None:
     leader, follower = await start("a"), await start("b")
-    metadata = (("authorization", "Bearer secret"), ("x-trace", "t1"), ("x-bin", b"\x00\xff"))
+    metadata = (("authorization", "Bearer secret"), ("tenant", "t1"), ("x-bin", b"\x00\xff"))
     await jobs(follower).CreateJob(create("report"), metadata=metadata, timeout=7)
     call = leader.admitted[-1]
     assert call.metadata["authorization"] == "Bearer secret"
-    assert call.metadata["x-trace"] == "t1"
+    assert call.metadata["tenant"] == "t1"
     assert call.metadata["x-bin"] == b"\x00\xff"
     assert 4 < call.seconds <= 7
 
