@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -94,8 +95,7 @@ class Calls:
         except Exception:
             code = fail(call.context, call.method.name, self.trailing())
         finally:
-            took = asyncio.get_running_loop().time() - call.began
-            self.observer.called(call.method.name, code, took)
+            self.observer.called(call.method.name, code, time.monotonic() - call.began)
         return b""
 
     async def _route(self, call: Call, data: bytes) -> Passed:
@@ -117,10 +117,15 @@ class Calls:
         give_up = self.leadership.clock() + min(PATIENCE_S, call.timeout())
         wait = WAIT_FIRST_S
         while True:
+            asked_at = self.leadership.clock()
             passed = await self._try(call, data, bound=bound)
             if passed is not None:
                 return passed
-            left = give_up - self.leadership.clock()
+            now = self.leadership.clock()
+            if method.harmless and now - asked_at > PATIENCE_S:
+                # It waited at a leader that was lost: patience begins anew with that.
+                give_up, wait = now + min(PATIENCE_S, call.timeout()), WAIT_FIRST_S
+            left = give_up - now
             if left <= 0:
                 raise node.nobody_leads()
             await self.leadership.changed(min(wait, left))

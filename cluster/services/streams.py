@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -64,5 +64,4 @@ class Streams:
             code = fail(call.context, name, self.trailing())
         finally:
             self.open -= 1
-            took = asyncio.get_running_loop().time() - call.began
-            self.observer.called(name, code, took)
+            self.observer.called(name, code, time.monotonic() - call.began)

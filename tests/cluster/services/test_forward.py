@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import grpc
+import pytest
 
+from raftsched.cluster.services import calls
 from raftsched.proto.v1 import common_pb2, job_pb2, job_pb2_grpc
 
 from .conftest import Served, Start
@@ -131,6 +134,27 @@ async def test_a_read_is_sent_again_when_the_leader_dies(start: Start, world: Wo
     await asyncio.wait_for(leader.node.waits.wait(), 5)
     world.lead(follower.node)
     await leader.server.stop(0)
+    assert await call == made
+
+
+async def test_a_read_that_waited_long_is_sent_again_too(
+    start: Start, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Patience with an election counts from the loss of the leader, not from the call."""
+    monkeypatch.setattr(calls, "PATIENCE_S", 0.2)
+    leader, follower = await start("a"), await start("b")
+    made = await jobs(follower).CreateJob(create("report"))
+    leader.node.read_gate.clear()
+    call = asyncio.ensure_future(jobs(follower).GetJob(GET, timeout=20))
+    await asyncio.wait_for(leader.node.waits.wait(), 5)
+    began = time.monotonic()
+    async with asyncio.timeout(5):
+        while time.monotonic() - began < 0.3:
+            await asyncio.sleep(0.01)
+    world.lead(None)
+    await leader.server.stop(0)
+    await asyncio.sleep(0)
+    world.lead(follower.node)
     assert await call == made
 
 
