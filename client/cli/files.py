@@ -53,12 +53,8 @@ def apply(session: Session, paths: tuple[str, ...], prune: str | None) -> None:
         )
     progress = Progress.unkept(session.request_id())
     answer = upsert(session, jobs, progress)
-    if session.out.is_table:
-        session.out.items(answer.results, answer)
-    elif session.out.format == "name":
-        session.out.items([one for one in answer.results if _changed(one)], answer)
-    else:
-        session.out.items(answer.results, answer)
+    by_name = session.out.format == "name"
+    session.out.items([one for one in answer.results if _changed(one) or not by_name], answer)
     for name in surplus:
         request = session.write(m.job_pb2.DeleteJobRequest(namespace=session.namespace, job=name))
         session.ask(request, m.job_pb2.DeleteJobResponse, f"delete job {name}")
@@ -85,9 +81,8 @@ def diff(session: Session, paths: tuple[str, ...], prune: str | None, exit_code:
     answer = upsert(session, jobs, progress)
     surplus = to_prune(session, prune, jobs)
     if session.out.is_table:
-        by_name = {job.name: job for job in jobs}
-        for result in answer.results:
-            show_difference(session, by_name[result.job], result)
+        for job, result in zip(jobs, answer.results, strict=True):
+            show_difference(session, job, result)
         for name in surplus:
             mark(session, "-", name)
     else:

@@ -100,8 +100,8 @@ def trouble(session: Session, error: errors.RaftschedError, doing: str) -> Troub
 
 
 def _then(session: Session, error: errors.RaftschedError) -> str:
-    if isinstance(error, errors.OutcomeUnknown) and error.request_id:
-        return f"the same command with --request-id {error.request_id}, which does it once"
+    if isinstance(error, errors.OutcomeUnknown) and session.base_id:
+        return f"the same command with --request-id {session.base_id}, which does it once"
     if template := THEN.get(error.reason):
         elsewhere = "" if session.namespace == "default" else f" -n {session.namespace}"
         return template.format_map(_Known({"elsewhere": elsewhere, **error.values}))

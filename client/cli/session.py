@@ -51,7 +51,8 @@ class Session:
             headers=not given.get("no_headers"),
             color=values["color"].value,
         )
-        self._request_id = str(given.get("request_id") or "")
+        # What the request ids of this command's writes are made of.
+        self.base_id = str(given.get("request_id") or "")
         self._writes = 0
         # Of writes, for programs: printed at the end, as one document.
         self._answers: list[Message] = []
@@ -133,9 +134,9 @@ class Session:
 
     def request_id(self) -> str:
         """The id of this command's next write: the same in the same order when it is repeated."""
-        self._request_id = self._request_id or str(uuid.uuid4())
+        self.base_id = self.base_id or str(uuid.uuid4())
         self._writes += 1
-        return self._request_id if self._writes == 1 else f"{self._request_id}.{self._writes}"
+        return self.base_id if self._writes == 1 else f"{self.base_id}.{self._writes}"
 
     def pages(
         self, request: Message, kind: type[Answer], doing: str, *, limit: int | None = None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 
 from raftsched.client.cli import main
 from raftsched.client.cli.exits import Exit
@@ -88,6 +90,27 @@ def test_a_write_that_nobody_answered_says_how_to_learn_what_became_of_it(
         "Error: it is not known whether this was done: trigger job report"
     )
     assert [run["id"] for run in cli.json("run", "list")["runs"]] == [again["id"]]
+
+
+def test_a_command_of_several_writes_is_repeated_as_a_whole(cli: Cli, stage: Stage) -> None:
+    for name in ("a", "b"):
+        cli.ok("job", "create", name, "--handler", "h")
+        cli.ok("job", "trigger", name)
+    [a, b] = sorted(run["id"] for run in cli.json("run", "list")["runs"])
+    node = stage.nodes[0]
+
+    def first_passes(*call: Any) -> Message:
+        node.faults.append(losing_the_answer(grpc.StatusCode.INTERNAL))
+        answer: Message = call[3]()
+        return answer
+
+    node.faults.append(first_passes)
+    lost = cli("run", "cancel", a, b)
+    request_id = lost.stderr.split("--request-id ")[1].split(",")[0]
+    again = cli.ok("run", "cancel", a, b, "--request-id", request_id)
+
+    assert lost.exit_code == Exit.OUTCOME_UNKNOWN
+    assert again.stderr == f"Run {a} is cancelled.\nRun {b} is cancelled.\n"
 
 
 def test_no_server_is_told_apart_and_says_how_to_start_one(cli: Cli) -> None:
