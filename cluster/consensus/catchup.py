@@ -24,7 +24,7 @@ class CatchUp(State):
     snapshots: Snapshots
     incoming: Incoming | None = None
     making = False
-    verified = (0, float("-inf"))  # Which snapshot of ours was read again last, and when.
+    verified: dict[int, float]  # Which of our snapshots were read again, and when.
 
     # The leader's side.
 
@@ -103,9 +103,10 @@ class CatchUp(State):
         """
         manifests = self.snapshots.by_index.values()
         manifest = next((m for m in manifests if m.id == message.snapshot), None)
-        again = self.verified[0] == message.snapshot and now - self.verified[1] < VERIFY_AGAIN
+        self.verified = {m.id: self.verified[m.id] for m in manifests if m.id in self.verified}
+        again = now - self.verified.get(message.snapshot, float("-inf")) < VERIFY_AGAIN
         if manifest is not None and not again:
-            self.verified = (message.snapshot, now)
+            self.verified[message.snapshot] = now
             work = self.snapshots.verification(manifest)
             self.jobs.append(Job("verify snapshot", work, lambda _: None))
 

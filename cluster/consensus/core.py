@@ -64,6 +64,7 @@ class Core(Introduction):
         self.rounds: deque[tuple[int, int, list[Reply]]] = deque()
         self.confirmed_reads: list[tuple[int, Reply]] = []
         self.applicants, self.announced, self.seen = {}, {}, {}
+        self.verified = {}
         self.stand_on_snapshot(journal, machine)
         floor = self.snapshots.last_index
         super().__init__(me, journal, machine, watcher, dice, settings, floor)

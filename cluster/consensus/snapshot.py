@@ -161,11 +161,14 @@ class Snapshots:
                 raise Damaged(f"{path} is not what was written. {ADVICE}")
 
     def verification(self, manifest: Manifest) -> Callable[[], None]:
-        """Return the work of reading a snapshot again; it may be gone by then."""
+        """Return the work of reading a snapshot again; it may be removed meanwhile."""
 
         def work() -> None:
-            if manifest.index in self.by_index:
+            try:
                 self.verify(manifest)
+            except (Damaged, OSError):
+                if manifest.index in self.by_index:
+                    raise
 
         return work
 

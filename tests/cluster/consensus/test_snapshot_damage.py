@@ -200,6 +200,28 @@ def test_what_does_not_arrive_as_it_was_sent_is_fetched_again() -> None:
     assert follower.machine.digest == leader.machine.digest
 
 
+def test_a_snapshot_is_read_again_once_however_often_it_is_complained_of() -> None:
+    group, leader, _ = grown()
+    behind(group, leader)
+    ids = [manifest.id for manifest in leader.core.snapshots.by_index.values()]
+
+    for number in range(100):
+        leader.core.receive("n9", 1, BadCopy(1, ids[number % len(ids)]), group.now)
+        leader.core.receive("n9", 1, BadCopy(1, number), group.now)
+
+    assert len(ids) == 2
+    assert len(leader.core.jobs) == 2
+
+
+def test_a_snapshot_that_is_removed_while_it_is_read_is_no_damage() -> None:
+    _, leader, folder = grown()
+    snapshots = leader.core.snapshots
+    manifest = snapshots.by_index.pop(snapshots.last_index)
+    leader.disk.remove(folder)
+
+    snapshots.verification(manifest)()
+
+
 def test_a_leader_whose_own_snapshot_is_damaged_stops_when_it_is_told() -> None:
     """Followers would fetch it again and again, and none could ever use it."""
     group, leader, _ = grown()
