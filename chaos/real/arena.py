@@ -23,6 +23,7 @@ from .node import Control, Failpoint
 
 WORKER_PROCESSES = 4
 READY_S = 30.0
+LEADER_S = 15.0
 FILES_FEW = 40
 
 
@@ -76,7 +77,6 @@ class Arena:
             )
             for number in range(WORKER_PROCESSES)
         ]  # fmt: skip
-        self.leader_kills = 0
         self.down: set[str] = set()
 
     # Life.
@@ -142,6 +142,10 @@ class Arena:
 
     async def find(self, target: str) -> list[NodeProcess]:
         leader = await self.leader()
+        limit = time.monotonic() + LEADER_S
+        while target == LEADER and leader is None and time.monotonic() < limit:
+            await asyncio.sleep(0.05)
+            leader = await self.leader()
         alive = [node for node in self.nodes if node.alive]
         followers = [node for node in alive if node is not leader]
         self.dice_number += 1
@@ -149,9 +153,11 @@ class Arena:
             return alive
         if target == MAJORITY:
             return alive[: len(self.nodes) // 2 + 1]
-        if target == LEADER and leader is not None:
+        if target == LEADER:
+            if leader is None:
+                raise StageFailed(f"no leader was found within {LEADER_S:.0f} s")
             return [leader]
-        line = followers if target in (FOLLOWER, LEADER) and followers else alive
+        line = followers if target == FOLLOWER and followers else alive
         return [line[self.dice_number % len(line)]] if line else []
 
     # Faults.
@@ -176,10 +182,11 @@ class Arena:
 
     async def do_kill(self, fault: Planned, targets: list[NodeProcess]) -> None:
         if fault.target == LEADER and targets:
-            self.leader_kills += 1
             self.journal.add(Fault("leader-kill", targets[0].name, time.monotonic(), 0.0))
         for node in targets:
-            node.kill()
+            node.signal(signal.SIGKILL)
+        # The links run in this process, so it must not stand still until they are gone.
+        await asyncio.gather(*(asyncio.to_thread(node.kill) for node in targets))
         await asyncio.sleep(fault.seconds)
         await self.restart(targets)
 

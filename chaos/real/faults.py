@@ -89,7 +89,7 @@ def plan(scenario: str, seconds: float, seed: int) -> list[Planned]:
 
 
 def _calm(scenario: str, dice: random.Random) -> float:
-    return dice.uniform(2.5, 4.0) if scenario == "kill-leader" else CALM_S + dice.random() * 2
+    return dice.uniform(1.0, 2.5) if scenario == "kill-leader" else CALM_S + dice.random() * 2
 
 
 def _draw(scenario: str, dice: random.Random, at: float) -> Planned:

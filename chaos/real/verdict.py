@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from .checks import Seen, Violation
-from .history import OK, Fault, Lease, Probe
+from .history import OK, Call, Fault, Lease, Probe
 
 SLOT_S = 0.1
 LOST = ("has no outcome", "lost its run", "is not there", "at the end, and should be")
@@ -29,17 +30,25 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def failovers(seen: Seen) -> list[float]:
-    """Milliseconds from each kill of a leader to the first write that was acknowledged after it."""
-    answered = sorted(probe.at + probe.took for probe in seen.probes if probe.ok)
-    answered += sorted(call.ended for call in seen.calls if call.outcome == OK)
-    answered.sort()
+    """Milliseconds from each kill of a leader to the first write that began after it and was
+    acknowledged. An answer to an earlier one may be the dead leader's, and still on its way.
+    """
+    answered = [(probe.at, probe.at + probe.took) for probe in seen.probes if probe.ok]
+    answered += [(call.began, call.ended) for call in seen.calls if wrote(call)]
+    answered.sort(key=lambda call: call[1])
     found = []
     for fault in seen.faults:
         if fault.what == "leader-kill":
-            after = next((at for at in answered if at > fault.began), None)
+            first = bisect_left(answered, fault.began, key=lambda call: call[1])
+            later = (ended for began, ended in answered[first:] if began > fault.began)
+            after = next(later, None)
             if after is not None:
                 found.append(1000 * (after - fault.began))
     return found
+
+
+def wrote(call: Call) -> bool:
+    return call.outcome == OK and call.what != "get"
 
 
 def availability(probes: Sequence[Probe]) -> float:
@@ -81,8 +90,7 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "by_invariant": dict(sorted(kinds.items())),
         "leader_kills": sum(fault.what == "leader-kill" for fault in seen.faults),
         "faults": sum(fault.what != "leader-kill" for fault in seen.faults),
-        "acknowledged": sum(call.outcome == OK and call.what != "get" for call in seen.calls)
-        + sum(probe.ok for probe in seen.probes),
+        "acknowledged": sum(map(wrote, seen.calls)) + sum(probe.ok for probe in seen.probes),
         "calls": len(seen.calls) + len(seen.probes),
         "unknown": sum(call.outcome == "unknown" for call in seen.calls),
         "firings": sum(run.scheduled for run in seen.runs),
@@ -93,6 +101,7 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "effects": len(seen.effects),
         "effects_refused": sum(not effect.accepted for effect in seen.effects),
         "failover_ms": spread(failovers(seen)),
+        "failovers_ms": [round(value, 1) for value in failovers(seen)],
         "availability": round(availability(seen.probes), 4),
         "lateness_quiet_ms": spread(quiet),
         "lateness_ms": spread(everything),
