@@ -210,6 +210,10 @@ def chaos() -> None:
               help="Also write a page with a timeline to this file.")  # fmt: skip
 @click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",
               show_default=True, help="json: one object, the last line of stdout.")  # fmt: skip
+@click.option("--late-ms", type=click.FloatRange(1), default=1_000, show_default=True,
+              help="So late may a first attempt begin while nothing is wrong.")  # fmt: skip
+@click.option("--recover", "recover_s", type=click.FloatRange(0.1), default=10, show_default=True,
+              help="Seconds after a fault in which it may be later.")  # fmt: skip
 @click.option("--break-rule", type=click.Choice(["tokens", "firing", "commit"]), hidden=True)
 def run(
     scenario: str,
@@ -219,6 +223,8 @@ def run(
     folder: Path | None,
     report: Path | None,
     output: str,
+    late_ms: float,
+    recover_s: float,
     break_rule: str | None,
 ) -> None:
     """Mistreat a cluster for a while and judge what was seen.
@@ -234,7 +240,7 @@ def run(
 
     asked = Asked(
         scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
-        broken_rule=break_rule or "",
+        broken_rule=break_rule or "", late_ms=late_ms, recover_s=recover_s,
     )  # fmt: skip
     with data_folder(folder) as place:
         try:

@@ -76,6 +76,16 @@ class Process:
             raise StageFailed(f"{self.name} was never started")
         return self.popen.pid
 
+    @property
+    def code(self) -> int | None:
+        """What it ended with; None while it runs."""
+        return None if self.popen is None else self.popen.poll()
+
+    @property
+    def state(self) -> str:
+        """One letter, as the kernel calls it: R, S, T for stopped."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
     def signal(self, number: int) -> None:
         if self.alive:
             os.kill(self.pid, number)

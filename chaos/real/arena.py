@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import resource
 import shutil
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
+from google.protobuf.message import Message
 
 from ...client import AsyncClient, RaftschedError
 from ...proto.v1 import cluster_pb2
 from ..stage import NodeProcess, Process, Stage, StageFailed, free_ports, is_ready
-from . import faults
-from .faults import ALL, FOLLOWER, LEADER, MAJORITY, Planned
+from .faults import ALL, FOLLOWER, LEADER, MAJORITY, Planned, split
 from .history import Fault, Journal
-from .links import CLIENTS, Links
-from .node import Control, Failpoint
+from .links import CLIENTS, LinksProcess, Pair
+from .node import HITS, Control, Failpoint
 
 WORKER_PROCESSES = 4
 READY_S = 30.0
 LEADER_S = 15.0
-FILES_FEW = 40
+# They take a disk, or count on everybody else.
+WHOLE = frozenset({"wipe", "remove-and-add", "restart"})
+VOTERS = (
+    cluster_pb2.Node.ROLE_LEADER,
+    cluster_pb2.Node.ROLE_FOLLOWER,
+    cluster_pb2.Node.ROLE_CANDIDATE,
+)
+DRIFT_PPM = 2_000.0
 
 
 class Arena:
@@ -35,7 +46,7 @@ class Arena:
     ) -> None:
         self.folder, self.seed = folder, seed
         folder.mkdir(parents=True, exist_ok=True)
-        self.links = Links()
+        self.links = LinksProcess()
         self.dice_number = 0
         fronts = iter(free_ports(2 * count))
         self._front_ports: list[tuple[str, str, int, bool]] = []
@@ -78,12 +89,14 @@ class Arena:
             for number in range(WORKER_PROCESSES)
         ]  # fmt: skip
         self.down: set[str] = set()
+        self.locks = {name: asyncio.Lock() for name in self.stage.nodes}
 
     # Life.
 
     async def start(self) -> None:
+        await self.links.start()
         for name, address, port, peers in self._front_ports:
-            await self.links.put_before(name, address, port, peers=peers)
+            await self.links.tell("put_before", node=name, address=address, port=port, peers=peers)
         self.sink.start()
         for node in self.stage.nodes.values():
             node.start()
@@ -92,7 +105,6 @@ class Arena:
             worker.start()
 
     async def stop(self) -> None:
-        self.links.heal()
         for worker in self.workers:
             worker.signal(signal.SIGCONT)
             worker.kill()
@@ -141,24 +153,28 @@ class Arena:
         return self.stage.nodes[max(votes, key=lambda name: votes[name])] if votes else None
 
     async def find(self, target: str) -> list[NodeProcess]:
-        leader = await self.leader()
-        limit = time.monotonic() + LEADER_S
-        while target == LEADER and leader is None and time.monotonic() < limit:
-            await asyncio.sleep(0.05)
-            leader = await self.leader()
         alive = [node for node in self.nodes if node.alive]
-        followers = [node for node in alive if node is not leader]
-        self.dice_number += 1
         if target == ALL:
             return alive
         if target == MAJORITY:
             return alive[: len(self.nodes) // 2 + 1]
-        if target == LEADER:
-            if leader is None:
-                raise StageFailed(f"no leader was found within {LEADER_S:.0f} s")
+        leader = None
+        if target in (LEADER, FOLLOWER):
+            leader = await self.sure_leader()
+        if target == LEADER and leader is not None:
             return [leader]
-        line = followers if target == FOLLOWER and followers else alive
-        return [line[self.dice_number % len(line)]] if line else []
+        self.dice_number += 1
+        line = [node for node in alive if node is not leader]
+        free = [node for node in line if not self.locks[node.name].locked()] or line
+        return [free[self.dice_number % len(free)]]
+
+    async def sure_leader(self) -> NodeProcess:
+        limit = time.monotonic() + LEADER_S
+        while (leader := await self.leader()) is None:
+            if time.monotonic() > limit:
+                raise StageFailed(f"no leader was found within {LEADER_S:.0f} s")
+            await asyncio.sleep(0.05)
+        return leader
 
     # Faults.
 
@@ -170,173 +186,298 @@ class Arena:
         new.rename(self.controls[name])
 
     async def do(self, fault: Planned) -> None:
-        """Begin a fault, hold it, end it, and write it down."""
-        began = time.monotonic()
-        targets = await self.find(fault.target)
-        names = ",".join(node.name for node in targets)
-        deed: Callable[[Planned, list[NodeProcess]], Awaitable[None]]
-        deed = getattr(self, "do_" + fault.what.replace("-", "_"))
-        await deed(fault, targets)
-        what = f"{fault.what} {fault.how}".strip()
-        self.journal.add(Fault(what, names, began, time.monotonic()))
+        """Begin a fault, hold it, end it, and write down what it was and the sign that it was."""
+        async with self.hands_on(fault) as targets:
+            names = ",".join(node.name for node in targets)
+            began = time.monotonic()
+            deed: Callable[[Planned, list[NodeProcess]], Awaitable[str]]
+            deed = getattr(self, "do_" + fault.what.replace("-", "_"))
+            sign = await deed(fault, targets)
+            what = f"{fault.what} {fault.how}".strip()
+            self.journal.add(Fault(what, names, began, time.monotonic(), sign))
 
-    async def do_kill(self, fault: Planned, targets: list[NodeProcess]) -> None:
-        if fault.target == LEADER and targets:
-            self.journal.add(Fault("leader-kill", targets[0].name, time.monotonic(), 0.0))
-        for node in targets:
-            node.signal(signal.SIGKILL)
-        # The links run in this process, so it must not stand still until they are gone.
-        await asyncio.gather(*(asyncio.to_thread(node.kill) for node in targets))
+    @asynccontextmanager
+    async def hands_on(self, fault: Planned) -> AsyncIterator[list[NodeProcess]]:
+        """Nobody has two hands on one node, and those who take a disk have the cluster alone."""
+        while True:
+            targets = await self.find(fault.target)
+            names = {node.name for node in targets}
+            wanted = sorted(self.locks if fault.what in WHOLE else names)
+            if fault.what in ("kill-workers", "pause-workers"):
+                wanted = []
+            waits = any(self.locks[name].locked() for name in wanted)
+            async with AsyncExitStack() as stack:
+                for name in wanted:
+                    await stack.enter_async_context(self.locks[name])
+                if waits and fault.target in (LEADER, FOLLOWER):
+                    continue  # Meanwhile another may lead.
+                yield targets
+                return
+
+    async def do_kill(self, fault: Planned, targets: list[NodeProcess]) -> str:
+        if fault.target == LEADER:
+            self.journal.add(Fault("leader-kill", targets[0].name, time.monotonic(), 0.0, "sent"))
+        await self.kill(targets)
+        sign = " ".join(f"{node.name} ended with {node.code}" for node in targets)
         await asyncio.sleep(fault.seconds)
         await self.restart(targets)
+        return sign
+
+    async def kill(self, nodes: list[NodeProcess]) -> None:
+        for node in nodes:
+            node.signal(signal.SIGKILL)
+        # Calls are made and judged in this process, so it must not stand still until they are gone.
+        await asyncio.gather(*(asyncio.to_thread(node.kill) for node in nodes))
 
     async def restart(self, nodes: list[NodeProcess]) -> None:
         for node in nodes:
             if not node.alive:
                 node.start()
-        await self.wait_ready(len(self.nodes) - len(self.down))
+        limit = time.monotonic() + READY_S
+        while not all([await asyncio.to_thread(is_ready, node) for node in nodes]):
+            for node in nodes:
+                if not node.alive:
+                    raise StageFailed(f"{node.name} does not come back:\n{node.last_words()}")
+            # Others may be cut off or stopped meanwhile; then it waits for them.
+            if time.monotonic() > limit and await self._most_are_ready():
+                raise StageFailed(f"{nodes[0].name} is not ready again:\n{nodes[0].last_words()}")
+            await asyncio.sleep(0.02)
 
-    async def do_pause(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    async def _most_are_ready(self) -> bool:
+        ready = [await asyncio.to_thread(is_ready, node) for node in self.nodes]
+        return sum(ready) > len(ready) // 2
+
+    async def do_pause(self, fault: Planned, targets: list[NodeProcess]) -> str:
         for node in targets:
             node.signal(signal.SIGSTOP)
         await asyncio.sleep(fault.seconds)
+        sign = f"process states {' '.join(node.state for node in targets)}"
         for node in targets:
             node.signal(signal.SIGCONT)
+        return sign
 
-    async def do_partition(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    # Links.
+
+    async def do_partition(self, fault: Planned, targets: list[NodeProcess]) -> str:
         names = list(self.stage.nodes)
-        pairs = faults.split(fault.how, targets[0].name, names, CLIENTS)
-        self.links.cut(pairs)
+        return await self._links(fault, "cut", split(fault.how, targets[0].name, names, CLIENTS))
+
+    async def do_delay(self, fault: Planned, targets: list[NodeProcess]) -> str:
+        return await self._links(fault, "slow", self._all_of(targets[0].name), delay_s=0.05)
+
+    async def do_throttle(self, fault: Planned, targets: list[NodeProcess]) -> str:
+        pairs = self._all_of(targets[0].name)
+        return await self._links(fault, "slow", pairs, delay_s=0.0, rate=200_000)
+
+    async def do_hold(self, fault: Planned, targets: list[NodeProcess]) -> str:
+        return await self._links(fault, "hold", self._all_of(targets[0].name))
+
+    async def _links(self, fault: Planned, what: str, pairs: list[Pair], **how: float) -> str:
+        before = await self.links.tell(what, pairs=pairs, **how)
         await asyncio.sleep(fault.seconds)
-        self.links.heal()
+        touched = await self.links.tell("heal", pairs=pairs) - before
+        return f"{touched} bytes" if touched else ""
 
-    async def do_delay(self, fault: Planned, targets: list[NodeProcess]) -> None:
-        await self._slow(fault, targets, delay_s=0.05, rate=0.0)
-
-    async def do_throttle(self, fault: Planned, targets: list[NodeProcess]) -> None:
-        await self._slow(fault, targets, delay_s=0.0, rate=200_000)
-
-    async def _slow(
-        self, fault: Planned, targets: list[NodeProcess], delay_s: float, rate: float
-    ) -> None:
-        self.links.slow(self._all_of(targets[0].name), delay_s, rate)
-        await asyncio.sleep(fault.seconds)
-        self.links.heal()
-
-    async def do_hold(self, fault: Planned, targets: list[NodeProcess]) -> None:
-        self.links.hold(self._all_of(targets[0].name))
-        await asyncio.sleep(min(fault.seconds, 1.5))
-        self.links.heal()
-
-    def _all_of(self, name: str) -> list[tuple[str, str]]:
+    def _all_of(self, name: str) -> list[Pair]:
         others = [other for other in self.stage.nodes if other != name]
         return [(name, other) for other in others] + [(other, name) for other in others]
 
-    async def do_clock(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    # Disk and clock.
+
+    async def do_clock(self, fault: Planned, targets: list[NodeProcess]) -> str:
         if fault.how == "drift":
-            control = Control(drift_ppm=2_000.0, drift_from=time.time())
+            control = Control(drift_ppm=DRIFT_PPM, drift_from=time.time())
         else:
             control = Control(clock_ms=float(fault.how))
-        await self._hold_control(fault, targets[0].name, control)
+        return await self._hold_control(fault, targets[0].name, control)
 
-    async def do_full(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    async def do_full(self, fault: Planned, targets: list[NodeProcess]) -> str:
         full = Failpoint("error", error="ENOSPC")
         control = Control(failpoints={"before-append": full})
-        await self._hold_control(fault, targets[0].name, control)
+        return await self._hold_control(fault, targets[0].name, control)
 
-    async def do_slow(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    async def do_slow(self, fault: Planned, targets: list[NodeProcess]) -> str:
         control = Control(failpoints={"before-sync": Failpoint("sleep", seconds=0.1)})
-        await self._hold_control(fault, targets[0].name, control)
+        return await self._hold_control(fault, targets[0].name, control)
 
-    async def do_eio(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    async def do_eio(self, fault: Planned, targets: list[NodeProcess]) -> str:
         """A failed sync is final: the node ends itself, and comes back."""
         control = Control(failpoints={"before-sync": Failpoint("error", error="EIO")})
-        await self._hold_control(fault, targets[0].name, control)
+        sign = await self._hold_control(fault, targets[0].name, control)
         await self.restart(targets)
+        return sign
 
-    async def do_failpoint(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    async def do_failpoint(self, fault: Planned, targets: list[NodeProcess]) -> str:
         """It is killed at a place in the code."""
-        control = Control(failpoints={fault.how: Failpoint("kill", chance=0.2)})
-        await self._hold_control(fault, targets[0].name, control)
-        await self.restart(targets)
+        return await self._killed_at(fault, targets[0], chance=0.2)
 
-    async def _hold_control(self, fault: Planned, name: str, control: Control) -> None:
+    async def do_snapshot(self, fault: Planned, targets: list[NodeProcess]) -> str:
+        """It is killed somewhere on the way to a snapshot, or while the journal is cut after it."""
+
+        async def take() -> None:
+            with contextlib.suppress(RaftschedError):
+                async with AsyncClient(targets[0].client, timeout=fault.seconds) as client:
+                    await client.call(cluster_pb2.TakeSnapshotRequest())
+
+        return await self._killed_at(fault, targets[0], chance=1.0, meanwhile=take)
+
+    async def do_start(self, fault: Planned, targets: list[NodeProcess]) -> str:
+        """It is killed, and killed again at a place on the way up."""
+
+        async def again() -> None:
+            await self.kill(targets)
+            targets[0].start()
+
+        return await self._killed_at(fault, targets[0], chance=1.0, meanwhile=again)
+
+    async def _killed_at(
+        self,
+        fault: Planned,
+        node: NodeProcess,
+        chance: float,
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+    ) -> str:
+        control = Control(failpoints={fault.how: Failpoint("kill", chance=chance)})
+        sign = await self._hold_control(fault, node.name, control, meanwhile)
+        await self.restart([node])
+        return sign
+
+    async def _hold_control(
+        self,
+        fault: Planned,
+        name: str,
+        control: Control,
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+    ) -> str:
+        hits = self.controls[name].with_suffix(HITS)
+        before = hits.stat().st_size if hits.exists() else 0
         self.control(name, control)
-        await asyncio.sleep(fault.seconds)
+        began = time.monotonic()
+        if meanwhile is not None:
+            await meanwhile()
+        await asyncio.sleep(max(0.0, began + fault.seconds - time.monotonic()))
         self.control(name)
+        new = hits.read_text()[before:].split() if hits.exists() else []
+        return " ".join(f"{place} {count}x" for place, count in Counter(new).items())
 
-    async def do_files(self, fault: Planned, targets: list[NodeProcess]) -> None:
-        """It may open hardly any files or connections."""
+    async def do_files(self, fault: Planned, targets: list[NodeProcess]) -> str:
+        """It may open no more files and connections than it has."""
         node = targets[0]
         _, hard = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (FILES_FEW, hard))
+        open_now = len(os.listdir(f"/proc/{node.pid}/fd"))
+        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (open_now, hard))
         await asyncio.sleep(fault.seconds)
+        # One that answers has found a place for one more connection.
+        sign = "" if await asyncio.to_thread(is_ready, node) else f"no room beyond {open_now}"
         if node.alive:
             resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (hard, hard))
         await self.restart(targets)
+        return sign
 
-    async def do_wipe(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    async def do_wipe(self, fault: Planned, targets: list[NodeProcess]) -> str:
         """Its disk is lost; it comes back with an empty one."""
-        node = targets[0]
-        node.kill()
-        shutil.rmtree(self.folder / node.name)
+        await self._lose_disk(targets[0])
         await asyncio.sleep(fault.seconds)
         await self.restart(targets)
+        await self._until_voter(targets[0])
+        return "came back" if (self.folder / targets[0].name).exists() else ""
 
-    async def do_restart(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    async def _lose_disk(self, node: NodeProcess) -> None:
+        await self.kill([node])
+        await asyncio.to_thread(shutil.rmtree, self.folder / node.name)
+
+    async def do_restart(self, fault: Planned, targets: list[NodeProcess]) -> str:
         """One after the other, in order, as an upgrade does."""
-        for node in self.nodes:
-            await asyncio.to_thread(node.stop)
+        codes = []
+        for node in targets:
+            codes.append(await asyncio.to_thread(node.stop))
             await self.restart([node])
             await asyncio.sleep(fault.seconds)
+        if any(codes):
+            raise StageFailed(f"asked to stop, the nodes ended with the codes {codes}")
+        return f"stopped with {codes}"
 
-    async def do_kill_workers(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    # Workers.
+
+    async def do_kill_workers(self, fault: Planned, targets: list[NodeProcess]) -> str:
         worker = self._some_worker()
         self.down.add(worker.name)
-        worker.kill()
+        await asyncio.to_thread(worker.kill)
         await asyncio.sleep(fault.seconds)
+        sign = f"{worker.name} ended with {worker.code}"
         worker.start()
         self.down.discard(worker.name)
+        return sign
 
-    async def do_pause_workers(self, fault: Planned, targets: list[NodeProcess]) -> None:
+    async def do_pause_workers(self, fault: Planned, targets: list[NodeProcess]) -> str:
         worker = self._some_worker()
         worker.signal(signal.SIGSTOP)
         await asyncio.sleep(fault.seconds)
+        sign = f"{worker.name} in state {worker.state}"
         worker.signal(signal.SIGCONT)
+        return sign
 
     def _some_worker(self) -> Process:
         self.dice_number += 1
-        return self.workers[self.dice_number % len(self.workers)]
+        free = [worker for worker in self.workers if worker.name not in self.down]
+        return free[self.dice_number % len(free)]
 
-    async def do_remove_and_add(self, fault: Planned, targets: list[NodeProcess]) -> None:
-        """A member goes, and comes back with an empty disk."""
+    # Members.
+
+    async def do_remove_and_add(self, fault: Planned, targets: list[NodeProcess]) -> str:
+        """A member goes, and comes back with an empty disk; perhaps the leader dies meanwhile."""
         node = targets[0]
-        async with AsyncClient(self.stage.endpoints, timeout=READY_S) as client:
-            await client.call(cluster_pb2.RemoveNodeRequest(node=node.name))
-            await asyncio.to_thread(node.kill)
-            shutil.rmtree(self.folder / node.name)
+        add = cluster_pb2.AddNodeRequest(
+            name=node.name, peer_address=self._front(node.name, peers=True),
+            client_address=node.client,
+        )  # fmt: skip
+        async with AsyncClient(self.stage.endpoints, timeout=5.0) as client:
+            await self._insist(
+                client, cluster_pb2.RemoveNodeRequest(node=node.name), "NODE_NOT_FOUND"
+            )
+            await self._lose_disk(node)
             await asyncio.sleep(fault.seconds)
             node.start()
-            request = cluster_pb2.AddNodeRequest(
-                name=node.name,
-                peer_address=self._front(node.name, peers=True),
-                client_address=node.client,
-            )
-            await self._until_added(client, request)
-        await self.wait_ready()
+            adding = asyncio.create_task(self._insist(client, add, "NAME_EXISTS"))
+            if fault.how == "leader-dies":
+                await self._leader_dies(node)
+            await adding
+        await self.restart([node])
+        await self._until_voter(node)
+        return "removed, wiped, added"
 
-    async def _until_added(self, client: AsyncClient, request: cluster_pb2.AddNodeRequest) -> None:
-        """It has to introduce itself before it can be added."""
+    async def _until_voter(self, node: NodeProcess) -> None:
+        """No protocol survives the loss of another disk before."""
+        limit = time.monotonic() + READY_S
+        async with AsyncClient(self.stage.endpoints, timeout=5.0) as client:
+            while True:
+                with contextlib.suppress(RaftschedError):
+                    status = await client.call(cluster_pb2.GetClusterStatusRequest())
+                    if any(n.name == node.name and n.role in VOTERS for n in status.nodes):
+                        return
+                if time.monotonic() > limit:
+                    raise StageFailed(f"{node.name} did not get its vote back")
+                await asyncio.sleep(0.1)
+
+    async def _leader_dies(self, but: NodeProcess) -> None:
+        leader = await self.leader()
+        if leader is not None and leader is not but:
+            self.journal.add(Fault("leader-kill", leader.name, time.monotonic(), 0.0, "sent"))
+            await self.kill([leader])
+            leader.start()
+
+    async def _insist(self, client: AsyncClient, request: Message, done: str) -> None:
+        """Until it is done. One who is added has to introduce itself first; leaders change."""
         limit = time.monotonic() + READY_S
         while True:
             try:
                 await client.call(request)
                 return
             except RaftschedError as error:
-                if error.reason == "NAME_EXISTS":
+                if error.reason == done:
                     return
                 if time.monotonic() > limit:
-                    raise StageFailed(f"{request.name} could not be added: {error}") from error
+                    raise StageFailed(f"the members could not be changed: {error}") from error
                 await asyncio.sleep(0.1)
 
     def _front(self, name: str, *, peers: bool) -> str:

@@ -16,17 +16,22 @@ from .history import (
     OK,
     REFUSED,
     Ack,
+    Bounds,
     Call,
     Copy,
     Effect,
     Fault,
+    Follows,
     Job,
+    Lag,
     Lease,
+    Limited,
     Outcome,
     Plan,
     Report,
     Run,
 )
+from .jobs import REST_GRACE_MS
 from .linear import ABSENT, Undecided, linearizable, matters
 
 SLACK_S = 1.0  # A call may end so much after its deadline: the machine is busy.
@@ -52,11 +57,15 @@ class Seen:
 
     calls: list[Call] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
+    limits: list[Limited] = field(default_factory=list)
+    follows: list[Follows] = field(default_factory=list)
+    bounds: list[Bounds] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     acks: list[Ack] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    lags: list[Lag] = field(default_factory=list)
     probes: list[history.Probe] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
@@ -67,9 +76,10 @@ class Seen:
     def of(cls, events: Iterable[history.Event]) -> Seen:
         seen = cls()
         lines = {
-            Call: seen.calls, Plan: seen.plans, Lease: seen.leases, Ack: seen.acks,
+            Call: seen.calls, Plan: seen.plans, Limited: seen.limits, Follows: seen.follows,
+            Bounds: seen.bounds, Lease: seen.leases, Ack: seen.acks,
             Report: seen.reports,
-            Effect: seen.effects, Fault: seen.faults, history.Probe: seen.probes,
+            Effect: seen.effects, Fault: seen.faults, Lag: seen.lags, history.Probe: seen.probes,
             Outcome: seen.outcomes, Run: seen.runs, Job: seen.jobs, Copy: seen.copies,
         }  # fmt: skip
         for event in events:
@@ -162,15 +172,17 @@ def nothing_runs_without_reason(seen: Seen) -> list[Violation]:
     unsure = {
         call.job
         for call in seen.calls
-        if call.what == "trigger" and call.outcome == history.UNKNOWN
+        if call.what in ("trigger", "create") and call.outcome == history.UNKNOWN
     }
+    # Those have a check of their own.
+    unsure |= {follows.job for follows in seen.follows}
     for lease in seen.leases:
         plan = plans.get(lease.job)
         if lease.wall_ms + CLOCK_MS < lease.due_ms:
             early = lease.due_ms - lease.wall_ms
             found.append(Violation("S3", f"{lease.run} was leased {early} ms early"))
         if plan is not None:
-            if lease.nominal_ms % plan.every_ms:
+            if not _is_nominal(plan, lease.nominal_ms):
                 story = f"{lease.run}: {lease.nominal_ms} is no nominal time of {lease.job}"
                 found.append(Violation("S3", story))
         elif lease.run not in triggered and lease.job not in unsure:
@@ -308,7 +320,14 @@ def calls_end_in_time(seen: Seen) -> list[Violation]:
         )
         for call in seen.calls
         if call.ended - call.began > call.deadline + SLACK_S
+        # Time in which the caller itself did not come to its turn does not count.
+        and call.ended - call.began - lag(seen, call.began, call.ended) > call.deadline + SLACK_S
     ]
+
+
+def lag(seen: Seen, began: float, ended: float) -> float:
+    """Seconds of a span in which the harness stood still."""
+    return sum(max(0.0, min(ended, lag.ended) - max(began, lag.began)) for lag in seen.lags)
 
 
 def copies_are_equal(seen: Seen) -> list[Violation]:
@@ -321,6 +340,104 @@ def copies_are_equal(seen: Seen) -> list[Violation]:
         for revision, prints in by_revision.items()
         if len(prints) > 1
     ]
+
+
+def flows_are_followed(seen: Seen) -> list[Violation]:
+    """S2, S3: what follows others ran once for each time all of them succeeded, and not before."""
+    found = []
+    succeeded = {(run.job, run.nominal_ms) for run in seen.runs if run.state == "SUCCEEDED"}
+    ran = {(run.job, run.nominal_ms) for run in seen.runs}
+    said: dict[tuple[str, int], float] = {}
+    places = {run.run: (run.job, run.nominal_ms) for run in seen.runs}
+    for report in seen.reports:
+        place = places.get(report.run)
+        if place is not None and report.end == "success":
+            said[place] = min(report.at, said.get(place, report.at))
+    for follows in seen.follows:
+        first = follows.upstream[0]
+        for job, nominal_ms in succeeded:
+            due = all((each, nominal_ms) in succeeded for each in follows.upstream)
+            if job == first and due and (follows.job, nominal_ms) not in ran:
+                story = f"{follows.job} has no outcome for {nominal_ms}; its upstream succeeded"
+                found.append(Violation("S2", story))
+        for lease in seen.leases:
+            if lease.job != follows.job:
+                continue
+            for each in follows.upstream:
+                if said.get((each, lease.nominal_ms), float("inf")) > lease.at:
+                    story = f"{lease.run} was leased before anybody had said that {each} succeeded"
+                    found.append(Violation("S3", story))
+    return found
+
+
+def limits_are_held(seen: Seen) -> list[Violation]:
+    """S5: never are more runs leased at once than a concurrency limit allows.
+
+    A lease counts from when a worker had it until the same worker said how it ended, and only if
+    that word was taken: then it was live all the while.
+    """
+    taken = {ack.token for ack in seen.acks if not ack.reason}
+    ends: dict[int, float] = {}
+    for report in seen.reports:
+        if report.token in taken:
+            ends.setdefault(report.token, report.at)
+    found = []
+    for limited in seen.limits:
+        changes = []
+        for lease in seen.leases:
+            if lease.job in limited.jobs and ends.get(lease.token, 0.0) > lease.at:
+                changes += [(lease.at, 1), (ends[lease.token], -1)]
+        live = most = 0
+        for _, change in sorted(changes):
+            live += change
+            most = max(most, live)
+        if most > limited.most:
+            story = f"{most} runs of {', '.join(limited.jobs)} were leased at once"
+            found.append(Violation("S5", f"{story}, and {limited.most} may be"))
+    return found
+
+
+def pauses_are_kept(seen: Seen) -> list[Violation]:
+    """S3: no nominal time that came while a job was surely paused ran."""
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    asleep: dict[str, int] = {}
+    for call in sorted(seen.calls, key=lambda call: call.began):
+        if call.what == "pause" and call.outcome == OK:
+            asleep[call.job] = int(call.value)
+        elif call.what == "resume" and call.job in asleep:
+            # The first attempt counts, whatever became of it.
+            spans[call.job].append((asleep.pop(call.job) + CLOCK_MS, int(call.value)))
+    return [
+        Violation("S3", f"{run.run} ran, though its job was paused from {first} to {last}")
+        for run in seen.runs
+        for first, last in spans.get(run.job, ())
+        if run.scheduled and first < run.nominal_ms < last - REST_GRACE_MS - CLOCK_MS
+    ]
+
+
+def firings_are_prompt(seen: Seen) -> list[Violation]:
+    """S8: a first attempt begins within the bound, or within the bound after a fault is over."""
+    if not seen.bounds:
+        return []
+    bounds = seen.bounds[0]
+    prompt = {plan.job: plan for plan in seen.plans if plan.prompt}
+    faults = [fault for fault in seen.faults if fault.ended]
+    found = []
+    for lease in seen.leases:
+        plan = prompt.get(lease.job)
+        late_ms = lease.wall_ms - lease.due_ms
+        if plan is None or lease.attempt > 1 or late_ms <= bounds.late_ms:
+            continue
+        due_at = lease.at - late_ms / 1000
+        excused = due_at
+        for fault in sorted(faults, key=lambda fault: fault.began):
+            if fault.began <= lease.at and fault.ended + bounds.recover_s >= due_at:
+                excused = max(excused, min(lease.at, fault.ended + bounds.recover_s))
+        excused += lag(seen, excused, lease.at)
+        if 1000 * (lease.at - excused) > bounds.late_ms:
+            story = f"{lease.run} began {late_ms} ms late, and no fault explains that"
+            found.append(Violation("S8", story))
+    return found
 
 
 CHECKS: tuple[Check, ...] = (
@@ -337,6 +454,10 @@ CHECKS: tuple[Check, ...] = (
     ends_were_reported,
     no_effect_after_success,
     attempts_are_explained,
+    flows_are_followed,
+    limits_are_held,
+    pauses_are_kept,
+    firings_are_prompt,
     calls_end_in_time,
     copies_are_equal,
 )
@@ -370,9 +491,15 @@ def _possible_ends(calls: Sequence[Call]) -> set[str]:
     return possible if sure else possible | {ABSENT}
 
 
-def _nominal_times(plan: Plan) -> range:
+def _nominal_times(plan: Plan) -> Sequence[int]:
+    if plan.times:
+        return [time for time in plan.times if plan.from_ms <= time <= plan.until_ms]
     first = -(-plan.from_ms // plan.every_ms) * plan.every_ms
     return range(first, plan.until_ms + 1, plan.every_ms)
+
+
+def _is_nominal(plan: Plan, nominal_ms: int) -> bool:
+    return nominal_ms in plan.times if plan.times else not nominal_ms % plan.every_ms
 
 
 def _count(plan: Plan, outcomes: Iterable[Outcome]) -> Counter[int]:

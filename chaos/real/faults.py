@@ -31,6 +31,13 @@ FAILPOINTS = tuple(
     for name in ("append", "sync", "send", "apply", "checkpoint", "rename", "remove")
     for side in ("before", "after")
 )
+# Where a node is on the way to a snapshot and to a shorter journal; and where as it starts.
+SNAPSHOT = tuple(
+    f"{s}-{n}" for n in ("checkpoint", "rename", "remove") for s in ("before", "after")
+)
+START = tuple(
+    f"{s}-{n}" for n in ("append", "sync", "rename", "apply") for s in ("before", "after")
+)
 # Seconds of calm after a fault of a kind, so that there is something to lose again.
 CALM_S = 2.0
 
@@ -59,8 +66,11 @@ def clock(dice: random.Random, at: float) -> Planned:
 
 
 def disk(dice: random.Random, at: float) -> Planned:
-    what = dice.choice(["full", "slow", "eio", "failpoint", "wipe", "files"])
-    how = dice.choice(FAILPOINTS) if what == "failpoint" else ""
+    what = dice.choice(
+        ["full", "slow", "eio", "failpoint", "failpoint", "snapshot", "start", "wipe", "files"]
+    )
+    places = {"failpoint": FAILPOINTS, "snapshot": SNAPSHOT, "start": START}
+    how = dice.choice(places[what]) if what in places else ""
     return Planned(at, what, dice.choice([LEADER, FOLLOWER]), dice.uniform(1, 5), how)
 
 
@@ -69,7 +79,8 @@ def workers(dice: random.Random, at: float) -> Planned:
 
 
 def churn(dice: random.Random, at: float) -> Planned:
-    return Planned(at, "remove-and-add", dice.choice([LEADER, FOLLOWER]), dice.uniform(0.5, 2))
+    how = dice.choice(["", "leader-dies"])
+    return Planned(at, "remove-and-add", dice.choice([LEADER, FOLLOWER]), dice.uniform(0.5, 2), how)
 
 
 def plan(scenario: str, seconds: float, seed: int) -> list[Planned]:
@@ -112,7 +123,7 @@ def _draw(scenario: str, dice: random.Random, at: float) -> Planned:
     if scenario == "churn":
         return churn(dice, at)
     if scenario == "rolling":
-        return Planned(at, "restart", ANY, 1.0)
+        return Planned(at, "restart", ALL, 1.0)
     return _draw(dice.choice(MIXED), dice, at)
 
 

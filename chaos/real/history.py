@@ -24,7 +24,7 @@ class Call(Event, frozen=True):
     """A call of a client: on a job's record, or a trigger."""
 
     client: str
-    # create, update, delete, get or trigger.
+    # create, update, delete, get, trigger, pause or resume.
     what: str
     job: str
     began: float
@@ -32,13 +32,16 @@ class Call(Event, frozen=True):
     # Within so many seconds it had to end.
     deadline: float
     outcome: str
-    # What was written, or read; "" when there was no job. For a trigger: the run.
+    # What was written, or read; "" when there was no job. For a trigger: the run. For a pause the
+    # wall clock in milliseconds when it was answered, for a resume that when it was asked for.
     value: str = ""
     reason: str = ""
 
 
 class Plan(Event, frozen=True):
-    """A recurring job as it was ordered: every nominal time is a multiple of the period."""
+    """A recurring job as it was ordered: every nominal time is a multiple of the period, or, where
+    times are listed, one of these.
+    """
 
     job: str
     every_ms: int
@@ -46,6 +49,30 @@ class Plan(Event, frozen=True):
     from_ms: int
     until_ms: int
     max_attempts: int = 1
+    # Its lateness is judged.
+    prompt: bool = False
+    times: tuple[int, ...] = ()
+
+
+class Limited(Event, frozen=True):
+    """So many runs of these jobs at most are leased at once."""
+
+    jobs: tuple[str, ...]
+    most: int
+
+
+class Follows(Event, frozen=True):
+    """A job that happens after all of these have succeeded, with their nominal time."""
+
+    job: str
+    upstream: tuple[str, ...]
+
+
+class Bounds(Event, frozen=True):
+    """How late a first attempt may begin, and how long after a fault it may be later."""
+
+    late_ms: float
+    recover_s: float
 
 
 class Lease(Event, frozen=True):
@@ -100,6 +127,15 @@ class Fault(Event, frozen=True):
     target: str
     began: float
     ended: float
+    # How it is known to have happened; "" when it did not show.
+    sign: str = ""
+
+
+class Lag(Event, frozen=True):
+    """The harness itself did not come to its turn: this machine was busy."""
+
+    began: float
+    ended: float
 
 
 class Probe(Event, frozen=True):
@@ -148,7 +184,10 @@ class Copy(Event, frozen=True):
     fingerprint: str
 
 
-Any = Call | Plan | Lease | Report | Ack | Effect | Fault | Probe | Outcome | Run | Job | Copy
+Any = (
+    Call | Plan | Limited | Follows | Bounds | Lease | Report | Ack | Effect | Fault | Lag | Probe
+    | Outcome | Run | Job | Copy
+)  # fmt: skip
 _DECODER = msgspec.json.Decoder(Any)
 
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 CHUNK = 64 << 10
 HELLO_MAX = 4_096
 FIRST_S = 5.0
+ANSWER_S = 30.0
 CLIENTS = "clients"
 Pair = tuple[str, str]
 
@@ -32,6 +35,8 @@ class Way:
     delay_s: float = 0.0
     # Bytes a second; 0 for any number.
     rate: float = 0.0
+    # Bytes that were swallowed, held or slowed, and connections that were refused.
+    touched: int = 0
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -54,7 +59,10 @@ class Links:
         self.ways: dict[Pair, Way] = defaultdict(Way)
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self.failed: asyncio.Future[None] | None = None
+
+    @property
+    def touched(self) -> int:
+        return sum(way.touched for way in self.ways.values())
 
     async def put_before(self, node: str, address: str, port: int, *, peers: bool) -> None:
         """Listen on a port for a node that listens elsewhere."""
@@ -82,9 +90,10 @@ class Links:
 
     # Faults.
 
-    def heal(self) -> None:
-        for way in self.ways.values():
-            way.set()
+    def heal(self, pairs: Iterable[Pair] | None = None) -> None:
+        """These pairs, or all of them."""
+        for pair in list(self.ways) if pairs is None else pairs:
+            self.ways[pair].set()
 
     def cut(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
@@ -121,6 +130,7 @@ class Links:
         there, back = self.ways[source, node], self.ways[node, source]
         if there.cut or back.cut:
             # A handshake needs both directions.
+            there.touched += 1
             writer.close()
             return
         async with asyncio.timeout(FIRST_S):
@@ -143,6 +153,8 @@ class Links:
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
     """Carry bytes one way until the connection ends."""
     while data := await reader.read(CHUNK):
+        if way.held or way.delay_s or way.rate:
+            way.touched += len(data)
         if way.delay_s:
             await asyncio.sleep(way.delay_s)
         if way.rate:
@@ -151,8 +163,69 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: 
         if way.cut:
             # TCP would send it again for minutes; here it is gone, so nothing that comes later may
             # pass either, until one end has given the connection up.
-            while await reader.read(CHUNK):
-                pass
+            while data:
+                way.touched += len(data)
+                data = await reader.read(CHUNK)
             return
         writer.write(data)
         await writer.drain()
+
+
+class LinksProcess:
+    """The links in a process of their own; the same calls, one at a time."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._lock = asyncio.Lock()
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "raftsched.chaos.real.links",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+
+    async def tell(self, what: str, **how: Any) -> int:  # noqa: ANN401
+        """Do something to the links; how many bytes were mistreated until now."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        async with self._lock, asyncio.timeout(ANSWER_S):
+            process.stdin.write(json.dumps({"what": what, **how}).encode() + b"\n")
+            await process.stdin.drain()
+            return int(await process.stdout.readline())
+
+    async def close(self) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            async with asyncio.timeout(ANSWER_S):
+                await self._process.wait()
+
+
+async def obey(links: Links, what: str, how: dict[str, Any]) -> None:
+    if what == "put_before":
+        await links.put_before(**how)
+    elif how.get("pairs") is None:
+        links.heal()
+    else:
+        how["pairs"] = [tuple(pair) for pair in how["pairs"]]
+        getattr(links, what)(**how)
+
+
+async def main() -> None:
+    links = Links()
+    stdin = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin
+    )
+    while line := await stdin.readline():
+        how = json.loads(line)
+        await obey(links, how.pop("what"), how)
+        sys.stdout.write(f"{links.touched}\n")
+        sys.stdout.flush()
+    await links.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

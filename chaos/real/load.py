@@ -18,6 +18,8 @@ from google.protobuf.message import Message
 from ...client import AsyncClient, OutcomeUnknown, RaftschedError, Unavailable
 from ...client.errors import CallerError
 from ...proto.v1 import job_pb2, run_pb2
+from ..stage import StageFailed
+from . import jobs
 from .history import OK, REFUSED, UNKNOWN, Call, Journal, Plan, Probe
 
 DEADLINE_S = 5.0
@@ -25,12 +27,8 @@ PROBE_S = 0.025
 PROBE_DEADLINE_S = 1.0
 PROBES_OPEN = 100
 RECORDS = 20
-HANDS = 5
-# Recurring jobs: seconds between their nominal times, and how many jobs of each.
-PERIODS = {1: 10, 2: 10, 5: 20}
 CALLS_PER_RECORD = 40  # More would make the search for an order too long.
-ATTEMPTS = 20
-FAR_MS = 3_600_000
+RESUME_S = 60.0
 
 
 @dataclass(slots=True)
@@ -45,33 +43,24 @@ class Load:
     stopping: bool = False
     numbers: int = 0
 
-    async def prepare(self, client: AsyncClient) -> dict[str, int]:
-        """Create the recurring jobs and those that are triggered; name -> period in ms."""
-        periods: dict[str, int] = {}
-        request = job_pb2.ImportJobsRequest()
-        for seconds, count in PERIODS.items():
-            for number in range(count):
-                job = request.jobs.add(name=f"every-{seconds}-{number}")
-                recurring(job.spec, seconds, cron=number % 2 == 0)
-                periods[job.name] = 1000 * seconds
-        for number in range(HANDS):
-            plain(request.jobs.add(name=f"hand-{number}").spec)
-        plain(request.jobs.add(name="probe").spec)
+    async def prepare(self, client: AsyncClient) -> None:
+        """Create the jobs that are there from the beginning."""
+        request = job_pb2.ImportJobsRequest(jobs=jobs.everything())
         response = await client.call(request, timeout=30.0)
         wrong = [result for result in response.results if result.reason]
         assert not wrong, wrong
-        return periods
 
     def start(self) -> None:
         for number in range(self.clients):
             dice = random.Random(f"{self.seed}/client/{number}")
             self.tasks.append(asyncio.create_task(self.write(f"c{number}", dice)))
+        self.tasks.append(asyncio.create_task(self.rest(random.Random(f"{self.seed}/rest"))))
         self.tasks.append(asyncio.create_task(self.probe()))
 
     async def stop(self) -> None:
         """Let the calls that are under way end."""
         self.stopping = True
-        async with asyncio.timeout(3 * DEADLINE_S):
+        async with asyncio.timeout(3 * DEADLINE_S + RESUME_S):
             await asyncio.gather(*self.tasks)
 
     def check(self) -> None:
@@ -85,8 +74,10 @@ class Load:
     async def write(self, name: str, dice: random.Random) -> None:
         async with AsyncClient(self.endpoints, timeout=DEADLINE_S) as client:
             while not self.stopping:
-                if dice.random() < 0.3:
-                    await self.trigger(name, client, f"hand-{dice.randrange(HANDS)}")
+                if dice.random() < 0.05:
+                    await self.once(name, client, dice)
+                elif dice.random() < 0.3:
+                    await self.trigger(name, client, f"hand-{dice.randrange(jobs.HANDS)}")
                 else:
                     await self.touch(name, client, dice)
                 await asyncio.sleep(0.05 * dice.random())
@@ -99,9 +90,9 @@ class Load:
         value = f"{name}-{self.numbers}"
         request: Message
         if what == "create":
-            request = job_pb2.CreateJobRequest(job=valued(record, value))
+            request = job_pb2.CreateJobRequest(job=jobs.valued(record, value))
         elif what == "update":
-            request = job_pb2.UpdateJobRequest(job=valued(record, value))
+            request = job_pb2.UpdateJobRequest(job=jobs.valued(record, value))
             request.update_mask.paths.append("spec.payload")
         elif what == "delete":
             request, value = job_pb2.DeleteJobRequest(job=record), ""
@@ -113,6 +104,39 @@ class Load:
         request = job_pb2.TriggerJobRequest(job=job)
         await self.tell(name, "trigger", job, "", lambda: client.call(request))
 
+    async def once(self, name: str, client: AsyncClient, dice: random.Random) -> None:
+        """A job for one instant: acknowledged, it has to happen."""
+        self.numbers += 1
+        job, value = f"once-{self.numbers:08d}", f"{name}-{self.numbers}"
+        due_ms = int(1000 * (time.time() + 4 * dice.random()))
+        request = job_pb2.CreateJobRequest(job=jobs.valued(job, value))
+        request.job.spec.schedules.add().once.time.FromMilliseconds(due_ms)
+        outcome = await self.tell(name, "create", job, value, lambda: client.call(request))
+        if outcome == OK:
+            self.journal.add(Plan(job, due_ms, due_ms, due_ms, jobs.ATTEMPTS))
+
+    async def rest(self, dice: random.Random) -> None:
+        """Pause recurring jobs and let them go on, again and again."""
+        async with AsyncClient(self.endpoints, timeout=DEADLINE_S) as client:
+            while not self.stopping:
+                job = dice.choice(jobs.RESTS)
+                pause = job_pb2.PauseJobRequest(job=job, reason="chaos")
+                await self.tell("r", "pause", job, "", lambda p=pause: client.call(p))  # type: ignore[misc]
+                await asyncio.sleep(1 + 2 * dice.random())
+                await self.resume(client, job)
+                await asyncio.sleep(dice.random())
+
+    async def resume(self, client: AsyncClient, job: str) -> None:
+        """Until it is done, since all are to be awake at the end."""
+        limit = time.monotonic() + RESUME_S
+        request = job_pb2.ResumeJobRequest(job=job)
+        while time.monotonic() < limit:
+            now = str(time.time_ns() // 1_000_000)
+            if await self.tell("r", "resume", job, now, lambda: client.call(request)) == OK:
+                return
+            await asyncio.sleep(0.1)
+        raise StageFailed(f"{job} could not be resumed within {RESUME_S:.0f} s")
+
     async def tell(
         self,
         name: str,
@@ -120,7 +144,7 @@ class Load:
         job: str,
         value: str,
         call: Callable[[], Awaitable[Message]],
-    ) -> None:
+    ) -> str:
         began = time.monotonic()
         outcome, reason = OK, ""
         try:
@@ -131,12 +155,15 @@ class Load:
             elif what == "trigger":
                 assert isinstance(answer, run_pb2.Run)
                 value = answer.id
+            elif what == "pause":
+                value = str(time.time_ns() // 1_000_000)
         except RaftschedError as error:
             outcome, reason = outcome_of(what, error), error.reason or type(error).__name__
             if what == "get" and error.reason == "JOB_NOT_FOUND":
                 outcome = OK
         ended = time.monotonic()
         self.journal.add(Call(name, what, job, began, ended, DEADLINE_S, outcome, value, reason))
+        return outcome
 
     # The probe.
 
@@ -155,7 +182,7 @@ class Load:
             await asyncio.gather(*under_way)
 
     async def probe_once(self, client: AsyncClient, number: int) -> None:
-        request = job_pb2.UpdateJobRequest(job=valued("probe", str(number)))
+        request = job_pb2.UpdateJobRequest(job=jobs.valued("probe", str(number)))
         request.update_mask.paths.append("spec.payload")
         began, ok = time.monotonic(), True
         try:
@@ -170,39 +197,3 @@ def outcome_of(what: str, error: RaftschedError) -> str:
         return REFUSED
     assert isinstance(error, OutcomeUnknown), error
     return UNKNOWN
-
-
-def plans_of(periods: dict[str, int], from_ms: int, until_ms: int) -> list[Plan]:
-    """What is surely due of the recurring jobs."""
-    return [
-        Plan(job, every_ms, from_ms, until_ms, max_attempts=ATTEMPTS)
-        for job, every_ms in periods.items()
-    ]
-
-
-def plain(spec: job_pb2.JobSpec) -> None:
-    """A job that loses nothing by overlap or patience, so that every nominal time has to run."""
-    spec.action.handler = "work"
-    spec.overlap.rule = job_pb2.OverlapPolicy.RULE_ALLOW
-    spec.misfire.grace.FromMilliseconds(FAR_MS)
-    spec.retry.max_attempts = ATTEMPTS
-    spec.retry.first.FromMilliseconds(100)
-    spec.retry.cap.FromMilliseconds(1_000)
-
-
-def recurring(spec: job_pb2.JobSpec, seconds: int, *, cron: bool) -> None:
-    """Two ways to say the same, so that both are tried: all on whole multiples of the period."""
-    plain(spec)
-    schedule = spec.schedules.add()
-    if cron:
-        schedule.cron.expression = f"*/{seconds} * * * * *"
-    else:
-        schedule.interval.every.FromSeconds(seconds)
-        schedule.interval.anchor.FromSeconds(0)
-
-
-def valued(name: str, value: str) -> job_pb2.Job:
-    job = job_pb2.Job(name=name)
-    plain(job.spec)
-    job.spec.payload.data = value.encode()
-    return job

@@ -30,6 +30,7 @@ from ...cluster.consensus.transport import Links
 from ...cluster.replica import Replica
 from .broken import break_rule
 
+HITS = ".hits"
 ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
 
 
@@ -62,6 +63,7 @@ class Hand:
         self.path = path
         self.changed_at = -1
         self.control = Control()
+        self.clock_told = False
         self.dice = random.Random(os.getpid())
 
     def look(self) -> Control:
@@ -69,12 +71,19 @@ class Hand:
         if at != self.changed_at:
             self.control = msgspec.json.decode(self.path.read_bytes(), type=Control)
             self.changed_at = at
+            self.clock_told = False
         return self.control
+
+    def hit(self, place: str) -> None:
+        """Leave a sign, so that the harness knows that a fault was one."""
+        with self.path.with_suffix(HITS).open("a") as hits:
+            hits.write(f"{place}\n")
 
     def at(self, place: str) -> None:
         point = self.look().failpoints.get(place)
         if point is None or self.dice.random() >= point.chance:
             return
+        self.hit(place)
         if point.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif point.action == "sleep":
@@ -91,6 +100,9 @@ class Hand:
 
     def time_ns(self) -> int:
         control = self.look()
+        if (control.clock_ms or control.drift_ppm) and not self.clock_told:
+            self.clock_told = True
+            self.hit("clock")
         drift = (time.time() - control.drift_from) * control.drift_ppm * 1000
         return time.time_ns() + int(control.clock_ms * 1e6) + int(drift)
 

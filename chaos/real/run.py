@@ -11,20 +11,24 @@ from typing import Any
 
 from ...client import AsyncClient
 from ..bench.herd import Herd, import_all, requests_of
-from . import history, look
+from ..stage import StageFailed
+from . import history, jobs, look
 from .arena import Arena
 from .checks import Seen, Violation, judge
 from .faults import Planned, plan
-from .history import Plan
-from .load import Load, plans_of
+from .history import Bounds, Lag, Plan
+from .load import Load
 from .verdict import verdict
 
 Say = Callable[[str], None]
-FAULT_S = 120.0  # With everything that has to come back after it.
+FAULT_S = 180.0  # With everything that has to come back after it.
 LATE_S = 2.0
+SIDE_BY_SIDE = 3
+TURN_S = 0.02
+LAG_S = 0.05
 EDGE_MS = 1_500
 HERD = 100_000
-HERD_NAME = "herd"
+HERD_NAME, ONCE_NAME = "herd", "once"
 HERD_AHEAD_MS = 15_000
 
 
@@ -37,6 +41,9 @@ class Asked:
     seconds: float = 120.0
     seed: int = 1
     broken_rule: str = ""
+    # How late a first attempt may begin, and how long after a fault it may be later.
+    late_ms: float = 1_000.0
+    recover_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +61,26 @@ async def run(folder: Path, asked: Asked, say: Say) -> Told:
     stall = 0.02 if asked.scenario in ("workers", "mixed") else 0.0
     arena = Arena(folder, asked.nodes, asked.seed, broken_rule=asked.broken_rule, stall=stall)
     began = time.monotonic()
+    watching = asyncio.create_task(watch_self(arena))
     try:
         await arena.start()
         say(f"{asked.nodes} nodes, {len(arena.workers)} processes of workers and a sink are up")
+        if asked.scenario != "herd-failover":  # What waits behind a herd is late by its length.
+            arena.journal.add(Bounds(asked.late_ms, asked.recover_s))
         load = Load(arena.stage.endpoints, arena.journal, asked.seed)
         async with AsyncClient(arena.stage.endpoints, timeout=30.0) as client:
+            await load.prepare(client)
             from_ms = int(time.time() * 1000) + EDGE_MS
-            periods = await load.prepare(client)
             load.start()
             await mistreat(arena, load, asked, say)
+            await arena.links.tell("heal")
+            await arena.wait_ready()
             await load.stop()
-            await finish(arena, client, periods, from_ms, say)
+            await finish(arena, client, from_ms, say)
+    except* StageFailed as failed:
+        raise failed.exceptions[0] from None
     finally:
+        watching.cancel()
         await arena.stop()
     seen = Seen.of(history.read(arena.history()))
     say(f"judging {len(seen.calls)} calls, {len(seen.leases)} leases, {len(seen.runs)} runs")
@@ -74,21 +89,40 @@ async def run(folder: Path, asked: Asked, say: Say) -> Told:
 
 
 async def mistreat(arena: Arena, load: Load, asked: Asked, say: Say) -> None:
+    """One fault after the other; `mixed` begins some before others have ended."""
     began = time.monotonic()
-    for fault in plan(asked.scenario, asked.seconds, asked.seed):
-        await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
-        if time.monotonic() - began > asked.seconds + LATE_S:
-            break  # A slow machine takes its time to come back, and gets fewer faults.
-        arena.check()
-        load.check()
-        at = time.monotonic() - began
-        say(f"{at:6.1f} s  {told(fault)}")
-        async with asyncio.timeout(FAULT_S):
-            if fault.what == "herd":
-                await herd(arena)
-            else:
-                await arena.do(fault)
+    most = SIDE_BY_SIDE if asked.scenario == "mixed" else 1
+    async with asyncio.TaskGroup() as under_way:
+        places = asyncio.Semaphore(most)
+        for fault in plan(asked.scenario, asked.seconds, asked.seed):
+            await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
+            await places.acquire()
+            if time.monotonic() - began > asked.seconds + LATE_S:
+                break  # A slow machine takes its time to come back, and gets fewer faults.
+            arena.check()
+            load.check()
+            say(f"{time.monotonic() - began:6.1f} s  {told(fault)}")
+            task = under_way.create_task(do(arena, fault))
+            task.add_done_callback(lambda _: places.release())
     await asyncio.sleep(max(0.0, began + asked.seconds - time.monotonic()))
+
+
+async def do(arena: Arena, fault: Planned) -> None:
+    async with asyncio.timeout(FAULT_S):
+        if fault.what == "herd":
+            await herd(arena)
+        else:
+            await arena.do(fault)
+
+
+async def watch_self(arena: Arena) -> None:
+    """Write down when this process does not come to its turn: calls seem longer by that."""
+    while True:
+        began = time.monotonic()
+        await asyncio.sleep(TURN_S)
+        ended = time.monotonic()
+        if ended - began > TURN_S + LAG_S:
+            arena.journal.add(Lag(began + TURN_S, ended))
 
 
 def told(fault: Planned) -> str:
@@ -109,29 +143,26 @@ async def herd(arena: Arena) -> None:
         await asyncio.sleep(max(0.0, due_ms / 1000 + 0.5 - time.time()))
 
 
-async def finish(
-    arena: Arena, client: AsyncClient, periods: dict[str, int], from_ms: int, say: Say
-) -> None:
+async def finish(arena: Arena, client: AsyncClient, from_ms: int, say: Say) -> None:
     """Heal everything, let what is under way end, and write down what is there."""
-    arena.links.heal()
-    await arena.wait_ready()
     until_ms = int(time.time() * 1000) - EDGE_MS
-    await look.pause(client, periods)
+    await look.pause(client, jobs.recurring())
     say("healed; waiting for what is under way")
     await look.until_quiet(client)
     arena.check()
-    arena.journal.add(*plans_of(periods, from_ms, until_ms))
+    arena.journal.add(*jobs.plans(from_ms, until_ms))
     names = []
     async for job in look.jobs(client):
         arena.journal.add(job)
-        if not job.job.startswith(f"{HERD_NAME}-"):
+        if not job.job.startswith((f"{HERD_NAME}-", f"{ONCE_NAME}-")):
             names.append(job.job)
-    async for event in look.herd_runs(client, HERD_NAME):
-        arena.journal.add(event)
+    for many in (HERD_NAME, ONCE_NAME):
+        async for event in look.herd_runs(client, many):
+            arena.journal.add(event)
     for name in names:
         async for run_ in look.runs(client, name):
             arena.journal.add(run_)
-    for name in periods:
+    for name in jobs.recurring():
         async for outcome in look.outcomes(client, name):
             arena.journal.add(outcome)
     arena.journal.add(*await look.copies(arena.stage))

@@ -90,6 +90,9 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "by_invariant": dict(sorted(kinds.items())),
         "leader_kills": sum(fault.what == "leader-kill" for fault in seen.faults),
         "faults": sum(fault.what != "leader-kill" for fault in seen.faults),
+        # Faults that left no sign: a place in the code that was not come by, for instance.
+        "faults_without_sign": sum(not fault.sign for fault in seen.faults),
+        "harness_lag_s": round(sum(lag.ended - lag.began for lag in seen.lags), 1),
         "acknowledged": sum(map(wrote, seen.calls)) + sum(probe.ok for probe in seen.probes),
         "calls": len(seen.calls) + len(seen.probes),
         "unknown": sum(call.outcome == "unknown" for call in seen.calls),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SLOTS = 8
 WORK_S = 0.05  # At most, as a rule.
+SLOW_S = 0.8
 RECONNECT_S = 0.2
 SINK_S = 5.0
 OPTIONS = (
@@ -97,7 +98,7 @@ class Worker:
             # Its leases may have lapsed (rule 5 of the contract).
             self.forget_all()
         hello = worker_pb2.WorkerHello(
-            worker=self.name, handlers=["work"], slots=SLOTS, program="chaos"
+            worker=self.name, handlers=["work", "slow"], slots=SLOTS, program="chaos"
         )
         for held in self.held.values():
             hello.held.add(run=held.lease.run, token=held.lease.token)
@@ -170,7 +171,8 @@ class Worker:
         self.held.clear()
 
     async def carry_out(self, lease: worker_pb2.Lease) -> None:
-        await asyncio.sleep(WORK_S * self.dice.random())
+        most = SLOW_S if lease.action.handler == "slow" else WORK_S
+        await asyncio.sleep(most * self.dice.random())
         if self.dice.random() < self.manners.stall:
             # As if the whole machine stood still: no beat, then on as if nothing had been.
             silence = self.lapse_s * (1.2 + self.dice.random())
