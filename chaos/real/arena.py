@@ -25,7 +25,7 @@ from .history import Fault, Journal
 from .links import CLIENTS, LinksProcess, Pair
 from .node import HITS, Control, Failpoint
 
-WORKER_PROCESSES = 4
+WORKER_PROCESSES, PER_PROCESS = 4, 5
 READY_S = 30.0
 LEADER_S = 15.0
 # They take a disk, or count on everybody else.
@@ -82,7 +82,8 @@ class Arena:
                 [
                     "raftsched.chaos.real.worker", f"w{number}", self.stage.endpoints,
                     str(sink_port), str(folder / f"workers-{number}.jsonl"),
-                    "--seed", str(seed), "--stall", str(stall), "--late", str(stall),
+                    "--count", str(PER_PROCESS), "--seed", str(seed),
+                    "--stall", str(stall), "--late", str(stall),
                 ],
                 folder / f"workers-{number}.log",
             )
@@ -103,6 +104,20 @@ class Arena:
         await self.wait_ready()
         for worker in self.workers:
             worker.start()
+        await self._until_workers_are_here()
+
+    async def _until_workers_are_here(self) -> None:
+        wanted = WORKER_PROCESSES * PER_PROCESS
+        limit = time.monotonic() + READY_S
+        async with AsyncClient(self.stage.endpoints, timeout=5.0) as client:
+            while True:
+                with contextlib.suppress(RaftschedError):
+                    status = await client.call(cluster_pb2.GetClusterStatusRequest())
+                    if status.workers >= wanted:
+                        return
+                if time.monotonic() > limit:
+                    raise StageFailed(f"{wanted} workers did not come within {READY_S:.0f} s")
+                await asyncio.sleep(0.1)
 
     async def stop(self) -> None:
         for worker in self.workers:

@@ -428,6 +428,8 @@ def firings_are_prompt(seen: Seen) -> list[Violation]:
         late_ms = lease.wall_ms - lease.due_ms
         if plan is None or lease.attempt > 1 or late_ms <= bounds.late_ms:
             continue
+        if lease.due_ms < plan.from_ms:
+            continue
         due_at = lease.at - late_ms / 1000
         excused = due_at
         for fault in sorted(faults, key=lambda fault: fault.began):
@@ -492,14 +494,14 @@ def _possible_ends(calls: Sequence[Call]) -> set[str]:
 
 
 def _nominal_times(plan: Plan) -> Sequence[int]:
-    if plan.times:
+    if plan.times is not None:
         return [time for time in plan.times if plan.from_ms <= time <= plan.until_ms]
     first = -(-plan.from_ms // plan.every_ms) * plan.every_ms
     return range(first, plan.until_ms + 1, plan.every_ms)
 
 
 def _is_nominal(plan: Plan, nominal_ms: int) -> bool:
-    return nominal_ms in plan.times if plan.times else not nominal_ms % plan.every_ms
+    return not nominal_ms % plan.every_ms if plan.times is None else nominal_ms in plan.times
 
 
 def _count(plan: Plan, outcomes: Iterable[Outcome]) -> Counter[int]:

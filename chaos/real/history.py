@@ -51,7 +51,7 @@ class Plan(Event, frozen=True):
     max_attempts: int = 1
     # Its lateness is judged.
     prompt: bool = False
-    times: tuple[int, ...] = ()
+    times: tuple[int, ...] | None = None
 
 
 class Limited(Event, frozen=True):

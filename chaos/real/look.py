@@ -15,6 +15,8 @@ PAGE = 1_000
 QUIET_S = 120.0  # For what is under way to end: workers may have stalled past their leases.
 LEVEL_S = 20.0
 CALL_S = 30.0
+# Without a state, only what is under way is listed.
+ENDED = ("", "SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED")
 State = run_pb2.RunState
 END = run_pb2.Attempt.End
 
@@ -61,18 +63,20 @@ async def runs(client: AsyncClient, job: str) -> AsyncIterator[Run]:
 
 async def herd_runs(client: AsyncClient, name: str) -> AsyncIterator[Run | Outcome]:
     """The runs of many jobs with a name in common, and what each says became of its time."""
-    token = ""
-    while True:
-        request = run_pb2.ListRunsRequest(filter=f"job={name}-*", page_size=PAGE, page_token=token)
-        page = await client.call(request, timeout=CALL_S)
-        for run in page.runs:
-            found = seen(run)
-            yield found
-            word = run_pb2.Outcome.Name(run.outcome).removeprefix("OUTCOME_")
-            yield Outcome(run.job, found.nominal_ms, found.nominal_ms, word)
-        token = page.next_page_token
-        if not token:
-            return
+    for state in ENDED:
+        token = ""
+        while True:
+            wanted = f"job={name}-*" + (f" AND state={state}" if state else "")
+            request = run_pb2.ListRunsRequest(filter=wanted, page_size=PAGE, page_token=token)
+            page = await client.call(request, timeout=CALL_S)
+            for run in page.runs:
+                found = seen(run)
+                yield found
+                word = run_pb2.Outcome.Name(run.outcome).removeprefix("OUTCOME_")
+                yield Outcome(run.job, found.nominal_ms, found.nominal_ms, word)
+            token = page.next_page_token
+            if not token:
+                break
 
 
 def seen(run: run_pb2.Run) -> Run:

@@ -16,12 +16,17 @@ from raftsched.chaos.real.history import (
     REFUSED,
     UNKNOWN,
     Ack,
+    Bounds,
     Call,
     Copy,
     Effect,
     Event,
+    Fault,
+    Follows,
     Job,
+    Lag,
     Lease,
+    Limited,
     Outcome,
     Plan,
     Report,
@@ -41,7 +46,7 @@ def call(
 
 def sound() -> Events:
     """A job that ran three times (once at the second attempt), a record, a trigger."""
-    events: Events = [Plan("tick", 1_000, T0, T0 + 2_000, max_attempts=2)]
+    events: Events = [Plan("tick", 1_000, T0, T0 + 2_000, max_attempts=2, prompt=True)]
     token = 0
     for number in range(3):
         nominal = T0 + 1_000 * number
@@ -82,10 +87,34 @@ def sound() -> Events:
         call("trigger", "hand", 5, "hand.2.7.1"),
         Lease("w1", "hand.2.7.1", "hand", 9, 1, T0, T0, T0, 9.0),
         Run("hand.2.7.1", "hand", "SUCCEEDED", T0, T0, 1, scheduled=False),
+        *followed("up", "down", T0),
+        Limited(("tick",), 1),
+        Bounds(50.0, 2.0),
+        call("pause", "rest", 20, str(T0 + 20_000)),
+        call("resume", "rest", 25, str(T0 + 25_000), UNKNOWN),
+        call("resume", "rest", 26, str(T0 + 26_000)),
+        Run("rest.1.1", "rest", "SUCCEEDED", T0 + 19_000, T0, 1),
+        Run("rest.1.2", "rest", "SUCCEEDED", T0 + 25_900, T0, 1),
+        Plan("noon", 1_000, T0, T0 + 9_000, times=(T0 + 3_000,)),
+        Outcome("noon", T0 + 3_000, T0 + 3_000, "MISSED"),
         Copy("n1", 7, "ab"),
         Copy("n2", 7, "ab"),
         Copy("n3", 6, "cd"),
     ]
+    return events
+
+
+def followed(up: str, down: str, nominal: int) -> Events:
+    """A run, and the run of another job that follows it."""
+    events: Events = [Plan(up, 1_000, T0, T0 - 1), Follows(down, (up,))]
+    for number, job in enumerate((up, down)):
+        run, token, at = f"{job}.1", 20 + number, 30.0 + number
+        events += [
+            Lease("w1", run, job, token, 1, nominal, nominal, nominal, at),
+            Report("w1", run, token, "success", at + 0.1),
+            Ack("w1", run, token, "success", "", at + 0.2),
+            Run(run, job, "SUCCEEDED", nominal, nominal, 1, ((token, "SUCCEEDED"),)),
+        ]
     return events
 
 
@@ -169,6 +198,22 @@ WRONG: list[tuple[str, str, Events]] = [
     ),
     ("too many attempts", "S7", changed(Run, 1, attempt=3)),
     ("an attempt without a reason", "S7", changed(Run, 1, attempts=((3, "SUCCEEDED"),))),
+    ("a follower that never ran", "S2", without(Run, lambda e: e.job == "down")),  # type: ignore[attr-defined]
+    ("a follower before its time", "S3", changed(Lease, 6, at=29.0)),
+    ("more leases than the limit", "S5", changed(Lease, 1, at=1.05)),
+    ("a run in a pause", "S3", changed(Run, 6, nominal_ms=T0 + 24_000)),
+    ("a listed time that is lost", "S2", without(Outcome, lambda e: e.job == "noon")),  # type: ignore[attr-defined]
+    (
+        "a time that is not listed",
+        "S3",
+        [*sound(), Lease("w1", "noon.1", "noon", 70, 1, T0, T0, T0, 70.0)],
+    ),
+    ("a late lease", "S8", changed(Lease, 0, wall_ms=T0 + 5_000)),
+    (
+        "a late lease long after a fault",
+        "S8",
+        [*changed(Lease, 0, wall_ms=T0 + 5_000, at=8.0), Fault("kill", "n1", 3.5, 4.0)],
+    ),
     ("a call that hung", "H1", [*sound(), call("get", "b", 5, took=30.0)]),
     ("two states at one revision", "A1", changed(Copy, 1, fingerprint="xx")),
 ]
@@ -183,6 +228,16 @@ def test_each_check_finds_something() -> None:
     """A check that nothing trips could be empty."""
     for check in CHECKS:
         assert any(check(Seen.of(events)) for _, _, events in WRONG), check.__name__
+
+
+def test_lateness_is_excused_by_a_fault_and_by_a_busy_harness() -> None:
+    late = changed(Lease, 0, wall_ms=T0 + 5_000, at=8.0)
+    assert "S8" in found(late)
+    assert "S8" not in found([*late, Fault("kill", "n1", 3.5, 7.0)])
+    assert "S8" not in found([*late, Lag(3.0, 7.99)])
+    hung = [*sound(), call("get", "b", 5, took=10.0)]
+    assert "H1" in found(hung)
+    assert "H1" not in found([*hung, Lag(6.0, 11.0)])
 
 
 def test_calls_at_the_same_time_may_come_in_any_order() -> None:
