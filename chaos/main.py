@@ -260,3 +260,34 @@ def run(
         for key, value in (figures | told.figures).items():
             click.echo(f"{key:>18}  {value}")
     sys.exit(1 if told.violations else 0)
+
+
+@chaos.command("sum")
+@click.argument("files", nargs=-1, required=True,
+                type=click.Path(path_type=Path, exists=True, dir_okay=False))  # fmt: skip
+@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",
+              show_default=True, help="json: one object, the last line of stdout.")  # fmt: skip
+def sum_up(files: tuple[Path, ...], output: str) -> None:
+    """Add up what several runs found, each a file with the output of `run -o json`.
+
+    The exit code is 0 only when every promise was kept in all of them.
+    """
+    from .real.total import total
+
+    runs = []
+    for file in files:
+        lines = file.read_text().splitlines()
+        try:
+            runs.append(json.loads(lines[-1]))
+        except (IndexError, ValueError):
+            raise click.UsageError(
+                f"{file} does not end with an object of `chaos run -o json`; leave it out, or run "
+                "it again"
+            ) from None
+    found = total(runs)
+    if output == "json":
+        click.echo(json.dumps(found))
+    else:
+        for key, value in found.items():
+            click.echo(f"{key:>20}  {value}")
+    sys.exit(0 if found["verdict"] == "ok" else 1)

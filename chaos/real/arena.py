@@ -26,8 +26,8 @@ from .links import CLIENTS, LinksProcess, Pair
 from .node import HITS, Control, Failpoint
 
 WORKER_PROCESSES, PER_PROCESS = 4, 5
-READY_S = 30.0
-LEADER_S = 15.0
+READY_S = 90.0  # Longer than anything takes, even where others use the machine too.
+LEADER_S = 60.0
 # They take a disk, or count on everybody else.
 WHOLE = frozenset({"wipe", "remove-and-add", "restart"})
 VOTERS = (

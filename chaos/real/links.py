@@ -68,15 +68,19 @@ class Links:
         """Listen on a port for a node that listens elsewhere."""
         host, _, target = address.rpartition(":")
 
-        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
+        def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # A task of ours: asyncio's own is loud when it is cancelled.
+            task = asyncio.create_task(carry(reader, writer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 await self._connect(node, host, int(target), reader, writer, peers)
             except (OSError, asyncio.IncompleteReadError, TimeoutError):
                 # Connections break; that is what they are here for.
+                pass
+            finally:
                 writer.close()
 
         self._servers.append(await asyncio.start_server(take, "127.0.0.1", port))

@@ -13,7 +13,7 @@ from .history import Copy, Job, Outcome, Run
 
 PAGE = 1_000
 QUIET_S = 120.0  # For what is under way to end: workers may have stalled past their leases.
-LEVEL_S = 20.0
+LEVEL_S = 60.0
 CALL_S = 30.0
 # Without a state, only what is under way is listed.
 ENDED = ("", "SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED")

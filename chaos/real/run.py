@@ -21,7 +21,7 @@ from .load import Load
 from .verdict import verdict
 
 Say = Callable[[str], None]
-FAULT_S = 180.0  # With everything that has to come back after it.
+FAULT_S = 400.0  # With everything that has to come back after it.
 LATE_S = 2.0
 SIDE_BY_SIDE = 3
 TURN_S = 0.02
