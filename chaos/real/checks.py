@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import history
 from .history import (
@@ -46,6 +46,8 @@ class Violation:
 
     invariant: str
     story: str
+    # The check that found it.
+    check: str = ""
 
     def __str__(self) -> str:
         return f"{self.invariant}: {self.story}"
@@ -467,7 +469,9 @@ CHECKS: tuple[Check, ...] = (
 
 def judge(seen: Seen) -> list[Violation]:
     """Everything that is wrong with a history."""
-    return [violation for check in CHECKS for violation in check(seen)]
+    return [
+        replace(violation, check=check.__name__) for check in CHECKS for violation in check(seen)
+    ]
 
 
 def _records(seen: Seen) -> dict[str, list[Call]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,23 @@ from typing import Any
 from ..bench.page import page, table
 from .checks import CHECKS, Violation
 from .run import Asked, Told
+from .timeline import picture
+from .total import histogram
 from .verdict import failovers
 
-WIDTH, HEIGHT, LEFT = 720, 160, 46
-COLOURS = {"kill": "#c0392b", "leader-kill": "#c0392b", "pause": "#8e44ad", "partition": "#2980b9"}
-OTHER = "#d68910"
-DOTS_MAX = 6_000
-HISTOGRAM_MS = (10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1_000, 5_000)
+VIOLATIONS_SHOWN = 200
+STYLE = """<style>
+body { max-width: 60rem }
+.verdict { padding: .8rem 1.2rem; border-radius: .5rem; color: #fff; font-size: 1.2rem }
+.ok { background: #1e8449 } .violated { background: #b03a2e }
+.cards { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1rem 0 }
+.cards div { flex: 1 1 8rem; border: 1px solid #8886; border-radius: .5rem; padding: .6rem .9rem }
+.cards b { display: block; font-size: 1.5rem; font-variant-numeric: tabular-nums }
+.bar { display: inline-block; height: .8rem; background: #2471a3; vertical-align: middle }
+.plain td:last-child { text-align: left }
+svg { width: 100%; height: auto } summary { cursor: pointer }
+.broken { color: #b03a2e; font-weight: 600 }
+</style>"""
 
 
 def write(path: Path, asked: Asked, told: Told) -> None:
@@ -24,27 +35,90 @@ def write(path: Path, asked: Asked, told: Told) -> None:
 
 
 def body(asked: Asked, told: Told) -> str:
-    word = told.figures["verdict"]
-    mark = "✔ every promise was kept" if word == "ok" else "✘ a promise was broken"
+    faults = [fault for fault in told.seen.faults if fault.what != "leader-kill"]
     return (
-        f"<p><strong>{mark}</strong>: {asked.nodes} nodes, {asked.seconds:.0f} s, "
-        f"seed {asked.seed}. The same seed plans the same faults.</p>"
+        STYLE
+        + banner(asked, told)
+        + cards(told.figures)
         + violations(told.violations)
-        + "<h2>What was seen</h2>"
-        + table(flat(told.figures))
-        + "<h2>Lateness, with faults behind it</h2>"
-        + lateness(told)
+        + "<h2>What happened</h2>"
+        + picture(told.seen)
+        + "<p>A bar is a fault, from its beginning until everything was back; point at it to see "
+        "what it was. Red slots of the probe: 100 ms in which no write was answered. A dot is a "
+        "run: when its first attempt began, and how long after it was due. A stem is the death of "
+        "a leader: how long until a write was acknowledged again.</p>"
         + "<h2>From the death of a leader to the next acknowledged write</h2>"
-        + histogram(failovers(told.seen))
-        + "<h2>What was promised</h2><ul>"
-        + "".join(f"<li>{html.escape(check.__doc__ or '')}</li>" for check in CHECKS)
-        + "</ul>"
+        + bars(histogram(failovers(told.seen)))
+        + "<h2>What was promised</h2>"
+        + promises(told.violations)
+        + f"<details><summary>All {len(faults)} faults</summary>{deeds(told)}</details>"
+        + "<details><summary>All figures</summary>"
+        + table(flat(told.figures))
+        + "</details>"
     )
 
 
+def banner(asked: Asked, told: Told) -> str:
+    good = told.figures["verdict"] == "ok"
+    word = "✔ Every promise was kept" if good else "✘ A promise was broken"
+    rule = f", with the rule “{asked.broken_rule}” switched off" if asked.broken_rule else ""
+    return (
+        f'<p class="verdict {"ok" if good else "violated"}">{word}</p>'
+        f"<p>{asked.nodes} nodes for {asked.seconds:.0f} s under the faults of "
+        f"<code>{asked.scenario}</code>, seed {asked.seed}{html.escape(rule)}. "
+        "The same seed plans the same faults.</p>"
+    )
+
+
+def cards(figures: dict[str, Any]) -> str:
+    failover = figures["failover_ms"]
+    kills = figures["leader_kills"]
+    shown = [
+        (figures["faults"], "faults"),
+        (kills, "leaders killed"),
+        (figures["acknowledged"], f"writes acknowledged, {figures['lost']} lost"),
+        (figures["firings"], f"firings, {figures['doubled']} doubled"),
+        (figures["leases"], f"leases, {figures['two_leases']} broke fencing"),
+        (f"{failover['p50']:.0f} ms" if kills else "-", "failover, half of them"),
+        (f"{100 * figures['availability']:.1f} %", "of 100 ms slots with an answer"),
+    ]
+    cells = (
+        f"<div><b>{f'{value:,}' if isinstance(value, int) else value}</b>{html.escape(words)}</div>"
+        for value, words in shown
+    )
+    return f'<div class="cards">{"".join(cells)}</div>'
+
+
 def violations(found: Sequence[Violation]) -> str:
-    lines = "".join(f"<li>{html.escape(str(each))}</li>" for each in found[:200])
-    return f"<h2>Violations</h2><ul>{lines}</ul>" if found else ""
+    lines = "".join(f"<li>{html.escape(str(each))}</li>" for each in found[:VIOLATIONS_SHOWN])
+    more = len(found) - VIOLATIONS_SHOWN
+    rest = f"<p>and {more} more</p>" if more > 0 else ""
+    return f"<h2>Violations</h2><ul>{lines}</ul>{rest}" if found else ""
+
+
+def promises(found: Sequence[Violation]) -> str:
+    """Each check, and whether it found anything."""
+    counts = Counter(violation.check for violation in found)
+    rows = []
+    for check in CHECKS:
+        words = " ".join((check.__doc__ or "").split("\n\n")[0].split())
+        count = counts[check.__name__]
+        kept = f'<span class="broken">✘ {count}</span>' if count else "✔"
+        rows.append(f"<tr><td>{kept}</td><td>{html.escape(words)}</td></tr>")
+    return f'<table class="plain">{"".join(rows)}</table>'
+
+
+def deeds(told: Told) -> str:
+    faults = [fault for fault in told.seen.faults if fault.what != "leader-kill"]
+    first = min((probe.at for probe in told.seen.probes), default=0.0)
+    rows = "".join(
+        f"<tr><td>{fault.began - first:.1f} s</td><td>{html.escape(fault.what)}</td>"
+        f"<td>{html.escape(fault.target)}</td><td>{fault.ended - fault.began:.1f} s</td>"
+        f"<td>{html.escape(fault.sign or 'left no sign')}</td></tr>"
+        for fault in sorted(faults, key=lambda fault: fault.began)
+    )
+    head = "<tr><th>at</th><th>what</th><th>whom</th><th>for</th><th>sign</th></tr>"
+    return f'<table class="plain">{head}{rows}</table>'
 
 
 def flat(figures: dict[str, Any]) -> dict[str, object]:
@@ -52,57 +126,18 @@ def flat(figures: dict[str, Any]) -> dict[str, object]:
     for name, value in figures.items():
         if isinstance(value, dict):
             found[name] = ", ".join(f"{k} {v}" for k, v in value.items()) or "-"
-        else:
+        elif not isinstance(value, list):
             found[name] = value
     return found
 
 
-def lateness(told: Told) -> str:
-    """Each dot a firing: when it was due, and how late its handler began."""
-    leases = [lease for lease in told.seen.leases if lease.attempt == 1]
-    if not leases:
-        return "<p>nothing ran</p>"
-    first = min(lease.at for lease in leases)
-    span = max(lease.at for lease in leases) - first or 1.0
-    top = max(100.0, *(lease.wall_ms - lease.due_ms for lease in leases))
-    every = max(1, len(leases) // DOTS_MAX)
-
-    def x(at: float) -> float:
-        return LEFT + (at - first) / span * (WIDTH - LEFT)
-
-    bands = "".join(
-        f'<rect x="{x(fault.began):.1f}" y="0" '
-        f'width="{max(1.5, x(fault.ended) - x(fault.began)):.1f}" height="{HEIGHT}" '
-        f'fill="{COLOURS.get(fault.what.split()[0], OTHER)}" opacity=".25">'
-        f"<title>{html.escape(f'{fault.what} {fault.target}')}</title></rect>"
-        for fault in told.seen.faults
-        if fault.what != "leader-kill"
-    )
-    dots = "".join(
-        f'<circle cx="{x(lease.at):.1f}" '
-        f'cy="{HEIGHT - (lease.wall_ms - lease.due_ms) / top * HEIGHT:.1f}" r="1.4"/>'
-        for lease in leases[::every]
-    )
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT + 18}" role="img" '
-        'aria-label="lateness over time" fill="currentColor" font-size="11">'
-        f'{bands}{dots}<text x="0" y="10">{top:.0f} ms</text><text x="0" y="{HEIGHT}">0</text>'
-        f'<text x="{LEFT}" y="{HEIGHT + 14}">0 s</text>'
-        f'<text x="{WIDTH - 36}" y="{HEIGHT + 14}">{span:.0f} s</text></svg>'
-    )
-
-
-def histogram(values: Sequence[float]) -> str:
-    if not values:
+def bars(rows: Sequence[tuple[str, int]]) -> str:
+    if not rows:
         return "<p>no leader was killed</p>"
-    rows: dict[str, object] = {}
-    low = 0
-    for high in HISTOGRAM_MS:
-        count = sum(low <= value < high for value in values)
-        if count:
-            rows[f"{low} to {high} ms"] = f"{count} {'█' * min(count, 60)}"
-        low = high
-    over = sum(value >= low for value in values)
-    if over:
-        rows[f"over {low} ms"] = str(over)
-    return table(rows)
+    most = max(count for _, count in rows)
+    cells = "".join(
+        f"<tr><td>{html.escape(label)}</td><td>{count}</td>"
+        f'<td><span class="bar" style="width:{24 * count / most:.2f}rem"></span></td></tr>'
+        for label, count in rows
+    )
+    return f'<table class="plain">{cells}</table>'

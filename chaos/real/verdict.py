@@ -53,14 +53,18 @@ def wrote(call: Call) -> bool:
 
 def availability(probes: Sequence[Probe]) -> float:
     """The share of slots of 100 ms in which a probe that began in it was answered."""
-    if not probes:
-        return 0.0
-    first = min(probe.at for probe in probes)
-    slots: dict[int, bool] = {}
+    found = slots(probes)
+    return sum(found.values()) / (max(found) + 1) if found else 0.0
+
+
+def slots(probes: Sequence[Probe]) -> dict[int, bool]:
+    """By number, from the first probe on: was one answered in its 100 ms? Gaps were not tried."""
+    first = min((probe.at for probe in probes), default=0.0)
+    found: dict[int, bool] = {}
     for probe in probes:
         slot = int((probe.at - first) / SLOT_S)
-        slots[slot] = slots.get(slot, False) or (probe.ok and probe.took <= SLOT_S)
-    return sum(slots.values()) / (max(slots) + 1)
+        found[slot] = found.get(slot, False) or (probe.ok and probe.took <= SLOT_S)
+    return found
 
 
 def lateness(seen: Seen) -> tuple[list[float], list[float]]:

@@ -27,7 +27,7 @@ SLOTS = 8
 WORK_S = 0.05  # At most, as a rule.
 SLOW_S = 0.8
 RECONNECT_S = 0.2
-SINK_S = 5.0
+SINK_S = 30.0
 OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -69,6 +69,9 @@ class Worker:
     dice: random.Random
     held: dict[int, Held] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    # To the sink, for one at a time.
+    line: asyncio.Lock = field(default_factory=asyncio.Lock)
+    sink_link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
     # The stream that is open, and the worker's silence.
     stream: Stream | None = None
     silent_until: float = 0.0
@@ -211,12 +214,12 @@ class Worker:
                 self.stream = None
 
     async def effect(self, lease: worker_pb2.Lease) -> bool:
-        async with asyncio.timeout(SINK_S):
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.sink)
+        async with asyncio.timeout(SINK_S), self.line:
+            if self.sink_link is None:
+                self.sink_link = await asyncio.open_connection("127.0.0.1", self.sink)
+            reader, writer = self.sink_link
             writer.write(f"{lease.run} {lease.token}\n".encode())
-            answer = await reader.readline()
-            writer.close()
-        return answer == b"1\n"
+            return await reader.readline() == b"1\n"
 
 
 async def main() -> None:
