@@ -15,7 +15,7 @@ from raftsched.client import AsyncClient, OutcomeUnknown, RaftschedError, Unavai
 from raftsched.proto.v1 import run_pb2
 
 from .handlers import Noted, working
-from .processes import Cluster, cluster, fetch, until
+from .processes import Cluster, cluster, crowd, fetch, until
 
 RAN = run_pb2.OUTCOME_RAN
 # What a second may add to on a machine that does other things too.
@@ -41,7 +41,9 @@ async def test_a_job_runs_and_the_leader_dies_and_the_next_firing_is_on_time(
 
             outcomes = await ledger(client, "beat")
             sound = await client.jobs.audit("beat")
-        late = {run: seconds for run, seconds in noted.late.items() if seconds > ON_TIME_S}
+        late = {
+            run: seconds for run, seconds in noted.late.items() if seconds > ON_TIME_S * crowd()
+        }
 
     seconds = sorted(outcomes)
     assert seconds == list(range(seconds[0], seconds[-1] + 1))
@@ -67,10 +69,10 @@ async def test_a_stop_is_told_and_takes_no_three_seconds(tmp_path: Path) -> None
         for watch in watching:
             watch.cancel()
     said = [line["event"] for line in node.said()]
-    assert (code, seconds < 3.0) == (0, True), seconds
+    assert (code, seconds < 3.0 * crowd()) == (0, True), seconds
     assert said[-1] == "stopped"
     assert "stopping" in said
-    assert taken_over < 1.0
+    assert taken_over < crowd()
 
 
 @pytest.mark.slow
@@ -79,7 +81,7 @@ async def test_all_nodes_stop_at_once_within_three_seconds(tmp_path: Path) -> No
         ended = await asyncio.gather(*(node.stop() for node in running.nodes.values()))
 
     assert [code for code, _ in ended] == [0, 0, 0]
-    assert max(seconds for _, seconds in ended) < 3.0
+    assert max(seconds for _, seconds in ended) < 3.0 * crowd()
 
 
 @pytest.mark.slow
@@ -109,12 +111,12 @@ async def test_all_nodes_restarted_in_turn_lose_no_firing_and_double_no_run(
         outcomes = await ledger(client, "beat")
         again = [run.id async for run in client.runs.list("job=beat") if run.message.attempt > 1]
 
-    seconds = sorted(outcomes)
+    seconds, on_time = sorted(outcomes), ON_TIME_S * crowd()
     assert seconds == list(range(seconds[0], seconds[-1] + 1))
     assert set(outcomes.values()) == {RAN}
     assert noted.doubled == []
     assert again == []
-    assert {run: late for run, late in noted.late.items() if late > ON_TIME_S} == {}
+    assert {run: late for run, late in noted.late.items() if late > on_time} == {}
 
 
 async def tells(address: str, figure: str) -> bool:
@@ -202,7 +204,7 @@ async def test_a_thousand_calls_while_a_node_is_killed_all_end_in_time(
             kept = {job.name async for job in client.jobs.list()}
 
     assert len(seen) == calls
-    assert max(seconds for _, _, seconds in seen) < deadline_s + 1.0
+    assert max(seconds for _, _, seconds in seen) < deadline_s + crowd()
     assert {name for name, answered, _ in seen if answered is None} <= kept
     # Whatever was not answered is named, and may be sent again.
     wrong = [why for _, why, _ in seen if why is not None and not why[1]]

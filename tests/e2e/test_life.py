@@ -16,7 +16,7 @@ import pytest
 from raftsched.client import AsyncClient, RaftschedError, Tls
 from raftsched.client.errors import Unauthenticated
 
-from .processes import SMALL, NodeProcess, cluster, free_base, until
+from .processes import SMALL, NodeProcess, cluster, crowd, free_base, until
 from .test_refusals import said
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ async def test_a_node_that_breaks_inside_ends_with_a_line(tmp_path: Path) -> Non
     ]
     assert told[-1]["event"] == "stopped"
     assert not any("Traceback" in line for line in lines)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 15 * crowd()
 
 
 async def test_a_stop_that_hangs_ends_after_three_seconds(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_a_stop_that_hangs_ends_after_three_seconds(tmp_path: Path) -> Non
     code, seconds = await node.stop()
 
     assert code == 1
-    assert 2.5 < seconds < 4.5
+    assert 2.5 < seconds < 4.5 * crowd()
     assert "not stopped within 3 s" in log.read_text()
 
 
@@ -90,7 +90,7 @@ async def test_a_loop_that_hangs_ends_three_seconds_after_the_signal(tmp_path: P
     code, seconds = await node.stop()
 
     assert code == 1
-    assert seconds < 6
+    assert seconds < 6 * crowd()
 
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
     await until(lambda: process.poll() is not None, 5)
     assert process.returncode == 128 + signal.SIGINT
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < crowd()
 
 
 async def test_a_port_that_is_taken_at_the_last_moment_is_told_as_well(tmp_path: Path) -> None:

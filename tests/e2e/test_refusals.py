@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .processes import SMALL, cluster, environment, free_base, node_command
+from .processes import SMALL, cluster, crowd, environment, free_base, node_command
 
 Said = tuple[int | None, list[str]]
 
@@ -33,7 +33,7 @@ async def said(command: list[str]) -> Said:
         env=environment(),
     )  # fmt: skip
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(20 * crowd()):
             out, _ = await process.communicate()
     except TimeoutError:
         process.kill()

@@ -11,7 +11,7 @@ import pytest
 
 from raftsched.proto.v1 import worker_pb2, worker_pb2_grpc
 
-from .processes import cluster, until
+from .processes import cluster, crowd, until
 
 STREAMS, CHANNELS = 500, 20
 
@@ -59,6 +59,6 @@ async def test_each_stream_gets_a_word_and_none_holds_up_the_stop(tmp_path: Path
             await channel.close()
 
     assert code == 0
-    assert seconds < 2.0
+    assert seconds < 2.0 * crowd()
     told = {worker.last.redirect.reason for worker in workers}
     assert told == {f"{leader} is stopping"}
