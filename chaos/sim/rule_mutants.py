@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 
 from ...cluster import leader as leaders
@@ -119,6 +118,16 @@ def exchanged(module: ModuleType, name: str, what: object) -> Iterator[None]:
         setattr(module, name, before)
 
 
-forgets_tokens = partial(exchanged, leaders, "View", Forgetful)
-drops_occurrences = partial(exchanged, firing, "fire_due", drops)
-doubles_occurrences = partial(exchanged, firing, "fire_due", doubles)
+# Functions by name, since mutants go to other processes.
+
+
+def forgets_tokens() -> AbstractContextManager[None]:
+    return exchanged(leaders, "View", Forgetful)
+
+
+def drops_occurrences() -> AbstractContextManager[None]:
+    return exchanged(firing, "fire_due", drops)
+
+
+def doubles_occurrences() -> AbstractContextManager[None]:
+    return exchanged(firing, "fire_due", doubles)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -67,6 +68,10 @@ def test_a_known_defect_is_found_and_a_sound_core_is_not_taken_for_one() -> None
 
     assert hunt(mutant)["seeds"] is not None
     assert hunt(replace(mutant, kit=Kit(), budget=1))["seeds"] is None
+
+
+def test_mutants_can_go_to_other_processes() -> None:
+    assert [m.name for m in pickle.loads(pickle.dumps(MUTANTS))] == [m.name for m in MUTANTS]
 
 
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.schedule], ids=lambda m: m.name)
