@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,9 @@ Figures = dict[str, float | int]
 Command = Callable[..., None]
 
 
-def common(command: Command) -> Command:
-    """What every benchmark takes."""
+def telling(command: Command) -> Command:
+    """Where a benchmark works and how it tells what it found."""
     for option in (
-        click.option("--nodes", type=click.Choice(["1", "3", "5"]), default="3", show_default=True,
-                     help="Nodes of the cluster, each a process with its own folder."),
         click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False),
                      help="Where the nodes keep their data; empty or new. Default: thrown away."),
         click.option("--report", type=click.Path(path_type=Path, dir_okay=False),
@@ -37,6 +35,14 @@ def common(command: Command) -> Command:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+def common(command: Command) -> Command:
+    """What every benchmark of a cluster takes."""
+    return click.option(
+        "--nodes", type=click.Choice(["1", "3", "5"]), default="3", show_default=True,
+        help="Nodes of the cluster, each a process with its own folder.",
+    )(telling(command))  # fmt: skip
 
 
 @click.group()
@@ -142,18 +148,68 @@ def scale(runs: int, most: int, **how: Any) -> None:
     measure("scale", how, lambda folder, stage: scenario.run(folder, stage, asked))
 
 
+@bench.command()
+@click.option("--runs", type=click.IntRange(1_000, 1_000_000), default=50_000, show_default=True,
+              help="Jobs of the herd.")  # fmt: skip
+@click.option("--peer", type=click.Choice(["pgqueuer", "graphile", "all"]), default="all",
+              show_default=True)  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, 32), default=2, show_default=True)
+@click.option("--rounds", type=click.IntRange(1, 20), default=2, show_default=True)
+@click.option("--steady", is_flag=True, help="A steady load instead of a herd: lateness.")
+@click.option("--rate", type=click.FloatRange(1, 100_000), default=1_667, show_default=True,
+              help="With --steady: jobs due each second.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(1, 3_600), default=20, show_default=True,
+              help="With --steady: how long.")  # fmt: skip
+@telling
+def compare(
+    runs: int, peer: str, workers: int, rounds: int, steady: bool, rate: float, seconds: float,
+    **how: Any,
+) -> None:  # fmt: skip
+    """The same load on us and on others, in turns: how many times faster are we?
+
+    The others keep their jobs in PostgreSQL (on Debian and Ubuntu: apt-get install postgresql),
+    set up as durable as three of our nodes: a primary with two standbys and quorum commit, so that
+    a commit is on two of three disks. PGQueuer (Python) and graphile-worker (Node.js) are
+    downloaded at the first time, into a cache of their own. All of them have the same number of
+    worker processes, handlers that do nothing, jobs inserted ahead, and the settings that were
+    found best for them. Only one system is there at a time; the best turn of each counts. A ratio
+    above 1 is in our favour.
+    """
+    from .bench import compare as scenario
+    from .bench.peers import postgres
+    from .bench.peers.peer import PEERS
+    from .bench.surroundings import surroundings
+    from .stage import StageFailed
+
+    def say(word: str) -> None:
+        click.echo(f"compare: {word}", err=True)
+
+    load = scenario.Load(runs=int(rate * seconds) if steady else runs, workers=workers,
+                         rate=rate if steady else 0.0)  # fmt: skip
+    with data_folder(how["folder"]) as folder:
+        around = surroundings(folder)
+        note_other_work()
+        try:
+            around["postgresql"] = postgres.version()
+            names = list(PEERS) if peer == "all" else [peer]
+            peers = scenario.taking_part(names, load, say)
+            told = scenario.run(folder, load, peers, rounds, say)
+        except StageFailed as error:
+            click.echo(f"raftsched bench: {error}", err=True)
+            sys.exit(1)
+    tell("compare", told, dict(scenario.flat(told)), around, how)
+
+
 def measure(name: str, how: dict[str, Any], scenario: Callable[..., Any]) -> None:
     """Start a cluster, run a scenario on it, print what it found."""
     import asyncio
 
-    from .bench.page import write_page
     from .bench.surroundings import surroundings
     from .stage import StageFailed, staged
 
     with data_folder(how["folder"]) as folder:
         around = surroundings(folder)
-        if os.getloadavg()[0] > 0.5:
-            click.echo("note: this machine has other work to do, which disturbs", err=True)
+        note_other_work()
         click.echo(f"{name}: starting {how['nodes']} nodes", err=True)
         try:
             with staged(folder, int(how["nodes"])) as stage:
@@ -162,14 +218,32 @@ def measure(name: str, how: dict[str, Any], scenario: Callable[..., Any]) -> Non
             click.echo(f"raftsched bench: {error}", err=True)
             sys.exit(1)
     figures = {"nodes": int(how["nodes"])} | figures
+    tell(name, figures, figures, around, how)
+
+
+def note_other_work() -> None:
+    if os.getloadavg()[0] > 0.5:
+        click.echo("note: this machine has other work to do, which disturbs", err=True)
+
+
+def tell(
+    name: str,
+    found: Mapping[str, object],
+    rows: Mapping[str, object],
+    around: Mapping[str, object],
+    how: dict[str, Any],
+) -> None:
+    """Write what was found, as rows or whole, and what it was measured on."""
+    from .bench.page import shown, write_page
+
     if how["report"] is not None:
-        write_page(how["report"], name, figures, around)
+        write_page(how["report"], name, rows, around)
         click.echo(f"wrote {how['report']}", err=True)
     if how["output"] == "json":
-        click.echo(json.dumps({"scenario": name, **figures, "on": around}))
+        click.echo(json.dumps({"scenario": name, **found, "on": around}))
         return
-    for key, value in figures.items():
-        click.echo(f"{key:>24}  {value:,}")
+    for key, value in rows.items():
+        click.echo(f"{key:>26}  {shown(value)}")
     click.echo("measured on: " + ", ".join(f"{k} {v}" for k, v in around.items()), err=True)
 
 

@@ -22,9 +22,16 @@ STOP_S = 8.0
 # then becomes what it is to be: code of ours between fork and exec would run in a copy of gRPC's
 # threads, and now and then die in it.
 LAUNCH = """
-import ctypes, os, sys
+import ctypes, os, pwd, sys
+user, *command = sys.argv[1:]
+if user:
+    them = pwd.getpwnam(user)
+    os.initgroups(user, them.pw_gid)
+    os.setgid(them.pw_gid)
+    os.setuid(them.pw_uid)
+    os.chdir("/")
 ctypes.CDLL(None).prctl(1, 9)
-os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])
+os.execv(command[0], command)
 """
 
 
@@ -46,12 +53,15 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass(slots=True)
 class Process:
-    """A program of ours, with what it says in a file."""
+    """A program, ours unless another is named, with what it says in a file."""
 
     name: str
     arguments: Sequence[str]
     log: Path
     environment: dict[str, str] = field(default_factory=dict)
+    program: Sequence[str] = (sys.executable, "-m")
+    # Whom it runs as, when we are root and it refuses to be.
+    user: str = ""
     popen: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -59,7 +69,7 @@ class Process:
             raise StageFailed(f"{self.name} runs already")
         with self.log.open("ab") as log:
             self.popen = subprocess.Popen(
-                [sys.executable, "-S", "-c", LAUNCH, *self.arguments],
+                [sys.executable, "-S", "-c", LAUNCH, self.user, *self.program, *self.arguments],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -107,6 +117,21 @@ class Process:
         except subprocess.TimeoutExpired:
             self.kill()
             raise StageFailed(f"{self.name} did not stop within {STOP_S:.0f} s") from None
+
+    def finish(self, seconds: float) -> None:
+        """Start it and wait until its work is done, which must be in time and without a fault."""
+        self.start()
+        assert self.popen is not None
+        try:
+            code = self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise StageFailed(
+                f"{self.name} took over {seconds:.0f} s:\n{self.last_words()}"
+            ) from None
+        finally:
+            self.kill()
+        if code:
+            raise StageFailed(f"{self.name} ended with {code}:\n{self.last_words()}")
 
     def cpu_s(self) -> float:
         """Processor time it has used, its own and the kernel's for it."""

@@ -1,0 +1,1 @@
+"""Other systems under the same load, for `raftsched bench compare`."""
