@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from .checks import Seen
 from .history import Fault
-from .verdict import failovers, slots
+from .verdict import crowded, failovers, slots
 
 WIDTH, LEFT, ROW, PLOT = 900, 120, 18, 150
 DOTS_MAX = 4_000
@@ -130,10 +130,14 @@ def lateness(seen: Seen, axis: Axis) -> str:
 
 def failover_stems(seen: Seen, axis: Axis) -> str:
     """A stem for each kill of a leader, as high as it took until a write was acknowledged."""
-    kills = [fault for fault in seen.faults if fault.what == "leader-kill"]
+    kills = [
+        fault
+        for fault in seen.faults
+        if fault.what == "leader-kill" and not crowded(fault, seen.faults)
+    ]
     values = failovers(seen)
     if len(kills) != len(values) or not kills:
-        return f'<text x="{LEFT}" y="{ROW}">no leader was killed</text>'
+        return f'<text x="{LEFT}" y="{ROW}">no leader was killed alone</text>'
     top = max(values)
     return grid(top) + "".join(
         f'<line x1="{axis.x(kill.began):.1f}" x2="{axis.x(kill.began):.1f}" y1="{PLOT}" '

@@ -32,19 +32,30 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 def failovers(seen: Seen) -> list[float]:
     """Milliseconds from each kill of a leader to the first write that began after it and was
     acknowledged. An answer to an earlier one may be the dead leader's, and still on its way.
+    Kills that came into another fault are left out.
     """
     answered = [(probe.at, probe.at + probe.took) for probe in seen.probes if probe.ok]
     answered += [(call.began, call.ended) for call in seen.calls if wrote(call)]
     answered.sort(key=lambda call: call[1])
     found = []
     for fault in seen.faults:
-        if fault.what == "leader-kill":
+        if fault.what == "leader-kill" and not crowded(fault, seen.faults):
             first = bisect_left(answered, fault.began, key=lambda call: call[1])
             later = (ended for began, ended in answered[first:] if began > fault.began)
             after = next(later, None)
             if after is not None:
                 found.append(1000 * (after - fault.began))
     return found
+
+
+def crowded(kill: Fault, faults: Sequence[Fault]) -> bool:
+    """Other faults held as well: then there may have been no majority to fail over to."""
+    return any(
+        fault.began - 0.05 <= kill.began < fault.ended
+        and not (fault.what == "kill" and fault.target == kill.target)
+        for fault in faults
+        if fault.what != "leader-kill" and not fault.what.endswith("-workers")
+    )
 
 
 def wrote(call: Call) -> bool:

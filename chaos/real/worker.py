@@ -89,7 +89,7 @@ class Worker:
             try:
                 async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
                     await self.work(channel)
-            except grpc.aio.AioRpcError:
+            except (grpc.aio.AioRpcError, TimeoutError):
                 # Whatever ended it, the contract says to say hello again.
                 pass
             self.stream = None

@@ -67,6 +67,8 @@ def test_a_failover_ends_with_a_write_that_began_after_it() -> None:
         Probe(2.02, 0.1, ok=False),
     ])  # fmt: skip
     assert failovers(history) == [pytest.approx(200.0)]
+    other = Fault("pause", "n2", 1.0, 2.5, "T")
+    assert failovers(Seen.of([*kill(2.0, 3.0), Probe(2.05, 0.15, ok=True), other])) == []
 
 
 def test_availability_counts_slots_without_an_answer_and_without_a_probe() -> None:
