@@ -110,6 +110,11 @@ class Worker:
         async with asyncio.timeout(5.0):
             await stream.write(first)
         self.stream = stream
+        # What ended while hello was on its way is neither in it nor was there a stream for it.
+        told = {result.token for result in first.results}
+        late = [h.result for t, h in self.held.items() if h.result is not None and t not in told]
+        if late:
+            await self.say(worker_pb2.WorkRequest(results=late))
         beating = asyncio.create_task(self.beat(stream))
         try:
             while True:

@@ -1,0 +1,48 @@
+"""Real nodes under faults, for a short while: every promise is kept, and a broken rule is found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE_S = 400
+
+
+def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    # Lateness says more of the machine that runs the tests than of the cluster, so it may be great.
+    told = subprocess.run(
+        [
+            sys.executable, "-m", "raftsched.client.cli", "chaos", "run", *arguments,
+            "--dir", str(folder / "run"), "--report", str(folder / "page.html"), "-o", "json",
+            "--late-ms", "5000", "--recover", "30",
+        ],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert told.stdout, told.stderr
+    return told.returncode, json.loads(told.stdout.splitlines()[-1]), told.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE_S)
+def test_promises_are_kept_under_mixed_faults(tmp_path: Path) -> None:
+    code, found, words = chaos(tmp_path, "mixed", "--seconds", "40", "--seed", "4")
+    assert (code, found["verdict"]) == (0, "ok"), words
+    assert found["faults"] >= 3
+    assert found["acknowledged"] > 100
+    assert found["firings"] > 100
+    assert "Every promise was kept" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE_S)
+@pytest.mark.parametrize(("rule", "invariant"), [("firing", "S2")])
+def test_a_broken_rule_is_found_and_named(tmp_path: Path, rule: str, invariant: str) -> None:
+    code, found, words = chaos(tmp_path, "kill-any", "--seconds", "12", "--break-rule", rule)
+    assert (code, found["verdict"]) == (1, "violated"), words
+    assert invariant in found["by_invariant"]
+    assert "A promise was broken" in (tmp_path / "page.html").read_text()
