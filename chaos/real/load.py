@@ -42,6 +42,8 @@ class Load:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     stopping: bool = False
     numbers: int = 0
+    # The last instant that a job for one instant was asked for.
+    last_due_ms: int = 0
 
     async def prepare(self, client: AsyncClient) -> None:
         """Create the jobs that are there from the beginning."""
@@ -109,6 +111,7 @@ class Load:
         self.numbers += 1
         job, value = f"once-{self.numbers:08d}", f"{name}-{self.numbers}"
         due_ms = int(1000 * (time.time() + 4 * dice.random()))
+        self.last_due_ms = max(self.last_due_ms, due_ms)
         request = job_pb2.CreateJobRequest(job=jobs.valued(job, value))
         request.job.spec.schedules.add().once.time.FromMilliseconds(due_ms)
         outcome = await self.tell(name, "create", job, value, lambda: client.call(request))

@@ -26,6 +26,7 @@ LATE_S = 2.0
 SIDE_BY_SIDE = 3
 TURN_S = 0.02
 LAG_S = 0.05
+DUE_S = 3.0
 EDGE_MS = 1_500
 HERD = 100_000
 HERD_NAME, ONCE_NAME = "herd", "once"
@@ -76,6 +77,8 @@ async def run(folder: Path, asked: Asked, say: Say) -> Told:
             await arena.links.tell("heal")
             await arena.wait_ready()
             await load.stop()
+            # What was ordered for a moment from now has to come before there can be quiet.
+            await asyncio.sleep(max(0.0, load.last_due_ms / 1000 + DUE_S - time.time()))
             await finish(arena, client, from_ms, say)
     except* StageFailed as failed:
         raise failed.exceptions[0] from None

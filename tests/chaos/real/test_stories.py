@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 PATIENCE_S = 400
+RUN = "from raftsched.client.cli import main; main()"
 
 
 def chaos(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     # Lateness says more of the machine that runs the tests than of the cluster, so it may be great.
     told = subprocess.run(
         [
-            sys.executable, "-m", "raftsched.client.cli", "chaos", "run", *arguments,
+            sys.executable, "-c", RUN, "chaos", "run", *arguments,
             "--dir", str(folder / "run"), "--report", str(folder / "page.html"), "-o", "json",
             "--late-ms", "5000", "--recover", "30",
         ],
