@@ -288,6 +288,8 @@ def chaos() -> None:
               help="So late may a first attempt begin while nothing is wrong.")  # fmt: skip
 @click.option("--recover", "recover_s", type=click.FloatRange(0.1), default=10, show_default=True,
               help="Seconds after a fault in which it may be later.")  # fmt: skip
+@click.option("--herd", type=click.IntRange(1_000, 1_000_000), default=100_000, show_default=True,
+              help="Jobs due at one instant in herd-failover.")  # fmt: skip
 @click.option("--break-rule", type=click.Choice(["tokens", "firing", "commit"]), hidden=True)
 def run(
     scenario: str,
@@ -299,6 +301,7 @@ def run(
     output: str,
     late_ms: float,
     recover_s: float,
+    herd: int,
     break_rule: str | None,
 ) -> None:
     """Mistreat a cluster for a while and judge what was seen.
@@ -314,7 +317,7 @@ def run(
 
     asked = Asked(
         scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
-        broken_rule=break_rule or "", late_ms=late_ms, recover_s=recover_s,
+        broken_rule=break_rule or "", late_ms=late_ms, recover_s=recover_s, herd=herd,
     )  # fmt: skip
     with data_folder(folder) as place:
         try:

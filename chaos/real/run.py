@@ -28,7 +28,6 @@ TURN_S = 0.02
 LAG_S = 0.05
 DUE_S = 3.0
 EDGE_MS = 1_500
-HERD = 100_000
 HERD_NAME, ONCE_NAME = "herd", "once"
 HERD_AHEAD_MS = 15_000
 
@@ -45,6 +44,8 @@ class Asked:
     # How late a first attempt may begin, and how long after a fault it may be later.
     late_ms: float = 1_000.0
     recover_s: float = 10.0
+    # How many jobs are due at one instant in `herd-failover`.
+    herd: int = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +106,15 @@ async def mistreat(arena: Arena, load: Load, asked: Asked, say: Say) -> None:
             arena.check()
             load.check()
             say(f"{time.monotonic() - began:6.1f} s  {told(fault)}")
-            task = under_way.create_task(do(arena, fault))
+            task = under_way.create_task(do(arena, fault, asked.herd))
             task.add_done_callback(lambda _: places.release())
     await asyncio.sleep(max(0.0, began + asked.seconds - time.monotonic()))
 
 
-async def do(arena: Arena, fault: Planned) -> None:
+async def do(arena: Arena, fault: Planned, jobs_due: int) -> None:
     async with asyncio.timeout(FAULT_S):
         if fault.what == "herd":
-            await herd(arena)
+            await herd(arena, jobs_due)
         else:
             await arena.do(fault)
 
@@ -133,15 +134,15 @@ def told(fault: Planned) -> str:
     return " ".join(filter(None, words)) + (f" for {fault.seconds:.1f} s" if fault.seconds else "")
 
 
-async def herd(arena: Arena) -> None:
+async def herd(arena: Arena, count: int) -> None:
     """Very many jobs due at one instant, a moment from now; returns while they are drained."""
     async with AsyncClient(arena.stage.endpoints, timeout=60.0) as client:
         due_ms = int(time.time() * 1000) + HERD_AHEAD_MS
-        wanted = Herd(runs=HERD, handler="work")
+        wanted = Herd(runs=count, handler="work")
         await import_all(client, requests_of(wanted, due_ms, HERD_NAME))
         # One nominal time each: the only multiple of itself there is.
         arena.journal.add(
-            *(Plan(f"{HERD_NAME}-{n:08d}", due_ms, due_ms, due_ms, 4) for n in range(HERD))
+            *(Plan(f"{HERD_NAME}-{n:08d}", due_ms, due_ms, due_ms, 4) for n in range(count))
         )
         await asyncio.sleep(max(0.0, due_ms / 1000 + 0.5 - time.time()))
 
