@@ -60,6 +60,7 @@ async def create_jobs(client: AsyncClient) -> None:
 
 
 async def main(endpoints: str) -> None:
+    watching = asyncio.create_task(_end_with_parent())
     async with AsyncClient(endpoints, timeout=PATIENCE_S) as client:
         while True:
             try:
@@ -71,18 +72,17 @@ async def main(endpoints: str) -> None:
     register(worker)
     print("ready", flush=True)  # noqa: T201  # Whoever started us waits for the word.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
-    watching = asyncio.create_task(_stop_with_parent(worker))
     await worker.serve()
     watching.cancel()
 
 
-async def _stop_with_parent(worker: Worker) -> None:
-    """Not to be left behind by a parent that was killed."""
-    parent = os.environ.get(PARENT)
-    while parent and os.getppid() == int(parent):
+async def _end_with_parent() -> None:
+    """Not to be left behind by a parent that was killed; the nodes end with it, too."""
+    parent = os.environ.get(PARENT, "")
+    while parent.isdecimal() and os.getppid() == int(parent):
         await asyncio.sleep(LOOK_S)
     if parent:
-        worker.stop(now=True)
+        os._exit(1)
 
 
 if __name__ == "__main__":

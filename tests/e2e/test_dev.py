@@ -159,9 +159,11 @@ async def test_what_is_kept_goes_on_and_a_taken_port_is_no_hindrance(tmp_path: P
     assert (first.process.returncode, second.process.returncode) == (0, 0)
 
 
-async def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["Ready in", "serves clients"])
+async def test_a_parent_that_is_killed_leaves_nothing_running(tmp_path: Path, word: str) -> None:
+    """Whether it is ready or still on its way: then the worker waits for a leader."""
     async with dev("--port", str(free_base(3)), "--dir", str(tmp_path / "data")) as running:
-        await running.said("Ready in", seconds=30)
+        await running.said(word, seconds=30)
         pids = children(running.process.pid)
 
         os.kill(running.process.pid, signal.SIGKILL)
