@@ -90,7 +90,7 @@ async function drive() {
   const due = began + (1000 * asked.runs) / asked.insert_rate + ROOM_MS;
   await insert(utils, asked.runs, due);
   const took = (Date.now() - began) / 1000;
-  if (Date.now() > due) fail(`inserting took ${took} s, which is too long`);
+  if (Date.now() > due) fail(`inserting took ${took} s, which is too long; has the machine other work?`);
   await drained(utils, begun, WARM_UP + asked.runs, due);
   const seconds = (Date.now() - due) / 1000;
 
