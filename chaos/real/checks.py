@@ -36,6 +36,9 @@ from .linear import ABSENT, Undecided, linearizable, matters
 
 SLACK_S = 1.0  # A call may end so much after its deadline: the machine is busy.
 CLOCK_MS = 50  # Clocks of two processes are read so far apart at most.
+# Clocks of nodes may differ by so much; a leader that is further off starts nothing.
+SKEW_MS = 1_000
+CLOCK_S = 2.0  # So long after a fault its clock may still be in a firing that is under way.
 RECORD_CALLS = frozenset({"create", "update", "delete", "get"})
 RAN = frozenset({"RAN", "LATE"})
 
@@ -180,7 +183,7 @@ def nothing_runs_without_reason(seen: Seen) -> list[Violation]:
     unsure |= {follows.job for follows in seen.follows}
     for lease in seen.leases:
         plan = plans.get(lease.job)
-        if lease.wall_ms + CLOCK_MS < lease.due_ms:
+        if lease.wall_ms + CLOCK_MS + set_ahead_ms(seen, lease) < lease.due_ms:
             early = lease.due_ms - lease.wall_ms
             found.append(Violation("S3", f"{lease.run} was leased {early} ms early"))
         if plan is not None:
@@ -190,6 +193,21 @@ def nothing_runs_without_reason(seen: Seen) -> list[Violation]:
         elif lease.run not in triggered and lease.job not in unsure:
             found.append(Violation("S3", f"nobody asked for {lease.run}"))
     return found
+
+
+def set_ahead_ms(seen: Seen, lease: Lease) -> float:
+    """How far the clock of a node was set ahead, when no more than what nodes may differ by."""
+    return max(
+        (
+            float(fault.what.removeprefix("clock "))
+            for fault in seen.faults
+            if fault.what.startswith("clock ")
+            and fault.what != "clock drift"
+            and fault.began <= lease.at <= fault.ended + CLOCK_S
+            and 0 < float(fault.what.removeprefix("clock ")) <= SKEW_MS
+        ),
+        default=0.0,
+    )
 
 
 def triggers_run_once(seen: Seen) -> list[Violation]:

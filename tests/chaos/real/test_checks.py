@@ -240,6 +240,16 @@ def test_lateness_is_excused_by_a_fault_and_by_a_busy_harness() -> None:
     assert "H1" not in found([*hung, Lag(6.0, 11.0)])
 
 
+def test_a_clock_may_be_a_little_ahead_and_no_more() -> None:
+    early = changed(Lease, 0, wall_ms=T0 - 150)
+    assert "S3" in found(early)
+    assert "S3" not in found([*early, Fault("clock 200", "n1", 0.5, 1.5)])
+    assert "S3" not in found([*sound(), Fault("clock -5000", "n1", 0.5, 9)])
+    assert "S3" in found([*early, Fault("clock 5000", "n1", 0.5, 1.5)])
+    assert "S3" in found([*early, Fault("clock 200", "n1", 10.0, 11.0)])
+    assert "S3" in found([*changed(Lease, 0, wall_ms=T0 - 900), Fault("clock 200", "n1", 0, 9)])
+
+
 def test_calls_at_the_same_time_may_come_in_any_order() -> None:
     calls = [
         call("create", "a", 0, "one"),
