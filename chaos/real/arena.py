@@ -342,6 +342,12 @@ class Arena:
         async def again() -> None:
             await self.kill(targets)
             targets[0].start()
+            # A start takes what the machine gives it.
+            limit = time.monotonic() + READY_S
+            while targets[0].alive and time.monotonic() < limit:
+                if await asyncio.to_thread(is_ready, targets[0]):
+                    return
+                await asyncio.sleep(0.02)
 
         return await self._killed_at(fault, targets[0], chance=1.0, meanwhile=again)
 
@@ -379,11 +385,13 @@ class Arena:
         """It may open no more files and connections than it has."""
         node = targets[0]
         _, hard = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
-        open_now = len(os.listdir(f"/proc/{node.pid}/fd"))
-        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (open_now, hard))
+        numbers = {int(number) for number in os.listdir(f"/proc/{node.pid}/fd")}
+        # The limit is on numbers, so below it no number may be free.
+        first_free = next(number for number in range(hard) if number not in numbers)
+        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (first_free, hard))
         await asyncio.sleep(fault.seconds)
         # One that answers has found a place for one more connection.
-        sign = "" if await asyncio.to_thread(is_ready, node) else f"no room beyond {open_now}"
+        sign = "" if await asyncio.to_thread(is_ready, node) else f"no room beyond {first_free}"
         if node.alive:
             resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (hard, hard))
         await self.restart(targets)
