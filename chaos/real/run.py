@@ -16,7 +16,7 @@ from . import history, jobs, look
 from .arena import Arena
 from .checks import Seen, Violation, judge
 from .faults import Planned, plan
-from .history import Bounds, Lag, Plan
+from .history import Bounds, Fault, Lag, Plan
 from .load import Load
 from .verdict import verdict
 
@@ -136,6 +136,7 @@ def told(fault: Planned) -> str:
 
 async def herd(arena: Arena, count: int) -> None:
     """Very many jobs due at one instant, a moment from now; returns while they are drained."""
+    began = time.monotonic()
     async with AsyncClient(arena.stage.endpoints, timeout=60.0) as client:
         due_ms = int(time.time() * 1000) + HERD_AHEAD_MS
         wanted = Herd(runs=count, handler="work")
@@ -145,6 +146,7 @@ async def herd(arena: Arena, count: int) -> None:
             *(Plan(f"{HERD_NAME}-{n:08d}", due_ms, due_ms, due_ms, 4) for n in range(count))
         )
         await asyncio.sleep(max(0.0, due_ms / 1000 + 0.5 - time.time()))
+    arena.journal.add(Fault("herd", "", began, time.monotonic(), f"{count} jobs imported"))
 
 
 async def finish(arena: Arena, client: AsyncClient, from_ms: int, say: Say) -> None:
