@@ -61,4 +61,5 @@ async def test_each_stream_gets_a_word_and_none_holds_up_the_stop(tmp_path: Path
     assert code == 0
     assert seconds < 2.0 * crowd()
     told = {worker.last.redirect.reason for worker in workers}
-    assert told == {f"{leader} is stopping"}
+    # Whichever comes first: it stops, and for that it gives the leadership away.
+    assert told <= {f"{leader} is stopping", f"{leader} leads no more"}
