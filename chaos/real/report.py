@@ -79,7 +79,7 @@ def cards(figures: dict[str, Any]) -> str:
         (figures["acknowledged"], f"writes acknowledged, {figures['lost']} lost"),
         (figures["firings"], f"firings, {figures['doubled']} doubled"),
         (figures["leases"], f"leases, {figures['two_leases']} broke fencing"),
-        (f"{failover['p50']:.0f} ms" if kills else "-", "failover, half of them"),
+        (f"{failover['p50']:.0f} ms" if figures["failovers_ms"] else "-", "failover, half of them"),
         (f"{100 * figures['availability']:.1f} %", "of 100 ms slots with an answer"),
     ]
     cells = (
