@@ -194,6 +194,11 @@ class Leader:
         self._look = Part(body, answer, _nobody, items=ALERTS)
         self.sessions.poke()
 
+    @property
+    def is_asked(self) -> bool:
+        """Somebody waits for an answer, and nothing stands in the way of giving it."""
+        return bool(self._waiting.line) and not self._busy
+
     # Turns.
 
     def step(self) -> None:

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 STALE_MAX = 10.0  # Seconds without a word from a leader after which nothing is read here.
 TICK = 1.0  # How often nodes tell each other of themselves.
-PACE = 0.001  # Seconds between the beginnings of two changes.
+PACE = 0.005  # Seconds between the beginnings of two changes that no call waits for.
 READERS = 2
 # Reads that look at a bounded handful of records are done at once; the others would hold up the
 # loop, and are done on a helper thread, on the state as it was at one instant.
@@ -116,6 +116,7 @@ class Node:
         self.term_began_ms = 0
         self._readers = ThreadPoolExecutor(READERS, "read")
         self._poked = False
+        self._paced: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._moved = asyncio.Event()
@@ -346,13 +347,17 @@ class Node:
         if not self._poked:
             self._poked = True
             rest = self.leader.began_at + PACE - self.spec.seconds()
-            if rest > 0:
-                self._loop.call_later(rest, self._turn)
+            if rest > 0 and not self.leader.is_asked:
+                self._paced = self._loop.call_later(rest, self._turn)
             else:
                 self._loop.call_soon(self._turn)
+        elif self._paced is not None and self.leader.is_asked:
+            self._paced.cancel()
+            self._paced = None
+            self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        self._poked = False
+        self._poked, self._paced = False, None
         if self.ended.done():
             return
         try:
