@@ -10,7 +10,7 @@ from .record import JobRecord, StateRecord
 from .view import View
 
 HERD = 1_000  # So many jobs due in one second are worth a word.
-COUNTED = 10_000  # More are "over 10,000".
+COUNTED = 1_000  # More are "over 1,000": each is a step of a scan while somebody waits.
 
 
 def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[str]:

@@ -54,7 +54,9 @@ async def one_by_one(client: AsyncClient, clients: int, seconds: float, name: st
             request.job.name = f"{name}-{number}-{count}"
             request.job.spec.action.handler = "noop"
             request.job.spec.payload.data = PAYLOAD
-            request.job.spec.schedules.add().once.time.FromMilliseconds(due_ms)
+            # Spread over a day, as the jobs of many people are.
+            at_ms = due_ms + (len(took) * 7_919) % 86_400 * 1_000
+            request.job.spec.schedules.add().once.time.FromMilliseconds(at_ms)
             await client.call(request)
             took.append(time.monotonic() - began)
             count += 1
