@@ -96,7 +96,10 @@ async def hold(channel: grpc.aio.Channel, number: int, credits: int, held: Held)
             await asyncio.sleep(beat_s)
             yield worker_pb2.WorkRequest()
 
-    async for frame in WorkerServiceStub(channel).Work(speak()):
+    stream = WorkerServiceStub(channel).Work(speak())
+    async for frame in stream:
+        if frame.HasField("redirect"):
+            raise StageFailed(f"worker {number} was sent to {frame.redirect.leader!r}")
         if frame.HasField("welcome"):
             beat_s = 0.8 * frame.welcome.heartbeat.ToTimedelta().total_seconds()
         held.leases += len(frame.leases)
