@@ -21,6 +21,7 @@ from .herd import import_all, warm_up
 from .steady import Steady, requests_of
 
 SETTLE_S = 2.0  # Between the return of the killed node and the next kill.
+RETURN_S = 5.0  # A killed node needs no longer to be back, or the load ends too early.
 WINDOW_S = 0.1
 
 
@@ -52,7 +53,7 @@ async def run(folder: Path, stage: Stage, failover: Failover) -> dict[str, float
     kills: list[float] = []
     async with AsyncClient(stage.endpoints) as client:
         await warm_up(client, crew)
-        seconds = failover.kills * (SETTLE_S + 1.5) + 5
+        seconds = failover.kills * (SETTLE_S + RETURN_S) + 10
         steady = Steady(rate=failover.rate, seconds=seconds)
         first_s = time.time() + steady.count / steady.insert_rate + 3.0
         await import_all(client, requests_of(steady, first_s))
