@@ -36,6 +36,8 @@ class About(msgspec.Struct, frozen=True):
     applied_index: int
     revision: int
     fingerprint: str
+    # It has heard lately from all it is linked to; until then all say more often who they are.
+    met: bool = True
     heard_at: float = 0.0
     wall_skew_ms: int = 0
 
@@ -63,14 +65,14 @@ class Acquaintances:
         """That of this node's state as it was; None when that is too long ago, or to come."""
         return self._fingerprints.get(revision)
 
-    def words(self, client_address: str, version: str, serving: bool) -> bytes:
+    def words(self, client_address: str, version: str, *, serving: bool, met: bool = True) -> bytes:
         meta = self.replica.meta
         return msgspec.json.encode(
             About(
                 client_address=client_address, version=version, zone_edition=ZONE_EDITION,
                 feature_level=FEATURE_LEVEL, serving=serving, wall_ms=self.wall_ms(),
                 applied_index=meta.applied_index, revision=meta.revision,
-                fingerprint=meta.fingerprint.hex(),
+                fingerprint=meta.fingerprint.hex(), met=met,
             )
         )  # fmt: skip
 
@@ -87,6 +89,16 @@ class Acquaintances:
         mine = self._fingerprints.get(said.revision)
         if mine is not None:
             self._compare(peer, mine.hex() == said.fingerprint, said.revision)
+
+    def has_met(self, names: Iterable[str]) -> bool:
+        """All of them have told of themselves lately."""
+        since = self.seconds() - FRESH
+        return all(name in self.abouts and self.abouts[name].heard_at > since for name in names)
+
+    def all_met(self, names: Iterable[str]) -> bool:
+        """And they say the same of those they are linked to."""
+        names = list(names)
+        return self.has_met(names) and all(self.abouts[name].met for name in names)
 
     def skews_ms(self, voters: Iterable[str], now_ms: int) -> list[int]:
         """How far the clocks of the voters that were heard lately are from a clock of this node.

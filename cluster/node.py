@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 STALE_MAX = 10.0  # Seconds without a word from a leader after which nothing is read here.
 TICK = 1.0  # How often nodes tell each other of themselves.
+HURRY = 0.1  # The same, while somebody has not heard from all it is linked to.
 PACE = 0.005  # Seconds between the beginnings of two changes that no call waits for.
 READERS = 2
 # Reads that look at a bounded handful of records are done at once; the others would hold up the
@@ -376,14 +377,27 @@ class Node:
             delay = max(0, next_ms - self.clock.now_ms()) / 1000
             self._timer = self._loop.call_later(delay, self._poke)
 
+    def introduce(self) -> None:
+        """Tell the others of this node: each second, and at once when that changes."""
+        address, met = self.spec.members[self.name].client, self.known.has_met(self._linked())
+        words = self.known.words(address, self.spec.version, serving=self.serves, met=met)
+        self.driver.tell(words)
+
+    def _linked(self) -> list[str]:
+        """The other members that this node has a connection to."""
+        core = self.driver.core
+        return sorted(core.connected & core.config.members.keys())
+
     def _tick(self) -> None:
         """Each second: tell the others of this node, and look whether the clocks agree."""
         if self.ended.done():
             return
-        self._ticker = self._loop.call_later(TICK if self.clock.sure else TICK / 10, self._tick)
+        # At first a node does not know who belongs, and then it can tell nobody.
+        belongs = bool(self.driver.core.config.members)
+        met = belongs and self.clock.sure and self.known.all_met(self._linked())
+        self._ticker = self._loop.call_later(TICK if met else HURRY, self._tick)
         try:
-            address = self.spec.members[self.name].client
-            self.driver.tell(self.known.words(address, self.spec.version, self.serves))
+            self.introduce()
             self._watch_clock()
             self._watch_alerts()
         except Exception as error:

@@ -133,6 +133,13 @@ class Session:
             self.notes[report.token] = report if before is None else _merged(before, report)
         self.sessions.speak(self)
 
+    def note_again(self, reports: Iterable[worker_pb2.ProgressReport]) -> None:
+        """These found no room in a change; what was said since then stands over them."""
+        for report in reports:
+            after = self.notes.get(report.token)
+            self.notes[report.token] = report if after is None else _merged(report, after)
+        self.sessions.speak(self)
+
     def drain(self, reason: str) -> None:
         """It takes no more leases, as long as the session stands."""
         self.draining = True
@@ -247,17 +254,16 @@ class Sessions:
     # What the leader's loop asks.
 
     def words(self, most: int) -> list[Part]:
-        """What workers have said, at most so many words, each worker in turn."""
+        """What workers have said, at most so many words, each worker in turn.
+
+        How an attempt ended comes behind all else that was said of it: it would be too late then.
+        """
         parts: list[Part] = []
         while most > 0 and self._speaking:
             session, _ = self._speaking.popitem(last=False)
             if session.resuming:
                 most -= len(session.hello.held)
                 parts.append(self._resume(session))
-            results = tuple(_take(session.results, max(0, min(most, WORDS))))
-            if results:
-                most -= len(results)
-                parts.append(_report(session, results))
             while session.extensions and most > 0:
                 most -= 1
                 parts.append(_extension(session, session.extensions.popleft()))
@@ -265,6 +271,10 @@ class Sessions:
                 notes = tuple(_take_notes(session.notes, min(most, WORDS)))
                 most -= len(notes)
                 parts.append(_note(session, notes))
+            if session.results and most > 0 and not session.notes:
+                results = tuple(_take(session.results, min(most, WORDS)))
+                most -= len(results)
+                parts.append(_report(session, results))
             if session.results or session.extensions or session.notes:
                 self._speaking[session] = None
         return parts
@@ -457,7 +467,7 @@ def _note(session: Session, notes: tuple[worker_pb2.ProgressReport, ...]) -> Par
         if stops:
             session.deliver.stops(stops)
         if len(acks) < len(notes):
-            session.note(notes[len(acks) :])
+            session.note_again(notes[len(acks) :])
 
     size = sum(note.ByteSize() for note in notes)
     return Part(

@@ -46,8 +46,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--story", type=int, default=40, help="lines told of a --seed")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     options = parser.parse_args(argv)
-    # Nodes that are broken on purpose have much to say.
-    logging.disable(logging.CRITICAL)
     begun = time.monotonic()
     if options.mutants:
         result, good = all_mutants(options.jobs)
@@ -134,4 +132,6 @@ def all_mutants(jobs: int) -> tuple[dict[str, object], bool]:
 
 
 if __name__ == "__main__":
+    # Nodes that are broken on purpose have much to say.
+    logging.disable(logging.CRITICAL)
     sys.exit(main())

@@ -68,6 +68,9 @@ class Node(Protocol):
     def leads(self) -> bool:
         """It leads, and has applied all that was committed before."""
 
+    def introduce(self) -> None:
+        """Tell the other nodes of this one, as it is now."""
+
     @property
     def leader_address(self) -> str:
         """Where clients reach the leader; empty when none is known."""

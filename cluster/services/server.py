@@ -174,6 +174,7 @@ class Server:
     def _shed(self, reason: str) -> None:
         """Send workers and watchers elsewhere, if this node drains."""
         self._tell_health()
+        self.node.introduce()
         if self.node.draining:
             self.work.drain(reason)
             self.events.look()

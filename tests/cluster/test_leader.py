@@ -366,7 +366,7 @@ def test_alerts_are_looked_at_by_steps_when_there_are_any(
 
     bench.leader.watch(margin=False, skew_ms=0)
     bench.run()
-    bench.now_ms += 3_600_000
+    bench.now_ms += 5_600
     bench.leader.watch(margin=False, skew_ms=0)
     bench.run()
 
@@ -489,3 +489,52 @@ def test_the_worker_of_a_deleted_job_is_told_to_stop(bench: Bench) -> None:
     assert [(stop.token, stop.kind) for stop in ear.stopped] == [
         (ear.got[0].token, worker_pb2.Stop.KIND_LOST)
     ]
+
+
+def leased(bench: Bench) -> tuple[Session, Ear, worker_pb2.Result]:
+    """A worker with its first attempt of two, and how that one will fail."""
+    create = due("a", START_MS)
+    create.job.spec.retry.max_attempts = 2
+    bench.ask(create)
+    session, ear = bench.worker("w1", 2)
+    bench.run()
+    failure = worker_pb2.Result(run=ear.got[0].run, token=ear.got[0].token)
+    failure.failure.error.kind = "busy"
+    return session, ear, failure
+
+
+def said(lease: worker_pb2.Lease, checkpoint: bytes) -> worker_pb2.ProgressReport:
+    return worker_pb2.ProgressReport(run=lease.run, token=lease.token, checkpoint=checkpoint)
+
+
+def test_a_checkpoint_that_waits_beside_the_failure_reaches_the_next_attempt(bench: Bench) -> None:
+    session, ear, failure = leased(bench)
+
+    session.report([failure])
+    session.note([said(ear.got[0], b"page 7")])
+    bench.run()
+    bench.now_ms += 5_600
+    bench.run()
+
+    assert [one.checkpoint for one in ear.got] == [b"", b"page 7"]
+    assert ear.stopped == []
+
+
+def test_a_word_that_found_no_room_does_not_replace_a_later_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, ear, failure = leased(bench)
+    has_room = iter([True])  # For the request, and for none of its words.
+    monkeypatch.setattr(View, "is_full", property(lambda view: not next(has_room, False)))
+
+    session.note([said(ear.got[0], b"early")])
+    bench.leader.step()
+    session.note([said(ear.got[0], b"late")])
+    monkeypatch.undo()
+    bench.asked.pop()(bench.index)
+    session.report([failure])
+    bench.run()
+    bench.now_ms += 5_600
+    bench.run()
+
+    assert [one.checkpoint for one in ear.got] == [b"", b"late"]

@@ -147,6 +147,9 @@ class FakeNode:
     def serves(self) -> bool:
         return not self.draining
 
+    def introduce(self) -> None:
+        """There are no links in here."""
+
     @property
     def leads(self) -> bool:
         return self.leader.leading

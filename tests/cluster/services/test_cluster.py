@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from raftsched.cluster import node as nodes_module
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
 from raftsched.statemachine import keys
 from raftsched.statemachine.machine import read_meta
@@ -47,6 +48,18 @@ async def test_each_node_shows_the_cluster(tmp_path: Path) -> None:
                 assert (one.reachable, one.serving, one.version) == (True, True, "1.2.3")
                 assert one.zone_edition
         worker.call.cancel()
+
+
+async def test_nodes_know_each_other_soon_after_they_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes_module, "TICK", 3_600.0)
+    async with cluster(tmp_path, 3) as nodes:
+        await until(lambda: all(len(real.node.abouts) == 2 for real in nodes.values()))
+        other = followers_of(nodes)[0]
+        leader = leader_of(nodes)
+        await other.stub(CLUSTER).DrainNode(cluster_pb2.DrainNodeRequest(node=leader.name))
+        await until(lambda: not other.node.abouts[leader.name].serving)
 
 
 async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
