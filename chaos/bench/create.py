@@ -1,4 +1,4 @@
-"""Creating jobs: one at a time by many clients, and in bulk."""
+"""Creating jobs: one call after the other, by many clients at once, and in bulk."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .crew import percentile
 from .herd import PAYLOAD, Herd, import_all, requests_of
 
 FAR_S = 86_400
+ALONE_S = 3.0  # How long one client calls with nobody beside it.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,16 @@ class Create:
 async def run(stage: Stage, create: Create) -> dict[str, float | int]:
     async with AsyncClient(stage.endpoints) as client:
         await one_by_one(client, create.clients, 1.0, "warm")
+        alone = await one_by_one(client, 1, ALONE_S, "alone")
         took = await one_by_one(client, create.clients, create.seconds, "single")
         due_ms = int((time.time() + FAR_S) * 1000)
         herd = Herd(runs=create.bulk)
         bulk_s = await import_all(client, requests_of(herd, due_ms, "bulk"))
+    alone.sort()
     took.sort()
     return {
+        "alone_p50_ms": round(1000 * percentile(alone, 0.5), 2),
+        "alone_p99_ms": round(1000 * percentile(alone, 0.99), 2),
         "single_per_s": round(len(took) / create.seconds),
         "single_p50_ms": round(1000 * percentile(took, 0.5), 2),
         "single_p99_ms": round(1000 * percentile(took, 0.99), 2),
