@@ -266,16 +266,17 @@ async def test_what_waits_for_a_worker_that_does_not_read_is_bounded(
     monkeypatch.setattr(work, "AHEAD", 10)
     served = await start("a")
     payload = common_pb2.Payload(data=bytes(65_536))
-    await trigger(served.node, 200, payload=payload)
-    worker = await Worker(served.channel).hello(credits=200)
+    # More than twice what the system's buffers take up.
+    await trigger(served.node, 400, payload=payload)
+    worker = await Worker(served.channel).hello(credits=400)
     [stream] = served.server.work.streams
     async with asyncio.timeout(10):
         while stream.writing is None or stream.loop.time() - stream.wrote_at < 0.2:
             await asyncio.sleep(0.01)
     # What the connection takes up is not much; the rest was not even leased.
-    assert stream.credits > 50
-    assert stream.credits + stream.at_session <= 200 - len(worker.leases)
-    await worker.until(lambda: len(worker.leases) == 200)
+    assert stream.credits > 100
+    assert stream.credits + stream.at_session <= 400 - len(worker.leases)
+    await worker.until(lambda: len(worker.leases) == 400)
 
 
 async def test_a_worker_that_does_not_read_is_ended(
