@@ -39,12 +39,17 @@ from .worker_calls import WorkerCalls
 
 MESSAGE_MAX = 4 << 20
 STREAMS_MAX = 20_000  # On one connection.
+# Calls that may wait to be heard. All workers and clients come at once to a new leader; gRPC by
+# itself would turn some of them away from 1,000 on, without a word that they may come again.
+PENDING_MAX = 20_000
 OPTIONS: tuple[tuple[str, int], ...] = (
     # Else a second node on the same port would start without a word and get half of the calls.
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", MESSAGE_MAX),
     ("grpc.max_send_message_length", MESSAGE_MAX),
     ("grpc.max_concurrent_streams", STREAMS_MAX),
+    ("grpc.server.max_pending_requests", PENDING_MAX),
+    ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
     # Clients ping every 20 s; without these lines they would be sent away for it.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),

@@ -1,0 +1,25 @@
+"""Thousands of calls that come at once, as when all workers and clients go to a new leader."""
+
+from __future__ import annotations
+
+import asyncio
+
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from .conftest import Start
+from .talk import Anything
+
+# More than gRPC lets wait by itself before it turns some, and then all, away.
+CALLS = 3_500
+
+
+async def test_none_of_those_that_wait_to_be_heard_is_turned_away(start: Start) -> None:
+    served = await start("a")
+    stub: Anything = health_pb2_grpc.HealthStub(served.channel)
+    request = health_pb2.HealthCheckRequest()
+    # All are sent within one turn of the loop, which the server shares.
+    answers = await asyncio.gather(
+        *(stub.Check(request, timeout=30) for _ in range(CALLS)), return_exceptions=True
+    )
+    turned_away = [answer for answer in answers if isinstance(answer, BaseException)]
+    assert turned_away == []
