@@ -38,6 +38,8 @@ class About(msgspec.Struct, frozen=True):
     fingerprint: str
     # It has heard lately from all it is linked to; until then all say more often who they are.
     met: bool = True
+    # Sessions of workers, which the leader alone has.
+    workers: int = 0
     heard_at: float = 0.0
     wall_skew_ms: int = 0
 
@@ -65,14 +67,17 @@ class Acquaintances:
         """That of this node's state as it was; None when that is too long ago, or to come."""
         return self._fingerprints.get(revision)
 
-    def words(self, client_address: str, version: str, *, serving: bool, met: bool = True) -> bytes:
+    def words(
+        self, client_address: str, version: str, *, serving: bool, met: bool = True,
+        workers: int = 0,
+    ) -> bytes:  # fmt: skip
         meta = self.replica.meta
         return msgspec.json.encode(
             About(
                 client_address=client_address, version=version, zone_edition=ZONE_EDITION,
                 feature_level=FEATURE_LEVEL, serving=serving, wall_ms=self.wall_ms(),
                 applied_index=meta.applied_index, revision=meta.revision,
-                fingerprint=meta.fingerprint.hex(), met=met,
+                fingerprint=meta.fingerprint.hex(), met=met, workers=workers,
             )
         )  # fmt: skip
 

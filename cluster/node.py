@@ -380,7 +380,10 @@ class Node:
     def introduce(self) -> None:
         """Tell the others of this node: each second, and at once when that changes."""
         address, met = self.spec.members[self.name].client, self.known.has_met(self._linked())
-        words = self.known.words(address, self.spec.version, serving=self.serves, met=met)
+        words = self.known.words(
+            address, self.spec.version, serving=self.serves, met=met,
+            workers=len(self.sessions.by_worker),
+        )  # fmt: skip
         self.driver.tell(words)
 
     def _linked(self) -> list[str]:

@@ -41,7 +41,7 @@ class StatusView:
             revision=meta.revision, oldest_revision=self.feed.oldest(),
             nodes=[self._node(name, peer, status) for name, peer in sorted(status.peers.items())],
             quorum=bool(voters) and reachable >= majority, margin=max(0, reachable - majority),
-            fingerprint=meta.fingerprint.hex(), workers=len(node.sessions.by_worker),
+            fingerprint=meta.fingerprint.hex(), workers=self._workers(),
         )  # fmt: skip
         shown.feature_level = min((one.feature_level or FEATURE_LEVEL for one in shown.nodes),
                                   default=FEATURE_LEVEL)  # fmt: skip
@@ -76,6 +76,13 @@ class StatusView:
             shown.feature_level, shown.serving = about.feature_level, about.serving
             shown.clock_skew.FromMilliseconds(about.wall_skew_ms)
         return shown
+
+    def _workers(self) -> int:
+        """Sessions, as the leader has them or said a moment ago."""
+        if self.node.leads:
+            return len(self.node.sessions.by_worker)
+        about = self.about(self.node.leader_name)
+        return about.workers if about is not None else 0
 
     def about(self, name: str) -> About | None:
         """What a node said of itself just now."""

@@ -181,7 +181,7 @@ class ClusterStatus(_message.Message):
     reported a higher one, and never lowered. Until then an older version can be put back.
     """
     workers: _builtins.int
-    """Sessions of workers."""
+    """Sessions of workers, as the leader has them or said within the last seconds."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
         """All members."""

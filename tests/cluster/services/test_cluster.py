@@ -31,11 +31,13 @@ async def test_each_node_shows_the_cluster(tmp_path: Path) -> None:
         worker = await Worker(leader.channel).hello()
         await until(lambda: all(len(real.node.abouts) == 2 for real in nodes.values()))
         await until(lambda: len({real.node.revision for real in nodes.values()}) == 1)
+        heard = [real.node.abouts for real in followers_of(nodes)]
+        await until(lambda: all(abouts[leader.name].workers == 1 for abouts in heard))
         for real in nodes.values():
             shown = await real.stub(CLUSTER).GetClusterStatus(STATUS)
             assert (shown.cluster_id, shown.node, shown.leader) == ("test", real.name, leader.name)
             assert (shown.quorum, shown.margin, shown.jobs) == (True, 1, 1)
-            assert shown.workers == (1 if real is leader else 0)
+            assert shown.workers == 1
             assert (shown.term, shown.revision, shown.oldest_revision) == (leader.node.term, 1, 1)
             assert shown.fingerprint == leader.node.replica.meta.fingerprint.hex()
             assert list(shown.problems) == []
