@@ -198,11 +198,14 @@ class Node:
         return self.client_address(self.leader_name)
 
     def client_address(self, name: str) -> str:
+        member = self.driver.core.config.members.get(name)
+        if member is not None and member.client:
+            return member.client  # It was moved: what the cluster was told counts.
         about = self.known.abouts.get(name)
         if about is not None:
             return about.client_address
-        member = self.spec.members.get(name)
-        return member.client if member is not None else ""
+        listed = self.spec.members.get(name)
+        return listed.client if listed is not None else ""
 
     @property
     def abouts(self) -> dict[str, About]:
@@ -379,7 +382,7 @@ class Node:
 
     def introduce(self) -> None:
         """Tell the others of this node: each second, and at once when that changes."""
-        address, met = self.spec.members[self.name].client, self.known.has_met(self._linked())
+        address, met = self.client_address(self.name), self.known.has_met(self._linked())
         words = self.known.words(
             address, self.spec.version, serving=self.serves, met=met,
             workers=len(self.sessions.by_worker),

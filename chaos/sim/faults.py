@@ -279,19 +279,20 @@ class Faults:
         self.ask(lambda core, now: core.transfer(None, now, lambda _: None))
 
     def member(self) -> None:
-        """Add the spare node, or remove it or another one."""
+        """Give a member another address, or add the spare node, or remove it."""
         spare = self.cluster.nodes[self.cluster.spare]
-        if spare.core is None and spare.life == 0:
+        leader = self.cluster.leader()
+        core = leader.core if leader is not None else None
+        if core is not None and core.config_index % 2:
+            names, there = sorted(core.config.members), f"moved:{1 + core.config_index % 60_000}"
+            name = names[core.config_index % len(names)]
+            self.ask(lambda core, now: core.move_member(name, there, "", now, lambda _: None))
+        elif spare.core is None and spare.life == 0:
             self.cluster.contacts[spare.name] = f"{spare.name}:1"
             spare.start()
-            return
-        leader = self.cluster.leader()
-        if leader is None or leader.core is None:
-            return
-        members = leader.core.config.members
-        if spare.name not in members:
+        elif core is not None and spare.name not in core.config.members:
             self.ask(lambda core, now: core.add_member(spare.name, now, lambda _: None))
-        elif len(leader.core.config.voters) > len(self.cluster.first_names):
+        elif core is not None and len(core.config.voters) > len(self.cluster.first_names):
             self.ask(lambda core, now: core.remove_member(spare.name, now, lambda _: None))
 
     def ask(self, call: Callable[[Core, float], None]) -> None:

@@ -332,6 +332,13 @@ class Core(Introduction):
         self.check_may_change()
         self.change_members(self.config.without(name), now, reply)
 
+    def move_member(self, name: str, address: str, client: str, now: float, reply: Reply) -> None:
+        """Give a member other addresses: for nodes, for clients. An empty one stays as it was."""
+        self.check_may_change()
+        config = self.config.moved(name, address, client)
+        config.check_size()
+        self.change_members(config, now, reply)
+
     def check_may_change(self) -> None:
         if self.role != LEADER:
             raise Refused(f"{self.me} does not lead; ask {self.leader or 'the leader'}")
@@ -415,6 +422,7 @@ class Core(Introduction):
             name: Peer(
                 voter=member.voter,
                 address=member.address,
+                client=member.client,
                 connected=name == self.me or name in self.connected,
                 match=self.progress[name].match if name in self.progress else 0,
             )

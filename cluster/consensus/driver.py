@@ -22,6 +22,7 @@ from .core import Core
 from .disk import FULL, Disk
 from .faults import DiskFailed, Refused
 from .journal import Batch, Journal, JournalLimits
+from .membership import Configuration
 from .message import Message, WireError
 from .port import Machine, Reply, Settings, Status, Watcher
 from .state import Job
@@ -85,7 +86,7 @@ class Driver:
         self._wrote_at = self._batch_at = clock()
         # Told of each round of the journal: the seconds until it was durable.
         self.synced: Callable[[float], None] = lambda seconds: None
-        self._config_index = -2
+        self._following: Configuration | None = None
         self._stopping = False
 
     async def start(self) -> None:
@@ -127,6 +128,11 @@ class Driver:
     async def remove_member(self, name: str, timeout: float) -> int | None:
         return await self._ask(
             lambda reply: self.core.remove_member(name, self.clock(), reply), timeout
+        )
+
+    async def move_member(self, name: str, address: str, client: str, timeout: float) -> int | None:
+        return await self._ask(
+            lambda reply: self.core.move_member(name, address, client, self.clock(), reply), timeout
         )
 
     async def transfer(self, target: str | None, timeout: float) -> bool:
@@ -264,10 +270,15 @@ class Driver:
 
     def _follow_members(self) -> None:
         core = self.core
-        if core.config_index != self._config_index:
-            self._config_index = core.config_index
-            members = {n: m.address for n, m in core.config.members.items()}
-            self.links.follow({**self.place.contacts, **members})
+        if core.config is not self._following:
+            self._following = core.config
+            # Where the log says a node is, else where this node was told: those who moved while
+            # there was no majority to write it down must find each other to have one.
+            addresses = {n: [m.address] for n, m in core.config.members.items()}
+            for name, address in self.place.contacts.items():
+                if address not in addresses.setdefault(name, []):
+                    addresses[name].append(address)
+            self.links.follow(addresses)
 
     # The journal's helper.
 

@@ -93,9 +93,9 @@ class Introduction(Election):
                 self.readmit(peer, now)
 
     def config_changed(self) -> None:
-        before = self.config_index
+        before = self.config
         super().config_changed()
-        if self.config_index != before:
+        if self.config is not before:
             # Whoever still does not belong says so again.
             for peer in self.config.members:
                 self.applicants.pop(peer, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .faults import Refused
@@ -32,11 +32,18 @@ def is_address(text: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One node: the disk it had when it was admitted, where it listens, whether it votes."""
+    """One node: the disk it had when it was admitted, where it listens, whether it votes.
+
+    `client` is where clients reach it, if the cluster was told; else the node says so itself.
+    """
 
     incarnation: int
     address: str
     voter: bool
+    client: str = ""
+
+    def row(self) -> list[object]:
+        return [self.incarnation, self.address, self.voter, *([self.client] if self.client else [])]
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Configuration:
     members: dict[str, Member]
 
     def encode(self) -> bytes:
-        rows = {n: [m.incarnation, m.address, m.voter] for n, m in sorted(self.members.items())}
+        rows = {name: member.row() for name, member in sorted(self.members.items())}
         return json.dumps(rows, separators=(",", ":")).encode()
 
     @classmethod
@@ -88,15 +95,28 @@ class Configuration:
         """Admit a disk without a vote, in place of the node's former one if there was one."""
         if name not in self.members and len(self.members) >= MEMBERS_MAX:
             raise Refused(f"a cluster has at most {MEMBERS_MAX} members; remove one first")
-        return Configuration({**self.members, name: Member(incarnation, address, False)})
+        client = self.members[name].client if name in self.members else ""
+        return self._with(name, Member(incarnation, address, False, client))
 
     def with_voter(self, name: str) -> Configuration:
-        old = self.members[name]
-        return Configuration({**self.members, name: Member(old.incarnation, old.address, True)})
+        return self._with(name, replace(self.members[name], voter=True))
 
-    def without(self, name: str) -> Configuration:
+    def moved(self, name: str, address: str, client: str) -> Configuration:
+        """Give a member other addresses; an empty one stays as it was."""
+        self._need(name)
+        old = self.members[name]
+        address, client = address or old.address, client or old.client
+        return self._with(name, replace(old, address=address, client=client))
+
+    def _with(self, name: str, member: Member) -> Configuration:
+        return Configuration({**self.members, name: member})
+
+    def _need(self, name: str) -> None:
         if name not in self.members:
             raise Refused(f"{name} is no member; members are {', '.join(sorted(self.members))}")
+
+    def without(self, name: str) -> Configuration:
+        self._need(name)
         rest = {n: m for n, m in self.members.items() if n != name}
         if not any(m.voter for m in rest.values()):
             raise Refused(f"{name} is the last voter and cannot be removed")
@@ -107,9 +127,9 @@ def _member(name: str, row: Any) -> Member:  # noqa: ANN401  # It came out of JS
     shaped = (
         0 < len(name) <= NAME_MAX
         and isinstance(row, list)
-        and [type(field) for field in row] == [int, str, bool]
+        and [type(field) for field in row] == [int, str, bool, str][: max(3, len(row))]
         and 0 < row[0] < 1 << 56
-        and is_address(row[1])
+        and all(is_address(address) for address in row[1::2])
     )
     if not shaped:
         raise ValueError(f"{name[:NAME_MAX]!r} is not described as a member is")

@@ -87,6 +87,7 @@ class Peer:
     address: str
     connected: bool
     match: int = 0
+    client: str = ""  # Where clients reach it, if the cluster was told.
 
 
 @dataclass(frozen=True, kw_only=True)

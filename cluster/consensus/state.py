@@ -130,7 +130,7 @@ class State(Walled):
         self.transfer_sent = False
         self.transfer_reply: Callable[[bool], None] | None = None
         # PySyncObj's constructor looks at every attribute, so all must be there before.
-        self.config_index, self.config = -2, Configuration({})
+        self.config_index, self.config, self.config_text = -2, Configuration({}), ""
         super().__init__(me, journal, dice)
         self.config_changed()
         # A snapshot may end with entries that are no business of the machine.
@@ -194,8 +194,10 @@ class State(Walled):
     def config_changed(self) -> None:
         """Follow the last configuration in the log, committed or not."""
         index, text = self.journal.configs[-1] if self.journal.configs else (-1, "{}")
-        if index != self.config_index:
-            self.config_index, self.config = index, Configuration.decode(text)
+        # One that was never committed may have stood at the same index.
+        if (index, text) != (self.config_index, self.config_text):
+            self.config_index, self.config_text = index, text
+            self.config = Configuration.decode(text)
             if self.me in self.config.members:
                 self.removed_self = False  # Added again while it was still running.
 

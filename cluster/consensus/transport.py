@@ -10,6 +10,7 @@ peer that does not read loses messages instead of costing memory.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import random
@@ -206,7 +207,7 @@ class Links:
         self._all: set[Session] = set()
         self._server: asyncio.Server | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._addresses: dict[str, str] = {}
+        self._addresses: dict[str, list[str]] = {}
         self._shared: tuple[Append | None, bytes] = (None, b"")
         self._closed = False
 
@@ -224,8 +225,9 @@ class Links:
         self._tasks[""] = loop.create_task(self._keep_pinging(), name="pings")
         return f"{host}:{self._server.sockets[0].getsockname()[1]}"
 
-    def follow(self, addresses: dict[str, str]) -> None:
-        """Keep connections to exactly these nodes, and accept others that introduce themselves."""
+    def follow(self, addresses: dict[str, list[str]]) -> None:
+        """Keep connections to exactly these nodes, each at the first of its addresses where it
+        answers, and accept others that introduce themselves."""
         wanted = {n: a for n, a in addresses.items() if n != self.identity.node}
         for name in [n for n in self._tasks if n and n not in wanted]:
             self._tasks.pop(name).cancel()
@@ -312,9 +314,10 @@ class Links:
     async def _keep_dialling(self, name: str) -> None:
         loop = asyncio.get_running_loop()
         context = self.contexts[1] if self.contexts else None
-        while True:
+        for turn in itertools.count():
             if name not in self.sessions:
-                host, port = split(self._addresses[name])
+                known = self._addresses[name]
+                host, port = split(known[turn % len(known)])
                 session = Session(self, name)
 
                 def made(session: Session = session) -> Session:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
@@ -17,6 +18,7 @@ from ...statemachine import validate
 from ...statemachine.rejection import Fault, Reason, Refused
 from .. import refusals
 from ..consensus import faults
+from ..consensus.membership import is_address
 from ..node import Node
 from .call import Call
 from .calls import Own
@@ -50,6 +52,7 @@ class ClusterCalls:
             "ClusterService/GetClusterStatus": self.status,
             "ClusterService/AddNode": self._once(self.add),
             "ClusterService/RemoveNode": self._once(self.remove),
+            "ClusterService/MoveNode": self._once(self.move),
             "ClusterService/TransferLeadership": self._once(self.transfer),
             "ClusterService/DrainNode": self.drain,
             "ClusterService/TakeSnapshot": self._once(self.snapshot),
@@ -109,7 +112,7 @@ class ClusterCalls:
         if request.validate_only:
             self._may_change()
             return self.view.show()
-        return await self._change(call, self.node.driver.add_member, request.name)
+        return await self._change(call, partial(self.node.driver.add_member, request.name))
 
     async def remove(self, call: Call, request: cluster_pb2.RemoveNodeRequest) -> Status:
         """Take a node out of the cluster."""
@@ -117,14 +120,51 @@ class ClusterCalls:
         if request.validate_only:
             self._may_change()
             return self.view.show()
-        return await self._change(call, self.node.driver.remove_member, request.node)
+        return await self._change(call, partial(self.node.driver.remove_member, request.node))
 
-    async def _change(
-        self, call: Call, change: Callable[[str, float], Awaitable[int | None]], name: str
-    ) -> Status:
+    async def move(self, call: Call, request: cluster_pb2.MoveNodeRequest) -> Status:
+        """Write down that a node has other addresses."""
+        self._need(request.node)
+        faults_ = list(self._wrong_moves(request))
+        if faults_:
+            raise Refused.of(faults_)
+        peer, client = request.peer_address, request.client_address
+        member = self.node.driver.core.config.members[request.node]
+        if (peer or member.address, client or member.client) == (member.address, member.client):
+            return self.view.show()
+        if request.validate_only:
+            self._may_change()
+            return self.view.show()
+        move = partial(self.node.driver.move_member, request.node, peer, client)
+        return await self._change(call, move)
+
+    def _wrong_moves(self, request: cluster_pb2.MoveNodeRequest) -> Iterator[Fault]:
+        said = {"peer_address": request.peer_address, "client_address": request.client_address}
+        if not any(said.values()):
+            yield Fault("peer_address", Reason.ERROR_REASON_FIELD_INVALID,
+                        "and client_address are empty; say where the node is now")  # fmt: skip
+        taken = {
+            address: f"where {who} reach {name}"
+            for name, peer in self.node.status().peers.items()
+            for who, address in (
+                ("nodes", peer.address), ("clients", self.node.client_address(name)),
+            )
+            if name != request.node
+        }  # fmt: skip
+        for field, address in said.items():
+            if address:
+                yield from _address(field, address)
+            if address and address in taken:
+                yield Fault(field, Reason.ERROR_REASON_FIELD_INVALID,
+                            f"is '{address}', {taken[address]}; move that one first")  # fmt: skip
+        if said["peer_address"] and said["peer_address"] == said["client_address"]:
+            yield Fault("client_address", Reason.ERROR_REASON_FIELD_INVALID,
+                        "is the peer_address too; nodes and clients need a port each")  # fmt: skip
+
+    async def _change(self, call: Call, change: Callable[[float], Awaitable[int | None]]) -> Status:
         timeout = call.timeout()
         try:
-            index = await change(name, timeout)
+            index = await change(timeout)
         except faults.Refused as refused:
             raise self._refused(refused) from refused
         if index is None:
@@ -227,8 +267,7 @@ class ClusterCalls:
 
 
 def _address(field: str, text: str) -> list[Fault]:
-    host, _, port = text.rpartition(":")
-    if host and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536:
+    if is_address(text):
         return []
     return [Fault(field, Reason.ERROR_REASON_FIELD_INVALID,
                            f"is '{text[:100]}'; write host:port")]  # fmt: skip

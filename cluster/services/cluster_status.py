@@ -119,10 +119,28 @@ class StatusView:
             yield "The next voter that is lost stops the cluster."
         if status.full:
             yield f"The disk of {shown.node} is full; free space on it."
+        yield from self._addresses(status)
         if self.node.known.diverged:
             yield f"The state of {shown.node} differs from that of a majority; it serves no longer."
         for one in shown.nodes:
             yield from self._problems_of(one, shown)
+
+    def _addresses(self, status: Status) -> Iterator[str]:
+        """This node is configured to be somewhere else than the cluster was told."""
+        me, listed = self.node.name, self.node.spec.members[self.node.name]
+        said = status.peers.get(me)
+        if said is None:
+            return
+        for who, told, listens, flag in (
+            ("nodes", said.address, listed.peer, "peer"),
+            ("clients", said.client, listed.client, "client"),
+        ):
+            if told and told != listens:
+                yield (
+                    f"{me} is configured to be at {listens} for {who}, and the cluster was told "
+                    f"{told}; correct its configuration, or: "
+                    f"raftsched cluster move {me} --{flag} {listens}"
+                )
 
     def _problems_of(self, one: Shown, shown: cluster_pb2.ClusterStatus) -> Iterator[str]:
         name = one.name

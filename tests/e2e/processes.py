@@ -191,6 +191,13 @@ class Cluster:
             if not node.alive:
                 node.start()
 
+    def members_with(self, name: str, peer: str, client: str) -> str:
+        """The list of members, but for one that is somewhere else."""
+        first = self.nodes["n1"].arguments
+        listed = first[first.index("--members") + 1].split(",")
+        kept = [member for member in listed if not member.startswith(f"{name}=")]
+        return ",".join([*kept, f"{name}={peer}/{client}"])
+
     def newcomer(self, name: str) -> Newcomer:
         """A node that is to be added; it is told of the others and itself."""
         place = int(name[1:]) - 1

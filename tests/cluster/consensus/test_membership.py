@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from raftsched.chaos.sim.disk import SimDisk
 from raftsched.chaos.sim.group import Group, Node
 from raftsched.cluster.consensus.faults import Damaged, Refused
-from raftsched.cluster.consensus.message import Introduce, Message, Vote, VoteReply
+from raftsched.cluster.consensus.journal import COMMAND, CONFIG, NOOP, Entry
+from raftsched.cluster.consensus.membership import Configuration, Member
+from raftsched.cluster.consensus.message import Append, Introduce, Message, Vote, VoteReply
 from raftsched.cluster.consensus.port import Settings
 
 SMALL = replace(Settings(), compact_bytes=30 << 10, tail_entries=5, chunk_bytes=100)
@@ -386,3 +389,90 @@ def test_a_removed_node_that_comes_back_empty_is_another(three: Group) -> None:
 
     assert gone.core.is_voter
     assert gone.core.last_applied == leader.core.last_applied
+
+
+def test_a_change_of_members_that_takes_the_place_of_another_counts(three: Group) -> None:
+    """Both stand at one index: the first was never committed, the second is of the next term."""
+    leader = three.lead()
+    three.run(0.2)
+    follower, other = three.others(leader)
+    three.passes = lambda a, b, m: False
+    core, config = follower.core, follower.core.config
+    prev, term = core.journal.last_index, core.term
+    void, valid = config.moved("n1", "void:1", ""), config.moved("n1", "valid:1", "")
+
+    for peer, later, kind, members in (
+        (leader, term, COMMAND, void), (other, term + 1, NOOP, valid),
+    ):  # fmt: skip
+        entries = (
+            Entry(prev + 1, later, kind, b""),
+            Entry(prev + 2, later, CONFIG, members.encode()),
+        )
+        message = Append(later, prev, core.journal.term_at(prev), prev, entries)
+        core.receive(peer.name, peer.core.incarnation, message, three.now)
+
+    assert core.config == valid
+
+
+# Addresses.
+
+
+def test_a_member_that_moves_keeps_disk_and_vote(three: Group) -> None:
+    leader = three.lead()
+    moved, other = three.others(leader)
+    before = leader.core.config.members[moved.name]
+    answers: list[int | None] = []
+
+    leader.core.move_member(moved.name, "new:7", "", three.now, answers.append)
+    three.run(0.5)
+    leader.core.move_member(moved.name, "", "new:8", three.now, answers.append)
+    three.run(0.5)
+
+    after = replace(before, address="new:7", client="new:8")
+    assert None not in answers
+    assert [n.core.config.members[moved.name] for n in three.nodes.values()] == [after] * 3
+    restart(three, other)
+    assert other.core.config.members[moved.name] == after
+
+
+def test_an_empty_disk_has_its_own_word_for_where_it_is(three: Group) -> None:
+    """It says where nodes find it; where clients do, the cluster was told."""
+    leader = three.lead()
+    lost = three.others(leader)[0]
+    leader.core.move_member(lost.name, "elsewhere:7", "clients:8", three.now, lambda _: None)
+    three.run(0.5)
+
+    restart(three, lost, empty=True)
+    three.run(2.0)
+
+    member = leader.core.config.members[lost.name]
+    assert (member.address, member.client) == (f"{lost.name}:1", "clients:8")
+    assert lost.core.is_voter
+
+
+def test_who_cannot_move_a_member_changes_nothing(three: Group) -> None:
+    leader = three.lead()
+    follower = three.others(leader)[0]
+    long = "h" * 63 + ".h" * 60 + ":1"
+
+    with pytest.raises(Refused, match="does not lead"):
+        follower.core.move_member("n1", "new:7", "", three.now, lambda _: None)
+    with pytest.raises(Refused, match="no member"):
+        leader.core.move_member("n9", "new:7", "", three.now, lambda _: None)
+    leader.core.move_member("n1", long, "", three.now, lambda _: None)
+    with pytest.raises(Refused, match="not committed yet"):
+        leader.core.move_member("n1", "new:7", "", three.now, lambda _: None)
+
+
+def test_addresses_that_cannot_be_kept_are_refused() -> None:
+    long = "h" * 63 + ".hh" * 40 + ":1"
+    config = Configuration({f"n{i}": Member(1, "n:1", True) for i in range(9)})
+    for name in config.members:
+        config = config.moved(name, long, long)
+    with pytest.raises(Refused, match="use shorter ones"):
+        config.check_size()
+    for row in ([1, "n:1", True, ""], [1, "n:1", True, "x"], [1, "n:1", True, "n:2", "n:3"]):
+        with pytest.raises(ValueError, match="not described"):
+            Configuration.decode(json.dumps({"n1": row}))
+    written_before = b'{"n1":[1,"n:1",true]}'
+    assert Configuration.decode(written_before).encode() == written_before

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
 from raftsched.cluster import node as nodes_module
+from raftsched.cluster.consensus.bench import free_ports
+from raftsched.cluster.node import Member
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
 from raftsched.statemachine import keys
 from raftsched.statemachine.machine import read_meta
 from raftsched.statemachine.record import encode
 
-from .real import cluster, followers_of, leader_of, until
+from .real import Real, cluster, followers_of, leader_of, until
 from .talk import create, refused
 from .worker import Worker
 
@@ -151,6 +155,71 @@ async def test_members_go_and_strangers_are_refused(tmp_path: Path) -> None:
         await until(lambda: gone.node.was_removed)
         found = await refused(stub.RemoveNode(cluster_pb2.RemoveNodeRequest(node=gone.name)))
         assert found.reason == "NODE_NOT_FOUND"
+
+
+async def test_a_node_that_moved_is_found_at_its_new_addresses(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = leader_of(nodes)
+        moved, other = followers_of(nodes)
+        peer, client = (f"127.0.0.1:{port}" for port in free_ports(2))
+        request = cluster_pb2.MoveNodeRequest(
+            node=moved.name, peer_address=peer, client_address=client, validate_only=True
+        )
+        stub = other.stub(CLUSTER)
+        await stub.MoveNode(request)
+        assert leader.node.client_address(moved.name) == moved.address
+        request.validate_only = False
+        shown = await stub.MoveNode(request)
+        [one] = [one for one in shown.nodes if one.name == moved.name]
+        assert (one.peer_address, one.client_address) == (peer, client)
+        # Until it is there it says that it is not.
+        await until(lambda: moved.node.client_address(moved.name) == client)
+        shown = await moved.stub(CLUSTER).GetClusterStatus(STATUS)
+        lines = [line for line in shown.problems if "was told" in line]
+        assert len(lines) == 2
+        assert f"at {moved.address} for clients, and the cluster was told {client};" in lines[1]
+
+        await moved.stop()
+        there = {**moved.node.spec.members, moved.name: Member(peer=peer, client=client)}
+        back = nodes[moved.name] = Real(replace(moved.node.spec, members=there))
+        await back.start()
+        await until(lambda: leader.node.status().peers[back.name].connected)
+        await until(lambda: back.node.leader_name)
+        assert all(real.node.driver.links._addresses[back.name][0] == peer
+                   for real in (leader, other))  # fmt: skip
+        shown = await back.stub(CLUSTER).GetClusterStatus(STATUS)
+        assert not [line for line in shown.problems if "was told" in line]
+        await other.stub(CLUSTER).TransferLeadership(
+            cluster_pb2.TransferLeadershipRequest(node=back.name)
+        )
+        assert other.node.leader_address == client
+        assert (await other.stub(JOBS).CreateJob(create("report"))).name == "report"
+
+
+async def test_a_move_to_nowhere_or_to_another_node_is_refused(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        stub = followers_of(nodes)[0].stub(CLUSTER)
+        n2 = nodes["n2"].node.spec.members["n2"]
+        asked: tuple[tuple[dict[str, Any], str, str], ...] = (
+            ({"node": "n9", "peer_address": "x:1"}, "NODE_NOT_FOUND", "there is no node 'n9'"),
+            ({"node": "n1"}, "FIELD_INVALID", "say where the node is now"),
+            ({"node": "n1", "peer_address": "x"}, "FIELD_INVALID", "write host:port"),
+            ({"node": "n1", "client_address": "a b:1"}, "FIELD_INVALID", "write host:port"),
+            ({"node": "n1", "client_address": n2.peer}, "FIELD_INVALID", "where nodes reach n2"),
+            ({"node": "n1", "peer_address": n2.client}, "FIELD_INVALID", "where clients reach n2"),
+            ({"node": "n1", "peer_address": "x:1", "client_address": "x:1"}, "FIELD_INVALID",
+             "need a port each"),
+        )  # fmt: skip
+        for wrong, reason, words in asked:
+            found = await refused(stub.MoveNode(cluster_pb2.MoveNodeRequest(**wrong)))
+            assert found.reason == reason
+            assert words in found.message + str(found.faults)
+        leader, lost = leader_of(nodes), followers_of(nodes)
+        for real in lost:
+            await real.kill()
+        move = cluster_pb2.MoveNodeRequest(node="n1", peer_address="x:1")
+        found = await refused(leader.stub(CLUSTER).MoveNode(move, timeout=1.0))
+        assert found.reason in {"COMMIT_TIMEOUT", "LEADER_CHANGED", "NO_QUORUM", "NOT_LEADER"}
 
 
 async def test_a_request_id_stands_for_one_request(tmp_path: Path) -> None:

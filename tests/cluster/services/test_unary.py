@@ -125,8 +125,8 @@ async def test_bytes_that_are_no_request_are_refused(start: Start) -> None:
 
 async def test_what_nothing_serves_is_unimplemented(start: Start) -> None:
     served = await start("a")
-    call: Any = served.channel.unary_unary("/raftsched.v1.ClusterService/MoveNode")
-    assert (await refused(call(b""))).code == grpc.StatusCode.UNIMPLEMENTED
+    call: Any = served.channel.stream_unary("/raftsched.v1.ClusterService/Restore")
+    assert (await refused(call([b""]))).code == grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_a_message_over_4_mib_is_refused_with_its_size(start: Start) -> None:
