@@ -330,8 +330,16 @@ class Node:
         if not self.ended.done():
             self.ended.set_result(None)
 
+    def linked(self, peer: str) -> None:
+        # Whoever has just started may decide nothing before it has compared its clock. Told ahead
+        # of everything else, it has by the time it could be elected.
+        self.introduce()
+
     def told(self, peer: str, text: bytes) -> None:
         self.known.told(peer, text)
+        if not self.clock.sure:
+            self._watch_clock()
+            self._poke()
 
     def _applied(self, index: int, change: bytes, meta: MetaRecord) -> None:
         self.known.applied(meta)
@@ -419,7 +427,10 @@ class Node:
 
     def _watch_clock(self) -> None:
         voters = [name for name, peer in self.status().peers.items() if peer.voter]
+        sure = self.clock.sure
         skew_ms = self.clock.look(self.known, voters, self.spec.skew_max_ms)
+        if self.clock.sure and not sure:
+            logger.info("the clock of %s is that of a majority", self.name)
         if skew_ms and not self.leader.skew_ms:
             logger.error("%s", refusals.clock_skew(skew_ms).rejection.message)
         self.leader.skew_ms, self.leader.clock_is_sure = skew_ms, self.clock.sure

@@ -52,6 +52,9 @@ class Node:
     def removed(self) -> None:
         self.gone = True
 
+    def linked(self, peer: str) -> None:
+        """Nobody tells anything in here."""
+
     def told(self, peer: str, text: bytes) -> None:
         """Nobody tells anything in here."""
 

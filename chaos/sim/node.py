@@ -313,5 +313,8 @@ class SimNode:
     def removed(self) -> None:
         self.world.tell(f"{self.name} was removed")
 
+    def linked(self, peer: str) -> None:
+        """Nobody tells anything in here."""
+
     def told(self, peer: str, text: bytes) -> None:
         """Nobody tells anything in here."""

@@ -14,6 +14,7 @@ import msgspec
 
 from ...cluster.about import Acquaintances
 from ...cluster.consensus import faults
+from ...cluster.consensus.core import Core
 from ...cluster.consensus.disk import Disk
 from ...cluster.consensus.port import Machine, Reply
 from ...cluster.replica import Applied
@@ -134,7 +135,15 @@ class SchedulerNode(SimNode):
         if core is None:
             return
         self.set_clock()
+        self.introduce(core)
+        self.look(core)
+        self.want_turn()
+        self.later(SYNC if self.steady.sure else SYNC / 10, self.tick)
+
+    def introduce(self, core: Core) -> None:
         core.tell(self.known.words("", "sim", serving=True))
+
+    def look(self, core: Core) -> None:
         skew_ms = self.steady.look(self.known, core.config.voters, SKEW_MAX_MS)
         if skew_ms and not self.leader.skew_ms:
             self.world.tell(f"{self.name} is {skew_ms} ms away from the others")
@@ -144,8 +153,6 @@ class SchedulerNode(SimNode):
                 core.transfer(None, self.clock(), lambda _: None)
             except faults.Refused:
                 self.world.tell(f"{self.name} cannot hand over")
-        self.want_turn()
-        self.later(SYNC if self.steady.sure else SYNC / 10, self.tick)
 
     # Turns of the leader's loop.
 
@@ -206,5 +213,12 @@ class SchedulerNode(SimNode):
         super().leadership_lost(term)
         self.leader.lost()
 
+    def linked(self, peer: str) -> None:
+        if self.core is not None:
+            self.introduce(self.core)
+
     def told(self, peer: str, text: bytes) -> None:
         self.known.told(peer, text)
+        if self.core is not None and not self.steady.sure:
+            self.look(self.core)
+            self.want_turn()

@@ -116,6 +116,9 @@ class BenchNode:
     def removed(self) -> None:
         say({"node": self.name, "event": "removed"})
 
+    def linked(self, peer: str) -> None:
+        """Nobody tells anything in here."""
+
     def told(self, peer: str, text: bytes) -> None:
         """Nobody tells anything in here."""
 

@@ -8,10 +8,14 @@ lost the leader themselves, so one broken connection cannot depose a leader the 
 
 from __future__ import annotations
 
+import logging
+
 from .faults import require
 from .message import PreVote, PreVoteReply, TimeoutNow, Vote, VoteReply
 from .replication import Replication
 from .walled import CANDIDATE, FOLLOWER, LEADER
+
+logger = logging.getLogger(__name__)
 
 
 class Election(Replication):
@@ -52,6 +56,7 @@ class Election(Replication):
 
     def link_up(self, peer: str, now: float) -> None:
         self.connected.add(peer)
+        self.watcher.linked(peer)
         if self.role == LEADER and peer in self.progress:
             progress = self.progress[peer]
             progress.offered = 0
@@ -67,6 +72,7 @@ class Election(Replication):
         if peer == self.leader and self.role != LEADER:
             # Its process is gone, or the line is. The others see the same at the same time, so
             # they stand one after the other, in an order all of them know.
+            logger.info("%s has lost the connection to the leader %s", self.me, peer)
             standing = [v for v in self.config.voters if v != peer]
             rank = standing.index(self.me) if self.me in standing else len(standing)
             jitter = self.dice.random() * self.settings.rank_step / 4
@@ -81,6 +87,8 @@ class Election(Replication):
         if self.config.majority(self.pre_voters):
             self.stand(now, transfer=False)
             return
+        level = logging.INFO if self.attempts == 1 else logging.DEBUG
+        logger.log(level, "%s asks whether it may stand in term %d", self.me, self.term + 1)
         ask = PreVote(self.term + 1, self.journal.last_index, self.journal.last_term)
         for peer in self.other_voters():
             self.send(peer, ask)
@@ -93,7 +101,21 @@ class Election(Replication):
             and not self.leader_lives(now)
             and (ask.last_term, ask.last) >= (self.journal.last_term, self.journal.last_index)
         )
+        if granted:
+            self.give_way(peer, ask, now)
         self.send(peer, PreVoteReply(self.term, ask.term, granted, removed_at))
+
+    def give_way(self, peer: str, ask: PreVote, now: float) -> None:
+        """Leave it to a peer to stand, for a moment.
+
+        Two who stand in the same term share the votes and neither is elected. So of two who ask
+        each other, both know which one goes on: the one with the longer log, or first in rank.
+        """
+        mine = (self.journal.last_term, self.journal.last_index)
+        asking = self.me in self.pre_voters
+        if not asking or (ask.last_term, ask.last) > mine or peer < self.me:
+            self.pre_voters = set()
+            self.deadline = max(self.deadline, now + self.settings.retry_min)
 
     def on_pre_vote_reply(
         self, peer: str, incarnation: int, reply: PreVoteReply, now: float
@@ -103,7 +125,8 @@ class Election(Replication):
         if reply.term > self.term:
             self.step_down(reply.term, now)
         elif reply.granted and reply.asked == self.term + 1 and self.role != LEADER:
-            if self.leader_lives(now) or not self.may_lead():
+            given_way = self.me not in self.pre_voters
+            if given_way or self.leader_lives(now) or not self.may_lead():
                 return
             if self.config.is_voter(peer, incarnation):
                 self.pre_voters.add(peer)
@@ -118,6 +141,7 @@ class Election(Replication):
         self.leader = None
         self.set_role(CANDIDATE)
         self.set_term(self.term + 1, self.me)
+        logger.info("%s stands in term %d", self.me, self.term)
         self.deadline = now + self.retry_delay()
         if self.config.majority(self.voters):
             self.take_office(now)

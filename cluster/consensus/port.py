@@ -45,6 +45,9 @@ class Watcher(Protocol):
     def removed(self) -> None:
         """This node was removed from the cluster and should stop."""
 
+    def linked(self, peer: str) -> None:
+        """There is a connection to a peer, a new one."""
+
     def told(self, peer: str, text: bytes) -> None:
         """A member's server tells of itself; see `Driver.tell`."""
 

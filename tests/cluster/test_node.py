@@ -190,3 +190,27 @@ async def test_a_clock_far_from_the_others_does_not_fire(tmp_path: Path) -> None
 
         skew_ms = leader.known.skew_ms(voters, 1_000, leader.spec.wall_ms())
         assert skew_ms == pytest.approx(5_000, abs=500)
+
+
+async def test_a_node_that_comes_back_is_told_the_time_by_whomever_it_meets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be elected a moment later, and a leader decides nothing before it is sure."""
+    ports = free_ports(3)
+    async with cluster(tmp_path, 3, ports) as nodes:
+        leader = await leader_of(nodes)
+        await until(lambda: all(node.clock.sure for node in nodes.values()))
+        name = next(name for name in nodes if name != leader.name)
+        back = nodes[name]
+        await back.stop()
+        # From now on nobody tells of itself because it is time to.
+        monkeypatch.setattr("raftsched.cluster.node.TICK", 60.0)
+        monkeypatch.setattr("raftsched.cluster.node.HURRY", 60.0)
+        for node in nodes.values():
+            assert node._ticker is not None
+            node._ticker.cancel()
+
+        nodes[name] = again = Node(back.spec)
+        await again.start()
+
+        await until(lambda: again.clock.sure)

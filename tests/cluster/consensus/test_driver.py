@@ -44,6 +44,9 @@ class Quiet:
     def removed(self) -> None:
         """Nobody asks."""
 
+    def linked(self, peer: str) -> None:
+        """Nobody asks."""
+
     def told(self, peer: str, text: bytes) -> None:
         """Nobody tells anything in here."""
 

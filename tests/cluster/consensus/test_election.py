@@ -41,6 +41,60 @@ def test_the_first_in_rank_stands_first(three: Group) -> None:
     assert second.core.deadline >= three.now + step
 
 
+def cross(group: Group, *nodes: Node) -> None:
+    """Let all of them speak before any of them hears."""
+    said = [(node, message) for node in nodes for message in node.turn(group.now)]
+    for node, (to, message) in said:
+        if group.passes(node.name, to, message):
+            group.hand_over(node, to, message)
+
+
+def test_of_two_who_stand_at_the_same_time_the_first_in_rank_is_elected(three: Group) -> None:
+    """They shared the votes and began anew after 40 to 80 ms, now and then three times over."""
+    leader = three.lead()
+    first, second = three.others(leader)
+    term = leader.core.term
+    cut_off(three, leader, noticed=True)
+
+    first.core.deadline = second.core.deadline = three.now
+    for _ in range(8):
+        cross(three, first, second)
+
+    assert first.core.in_office
+    assert (first.core.term, second.core.leader) == (term + 1, first.name)
+
+
+def test_of_two_who_stand_at_the_same_time_the_longer_log_is_elected(three: Group) -> None:
+    leader = three.lead()
+    first, second = three.others(leader)
+    term = leader.core.term
+    three.passes = lambda a, b, m: first.name not in (a, b)
+    three.write(leader)
+    three.turns(3)
+    cut_off(three, leader, noticed=True)
+
+    first.core.deadline = second.core.deadline = three.now
+    for _ in range(12):
+        cross(three, first, second)
+
+    assert second.core.in_office
+    assert (second.core.term, first.core.leader) == (term + 1, second.name)
+
+
+def test_who_lets_another_stand_waits_a_moment_and_not_longer(three: Group) -> None:
+    """The other may die of it."""
+    leader = three.lead()
+    first, second = three.others(leader)
+    cut_off(three, leader, noticed=True)
+    core = first.core
+    core.deadline = three.now
+
+    ask = PreVote(core.term + 1, core.journal.last_index, core.journal.last_term)
+    core.receive(second.name, second.core.incarnation, ask, three.now)
+
+    assert core.deadline == three.now + core.settings.retry_min
+
+
 def test_mere_silence_elects_nobody_for_300_ms(three: Group) -> None:
     leader = three.lead()
     terms = {n.core.term for n in three.nodes.values()}
