@@ -333,6 +333,12 @@ class Faults:
                 raise Violation(f"{node.name} with a whole disk does not start: {node.broken}")
         return chosen
 
+    def stands(self, core: Core, index: int) -> bool:
+        """Whether what a node has at an index was committed, or may be: a leader that was cut off
+        may hold another entry than the one that was."""
+        journal, term = core.journal, self.cluster.checker.terms.get(index)
+        return term is None or index <= journal.base_index or journal.term_at(index) == term
+
     def choose(self) -> list[SimNode]:
         """Pick voters that are a majority of every configuration that may be in force."""
         cluster, dice = self.cluster, self.world.dice
@@ -343,8 +349,10 @@ class Faults:
             if node.core is None and node.life:
                 node.start()
         cores = [n.core for n in cluster.nodes.values() if n.core is not None]
-        known = {pair for core in cores for pair in core.journal.configs}
         committed = max(cluster.checker.terms, default=0)
+        known = {
+            pair for core in cores for pair in core.journal.configs if self.stands(core, pair[0])
+        }
         in_force = max((i for i, _ in known if i <= committed), default=0)
         configs = [Configuration.decode(text) for index, text in known if index >= in_force]
         whole = [

@@ -24,7 +24,8 @@ print(hashlib.sha256(repr(run_seed(11, story=10**6)).encode()).hexdigest())
 """
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+# In 3084 a leader that was cut off holds a configuration that was never committed.
+@pytest.mark.parametrize("seed", [*range(1, 13), 3084])
 def test_all_promises_hold(seed: int) -> None:
     outcome = run_seed(seed)
 
