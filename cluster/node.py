@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shutil
 import ssl
 import time
 from collections.abc import Callable
@@ -95,6 +96,9 @@ class Node:
         self.spec, self.name = spec, spec.name
         disk = RealDisk(spec.folder / "consensus")
         self.disk = disk
+        # Checkpoints that are being streamed; what is there now was left by a crash.
+        self.backups = spec.folder / "backups"
+        shutil.rmtree(self.backups, ignore_errors=True)
         self.replica = Replica(spec.folder / "state", disk.root, cache_bytes=spec.cache_bytes)
         contacts = {name: member.peer for name, member in spec.members.items()}
         place = Place(

@@ -75,13 +75,11 @@ class Replica(Applied):
     def checkpoint(self) -> Callable[[str], int]:
         """See the port. Most files are links to the store's own, which never change."""
         store = self.store
-        assert isinstance(store, RocksStore)
 
         def work(folder: str) -> int:
             target = self.snapshots / folder
-            # RocksDB makes the folder itself, and wants it not to be there.
             made = target / "checkpoint"
-            store.checkpoint(made)
+            checkpoint_of(store, made)
             value = peek(made, keys.META)
             for file in sorted(made.iterdir()):
                 _sync(file)
@@ -91,6 +89,10 @@ class Replica(Applied):
             return parse(keys.META, value, MetaRecord).applied_index if value else 0
 
         return work
+
+    def checkpoint_into(self, folder: Path) -> None:
+        """The same for a backup; where no `restore` is under way, on a helper."""
+        checkpoint_of(self.store, folder)
 
     def restore(self, folder: str) -> None:
         """Build the next state beside the present one, give it its name, then go on from it."""
@@ -133,6 +135,12 @@ class Replica(Applied):
         for path in self.folder.iterdir():
             if path.name != f"{PREFIX}{self.number}":
                 shutil.rmtree(path)
+
+
+def checkpoint_of(store: Store, folder: Path) -> None:
+    """RocksDB makes the folder itself, and wants it not to be there."""
+    assert isinstance(store, RocksStore)
+    store.checkpoint(folder)
 
 
 def _sync(path: Path) -> None:

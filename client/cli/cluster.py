@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -153,6 +154,30 @@ def snapshot(session: Session) -> None:
     request = session.write(m.cluster_pb2.TakeSnapshotRequest())
     made = session.ask(request, m.cluster_pb2.TakeSnapshotResponse, "take a snapshot")
     session.done(made, f"Snapshot of revision {made.revision}, {made.size / 1e6:,.1f} MB.")
+
+
+@command(
+    cluster, "backup",
+    "raftsched cluster backup nightly.tar",
+    "raftsched cluster backup nightly.tar --force --endpoints node-3:7400",
+)  # fmt: skip
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+def backup(session: Session, file: Path, force: bool) -> None:
+    """Write the state of the node that is asked to FILE, while it runs.
+
+    FILE is there only once all of it has been written, synced and compared with its checksums. It
+    holds payloads and hashes of secrets, so it can be read by its owner only.
+    """
+    from .backup import save
+
+    said = save(session, file, force=force)
+    session.say(
+        f"Backup of {said.cluster} at revision {said.revision}, as {said.node} has it: "
+        f"{many(said.files, 'file')}, {said.size / 1e6:,.1f} MB, verified."
+    )
+    if not session.out.is_table:
+        click.echo(said.text())
 
 
 @command(

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from .core import Core
 from .disk import FULL, Disk
@@ -31,6 +31,7 @@ from .walled import check_audited
 
 logger = logging.getLogger(__name__)
 
+Made = TypeVar("Made")
 FULL_RETRY = 0.5  # Seconds between attempts to write on a full disk.
 
 
@@ -159,6 +160,33 @@ class Driver:
         """Tell all connected members something that is not for the log; it may be lost."""
         self.core.tell(text)
         self._poke()
+
+    async def in_bulk(
+        self, name: str, work: Callable[[], Made], undo: Callable[[Made], None]
+    ) -> Made:
+        """Do work on the helper that makes and installs snapshots, so between two of these. What
+        it raises is the caller's; what comes for a caller that has left is undone."""
+        future: asyncio.Future[Made] = self._loop.create_future()
+
+        def run() -> tuple[Made | None, Exception | None]:
+            try:
+                return (None, None) if future.done() else (work(), None)
+            except Exception as error:
+                return None, error
+
+        def done(result: tuple[Made | None, Exception | None]) -> None:
+            made, error = result
+            if not future.done():
+                if error is not None:
+                    future.set_exception(error)
+                elif made is not None:
+                    future.set_result(made)
+            elif made is not None:
+                self.core.jobs.append(Job(f"undo: {name}", lambda: undo(made), lambda _: None))
+
+        self.core.jobs.append(Job(name, run, done))
+        self._poke()
+        return await future
 
     def status(self) -> Status:
         return self.core.status()

@@ -46,6 +46,7 @@ LOCAL = frozenset(
         "ClusterService/GetClusterStatus",
         "ClusterService/TakeSnapshot",
         "ClusterService/VerifyState",
+        "ClusterService/Backup",
         "ClusterService/DrainNode",
         "EventService/WatchEvents",
     }

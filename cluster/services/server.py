@@ -20,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 from ..feed import Feed
 from ..node import Node as RealNode
 from .access import Access
+from .backup_calls import BackupCalls
 from .call import Call
 from .calls import Calls, Own
 from .cluster_calls import ClusterCalls
@@ -105,7 +106,10 @@ class Server:
         self.calls = Calls(node, self._peers, self._leadership, observer, own, admit)
         self.work = Work(node, node.sessions, self._leadership, self._access.admit)
         self._streams = Streams(observer, self.calls.trailing)
-        self._following: dict[str, Follow] = {"EventService/WatchEvents": self.events.watch}
+        self._following: dict[str, Follow] = {
+            "EventService/WatchEvents": self.events.watch,
+            "ClusterService/Backup": BackupCalls(real, self._access.admit).stream,
+        }
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
 

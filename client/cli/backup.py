@@ -1,0 +1,139 @@
+"""A backup on its way into a file: written under another name, verified, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from . import messages as m
+from .exits import Exit, Trouble, wrong_use
+from .files import bar
+
+if TYPE_CHECKING:
+    from .session import Session
+
+MANIFEST = "manifest.json"
+MANIFEST_MAX = 16 << 20
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What an archive says of itself."""
+
+    file: str
+    cluster: str
+    node: str
+    revision: int
+    fingerprint: str
+    time: str
+    files: int
+    size: int
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def save(session: Session, file: Path, *, force: bool) -> Backup:
+    """Stream a backup into a file that is there only when it is whole."""
+    if file.exists() and not force:
+        raise Trouble(f"{file} is there already", "", "the same with --force, or another name",
+                      Exit.CONFLICT)  # fmt: skip
+    part = file.with_name(f"{file.name}.part")
+    try:
+        with _created(part) as out:
+            _receive(session, out)
+            out.flush()
+            os.fsync(out.fileno())
+        said = verify(part, str(file))
+        part.replace(file)
+        _sync(file.parent)
+    except OSError as wrong:
+        reason = wrong.strerror or str(wrong)
+        raise wrong_use(f"cannot write {file}", reason, "name a file elsewhere") from wrong
+    finally:
+        part.unlink(missing_ok=True)
+    return said
+
+
+@contextlib.contextmanager
+def _created(part: Path) -> Iterator[IO[bytes]]:
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as out:
+        yield out
+
+
+def _receive(session: Session, out: IO[bytes]) -> None:
+    from contextlib import closing
+
+    from .refused import refusals
+
+    doing = "make a backup"
+    with refusals(session, doing):
+        answers = session.client.stream(m.cluster_pb2.BackupRequest(), timeout=session.timeout_s)
+        with closing(answers):
+            first = next(answers, None)
+            total = first.total if first is not None else 0
+            done = _write(first, out)
+            with bar("Backup, bytes", total, done) as advance:
+                for answer in answers:
+                    count = _write(answer, out)
+                    advance(count)
+                    done += count
+    if not total or done != total:
+        raise Trouble(
+            f"cannot {doing}", f"it ended after {done:,} of {total:,} bytes", "the same again",
+            Exit.UNREACHABLE,
+        )  # fmt: skip
+
+
+def _write(answer: Any, out: IO[bytes]) -> int:  # A message of the stream.
+    return out.write(answer.data) if answer is not None else 0
+
+
+def verify(path: Path, name: str) -> Backup:
+    """Read an archive again and compare each file with its checksum."""
+    found: dict[str, tuple[int, str]] = {}
+    said: dict[str, Any] = {}
+    try:
+        with tarfile.open(path, "r|") as archive:
+            for entry in archive:
+                body = archive.extractfile(entry)
+                if body is None or said:
+                    raise ValueError(f"{entry.name} should not be there")
+                if entry.name == MANIFEST:
+                    said = json.loads(body.read(MANIFEST_MAX))
+                else:
+                    found[entry.name] = _digest(body)
+        stated = {file["name"]: (file["size"], file["sha256"]) for file in said["files"]}
+        if wrong := sorted(n for n in stated | found if stated.get(n) != found.get(n)):
+            raise ValueError(f"{wrong[0]} is not as the manifest says")
+        texts = {key: said[key] for key in ("cluster", "node", "revision", "fingerprint", "time")}
+        return Backup(name, **texts, files=len(found), size=path.stat().st_size)
+    except (tarfile.TarError, ValueError, KeyError, TypeError) as error:
+        raise Trouble(
+            f"the backup {name} is not whole", str(error), "make it again: raftsched cluster backup"
+        ) from error
+
+
+def _digest(body: IO[bytes]) -> tuple[int, str]:
+    digest, size = sha256(), 0
+    while block := body.read(BLOCK):
+        digest.update(block)
+        size += len(block)
+    return size, digest.hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,91 @@
+"""A backup: one tar archive of a node's state at one revision, made while the node runs.
+
+    state/CURRENT, state/000012.sst, ...   the files of a checkpoint
+    manifest.json                          whose they are, and size and SHA-256 of each
+
+The manifest comes last, so that the archive is read once and sent as it is read; its length is
+known before, and so is that of the whole. An archive without one was cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from ..statemachine import keys
+from ..statemachine.record import MetaRecord, parse
+from ..statemachine.rocks_store import peek
+from .replica import Replica
+
+FORMAT = 1
+FOLDER = "state/"
+MANIFEST = "manifest.json"
+PIECE = 512 << 10
+BLOCK = tarfile.BLOCKSIZE
+END = bytes(2 * BLOCK)
+NO_DIGEST = "0" * 64
+
+
+class Backup:
+    """One archive on its way out. Not for the loop: it reads files."""
+
+    def __init__(self, folder: Path, about: dict[str, object]) -> None:
+        """`folder` holds a checkpoint and goes with `remove`; `about` is told in the manifest."""
+        self.folder = folder
+        value = peek(folder, keys.META)
+        self.meta = parse(keys.META, value, MetaRecord) if value else MetaRecord()
+        self.about: dict[str, object] = {
+            "format": FORMAT, **about, "revision": self.meta.revision,
+            "applied_index": self.meta.applied_index, "fingerprint": self.meta.fingerprint.hex(),
+        }  # fmt: skip
+        self.sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+    @property
+    def total(self) -> int:
+        """The size of the archive in bytes."""
+        bodies = [*self.sizes.values(), len(self._manifest(dict.fromkeys(self.sizes, NO_DIGEST)))]
+        return sum(BLOCK + size + -size % BLOCK for size in bodies) + len(END)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The archive, in order; each file is read once, and hashed as it is."""
+        digests: dict[str, str] = {}
+        for name, size in self.sizes.items():
+            yield _head(FOLDER + name, size)
+            digest, left = sha256(), size
+            with (self.folder / name).open("rb") as file:
+                while left and (piece := file.read(min(PIECE, left))):
+                    digest.update(piece)
+                    left -= len(piece)
+                    yield piece if left else piece + bytes(-size % BLOCK)
+            if left:
+                raise OSError(f"{name} of the checkpoint lacks {left} of {size} bytes")
+            digests[name] = digest.hexdigest()
+        manifest = self._manifest(digests)
+        yield _head(MANIFEST, len(manifest)) + manifest + bytes(-len(manifest) % BLOCK) + END
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _manifest(self, digests: dict[str, str]) -> bytes:
+        files = [
+            {"name": FOLDER + name, "size": size, "sha256": digests[name]}
+            for name, size in self.sizes.items()
+        ]
+        return json.dumps({**self.about, "files": files}, indent=1).encode()
+
+
+def take(replica: Replica, folder: Path, about: dict[str, object]) -> Backup:
+    """Make the checkpoint; where no other state is put in the place of this one meanwhile."""
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    replica.checkpoint_into(folder)
+    return Backup(folder, about)
+
+
+def _head(name: str, size: int) -> bytes:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = size, 0o600
+    return entry.tobuf(tarfile.GNU_FORMAT)
