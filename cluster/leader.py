@@ -104,6 +104,8 @@ class Leader:
         self.skew_ms = 0
         # It was compared with others since the start; until then nothing is decided.
         self.clock_is_sure = True
+        # It goes on only when somebody moves it, who then calls `step`.
+        self.clock_stands_still = False
         self.done = Done()
         self._waiting = Waiting()
         # Parts of a decision that was too large, or that failed: they come first, alone.
@@ -199,6 +201,12 @@ class Leader:
         """Somebody waits for an answer, and nothing stands in the way of giving it."""
         return bool(self._waiting.line) and not self._busy
 
+    @property
+    def rests(self) -> bool:
+        """It leads, and all that was there to do is done and known."""
+        under_way = self._busy or self._carried or self._waiting.line or self._look is not None
+        return self.leading and self.clock_is_sure and not under_way
+
     # Turns.
 
     def step(self) -> None:
@@ -217,10 +225,13 @@ class Leader:
         lapse_ms = self.sessions.next_lapse_ms()
         if lapse_ms is not None:
             lapse_ms += self.now_ms() - self.sessions.clock_ms()
-        instants = (lapse_ms,) if self.skew_ms else (
-            lapse_ms, self._next_timer_ms, self._next_allowance_ms,
-        )  # fmt: skip
-        return min((ms for ms in instants if ms is not None), default=None)
+        if self.skew_ms or self.clock_stands_still:
+            return lapse_ms
+        return _first(lapse_ms, self.next_due_ms())
+
+    def next_due_ms(self) -> int | None:
+        """When the state has something to do again, whatever workers and callers do."""
+        return _first(self._next_timer_ms, self._next_allowance_ms)
 
     def _gather(self) -> list[Part]:
         """Completions first, since they free capacity; each kind is bounded, so none starves."""
@@ -354,6 +365,10 @@ class Leader:
         store = self.applied.store
         self._next_timer_ms = timers.next_ms(store, self.applied.meta)
         self._next_allowance_ms = allowance.next_ms(View(store, decided_ms), self.sessions.places())
+
+
+def _first(*instants_ms: int | None) -> int | None:
+    return min((ms for ms in instants_ms if ms is not None), default=None)
 
 
 def _nothing(_: object) -> None:

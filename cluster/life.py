@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 from ..statemachine import keys
@@ -35,6 +36,7 @@ from .node import Member, Node, NodeSpec
 from .refusal import CannotStart, Exit
 from .services.server import Server
 from .steps import tell_dead_letters, tell_steps
+from .virtual import MARK, NoClock, VirtualClock
 from .watch import Watch
 
 # From the signal to the end of the process, whatever hangs.
@@ -56,8 +58,12 @@ VERSION = metadata.version("raftsched")
 says = structlog.get_logger("raftsched.cluster.life")
 
 
-async def live(config: Config) -> Exit:
+async def live(config: Config, clock_file: Path | None = None) -> Exit:
     """Be a node until a signal comes or the node dies. Raises CannotStart and ConfigWrong."""
+    virtual = None
+    if clock_file is not None:
+        virtual = virtual_clock(config, clock_file)
+        config = msgspec.structs.replace(config, cluster=config.cluster + MARK)
     asked = listen_to_signals()
     locks = tls.peer_contexts(config), tls.server(config), tls.onward(config)
     room = FRESH_SEGMENTS * config.segment_mb + FRESH_STATE_MB << 20
@@ -66,7 +72,7 @@ async def live(config: Config) -> Exit:
     try:
         doors.check(config)
         writer, context = log.start(config.log, config.name)
-        life = Life(config, writer, context, *locks)
+        life = Life(config, writer, context, *locks, virtual)
         await life.start()
         code = await life.until(asked)
         await life.stop()
@@ -128,11 +134,12 @@ class Life:
     def __init__(
         self, config: Config, writer: log.Writer, context: log.Context,
         contexts: tls.Contexts, credentials: tls.Server, onward: tls.Onward,
+        virtual: VirtualClock | None,
     ) -> None:  # fmt: skip
         self.config = config
-        self.node = node = make_node(config, contexts)
+        self.node = node = make_node(config, contexts, virtual)
         context.term = lambda: node.term
-        self.metrics = metrics = Metrics()
+        self.metrics = metrics = Metrics(lambda: node.clock.now_ms() / 1000)
         metrics.follow(node.replica, node.leader)
         node.driver.synced = metrics.sync.add
         metrics.dead_letters = partial(tell_dead_letters, node)
@@ -160,6 +167,11 @@ class Life:
             "serves", clients=doors.client(self.config), http=self.config.http,
             folder=self.config.folder, version=VERSION, members=sorted(self.config.members),
         )  # fmt: skip
+        if self.node.spec.virtual is not None:
+            says.critical(
+                "goes by a virtual clock, which stands still until a test moves it: nothing fires "
+                "by itself here, and this is no node for real work"
+            )
         if open_to_all(self.config, self.node):
             says.warning("no access token was made yet: whoever reaches this node may do all")
         systemd.notify("READY=1")
@@ -226,7 +238,26 @@ def open_to_all(config: Config, node: Node) -> bool:
     return next(iter(tokens), None) is None
 
 
-def make_node(config: Config, contexts: tls.Contexts) -> Node:
+def virtual_clock(config: Config, file: Path) -> VirtualClock:
+    """The clock of a test, if this node can be that of a test."""
+    faults = [
+        f"--virtual-clock is for tests on one machine, and {key} = {address!r} is open beyond it; "
+        "leave the flag out, or listen on 127.0.0.1"
+        for key, address in doors.of(config).items()
+        if not is_loopback(address)
+    ]
+    if faults:
+        raise ConfigWrong(faults)
+    try:
+        return VirtualClock(file)
+    except NoClock as error:
+        raise ConfigWrong(
+            [f"--virtual-clock {file} is no clock ({error}); leave the flag out: "
+             "LocalCluster(virtual_clock=True) of raftsched.client.testing sets it by itself"]
+        ) from error  # fmt: skip
+
+
+def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | None) -> Node:
     spec = NodeSpec(
         name=config.name,
         cluster=config.cluster,
@@ -238,6 +269,7 @@ def make_node(config: Config, contexts: tls.Contexts) -> Node:
         cache_bytes=config.cache_mb << 20,
         journal=JournalLimits(segment=config.segment_mb << 20),
         contexts=contexts,
+        virtual=virtual,
     )
     try:
         return Node(spec)

@@ -78,10 +78,17 @@ Examples:
   raftsched node --name n1 --members n1=127.0.0.1:7410/127.0.0.1:7400 --folder n1""",
 )
 @config_options
+# For tests: neither a key of the configuration nor a variable, so nobody gets it by accident.
+@click.option(
+    "--virtual-clock", "clock", type=click.Path(path_type=Path), hidden=True,
+    allow_from_autoenv=False,
+)
 @click.pass_context
-def node(context: click.Context, /, file: Path | None, **flags: str | None) -> None:
+def node(
+    context: click.Context, /, file: Path | None, clock: Path | None, **flags: str | None
+) -> None:
     if context.invoked_subcommand is not None:
-        if file is not None or any(text is not None for text in flags.values()):
+        if file is not None or clock is not None or any(text is not None for text in flags.values()):
             raise click.UsageError(
                 f"options go behind the words: raftsched node {context.invoked_subcommand} ..."
             )
@@ -92,7 +99,7 @@ def node(context: click.Context, /, file: Path | None, **flags: str | None) -> N
     from .life import live
 
     try:
-        code = run(live(loaded.config))
+        code = run(live(loaded.config, clock))
     except ConfigWrong as error:
         refuse(Exit.CONFIG, error.faults)
     except CannotStart as error:

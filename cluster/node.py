@@ -36,6 +36,7 @@ from .leader import Leader
 from .replica import Replica
 from .sessions import Sessions
 from .steady import SteadyClock
+from .virtual import Journey, VirtualClock
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ STALE_MAX = 10.0  # Seconds without a word from a leader after which nothing is 
 TICK = 1.0  # How often nodes tell each other of themselves.
 HURRY = 0.1  # The same, while somebody has not heard from all it is linked to.
 PACE = 0.005  # Seconds between the beginnings of two changes that no call waits for.
+# A leader without a word from a majority for so long may be one no more, and moves no time.
+HEARD = 0.5
 READERS = 2
 # Reads that look at a bounded handful of records are done at once; the others would hold up the
 # loop, and are done on a helper thread, on the state as it was at one instant.
@@ -78,6 +81,8 @@ class NodeSpec:
     # The clocks, for tests: milliseconds since 1970, and seconds that only grow.
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     seconds: Callable[[], float] = time.monotonic
+    # The time that jobs go by, in tests of programs that use them.
+    virtual: VirtualClock | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ class Node:
             settings=spec.settings, journal=spec.journal, contexts=spec.contexts,
         )  # fmt: skip
         self.driver = Driver(place, disk, self.replica, self, clock=spec.seconds)
-        self.clock = SteadyClock(spec.wall_ms, spec.seconds)
+        self.clock = spec.virtual or SteadyClock(spec.wall_ms, spec.seconds)
         self.sessions = Sessions(
             lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._poke, spec.heartbeat_ms
         )
@@ -115,6 +120,8 @@ class Node:
         )
         self.leader.leader_address = lambda: self.leader_address
         self.leader.clock_is_sure = False
+        self.leader.clock_stands_still = spec.virtual is not None
+        self.sessions.tells_time = spec.virtual is None
         self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
         self.draining = False
         self.was_removed = False
@@ -126,6 +133,11 @@ class Node:
         self._ticker: asyncio.TimerHandle | None = None
         self._moved = asyncio.Event()
         self._handing_over: asyncio.Task[bool] | None = None
+        self._pace = PACE
+        self._journey: Journey | None = None
+        if spec.virtual is not None:
+            self._pace = 0.0
+            self._journey = Journey(spec.virtual, self.leader, self._poke)
         self.replica.listeners.append(self._applied)
 
     # Life.
@@ -136,12 +148,16 @@ class Node:
         await self.driver.start()
         self.driver.ended.add_done_callback(self._driver_ended)
         self._tick()
+        if self._journey is not None:
+            self._journey.start()
 
     async def stop(self) -> None:
         """End in order: nothing is lost by it. Drain and hand over before."""
         for timer in (self._timer, self._ticker):
             if timer is not None:
                 timer.cancel()
+        if self._journey is not None:
+            self._journey.stop()
         if self._handing_over is not None:
             self._handing_over.cancel()
         await self.driver.stop()
@@ -362,7 +378,7 @@ class Node:
         began, so that under a steady load what belongs together gathers."""
         if not self._poked:
             self._poked = True
-            rest = self.leader.began_at + PACE - self.spec.seconds()
+            rest = self.leader.began_at + self._pace - self.spec.seconds()
             if rest > 0 and not self.leader.is_asked:
                 self._paced = self._loop.call_later(rest, self._turn)
             else:
@@ -378,6 +394,8 @@ class Node:
             return
         try:
             self.leader.step()
+            if self._journey is not None and not self._poked and self.driver.staleness() < HEARD:
+                self._journey.go_on()
             self._set_timer()
         except Exception as error:
             self.fail(error)

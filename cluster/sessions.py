@@ -182,6 +182,8 @@ class Sessions:
         heartbeat_ms: int = 2_000,
     ) -> None:
         self.clock_ms, self.wall_ms, self.poke = clock_ms, wall_ms, poke
+        # Workers may count on from what the clock says; they cannot if it stands still.
+        self.tells_time = True
         self.heartbeat_ms, self.lapse_ms = heartbeat_ms, 3 * heartbeat_ms
         self.by_worker: dict[str, Session] = {}
         # The one that was silent for longest is first.

@@ -8,12 +8,34 @@
         assert outcome.retry_after == 60
 
 `Attempt` carries out a handler without any cluster; `LocalCluster` is a real cluster of one or
-three processes. `raftsched.client.testing.fixtures` is a plug-in for pytest.
+three processes, on free ports, with `kill_leader()`. With a virtual clock a test goes through days
+in a moment:
+
+    from raftsched.client import Worker, cron
+    from raftsched.client.testing import LocalCluster
+
+    def test_the_report_is_built_each_morning() -> None:
+        worker, days = Worker(), []
+
+        @worker.handler("build-report")
+        def build_report(context):
+            days.append(context.scheduled_time.date().isoformat())
+
+        with LocalCluster(virtual_clock=True) as cluster, cluster.client() as client:
+            client.jobs.create("report", handler="build-report", schedule=cron("0 6 * * *"))
+            with cluster.work(worker):
+                cluster.clock.advance(days=7)
+
+        assert days == [f"2026-01-0{day}" for day in range(1, 8)]
+
+`raftsched.client.testing.fixtures` has clusters as fixtures for pytest. All of it is in
+`raftsched.client`, and not at the top of the package, as it is a part of the client's folder.
 """
 
 from __future__ import annotations
 
 from .attempt import Attempt, Outcome
+from .clock import Clock
 from .cluster import LocalCluster, wait_until
 
-__all__ = ["Attempt", "LocalCluster", "Outcome", "wait_until"]
+__all__ = ["Attempt", "Clock", "LocalCluster", "Outcome", "wait_until"]

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
@@ -18,6 +20,10 @@ from typing import Any, Self
 from ...proto.v1 import job_pb2
 from ..errors import RaftschedError
 from ..sync_client import Client
+from ..worker import Worker
+from .attempt import NOW
+from .clock import Clock
+from .serving import serving
 
 START_S = 60.0
 # A node ends by itself three seconds after the signal, whatever hangs.
@@ -29,6 +35,7 @@ TRIES = 3
 # Small, as a machine that tests has other things to do.
 SETTINGS = {"cache-mb": "16", "segment-mb": "8", "http": ""}
 LOG_SHOWN = 4_000
+CLOCK = "clock"
 
 
 class LocalCluster:
@@ -41,6 +48,16 @@ class LocalCluster:
 
     `settings` are flags of `raftsched node` without their dashes: {"heartbeat-ms": "500"}. With a
     `folder` of yours the data stay there, and a later cluster in it goes on with them.
+
+    With `virtual_clock=True` time stands still at the first instant of 2026, UTC, or where you say
+    (`virtual_clock=datetime(2026, 3, 28, tzinfo=UTC)`), until you move it. What falls due on the
+    way happens at once, in order, each at its own time:
+
+    with LocalCluster(virtual_clock=True) as cluster, cluster.client() as client:
+        client.jobs.create("report", handler="build", schedule=cron("0 6 * * *"))
+        with cluster.work(worker):
+            cluster.clock.advance(days=7)
+        assert len(list(client.jobs.history("report"))) == 7
     """
 
     def __init__(
@@ -49,6 +66,7 @@ class LocalCluster:
         *,
         folder: Path | None = None,
         settings: Mapping[str, str] | None = None,
+        virtual_clock: bool | datetime = False,
         start_timeout: float = START_S,
     ) -> None:
         if nodes not in NODES:
@@ -57,6 +75,11 @@ class LocalCluster:
         self._keep = folder is not None
         self._folder = folder
         self._settings = {**SETTINGS, **(settings or {})}
+        begin = virtual_clock if isinstance(virtual_clock, datetime) else NOW
+        if begin.tzinfo is None:
+            raise ValueError(f"virtual_clock is {begin}, without a zone; give it one: tzinfo=UTC")
+        self._begin = begin if virtual_clock else None
+        self._clock: Clock | None = None
         self._start_timeout = start_timeout
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         # Name -> where other nodes and where clients reach it.
@@ -99,14 +122,33 @@ class LocalCluster:
             raise RuntimeError("the cluster is not started; use it in a `with` statement")
         return self._folder
 
+    @property
+    def clock(self) -> Clock:
+        """What moves the time of this cluster."""
+        if self._begin is None:
+            raise RuntimeError(
+                "this cluster goes by the clock of this machine; to move its time yourself, start "
+                "it as LocalCluster(virtual_clock=True)"
+            )
+        if self._clock is None:
+            raise RuntimeError("the cluster is not started; use it in a `with` statement")
+        return self._clock
+
     def client(self, **settings: Any) -> Client:  # noqa: ANN401  # Whatever Client takes.
         """A client for the whole cluster; close it, or use it in a `with` statement."""
         return Client(self.endpoints, **settings)
+
+    def work(self, worker: Worker) -> AbstractContextManager[Worker]:
+        """Let a worker serve this cluster while a `with` statement lasts, on a thread."""
+        return serving(worker, self.endpoints)
 
     def start(self) -> None:
         """Start all nodes and wait until they have a leader."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="raftsched-"))
+        if self._begin is not None:
+            look = self._check_nobody_ended_by_itself
+            self._clock = Clock(self.folder / CLOCK, self._begin, look)
         try:
             self._start_somewhere()
         except BaseException:
@@ -136,6 +178,8 @@ class LocalCluster:
         command += ["--members", members, "--folder", str(self.folder / name)]
         for key, value in self._settings.items():
             command += [f"--{key}", value]
+        if self._clock is not None:
+            command += ["--virtual-clock", str(self.folder / CLOCK)]
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 command,
@@ -222,6 +266,9 @@ class LocalCluster:
     def stop(self) -> None:
         """End all nodes; throw the data away, unless the folder is yours."""
         self._end_all()
+        if self._clock is not None:
+            self._clock.close()
+            self._clock = None
         if self._folder is not None and not self._keep:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None

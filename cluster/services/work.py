@@ -313,7 +313,8 @@ def welcome(sessions: Sessions) -> worker_pb2.Welcome:
     found = worker_pb2.Welcome()
     set_ms(found.heartbeat, sessions.heartbeat_ms)
     set_ms(found.lapse, sessions.lapse_ms)
-    set_ms(found.server_time, sessions.wall_ms())
+    if sessions.tells_time:
+        set_ms(found.server_time, sessions.wall_ms())
     return found
 
 

@@ -236,7 +236,8 @@ class WorkerCalls:
                     )  # fmt: skip
         answer = worker_pb2.HeartbeatResponse(drain=session.draining)
         answer.stops.extend(self._stops(request.worker, stopped))
-        set_ms(answer.server_time, sessions.wall_ms())
+        if sessions.tells_time:
+            set_ms(answer.server_time, sessions.wall_ms())
         return answer
 
     async def report(

@@ -12,6 +12,7 @@ import pytest
 
 from raftsched.cluster.consensus.bench import free_ports
 from raftsched.cluster.node import Member, Node, NodeSpec
+from raftsched.cluster.virtual import VirtualClock
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.rejection import Refused
@@ -29,7 +30,11 @@ async def until(what: Callable[[], Any], seconds: float = 5.0) -> None:
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, count: int, ports: list[int] | None = None, heartbeat_ms: int = 2_000
+    folder: Path,
+    count: int,
+    ports: list[int] | None = None,
+    heartbeat_ms: int = 2_000,
+    clock: Path | None = None,
 ) -> AsyncIterator[dict[str, Node]]:
     names = [f"n{number}" for number in range(1, count + 1)]
     ports = ports or free_ports(count)
@@ -42,6 +47,7 @@ async def cluster(
             NodeSpec(
                 name=name, cluster="test", folder=folder / name, members=members,
                 cache_bytes=8 << 20, heartbeat_ms=heartbeat_ms,
+                virtual=VirtualClock(clock) if clock is not None else None,
             )
         )
         for name in names
