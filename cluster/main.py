@@ -82,13 +82,13 @@ Examples:
 @click.option(
     "--virtual-clock", "clock", type=click.Path(path_type=Path), hidden=True,
     allow_from_autoenv=False,
-)
+)  # fmt: skip
 @click.pass_context
 def node(
     context: click.Context, /, file: Path | None, clock: Path | None, **flags: str | None
 ) -> None:
     if context.invoked_subcommand is not None:
-        if file is not None or clock is not None or any(text is not None for text in flags.values()):
+        if any(said is not None for said in (file, clock, *flags.values())):
             raise click.UsageError(
                 f"options go behind the words: raftsched node {context.invoked_subcommand} ..."
             )

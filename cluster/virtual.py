@@ -84,7 +84,7 @@ class VirtualClock:
 
 
 class Journey:
-    """What the leader does about it, after each turn of its loop in which it found nothing to do."""
+    """What the leader does about it, whenever it has nothing else to do."""
 
     def __init__(self, clock: VirtualClock, leader: Leader, poke: Callable[[], None]) -> None:
         self.clock, self._leader, self._poke = clock, leader, poke

@@ -11,15 +11,15 @@
 three processes, on free ports, with `kill_leader()`. With a virtual clock a test goes through days
 in a moment:
 
-    from raftsched.client import Worker, cron
+    from raftsched.client import Context, Worker, cron
     from raftsched.client.testing import LocalCluster
 
     def test_the_report_is_built_each_morning() -> None:
-        worker, days = Worker(), []
+        worker, days = Worker(), list[str]()
 
         @worker.handler("build-report")
-        def build_report(context):
-            days.append(context.scheduled_time.date().isoformat())
+        def build_report(context: Context) -> None:
+            days.append(context.nominal_time.date().isoformat())
 
         with LocalCluster(virtual_clock=True) as cluster, cluster.client() as client:
             client.jobs.create("report", handler="build-report", schedule=cron("0 6 * * *"))

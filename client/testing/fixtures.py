@@ -1,5 +1,7 @@
-"""Clusters as fixtures: `pytest_plugins = ["raftsched.client.testing.fixtures"]` in a conftest.py at
-the top of your tests, or import those that you want from here into any conftest.py.
+"""Clusters as fixtures, for pytest.
+
+Write `pytest_plugins = ["raftsched.client.testing.fixtures"]` into the conftest.py at the top of
+your tests, or import those that you want from here into any conftest.py.
 
 `raftsched_cluster` has one node, `raftsched_cluster_of_three` has three; both live as long as the
 session, so tests that kill nodes make a LocalCluster of their own. `raftsched_virtual_cluster` has

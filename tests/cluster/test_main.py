@@ -93,3 +93,28 @@ def test_options_in_front_of_the_words_are_not_lost_silently() -> None:
 
     assert said.exit_code == 2
     assert "options go behind the words: raftsched node config ..." in said.stderr
+
+
+def test_a_virtual_clock_is_for_tests_alone(tmp_path: Path) -> None:
+    clock, folder = tmp_path / "clock", tmp_path / "n1"
+    flag = ["--virtual-clock", str(clock), "--folder", str(folder)]
+
+    nothing = run(*ALONE, *flag)
+    clock.write_bytes(bytes(48))
+    other = run(*ALONE, *flag)
+    open_door = run(*ALONE, *flag, "--listen", "0.0.0.0:7400", "--insecure")
+
+    assert {nothing.exit_code, other.exit_code, open_door.exit_code} == {Exit.CONFIG}
+    assert "is no clock" in nothing.stderr
+    assert "LocalCluster(virtual_clock=True)" in other.stderr
+    assert "is for tests on one machine, and listen = '0.0.0.0:7400'" in open_door.stderr
+    # Nothing was written, so the folder can still become a real one's.
+    assert not folder.exists()
+
+
+def test_nobody_comes_upon_the_virtual_clock() -> None:
+    shown = run("config", "show", *ALONE, RAFTSCHED_NODE_VIRTUAL_CLOCK="clock")
+
+    assert "virtual" not in run("--help").output
+    assert "virtual" not in run("config", "init").stdout
+    assert (shown.exit_code, "virtual" in shown.stdout) == (0, False)
