@@ -15,7 +15,7 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
     name = job.name
     answer = worker_pb2.Lease(
         namespace=job.namespace, run=keys.run_id(name, jid, occasion), job=name, token=run.token,
-        attempt=run.attempt, max_attempts=policies.max_attempts(spec.retry),
+        attempt=run.attempt, max_attempts=attempts_in_all(run, spec),
     )  # fmt: skip
     answer.action.CopyFrom(spec.action)
     set_ms(answer.nominal_time, nominal_ms)
@@ -34,6 +34,13 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
         answer.flow = flow_id(view, run)
         answer.upstream.extend(upstream(view, run))
     return answer
+
+
+def attempts_in_all(run: RunRecord, spec: job_pb2.JobSpec) -> int:
+    """The number of the last attempt there may be; numbers go on when a dead letter runs again."""
+    if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
+        return run.attempts_forgiven + 1
+    return run.attempts_forgiven + policies.max_attempts(spec.retry)
 
 
 def flow_id(view: View, run: RunRecord) -> str:

@@ -248,7 +248,8 @@ def _note_one(view: View, said: worker_pb2.ProgressReport) -> Ack:
     place = keys.run_key(said.run)
     run = view.get(keys.run(*place), RunRecord) if place else None
     if place is None or run is None or run.token != said.token or run.state != runs.RUNNING:
-        refusal = lost(said.run, said.token, run)
+        ended = view.get(keys.ended(*place), RunRecord) if place and run is None else None
+        refusal = lost(said.run, said.token, run or ended)
         return Ack(token=said.token, reason=refusal.word, message=refusal.message)
     if len(said.checkpoint) > limits.CHECKPOINT_BYTES:
         refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(said.checkpoint))
@@ -278,7 +279,9 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     jid, occasion = place
     run = view.get(keys.run(jid, occasion), RunRecord)
     if run is None or run.token != request.token or run.state != runs.RUNNING:
-        raise rejection.Refused(lost(request.run, request.token, run))
+        record = run or view.get(keys.ended(jid, occasion), RunRecord)
+        found = _no_run(request.run) if record is None else lost(request.run, request.token, record)
+        raise rejection.Refused(found)
     by_ms = policies.ms_or(request, "by", 0)
     if not limits.SECOND_MS <= by_ms <= limits.DAY_MS:
         raise rejection.Refused.because(

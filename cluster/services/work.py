@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
 from ...proto.v1 import worker_pb2
+from ...statemachine import limits
 from ...statemachine.instants import set_ms
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
@@ -346,9 +347,26 @@ def parsed(data: bytes) -> worker_pb2.WorkRequest:
     ):  # fmt: skip
         if len(words) > WORDS_MAX:
             raise too_many(name, WORDS_MAX, len(words), "entries")
+    within(frame.progress)
     if frame.credits < 0:
         raise wrong("credits", f"is {frame.credits}; it says how many more leases may come")
     return frame
+
+
+def within(reports: Iterable[worker_pb2.ProgressReport]) -> None:
+    """Refuse what the rules would not take. Nothing but an old token is answered by a stop, so a
+    report that is refused there would end a handler whose lease stands."""
+    for report in reports:
+        size = len(report.checkpoint)
+        if size > limits.CHECKPOINT_BYTES:
+            raise refusals.refused(
+                Reason.ERROR_REASON_LIMIT_EXCEEDED,
+                f"the checkpoint of run {report.run[:256]} has {size} bytes; the most is "
+                f"{limits.CHECKPOINT_BYTES}. Store it elsewhere and send its address",
+                limit="checkpoint",
+                maximum=limits.CHECKPOINT_BYTES,
+                actual=size,
+            )
 
 
 def required(why: str) -> Refused:

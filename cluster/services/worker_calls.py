@@ -23,7 +23,7 @@ from ..sessions import Session
 from .call import Call
 from .calls import Own
 from .port import Node
-from .work import FRAME_MAX, WORDS_MAX, too_many, welcome, wrong
+from .work import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
 
 LEASES_MAX = 1_000
 WAIT_MAX_S = 60.0
@@ -217,6 +217,7 @@ class WorkerCalls:
         """Keep a session."""
         if len(request.progress) > WORDS_MAX:
             raise too_many("progress", WORDS_MAX, len(request.progress), "entries")
+        within(request.progress)
         sessions = self.node.sessions
         session = sessions.by_worker.get(request.worker)
         if session is None or session.lapsing:

@@ -15,6 +15,7 @@ from .driver import MINUTE_MS, Machine, image
 
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 LOST = "LEASE_LOST"
+MINUTE = duration(MINUTE_MS)
 Result = worker_pb2.Result
 
 
@@ -32,6 +33,22 @@ def test_a_lapsed_token_cannot_complete_a_run(machine: Machine) -> None:
     assert f"its last token {second.token}" in ack.message
     assert image(machine.store) == before
     assert machine.run(first.run).worker == "w2"
+
+
+def test_a_late_word_is_told_how_the_run_ended(machine: Machine) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [lease] = machine.grant("w1")
+    machine.succeed(lease)
+
+    said = machine.note(lease)
+    more = machine.refused(worker_pb2.ExtendRequest(run=lease.run, token=lease.token, by=MINUTE))
+    stranger = machine.refused(worker_pb2.ExtendRequest(run="a.99.5", token=1, by=MINUTE))
+
+    assert said.reason == LOST
+    assert f"the run is SUCCEEDED, its last token {lease.token}" in said.message
+    assert (more.word, more.values["state"]) == (LOST, "SUCCEEDED")
+    assert stranger.word == "RUN_NOT_FOUND"
 
 
 @pytest.mark.parametrize("word", ["succeed", "fail", "release", "note"])

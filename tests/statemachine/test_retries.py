@@ -146,6 +146,13 @@ def test_long_words_of_a_handler_are_cut_and_not_refused(machine: Machine) -> No
     assert (len(run.error.kind), len(run.error.message)) == (128, 4_096)
 
 
+def test_a_run_that_may_be_leased_once_says_so(machine: Machine) -> None:
+    machine.create("a", delivery=job_pb2.DELIVERY_AT_MOST_ONCE)
+    machine.trigger("a")
+    [lease] = machine.grant()
+    assert (lease.attempt, lease.max_attempts) == (1, 1)
+
+
 def test_a_dead_letter_runs_again_with_fresh_attempts_and_another_payload(
     machine: Machine,
 ) -> None:
@@ -159,6 +166,7 @@ def test_a_dead_letter_runs_again_with_fresh_attempts_and_another_payload(
     [lease] = machine.grant()
 
     assert (lease.run, lease.attempt, lease.payload.data) == (dead.id, 3, b"mended")
+    assert lease.max_attempts == 4
     assert lease.token > dead.token
     machine.fail(lease)
     assert machine.live("a")[0].state == run_pb2.RUN_STATE_RETRYING

@@ -223,6 +223,13 @@ async def test_a_worker_that_closes_its_side_ends_with_ok_and_keeps_its_leases(
             ],
             "LIMIT_EXCEEDED",
         ),
+        (
+            [
+                {"hello": worker_pb2.WorkerHello(worker="w")},
+                {"progress": [worker_pb2.ProgressReport(checkpoint=bytes(16_385))]},
+            ],
+            "LIMIT_EXCEEDED",
+        ),
     ],
 )
 async def test_frames_against_the_contract_end_the_stream(

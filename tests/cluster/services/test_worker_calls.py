@@ -233,6 +233,22 @@ async def test_cancels_and_lost_leases_are_told_until_they_are_over(start: Start
     assert list(answer.stops) == []
 
 
+async def test_a_checkpoint_over_its_limit_ends_no_lease(start: Start) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    [lease] = (await workers(served).Lease(wish(1))).leases
+    said = worker_pb2.ProgressReport(run=lease.run, token=lease.token, checkpoint=bytes(16_385))
+    found = await refused(
+        workers(served).Heartbeat(worker_pb2.HeartbeatRequest(worker="w1", progress=[said]))
+    )
+    assert (found.reason, found.values["actual"]) == ("LIMIT_EXCEEDED", "16385")
+    said.checkpoint = bytes(16_384)
+    kept = await workers(served).Heartbeat(
+        worker_pb2.HeartbeatRequest(worker="w1", progress=[said])
+    )
+    assert list(kept.stops) == []
+
+
 async def test_each_result_is_judged_alone(start: Start) -> None:
     served = await start("a")
     await trigger(served.node, 2)
@@ -374,3 +390,24 @@ async def test_a_wait_that_is_over_shows_the_run_as_it_is(start: Start) -> None:
     assert run.state == run_pb2.RUN_STATE_RUNNING
     found = await refused(runs.WaitRun(run_pb2.WaitRunRequest(run="nope")))
     assert found.reason == "RUN_NOT_FOUND"
+
+
+async def test_a_wait_as_long_as_the_callers_own_leaves_time_for_the_last_look(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    [lease] = (await workers(served).Lease(wish(1))).leases
+    read, left = served.node.read, list[float]()
+
+    async def noted(body: Anything, options: Anything, timeout: float) -> Anything:
+        left.append(timeout)
+        return await read(body, options, timeout)
+
+    monkeypatch.setattr(served.node, "read", noted)
+    runs: Anything = run_pb2_grpc.RunServiceStub(served.channel)
+    asked = run_pb2.WaitRunRequest(run=lease.run, timeout=duration(500))
+    run = await runs.WaitRun(asked, timeout=0.5)
+    assert run.state == run_pb2.RUN_STATE_RUNNING
+    assert len(left) == 2
+    assert left[-1] > 0.01, "the last look had no time to ask a majority"
