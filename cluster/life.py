@@ -38,6 +38,7 @@ from .services.server import Server
 from .steps import tell_dead_letters, tell_steps
 from .virtual import MARK, NoClock, VirtualClock
 from .watch import Watch
+from .webhooks import Webhooks
 
 # From the signal to the end of the process, whatever hangs.
 STOP_SECONDS = 3.0
@@ -160,6 +161,7 @@ class Life:
             # Somebody took a port between the look at it and now.
             raise CannotStart(Exit.ADDRESS_TAKEN, str(error)) from error
         self.watch = Watch(self.node, self.metrics)
+        self.webhooks = Webhooks(self.node)
         # What is here now stays; the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
@@ -180,7 +182,9 @@ class Life:
         """Return when it is time to stop, with the code to end with."""
         signal_came = asyncio.ensure_future(asked.wait())
         parent = asyncio.ensure_future(parent_gone())
-        background = [task for task in (self.watch.task, self.http.task) if task is not None]
+        background = [self.watch.task, self.webhooks.task]
+        if self.http.task is not None:
+            background.append(self.http.task)
         waits: list[asyncio.Future[Any]] = [signal_came, parent, self.node.ended, *background]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         signal_came.cancel()
@@ -211,6 +215,7 @@ class Life:
         if not dead:
             await node.hand_over(HAND_OVER_SECONDS)
         await self.server.stop(0 if dead else GRACE_SECONDS)
+        await self.webhooks.stop()
         await self.watch.stop()
         await self.http.stop()
         await node.stop()

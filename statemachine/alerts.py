@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
+from urllib.parse import urlsplit
 
-from ..proto.v1 import alert_pb2
+from ..proto.v1 import alert_pb2, event_pb2
 from . import audit_log, instants, keys, lanes, limits, namespaces, policies, validate
 from .record import AlertRecord, LaneRecord, UsageRecord, parse
 from .rejection import Fault, Reason, Refused
-from .request import Observe, Observed
+from .request import Called, Observe, Observed
 from .view import View
 
 Alert = alert_pb2.Alert
@@ -44,6 +45,9 @@ def put(view: View, request: alert_pb2.PutAlertRequest, actor: str) -> Alert:
     said = audit_log.difference(old, new)
     if (old.condition, old.hold) != (new.condition, new.hold):
         _holds(view, record, 0, now=False)
+    if old.webhook != new.webhook:
+        # What happened before is none of its business.
+        record.called_in = record.told_in
     record.settings = new
     record.version += 1
     view.put(key, record)
@@ -65,10 +69,20 @@ def _faults(wanted: Alert) -> list[Fault]:
     faults = validate.name("alert.name", wanted.name)
     faults += validate.span("alert.hold", wanted, "hold", 0, limits.DAY_MS)
     faults += validate.text("alert.webhook", wanted.webhook, limits.URL_CHARS)
-    if wanted.webhook and not wanted.webhook.startswith(("http://", "https://")):
-        message = f"'{wanted.webhook[:80]}' is no address; it begins with http:// or https://"
+    if wanted.webhook and not _is_address(wanted.webhook):
+        message = f"'{wanted.webhook[:80]}' is no address; write https://host/path"
         faults.append(Fault("alert.webhook", INVALID, message))
     return faults + _condition_faults(wanted)
+
+
+def _is_address(url: str) -> bool:
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return False
+    try:
+        place = urlsplit(url)
+        return place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+    except ValueError:
+        return False
 
 
 def _condition_faults(wanted: Alert) -> list[Fault]:
@@ -151,8 +165,29 @@ def _holds(view: View, record: AlertRecord, hold_ms: int, *, now: bool) -> bool:
     if now and not record.raised_at_ms and view.now_ms - record.true_since_ms >= hold_ms:
         record.raised_at_ms = view.now_ms
     if bool(record.raised_at_ms) != bool(before[1]):
-        record.told_in = view.base + 1
+        record.told_in, record.told_at_ms = view.base + 1, view.now_ms
     return before != (record.true_since_ms, record.raised_at_ms)
+
+
+def waits_for_webhook(record: AlertRecord) -> bool:
+    """It was raised or cleared, and its webhook has not heard of it."""
+    return bool(record.settings.webhook) and record.called_in < record.told_in
+
+
+def called(view: View, request: Called, actor: str) -> None:
+    """Note that a webhook was called. If more happened since, it will be called again."""
+    record = view.get(request.key, AlertRecord)
+    if record is not None and record.called_in < request.told_in <= record.told_in:
+        record.called_in = request.told_in
+        view.put(request.key, record)
+
+
+def event_of(record: AlertRecord) -> event_pb2.Event:
+    """What became of an alert last."""
+    raised = bool(record.raised_at_ms)
+    kind = event_pb2.EVENT_KIND_ALERT_RAISED if raised else event_pb2.EVENT_KIND_ALERT_CLEARED
+    settings = record.settings
+    return event_pb2.Event(kind=kind, namespace=settings.namespace, alert=settings.name)
 
 
 def _is_true(sight: Sight, number: int, settings: Alert) -> bool:

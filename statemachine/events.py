@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from ..proto.v1 import common_pb2, event_pb2, run_pb2
 from . import answers, filters, keys, ledger, namespaces, queues, runs
+from .alerts import event_of
 from .clockwork import DELETING, FINISHED
 from .difference import jid_in, namespace_in
 from .instants import set_ms
@@ -241,10 +242,7 @@ def _of_state(told: Told, key: bytes, value: bytes) -> Events:
 def _of_alert(told: Told, key: bytes, value: bytes) -> Events:
     record = parse(key, value, AlertRecord)
     if record.told_in == told.revision:
-        raised = bool(record.raised_at_ms)
-        kind = event_pb2.EVENT_KIND_ALERT_RAISED if raised else event_pb2.EVENT_KIND_ALERT_CLEARED
-        settings = record.settings
-        yield Event(kind=kind, namespace=settings.namespace, alert=settings.name)
+        yield event_of(record)
 
 
 def _of_flow(told: Told, key: bytes, value: bytes) -> Events:

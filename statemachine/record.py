@@ -500,6 +500,10 @@ class AlertRecord(Record):
     raised_at_ms: int = 0
     # The revision of the change in which it was raised or cleared last.
     told_in: int = 0
+    # The clock of that change.
+    told_at_ms: int = 0
+    # The last of those revisions that its webhook has heard of, or never will.
+    called_in: int = 0
 
 
 class AccessTokenRecord(Record):

@@ -153,6 +153,16 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """An alert's webhook has heard what became of it in a revision, or never will. The reply is
+    None."""
+
+    # The alert's place.
+    key: bytes
+    told_in: int
+
+
+@dataclass(frozen=True, slots=True)
 class Repair:
     """Mend derived entries that differ from the records, at most so many. The reply: Repaired."""
 

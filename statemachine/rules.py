@@ -35,6 +35,7 @@ from . import (
 )
 from .request import (
     Again,
+    Called,
     CreateToken,
     Grant,
     Lapse,
@@ -58,6 +59,7 @@ RULES: dict[type, Rule] = {
     Resume: leases.resume,
     Repair: verify.repair,
     Observe: alerts.observe,
+    Called: alerts.called,
     CreateToken: access.create,
     worker_pb2.ExtendRequest: reports.extend,
     worker_pb2.CompleteRequest: ends.complete,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import alert_pb2, event_pb2, job_pb2, namespace_pb2
-from raftsched.statemachine import limits
+from raftsched.statemachine import keys, limits
+from raftsched.statemachine.alerts import event_of, waits_for_webhook
 from raftsched.statemachine.events import events
 from raftsched.statemachine.instants import duration
 from raftsched.statemachine.machine import decide
-from raftsched.statemachine.request import Observe, Observed, Offer
+from raftsched.statemachine.record import AlertRecord, parse
+from raftsched.statemachine.request import Called, Observe, Observed, Offer
 from raftsched.statemachine.workers import Worker, Workers
 
 from .asking import ask, pages, refuse
@@ -312,3 +314,59 @@ def test_a_deleted_alert_of_the_same_change_is_not_looked_at(machine: Machine) -
 
     assert listed(machine) == []
     assert not decide(machine.view(), []).change
+
+
+def of_cluster(machine: Machine) -> AlertRecord:
+    key = keys.alert(keys.CLUSTER, "a")
+    return parse(key, machine.store.get(key) or b"", AlertRecord)
+
+
+def call(machine: Machine, told_in: int) -> None:
+    machine.do(Called(keys.alert(keys.CLUSTER, "a"), told_in))
+
+
+def test_a_webhook_is_called_once_for_each_turn_of_its_alert(machine: Machine) -> None:
+    put(machine, namespace="", no_margin=True, webhook="https://example.com")
+    assert not waits_for_webhook(of_cluster(machine))
+    observe(machine, margin=False)
+    first = of_cluster(machine)
+    assert waits_for_webhook(first)
+    assert event_of(first).kind == RAISED
+    assert (first.told_in, first.told_at_ms) == (machine.index, machine.now_ms)
+
+    call(machine, first.told_in)
+
+    assert not waits_for_webhook(of_cluster(machine))
+    observe(machine, margin=True)
+    assert waits_for_webhook(of_cluster(machine))
+    assert event_of(of_cluster(machine)).kind == CLEARED
+
+
+def test_a_call_of_what_is_over_leaves_what_came_after_it_to_be_told(machine: Machine) -> None:
+    put(machine, namespace="", no_margin=True, webhook="https://example.com")
+    observe(machine, margin=False)
+    raised_in = of_cluster(machine).told_in
+    observe(machine, margin=True)
+
+    call(machine, raised_in)
+
+    assert waits_for_webhook(of_cluster(machine))
+    call(machine, of_cluster(machine).told_in)
+    before = image(machine.store)
+
+    call(machine, raised_in)
+    call(machine, machine.index + 100)
+
+    assert image(machine.store) == before
+
+
+def test_another_webhook_hears_only_of_what_comes(machine: Machine) -> None:
+    put(machine, namespace="", no_margin=True)
+    observe(machine, margin=False)
+    assert not waits_for_webhook(of_cluster(machine))
+
+    put(machine, namespace="", no_margin=True, webhook="https://example.com")
+
+    assert not waits_for_webhook(of_cluster(machine))
+    observe(machine, margin=True)
+    assert waits_for_webhook(of_cluster(machine))
