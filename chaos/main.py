@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -113,13 +113,25 @@ def idle(jobs: int, **how: Any) -> None:
 @click.option("--leases", type=click.IntRange(1, 1_000_000), default=100_000, show_default=True)
 @click.option("--streams", type=click.IntRange(1, 5_000), default=2_000, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 3_600), default=60, show_default=True)
+@click.option("--shared", type=click.IntRange(1, 5_000), default=100, show_default=True,
+              help="Streams that share a connection.")  # fmt: skip
+@click.option("--heartbeat-ms", type=click.IntRange(100, 60_000), default=2_000, show_default=True,
+              help="How often a worker is to speak.")  # fmt: skip
+@click.option("--change", type=click.Choice(["kill", "transfer"]), default=None,
+              help="Change the leader at the end, and see whether all come back.")  # fmt: skip
 @common
-def leases(leases: int, streams: int, seconds: float, **how: Any) -> None:
+def leases(
+    leases: int, streams: int, seconds: float, shared: int, heartbeat_ms: int,
+    change: str | None, **how: Any,
+) -> None:  # fmt: skip
     """Many leases held and kept alive over many streams: what does that cost the leader?"""
     from .bench import leases as scenario
 
-    asked = scenario.Leases(leases=leases, streams=streams, seconds=seconds)
-    measure("leases", how, lambda folder, stage: scenario.run(folder, stage, asked))
+    asked = scenario.Leases(
+        leases=leases, streams=streams, seconds=seconds, shared=shared, change=change or ""
+    )
+    measure("leases", how, lambda folder, stage: scenario.run(folder, stage, asked),
+            ("--heartbeat-ms", str(heartbeat_ms)))  # fmt: skip
 
 
 @bench.command()
@@ -200,7 +212,9 @@ def compare(
     tell("compare", told, dict(scenario.flat(told)), around, how)
 
 
-def measure(name: str, how: dict[str, Any], scenario: Callable[..., Any]) -> None:
+def measure(
+    name: str, how: dict[str, Any], scenario: Callable[..., Any], settings: Sequence[str] = ()
+) -> None:
     """Start a cluster, run a scenario on it, print what it found."""
     import asyncio
 
@@ -212,7 +226,7 @@ def measure(name: str, how: dict[str, Any], scenario: Callable[..., Any]) -> Non
         note_other_work()
         click.echo(f"{name}: starting {how['nodes']} nodes", err=True)
         try:
-            with staged(folder, int(how["nodes"])) as stage:
+            with staged(folder, int(how["nodes"]), settings) as stage:
                 figures: Figures = asyncio.run(scenario(folder, stage))
         except StageFailed as error:
             click.echo(f"raftsched bench: {error}", err=True)

@@ -36,6 +36,7 @@ WORDS = 1_000  # Of one worker in a part of a change.
 LOST = worker_pb2.Stop.KIND_LOST
 EXTENSION = worker_pb2.ResultAck.SUBJECT_EXTENSION
 SILENCE = "it was silent for too long, so its leases have ended"
+HEARING_MS = 2  # Added to the first period under a new leader for each worker that may come back.
 OFFERED = 64  # Workers of a kind that are asked in one grant.
 T = TypeVar("T")
 Fit = tuple[tuple[str, ...], tuple[str, ...], frozenset[str], tuple[tuple[str, str], ...]]
@@ -234,9 +235,9 @@ class Sessions:
             raise worker_not_found(worker)
         return session
 
-    def heard(self, session: Session) -> None:
+    def heard(self, session: Session, at_ms: int | None = None) -> None:
         if not session.lapsing:
-            session.heard_ms = self.clock_ms()
+            session.heard_ms = self.clock_ms() if at_ms is None else at_ms
             self._heard[session] = None
             self._heard.move_to_end(session)
 
@@ -264,7 +265,7 @@ class Sessions:
         while most > 0 and self._speaking:
             session, _ = self._speaking.popitem(last=False)
             if session.resuming:
-                most -= len(session.hello.held)
+                most -= max(1, len(session.hello.held))
                 parts.append(self._resume(session))
             while session.extensions and most > 0:
                 most -= 1
@@ -332,14 +333,19 @@ class Sessions:
         return sorted(found)
 
     def takeover(self, workers: Iterable[str]) -> None:
-        """This node leads: give all who hold leases a full period to be heard."""
-        for worker in workers:
+        """This node leads: give all who hold leases a full period to be heard.
+
+        They come all at once and are heard one after the other, so a crowd has longer.
+        """
+        crowd = list(workers)
+        from_ms = self.clock_ms() + len(crowd) * HEARING_MS
+        for worker in crowd:
             hello = worker_pb2.WorkerHello(worker=worker)
             session = Session(
                 self, worker, hello, SILENT, fit_of(hello), self.wall_ms(), self.clock_ms()
             )
             self.by_worker[worker] = session
-            self.heard(session)
+            self.heard(session, from_ms)
 
     def dismiss(self, leader: str, reason: str) -> None:
         """This node leads no more."""

@@ -1,27 +1,28 @@
 """Many leases held at once, and many workers connected: what does staying alive cost?
 
-The workers here speak the contract by themselves: each holds its leases and says nothing but
-that it is alive, which the SDK's worker could not be told to do.
+And, if asked: what becomes of them all when the leader changes?
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-
 from ...client import AsyncClient
-from ...proto.v1 import worker_pb2
-from ...proto.v1.worker_pb2_grpc import WorkerServiceStub
+from ...proto.v1 import cluster_pb2
 from ..stage import Stage, StageFailed
+from .crew import percentile
 from .failover import leader_of
 from .herd import Herd, import_all, live_runs, requests_of
+from .holder import Crowd, Holder
 
-OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
+Figures = dict[str, float | int]
+GRANTED_S = 120.0  # So long it may take until all leases are held.
+BACK_S = 60.0  # So long it may take after a change until all holders are back.
+SETTLE_S = 10.0  # Behind a change: longer than it takes to call a silent worker dead.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,86 +34,110 @@ class Leases:
     seconds: float = 60.0
     # Streams that share a connection.
     shared: int = 100
+    # How the leader is changed at the end: "kill", "transfer" or not at all.
+    change: str = ""
 
 
-@dataclass(slots=True)
-class Held:
-    """What all streams hold together."""
-
-    leases: int = 0
-    lost: int = 0
-
-
-async def run(folder: Path, stage: Stage, asked: Leases) -> dict[str, float | int]:
-    held = Held()
+async def run(folder: Path, stage: Stage, asked: Leases) -> Figures:
+    crowd = Crowd([node.client for node in stage.nodes.values()], asked.shared)
     async with AsyncClient(stage.endpoints) as client:
         due_ms = int(time.time() * 1000)
         await import_all(client, requests_of(Herd(runs=asked.leases), due_ms, "held"))
-        address = await leader_address(stage, client)
-        count = -(-asked.streams // asked.shared)
-        channels = [grpc.aio.insecure_channel(address, options=OPTIONS) for _ in range(count)]
-        each = -(-asked.leases // asked.streams)
-        tasks = [
-            asyncio.create_task(hold(channels[number // asked.shared], number, each, held))
-            for number in range(asked.streams)
-        ]
+        began = time.monotonic()
+        tasks = await begin(stage, client, crowd, asked)
         try:
-            await until_held(held, asked.leases, tasks)
-            node = next(n for n in stage.nodes.values() if n.client == address)
-            cpu = node.cpu_s()
-            await asyncio.sleep(asked.seconds)
-            share = (node.cpu_s() - cpu) / asked.seconds
-            live = await live_runs(client)
+            await until(lambda: crowd.leases >= asked.leases, GRANTED_S, crowd, tasks)
+            found: Figures = {
+                "leases": crowd.leases,
+                "streams": asked.streams,
+                "granted_s": round(time.monotonic() - began, 2),
+                **await watch(stage, client, asked.seconds),
+            }
+            if asked.change:
+                found |= await change(stage, client, crowd, tasks, asked)
+            found |= {
+                "lost": crowd.lost,
+                "twice": crowd.twice,
+                "live_at_end": await live_runs(client),
+                "streams_ended": crowd.ends.total(),
+            }
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for channel in channels:
-                await channel.close()
+            await crowd.close()
+    return found
+
+
+async def begin(
+    stage: Stage, client: AsyncClient, crowd: Crowd, asked: Leases
+) -> list[asyncio.Task[None]]:
+    """All holders at once, with the leader."""
+    address = stage.nodes[await leader_of(stage, client)].client
+    each, more = divmod(asked.leases, asked.streams)
+    holders = [Holder(crowd, n, each + (n < more)) for n in range(asked.streams)]
+    return [asyncio.create_task(holder.keep(address)) for holder in holders]
+
+
+async def watch(stage: Stage, client: AsyncClient, seconds: float) -> Figures:
+    """What the leader needs while nothing happens but beats."""
+    node = stage.nodes[await leader_of(stage, client)]
+    cpu = node.cpu_s()
+    await asyncio.sleep(seconds)
+    if await leader_of(stage, client) != node.name:
+        raise StageFailed(
+            f"{node.name} lost the leadership within {seconds:.0f} s, so there is nothing to tell; "
+            "the machine may have too much other work"
+        )
     return {
-        "leases": held.leases,
-        "streams": asked.streams,
-        "seconds": asked.seconds,
-        "lost": held.lost,
-        "live_at_end": live,
-        "leader_core_share": round(share, 4),
+        "seconds": seconds,
+        "leader_core_share": round((node.cpu_s() - cpu) / seconds, 4),
         "leader_rss_mb": node.rss_mb(),
     }
 
 
-async def leader_address(stage: Stage, client: AsyncClient) -> str:
-    """Where the leader is: a worker's stream to any other node is sent there."""
-    return stage.nodes[await leader_of(stage, client)].client
+async def change(
+    stage: Stage,
+    client: AsyncClient,
+    crowd: Crowd,
+    tasks: list[asyncio.Task[None]],
+    asked: Leases,
+) -> Figures:
+    """Another node leads: how long until all holders are welcome there?"""
+    name = await leader_of(stage, client)
+    node, opened, ended = stage.nodes[name], crowd.opened, crowd.ends.copy()
+    began = time.monotonic()
+    if asked.change == "kill":
+        node.kill()
+    else:
+        await client.call(cluster_pb2.TransferLeadershipRequest(), timeout=10.0)
+
+    def all_are_back() -> bool:
+        return sum(place != node.client for _, place in crowd.welcomed.values()) == asked.streams
+
+    await until(all_are_back, BACK_S, crowd, tasks)
+    back = crowd.back(began)
+    await asyncio.sleep(SETTLE_S)
+    return {
+        "back_p50_s": round(percentile(back, 0.5), 2),
+        "back_max_s": round(back[-1], 2),
+        "streams_opened": crowd.opened - opened,
+        **{f"ended: {why}": count for why, count in (crowd.ends - ended).most_common(8)},
+    }
 
 
-async def hold(channel: grpc.aio.Channel, number: int, credits: int, held: Held) -> None:
-    """One worker: it takes leases and keeps them."""
-    hello = worker_pb2.WorkerHello(worker=f"holder-{number}", slots=min(credits, 10_000))
-    beat_s = 1.0
-
-    async def speak() -> AsyncIterator[worker_pb2.WorkRequest]:
-        yield worker_pb2.WorkRequest(hello=hello, credits=credits)
-        while True:
-            await asyncio.sleep(beat_s)
-            yield worker_pb2.WorkRequest()
-
-    stream = WorkerServiceStub(channel).Work(speak())
-    async for frame in stream:
-        if frame.HasField("redirect"):
-            raise StageFailed(f"worker {number} was sent to {frame.redirect.leader!r}")
-        if frame.HasField("welcome"):
-            beat_s = 0.8 * frame.welcome.heartbeat.ToTimedelta().total_seconds()
-        held.leases += len(frame.leases)
-        held.lost += len(frame.stops)
-    raise StageFailed(f"the stream of worker {number} was ended")
-
-
-async def until_held(held: Held, wanted: int, tasks: list[asyncio.Task[None]]) -> None:
-    limit = time.monotonic() + 120
-    while held.leases < wanted:
+async def until(
+    reached: Callable[[], bool], seconds: float, crowd: Crowd, tasks: list[asyncio.Task[None]]
+) -> None:
+    """Wait; a holder never ends by itself, so one that did is a fault of ours."""
+    limit = time.monotonic() + seconds
+    while not reached():
         for task in tasks:
             if task.done():
                 task.result()
         if time.monotonic() > limit:
-            raise StageFailed(f"only {held.leases} of {wanted} leases were granted in 120 s")
+            raise StageFailed(
+                f"after {seconds:.0f} s {len(crowd.welcomed)} streams had been welcome and hold "
+                f"{crowd.leases} leases; streams ended: {dict(crowd.ends.most_common(5))}"
+            )
         await asyncio.sleep(0.05)

@@ -48,8 +48,8 @@ class NewLeader(Leader):
 class LapsesAtOnce(Sessions):
     """A new leader does not wait for those who hold leases; it has never heard them."""
 
-    def heard(self, session: object) -> None:
-        super().heard(session)  # type: ignore[arg-type]  # As below.
+    def heard(self, session: object, at_ms: int | None = None) -> None:
+        super().heard(session, at_ms)  # type: ignore[arg-type]  # As below.
         if self.taking_over:
             session.heard_ms -= self.lapse_ms  # type: ignore[attr-defined]  # It is a Session.
 

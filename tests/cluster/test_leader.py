@@ -413,6 +413,44 @@ def test_a_new_leader_gives_every_worker_a_full_period(bench: Bench) -> None:
     assert [(ack.token, ack.reason) for ack in again.acked] == [(lease.token, "")]
 
 
+def test_a_crowd_has_longer_to_come_back_to_a_new_leader(bench: Bench) -> None:
+    ears = {f"w{number}": bench.worker(f"w{number}", 1)[1] for number in range(100)}
+    for number in range(100):
+        bench.ask(due(f"j{number}", START_MS))
+    bench.run()
+    bench.leader.lost()
+    bench.leader.gained()
+
+    bench.now_ms += bench.sessions.lapse_ms + 100
+    bench.run()
+    for name, ear in ears.items():
+        hello = worker_pb2.WorkerHello(worker=name)
+        hello.held.extend(worker_pb2.HeldLease(run=one.run, token=one.token) for one in ear.got)
+        ears[name] = again = Ear()
+        bench.sessions.open(hello, again, stream=True)
+    bench.run()
+
+    assert len(ears) == 100
+    assert [ear.stopped for ear in ears.values() if ear.stopped] == []
+    # Who does not come back lapses all the same.
+    bench.now_ms += bench.sessions.lapse_ms + 100
+    bench.run()
+    assert bench.sessions.by_worker == {}
+
+
+def test_hellos_of_a_crowd_are_taken_some_in_each_change(bench: Bench) -> None:
+    for number in range(3_000):
+        bench.worker(f"w{number}", 0)
+    bench.leader.step()
+    assert sum(session.resuming for session in bench.sessions.by_worker.values()) == 3_000
+    bench.asked.pop()(bench.index)
+    waiting = sum(session.resuming for session in bench.sessions.by_worker.values())
+    bench.run()
+
+    assert waiting == 2_000
+    assert not any(session.resuming for session in bench.sessions.by_worker.values())
+
+
 def test_leases_that_never_arrived_go_to_another(bench: Bench) -> None:
     session, ear = bench.worker("w1", 1)
     bench.ask(due("a", START_MS))

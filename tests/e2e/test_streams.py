@@ -1,4 +1,4 @@
-"""Hundreds of workers on one leader that is told to stop."""
+"""Thousands of workers on one leader that is told to stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raftsched.proto.v1 import worker_pb2, worker_pb2_grpc
 
 from .processes import cluster, crowd, until
 
-STREAMS, CHANNELS = 500, 20
+STREAMS, CHANNELS = 2_000, 20
 
 
 class Idle:

@@ -39,6 +39,16 @@ def test_a_steady_load_begins_every_run_once() -> None:
     assert (found["runs"], found["begun"]) == (300, 300)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["kill", "transfer"])
+def test_all_leases_outlive_a_change_of_leader(change: str) -> None:
+    found = bench(
+        "leases", "--leases", "6000", "--streams", "1200", "--seconds", "2", "--change", change
+    )
+    assert (found["leases"], found["live_at_end"]) == (6_000, 6_000)
+    assert (found["lost"], found["twice"]) == (0, 0)
+
+
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     done = subprocess.run(
