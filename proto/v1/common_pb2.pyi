@@ -3,7 +3,9 @@
 isort:skip_file
 Version 1 of the raftsched contracts. The files import each other as raftsched/v1/job.proto and
 so on, and google/api/annotations.proto (of googleapis) for their routes. A worker in another
-language needs worker.proto and what that imports.
+language needs worker.proto and what that imports; to read refusals also google/rpc/status.proto
+and google/rpc/error_details.proto (of googleapis). Each node also answers gRPC's health checking
+and its reflection (grpc.reflection.v1alpha), so a generic client needs no file at all.
 
 Rules that hold in every service and are not repeated at each call:
 
@@ -12,16 +14,30 @@ Rules that hold in every service and are not repeated at each call:
   `raftsched-leader` (the leader's address, when known), `raftsched-term` and
   `raftsched-revision` (the revision the answer is true at, "change.position"). A caller that
   sends the metadata `raftsched-no-forward: 1` is refused with NOT_LEADER instead of being passed
-  on. Calls that speak of the node that is asked are never passed on, and say so.
+  on. Calls that speak of the node that is asked are never passed on, and say so. A client begins
+  with some of the nodes' addresses; all of them stand in ClusterStatus.nodes (client_address).
 * Callers show who they are by the metadata `authorization: Bearer SECRET` (an access token or a
   JWT) or by a client certificate. A cluster without authentication takes everybody for an admin.
 * A refusal is a gRPC status whose details hold exactly one google.rpc.ErrorInfo with the domain
   "raftsched" and a reason from ErrorReason (error.proto), plus google.rpc.BadRequest with all
-  wrong fields at once, and google.rpc.RetryInfo where trying again helps. A refused call has
+  wrong fields at once, and google.rpc.RetryInfo where trying again helps. They are the details
+  of the google.rpc.Status in the trailing metadata `grpc-status-details-bin`, as everywhere in
+  gRPC. Each violation in BadRequest has a reason of its own; the ErrorInfo has that of the
+  first. A violation's path begins below the request ("calendar.name"), but where a job is
+  created, updated or imported below that job ("spec.retry.max_attempts"). A refused call has
   changed nothing, unless its reason says that the outcome is unknown.
+* A status without an ErrorInfo comes from gRPC: UNAVAILABLE when a connection could not be made
+  or broke, DEADLINE_EXCEEDED when the caller's own time was up. Its outcome is unknown as well.
+  Whenever an outcome is unknown, call again with the same request_id, at any node. NO_QUORUM,
+  NOT_LEADER, DRAINING, STATE_DIVERGED and whatever has a RetryInfo are worth another try too,
+  after a wait that grows, is no shorter than RetryInfo says and differs between callers; other
+  refusals stay what they are.
+* A call without a deadline has 30 s, one with more than 150 s has 150 s. A call that waits
+  (WaitRun, Lease) is answered a little before its deadline, if that comes first.
 * Each call names the refusals of its own. Beside them, any call may meet UNAUTHENTICATED,
-  FORBIDDEN, NAMESPACE_NOT_FOUND, FIELD_REQUIRED (a name is empty), FIELD_INVALID, RATE_LIMITED,
-  BACKLOG_FULL, NO_QUORUM, NOT_LEADER, DRAINING and STATE_DIVERGED; a write also LIMIT_EXCEEDED,
+  FORBIDDEN, NAMESPACE_NOT_FOUND, FIELD_REQUIRED (what is made has no name; where something is
+  looked up, an empty name is one that is not found), FIELD_INVALID, RATE_LIMITED, BACKLOG_FULL,
+  NO_QUORUM, NOT_LEADER, DRAINING and STATE_DIVERGED; a write also LIMIT_EXCEEDED,
   REQUEST_ID_REUSED, DISK_FULL, LEADER_CHANGED and COMMIT_TIMEOUT; and a call that would start or
   lease a run CLOCK_SKEW.
 * Writes carry `request_id`, at most 128 characters, best a UUID. The answer to a request id is
@@ -44,8 +60,9 @@ Rules that hold in every service and are not repeated at each call:
   filter; an empty `next_page_token` is the end. A page is read at one instant; what changes
   between two pages may be seen or not, but nothing that stays is left out or shown twice.
 * Filters are joined by AND, each `field=value`, `field!=value`, `field<value` or `field>value`;
-  `labels.team=a` looks at a label. Values with spaces stand in double quotes. Each list names
-  its fields; an unknown one is refused with FILTER_INVALID.
+  `labels.team=a` looks at a label. Values with spaces stand in double quotes; values of enums
+  have no prefix (`state=PENDING`). There is no OR: two values are two lists. Each list names its
+  fields; an unknown one is refused with FILTER_INVALID.
 * An instant is a Timestamp in UTC, kept to the millisecond (what is finer is cut off). A length
   of time is a Duration, likewise.
 * Unknown enum values are refused with FIELD_INVALID; UNSPECIFIED means the documented default.
@@ -182,7 +199,9 @@ class Revision(_message.Message):
     change: _builtins.int
     """Sequence number of the change, counted from 1."""
     position: _builtins.int
-    """Position of the event in that change, counted from 0."""
+    """Position of the event in that change, counted from 0. 2147483647 stands for all of the change:
+    the trailing metadata say so of an answer that shows it whole.
+    """
     def __init__(
         self,
         *,

@@ -26,26 +26,31 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """Never sent."""
     ERROR_REASON_FIELD_INVALID: _ErrorReason.ValueType  # 1
     """A field has a wrong value. INVALID_ARGUMENT with BadRequest naming all wrong fields, each with
-    the value, why it is wrong and what to write instead. Not done.
+    the value, why it is wrong and what to write instead (without BadRequest where only one can be
+    wrong); `field`. Not done.
     """
     ERROR_REASON_FIELD_REQUIRED: _ErrorReason.ValueType  # 2
-    """A required field is empty. INVALID_ARGUMENT with BadRequest. Not done."""
+    """A required field is empty. INVALID_ARGUMENT with BadRequest; `field`. Not done."""
     ERROR_REASON_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 3
-    """Something is larger than its limit. INVALID_ARGUMENT; `limit` (its name), `maximum`, `actual`.
-    Not done.
+    """Something is larger than its limit. INVALID_ARGUMENT; for a field of a resource `field` with
+    BadRequest, else `limit` (its name), `maximum`, `actual`. Not done.
     """
     ERROR_REASON_PAYLOAD_TOO_LARGE: _ErrorReason.ValueType  # 4
-    """A payload or result is over 65,536 bytes. INVALID_ARGUMENT; `maximum`, `actual`. Not done."""
+    """A payload or result is over 65,536 bytes. INVALID_ARGUMENT; for a payload `field` with
+    BadRequest, for a result `maximum`, `actual`. Not done.
+    """
     ERROR_REASON_CRON_INVALID: _ErrorReason.ValueType  # 5
     """A cron expression that cannot be read, or uses a word this product does not know.
-    INVALID_ARGUMENT; `expression`, `hint`. Not done.
+    INVALID_ARGUMENT with BadRequest; `field`. Not done.
     """
     ERROR_REASON_SCHEDULE_NEVER_FIRES: _ErrorReason.ValueType  # 6
-    """A schedule that can never fire, such as `0 0 31 2 *`. INVALID_ARGUMENT; `expression`, `hint`.
-    Not done.
+    """A schedule that can never fire, such as `0 0 31 2 *`. INVALID_ARGUMENT with BadRequest;
+    `field`. Not done.
     """
     ERROR_REASON_ZONE_UNKNOWN: _ErrorReason.ValueType  # 7
-    """Not an IANA time zone. INVALID_ARGUMENT; `zone`, `hint` (near names). Not done."""
+    """Not an IANA time zone. INVALID_ARGUMENT with BadRequest, which offers near names; `field`. Not
+    done.
+    """
     ERROR_REASON_FILTER_INVALID: _ErrorReason.ValueType  # 8
     """A filter that cannot be read, or names an unknown field. INVALID_ARGUMENT; `filter`, `hint`.
     Not done.
@@ -59,13 +64,17 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_NAMESPACE_NOT_FOUND: _ErrorReason.ValueType  # 20
     """There is no such namespace. NOT_FOUND; `namespace`. Not done."""
     ERROR_REASON_JOB_NOT_FOUND: _ErrorReason.ValueType  # 21
-    """There is no such job. NOT_FOUND; `namespace`, `job`. Not done."""
+    """There is no such job. NOT_FOUND; `namespace`, `job`; for an upstream job of a spec `field`,
+    `job`. Not done.
+    """
     ERROR_REASON_RUN_NOT_FOUND: _ErrorReason.ValueType  # 22
     """There is no such run, or its history was purged. NOT_FOUND; `namespace`, `run`. Not done."""
     ERROR_REASON_QUEUE_NOT_FOUND: _ErrorReason.ValueType  # 23
     """There is no such queue. NOT_FOUND; `namespace`, `queue`. Not done."""
     ERROR_REASON_CALENDAR_NOT_FOUND: _ErrorReason.ValueType  # 24
-    """There is no such calendar. NOT_FOUND; `namespace`, `calendar`. Not done."""
+    """There is no such calendar. NOT_FOUND; `namespace`, `calendar`; for one in a spec `field` with
+    BadRequest. Not done.
+    """
     ERROR_REASON_WORKER_NOT_FOUND: _ErrorReason.ValueType  # 25
     """There is no such worker session. NOT_FOUND; `worker`. Not done."""
     ERROR_REASON_FLOW_NOT_FOUND: _ErrorReason.ValueType  # 26
@@ -168,35 +177,41 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of google.rpc.ErrorInfo, written without the prefix
     ERROR_REASON_. Each value names the gRPC code it comes with, and the keys of the ErrorInfo's
-    metadata, which hold every value that the message mentions. "Not done" means that the outcome is
-    known: nothing was changed. Where the outcome is unknown this is said; then call again with the
-    same request_id.
+    metadata. Where BadRequest comes along the metadata hold `field`, the first wrong one, and each
+    violation's description says the value and what to write instead. "Not done" means that the
+    outcome is known: nothing was changed. Where the outcome is unknown this is said; then call again
+    with the same request_id.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Never sent."""
 ERROR_REASON_FIELD_INVALID: ErrorReason.ValueType  # 1
 """A field has a wrong value. INVALID_ARGUMENT with BadRequest naming all wrong fields, each with
-the value, why it is wrong and what to write instead. Not done.
+the value, why it is wrong and what to write instead (without BadRequest where only one can be
+wrong); `field`. Not done.
 """
 ERROR_REASON_FIELD_REQUIRED: ErrorReason.ValueType  # 2
-"""A required field is empty. INVALID_ARGUMENT with BadRequest. Not done."""
+"""A required field is empty. INVALID_ARGUMENT with BadRequest; `field`. Not done."""
 ERROR_REASON_LIMIT_EXCEEDED: ErrorReason.ValueType  # 3
-"""Something is larger than its limit. INVALID_ARGUMENT; `limit` (its name), `maximum`, `actual`.
-Not done.
+"""Something is larger than its limit. INVALID_ARGUMENT; for a field of a resource `field` with
+BadRequest, else `limit` (its name), `maximum`, `actual`. Not done.
 """
 ERROR_REASON_PAYLOAD_TOO_LARGE: ErrorReason.ValueType  # 4
-"""A payload or result is over 65,536 bytes. INVALID_ARGUMENT; `maximum`, `actual`. Not done."""
+"""A payload or result is over 65,536 bytes. INVALID_ARGUMENT; for a payload `field` with
+BadRequest, for a result `maximum`, `actual`. Not done.
+"""
 ERROR_REASON_CRON_INVALID: ErrorReason.ValueType  # 5
 """A cron expression that cannot be read, or uses a word this product does not know.
-INVALID_ARGUMENT; `expression`, `hint`. Not done.
+INVALID_ARGUMENT with BadRequest; `field`. Not done.
 """
 ERROR_REASON_SCHEDULE_NEVER_FIRES: ErrorReason.ValueType  # 6
-"""A schedule that can never fire, such as `0 0 31 2 *`. INVALID_ARGUMENT; `expression`, `hint`.
-Not done.
+"""A schedule that can never fire, such as `0 0 31 2 *`. INVALID_ARGUMENT with BadRequest;
+`field`. Not done.
 """
 ERROR_REASON_ZONE_UNKNOWN: ErrorReason.ValueType  # 7
-"""Not an IANA time zone. INVALID_ARGUMENT; `zone`, `hint` (near names). Not done."""
+"""Not an IANA time zone. INVALID_ARGUMENT with BadRequest, which offers near names; `field`. Not
+done.
+"""
 ERROR_REASON_FILTER_INVALID: ErrorReason.ValueType  # 8
 """A filter that cannot be read, or names an unknown field. INVALID_ARGUMENT; `filter`, `hint`.
 Not done.
@@ -210,13 +225,17 @@ ERROR_REASON_MASK_INVALID: ErrorReason.ValueType  # 10
 ERROR_REASON_NAMESPACE_NOT_FOUND: ErrorReason.ValueType  # 20
 """There is no such namespace. NOT_FOUND; `namespace`. Not done."""
 ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 21
-"""There is no such job. NOT_FOUND; `namespace`, `job`. Not done."""
+"""There is no such job. NOT_FOUND; `namespace`, `job`; for an upstream job of a spec `field`,
+`job`. Not done.
+"""
 ERROR_REASON_RUN_NOT_FOUND: ErrorReason.ValueType  # 22
 """There is no such run, or its history was purged. NOT_FOUND; `namespace`, `run`. Not done."""
 ERROR_REASON_QUEUE_NOT_FOUND: ErrorReason.ValueType  # 23
 """There is no such queue. NOT_FOUND; `namespace`, `queue`. Not done."""
 ERROR_REASON_CALENDAR_NOT_FOUND: ErrorReason.ValueType  # 24
-"""There is no such calendar. NOT_FOUND; `namespace`, `calendar`. Not done."""
+"""There is no such calendar. NOT_FOUND; `namespace`, `calendar`; for one in a spec `field` with
+BadRequest. Not done.
+"""
 ERROR_REASON_WORKER_NOT_FOUND: ErrorReason.ValueType  # 25
 """There is no such worker session. NOT_FOUND; `worker`. Not done."""
 ERROR_REASON_FLOW_NOT_FOUND: ErrorReason.ValueType  # 26

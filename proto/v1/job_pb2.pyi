@@ -670,7 +670,7 @@ class RetryPolicy(_message.Message):
 
     @_builtins.property
     def fatal_kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Kinds of errors (FailRequest.kind) after which no retry is made. At most 32."""
+        """Kinds of errors (Failure.error.kind) after which no retry is made. At most 32."""
 
     @_builtins.property
     def total(self) -> _duration_pb2.Duration:

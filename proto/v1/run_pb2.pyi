@@ -416,7 +416,7 @@ class Attempt(_message.Message):
     END_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     number: _builtins.int
-    """From 1."""
+    """From 1. After RELEASED the next one has the same number."""
     worker: _builtins.str
     """Who held the lease."""
     token: _builtins.int

@@ -93,8 +93,8 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WaitRun(self, request, context):
-        """Wait until a run has ended, at most for the given time, then show it, ended or not. Refused
-        with RUN_NOT_FOUND.
+        """Wait until a run has ended, at most for the given time (and not quite for the call's deadline),
+        then show it, ended or not: look at the state. Refused with RUN_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -41,8 +41,8 @@ class RunServiceStub:
     `worker`, `flow`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     WaitRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.WaitRunRequest, _run_pb2.Run]
-    """Wait until a run has ended, at most for the given time, then show it, ended or not. Refused
-    with RUN_NOT_FOUND.
+    """Wait until a run has ended, at most for the given time (and not quite for the call's deadline),
+    then show it, ended or not: look at the state. Refused with RUN_NOT_FOUND.
     """
     CancelRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.Run]
     """End a run: one that waits at once, a running one through its worker, which is told and has the
@@ -72,8 +72,8 @@ class RunServiceAsyncStub(RunServiceStub):
     `worker`, `flow`. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     WaitRun: _aio.UnaryUnaryMultiCallable[_run_pb2.WaitRunRequest, _run_pb2.Run]  # type: ignore[assignment]
-    """Wait until a run has ended, at most for the given time, then show it, ended or not. Refused
-    with RUN_NOT_FOUND.
+    """Wait until a run has ended, at most for the given time (and not quite for the call's deadline),
+    then show it, ended or not: look at the state. Refused with RUN_NOT_FOUND.
     """
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.Run]  # type: ignore[assignment]
     """End a run: one that waits at once, a running one through its worker, which is told and has the
@@ -118,8 +118,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_pb2.WaitRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
-        """Wait until a run has ended, at most for the given time, then show it, ended or not. Refused
-        with RUN_NOT_FOUND.
+        """Wait until a run has ended, at most for the given time (and not quite for the call's deadline),
+        then show it, ended or not: look at the state. Refused with RUN_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

@@ -61,13 +61,14 @@ class WorkerHello(_message.Message):
     worker: _builtins.str
     """Unique among all processes: 1 to 128 characters of A-Z, a-z, 0-9, `-`, `_` and `.`."""
     slots: _builtins.int
-    """How many runs it can work on at once, for people and forecasts. 1 to 10,000."""
+    """How many runs it can work on at once, for people and forecasts. At most 10,000; 0: not said."""
     program: _builtins.str
     """Program and version, for people, such as "raftsched-python/0.1.0"; at most 128 characters."""
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Whose runs it takes, 1 to 32. Empty means "default". Namespaces that share a worker get leases
-        in proportion to their weights.
+        in proportion to their weights. One that is not there gives no leases until it is: a worker may
+        start before it, and outlive it.
         """
 
     @_builtins.property
@@ -176,7 +177,7 @@ class WorkRequest(_message.Message):
 
     @_builtins.property
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProgressReport]:
-        """How far attempts are; at most 1,000 in a frame."""
+        """How far attempts are; at most 1,000 in a frame. In one frame they are read before the results."""
 
     @_builtins.property
     def extensions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExtendRequest]:
@@ -355,9 +356,11 @@ class Lease(_message.Message):
     token: _builtins.int
     """The fence. Later leases have higher tokens."""
     attempt: _builtins.int
-    """From 1."""
+    """From 1. One that was given back did not count, so the next lease has its number again."""
     max_attempts: _builtins.int
-    """Attempts there may be in all."""
+    """The number of the last attempt there may be; it goes on with those of a dead letter that runs
+    again.
+    """
     checkpoint: _builtins.bytes
     """What the last attempt left."""
     flow: _builtins.str
@@ -605,7 +608,7 @@ Global___ProgressReport: _TypeAlias = ProgressReport  # noqa: Y015
 @_typing.final
 class ResultAck(_message.Message):
     """What became of a result or an extension. Progress is not acknowledged: an old token in it is
-    answered by Stop.LOST.
+    answered by Stop.LOST, also when the run has ended by this worker's own report.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -617,7 +620,7 @@ class ResultAck(_message.Message):
     class _SubjectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ResultAck._Subject.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
         SUBJECT_UNSPECIFIED: ResultAck._Subject.ValueType  # 0
-        """RESULT."""
+        """RESULT. This is what acknowledgements of results hold."""
         SUBJECT_RESULT: ResultAck._Subject.ValueType  # 1
         """How the attempt ended."""
         SUBJECT_EXTENSION: ResultAck._Subject.ValueType  # 2
@@ -627,7 +630,7 @@ class ResultAck(_message.Message):
         """What an acknowledgement is about."""
 
     SUBJECT_UNSPECIFIED: ResultAck.Subject.ValueType  # 0
-    """RESULT."""
+    """RESULT. This is what acknowledgements of results hold."""
     SUBJECT_RESULT: ResultAck.Subject.ValueType  # 1
     """How the attempt ended."""
     SUBJECT_EXTENSION: ResultAck.Subject.ValueType  # 2

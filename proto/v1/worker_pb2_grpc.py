@@ -39,7 +39,8 @@ class WorkerServiceStub(object):
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
     language and for scripts. The session is made by the first Lease. Every call that names the
     worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
-    that waits. A session without a lease needs no heartbeat.
+    that waits. A session without a lease needs no heartbeat: once forgotten, the next Lease makes it
+    anew.
 
     **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
     and its runs go back to the queue, counted as an attempt.
@@ -60,14 +61,20 @@ class WorkerServiceStub(object):
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
-    reports again, and give credits anew: those of the old stream are void. A new leader gives
-    every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
+    reports again, and give credits anew, as many as slots are free: those of the old stream are
+    void. All of this may stand in the first frame. A new leader gives every session a full
+    `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a stream
+    that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
     monotonic clock since it sent the last word that the server is known to have read (the `beat`
     that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
     best a little before, and say hello with none held.
     6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
     (Result.given_back), wait for the acknowledgements, close.
+    7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
+    BACKLOG_FULL.
+    8. Remember that it was drained, by itself or by somebody: a new leader does not know of it, so a
+    worker that is drained gives no credits to any leader.
     """
 
     def __init__(self, channel):
@@ -142,7 +149,8 @@ class WorkerServiceServicer(object):
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
     language and for scripts. The session is made by the first Lease. Every call that names the
     worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
-    that waits. A session without a lease needs no heartbeat.
+    that waits. A session without a lease needs no heartbeat: once forgotten, the next Lease makes it
+    anew.
 
     **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
     and its runs go back to the queue, counted as an attempt.
@@ -163,21 +171,29 @@ class WorkerServiceServicer(object):
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
-    reports again, and give credits anew: those of the old stream are void. A new leader gives
-    every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
+    reports again, and give credits anew, as many as slots are free: those of the old stream are
+    void. All of this may stand in the first frame. A new leader gives every session a full
+    `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a stream
+    that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
     monotonic clock since it sent the last word that the server is known to have read (the `beat`
     that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
     best a little before, and say hello with none held.
     6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
     (Result.given_back), wait for the acknowledgements, close.
+    7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
+    BACKLOG_FULL.
+    8. Remember that it was drained, by itself or by somebody: a new leader does not know of it, so a
+    worker that is drained gives no credits to any leader.
     """
 
     def Work(self, request_iterator, context):
         """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
-        that alone ends no lease. Refused with FIELD_INVALID, FIELD_REQUIRED, NAMESPACE_NOT_FOUND (the
-        hello), LIMIT_EXCEEDED (a frame), SESSION_LOST (silent for too long, or another stream took the
-        session over: say hello again), DRAINING (the node stops).
+        that alone ends no lease. Refused with FIELD_INVALID and FIELD_REQUIRED (the hello, which must
+        come within 10 s), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that
+        frame was read), SESSION_LOST (silent for too long: say hello again; or another stream took the
+        session over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the
+        worker does not read, or 20,000 others are there).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -187,7 +203,7 @@ class WorkerServiceServicer(object):
         """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
         that there was nothing. A call whose answer was lost may have taken leases: send it again with
         the same request_id, until it is answered. Refused with FIELD_INVALID, FIELD_REQUIRED,
-        NAMESPACE_NOT_FOUND.
+        LIMIT_EXCEEDED (the hello).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -195,7 +211,8 @@ class WorkerServiceServicer(object):
 
     def Heartbeat(self, request, context):
         """Keep the session and with it all its leases; report progress; learn what to stop. Refused with
-        SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED.
+        SESSION_LOST (all its leases have lapsed; go on with Lease), LIMIT_EXCEEDED (too many reports,
+        or a checkpoint).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -249,7 +266,8 @@ class WorkerServiceServicer(object):
 
     def DrainWorker(self, request, context):
         """Tell a worker to finish what it has and take no more; it gets no lease from now on. This holds
-        as long as the session. Refused with WORKER_NOT_FOUND.
+        as long as the session at this leader; behind it the worker keeps to it by itself. Refused with
+        WORKER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -330,7 +348,8 @@ class WorkerService(object):
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
     language and for scripts. The session is made by the first Lease. Every call that names the
     worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
-    that waits. A session without a lease needs no heartbeat.
+    that waits. A session without a lease needs no heartbeat: once forgotten, the next Lease makes it
+    anew.
 
     **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
     and its runs go back to the queue, counted as an attempt.
@@ -351,14 +370,20 @@ class WorkerService(object):
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
-    reports again, and give credits anew: those of the old stream are void. A new leader gives
-    every session a full `lapse` before it declares anybody dead. Work goes on meanwhile.
+    reports again, and give credits anew, as many as slots are free: those of the old stream are
+    void. All of this may stand in the first frame. A new leader gives every session a full
+    `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a stream
+    that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
     monotonic clock since it sent the last word that the server is known to have read (the `beat`
     that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
     best a little before, and say hello with none held.
     6. Before it stops: send `drain` (or call Lease no more), finish what it can, give back the rest
     (Result.given_back), wait for the acknowledgements, close.
+    7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
+    BACKLOG_FULL.
+    8. Remember that it was drained, by itself or by somebody: a new leader does not know of it, so a
+    worker that is drained gives no credits to any leader.
     """
 
     @staticmethod
