@@ -232,7 +232,7 @@ def trigger(
 
 @command(
     job, "next",
-    "raftsched job next report -n 10",
+    "raftsched job next report -c 10",
     "raftsched job next '30 2 * * *' --zone Europe/Berlin",
     reads=True,
 )  # fmt: skip

@@ -66,7 +66,9 @@ def test_an_example_can_be_typed(path: tuple[str, ...], example: str, cli: Cli) 
             break
 
     # Raises a UsageError for what the command does not know.
-    made.make_context(made.name, words[1:], parent=context)
+    understood = made.make_context(made.name, words[1:], parent=context)
+    # `-n 5` names a namespace, whatever its writer had in mind.
+    assert not str(understood.params.get("namespace")).isdecimal()
 
 
 def test_no_help_page_loads_grpc_or_protobuf() -> None:
