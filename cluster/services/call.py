@@ -19,6 +19,9 @@ LONG_S = 3_600.0
 # What is kept of the caller's time to bring the answer back.
 MARGIN_S = 0.1
 MARGIN_SHARE = 0.1
+# What a call that waits keeps of the time that is left, to see what has come of it.
+LAST_LOOK_S = 1.0
+LAST_LOOK_SHARE = 0.25
 # Metadata that belong to one connection.
 OWN = frozenset({"user-agent", "te", "content-type"})
 OWN_PREFIXES = ("grpc-", ":")
@@ -56,6 +59,12 @@ class Call:
     def timeout(self) -> float:
         """Seconds that are left to do it."""
         return max(self.until - time.monotonic(), 0.001)
+
+    def patience(self) -> float:
+        """How long it may wait for something to happen, so that a caller who waits no longer than
+        that still gets an answer."""
+        left = self.timeout()
+        return left - min(LAST_LOOK_S, left * LAST_LOOK_SHARE)
 
     @property
     def onward(self) -> Iterable[tuple[str, str | bytes]]:

@@ -21,9 +21,6 @@ TIMEOUT_S = 30.0
 TIMEOUT_MAX_S = 60.0
 WAITING_MAX = 10_000
 LOOK_S = 0.01
-# What is kept of the caller's time to read the run once more.
-LAST_LOOK_S = 1.0
-LAST_LOOK_SHARE = 0.25
 ENDED = frozenset(
     {
         run_pb2.RUN_STATE_SUCCEEDED,
@@ -48,9 +45,7 @@ class Waits:
         """The run once it has ended, or as it is when the time is over."""
         wish = request.timeout
         wait_s = to_ms(wish) / 1000 if request.HasField("timeout") else TIMEOUT_S
-        # A caller who waits no longer than the wait itself still gets an answer from a last look.
-        room_s = call.timeout() - min(LAST_LOOK_S, call.timeout() * LAST_LOOK_SHARE)
-        until = asyncio.get_running_loop().time() + min(wait_s, TIMEOUT_MAX_S, room_s)
+        until = asyncio.get_running_loop().time() + min(wait_s, TIMEOUT_MAX_S, call.patience())
         while True:
             run = await self._run(call, request)
             left = until - asyncio.get_running_loop().time()
