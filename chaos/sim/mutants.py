@@ -7,7 +7,7 @@ of its defects back into the core or the journal. Those after them are mistakes 
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...cluster.consensus.core import Core
 from ...cluster.consensus.faults import Damaged, Fatal, Unsupported
@@ -278,7 +278,8 @@ class ForgetsProgressOfDisk(Core):
     ) -> None:
         before = dict(self.progress)
         super().change_members(config, now, reply)
-        self.progress.update({p: before[p] for p in before if p in self.progress})
+        for peer in sorted(before.keys() & self.progress.keys()):
+            self.progress[peer] = replace(before[peer], disk=self.progress[peer].disk)
 
 
 def speaks_too_soon(core: Core) -> list[tuple[str, Message]]:
@@ -327,7 +328,7 @@ MUTANTS = [
     Mutant(
         "read-without-round", Kit(core=ReadsWithoutARound), 100, frozenset({"isolate", "halves"})
     ),
-    Mutant("disk-progress", Kit(core=ForgetsProgressOfDisk), 100, frozenset({"wipe", "kill"})),
+    Mutant("disk-progress", Kit(core=ForgetsProgressOfDisk), 200, frozenset({"wipe", "kill"})),
     Mutant(
         "token-reuse", Kit(leader=NewLeader, rules=forgets_tokens), 20, frozenset({"kill"}),
         rules=True,

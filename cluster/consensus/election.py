@@ -78,6 +78,7 @@ class Election(Replication):
             jitter = self.dice.random() * self.settings.rank_step / 4
             self.deadline = min(self.deadline, now + rank * self.settings.rank_step + jitter)
             self.attempts = 0
+            self.grant_belatedly(now)
 
     # Pre-vote.
 
@@ -103,7 +104,15 @@ class Election(Replication):
         )
         if granted:
             self.give_way(peer, ask, now)
+        elif self.leader_lives(now):
+            self.refused = peer, ask, now
         self.send(peer, PreVoteReply(self.term, ask.term, granted, removed_at))
+
+    def grant_belatedly(self, now: float) -> None:
+        """Answer whoever asked just before this node, too, lost the leader."""
+        asked, self.refused = self.refused, None
+        if asked is not None and now - asked[2] < self.settings.silence_min:
+            self.on_pre_vote(asked[0], asked[1], now)
 
     def give_way(self, peer: str, ask: PreVote, now: float) -> None:
         """Leave it to a peer to stand, for a moment.

@@ -15,7 +15,7 @@ from typing import Any
 from .faults import require
 from .journal import COMMAND, CONFIG, NOOP, Entry, Journal
 from .membership import Configuration
-from .message import Message
+from .message import Message, PreVote
 from .port import Machine, Reply, Settings, Watcher
 from .progress import Progress
 from .walled import FOLLOWER, LEADER, Walled
@@ -110,6 +110,8 @@ class State(Walled):
         self.progress: dict[str, Progress] = {}
         self.voters: set[str] = set()
         self.pre_voters: set[str] = set()
+        # Who asked last for a pre-vote while the leader lived, what, and when.
+        self.refused: tuple[str, PreVote, float] | None = None
         self.attempts = 0
         self.heard_at = float("-inf")
         self.quorum_at = 0.0

@@ -81,6 +81,38 @@ def test_of_two_who_stand_at_the_same_time_the_longer_log_is_elected(three: Grou
     assert (second.core.term, first.core.leader) == (term + 1, second.name)
 
 
+def test_who_asked_too_early_is_answered_when_the_leader_is_lost_here_too(three: Group) -> None:
+    """The lost connection is seen some milliseconds apart, and the first to see it asks once."""
+    leader = three.lead()
+    first, second = three.others(leader)
+    three.passes = lambda a, b, m: leader.name not in (a, b)
+    first.core.link_down(leader.name, three.now)
+    three.now = first.core.deadline
+    for _ in range(4):
+        cross(three, first, second)
+    assert not first.core.in_office
+
+    second.core.link_down(leader.name, three.now)
+    for _ in range(8):
+        cross(three, first, second)
+
+    assert first.core.in_office
+
+
+def test_who_asked_long_ago_is_not_answered(three: Group) -> None:
+    leader = three.lead()
+    first, second = three.others(leader)
+    ask = PreVote(leader.core.term + 1, first.core.journal.last_index, first.core.journal.last_term)
+    second.core.receive(first.name, first.core.incarnation, ask, three.now)
+    three.run(1.0)
+
+    second.core.link_down(leader.name, three.now)
+
+    assert second.core.deadline < three.now + second.core.settings.retry_min
+    replies = [m for _, m in second.turn(three.now) if isinstance(m, PreVoteReply)]
+    assert replies == []
+
+
 def test_who_lets_another_stand_waits_a_moment_and_not_longer(three: Group) -> None:
     """The other may die of it."""
     leader = three.lead()
