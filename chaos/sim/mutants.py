@@ -304,7 +304,7 @@ MUTANTS = [
     Mutant("A1", Kit(core=A1Truncates), 20),
     Mutant("A2", Kit(core=A2CommitsUnverifiedTail), 100, frozenset({"isolate", "kill"})),
     Mutant("A3", Kit(core=A3DropsTheSuffix), 50, frozenset({"snapshot", "power_all"})),
-    Mutant("A4", Kit(journal=A4RewritesInPlace), 100, frozenset({"snapshot", "power_all"})),
+    Mutant("A4", Kit(journal=A4RewritesInPlace), 300, frozenset({"snapshot", "power_all"})),
     Mutant(
         "A5-rounds",
         Kit(core=A5IgnoresTheTermOfRounds),

@@ -87,6 +87,9 @@ class Driver:
         self._wrote_at = self._batch_at = clock()
         # Told of each round of the journal: the seconds until it was durable.
         self.synced: Callable[[float], None] = lambda seconds: None
+        # Told when another node leads, or none, as far as this one knows.
+        self.leader_moved: Callable[[], None] = lambda: None
+        self._led: tuple[str | None, bool] = (None, False)
         self._following: Configuration | None = None
         self._stopping = False
 
@@ -264,6 +267,7 @@ class Driver:
             self._begin_batch(now)
             self._begin_job()
             self.core.run_answers()
+            self._follow_leader()
             self._follow_members()
             for task in self.links.tasks:
                 if task.done():
@@ -295,6 +299,12 @@ class Driver:
         self._timer = None
         if not self._turning:
             self._turn()
+
+    def _follow_leader(self) -> None:
+        led = (self.core.leader, self.core.in_office)
+        if led != self._led:
+            self._led = led
+            self.leader_moved()
 
     def _follow_members(self) -> None:
         core = self.core

@@ -1,6 +1,7 @@
 """Who waits for a leader, and who must know when it changes.
 
-One look at the node every few milliseconds serves all that wait, however many they are.
+One look at the node serves all that wait, however many they are: when consensus says that another
+one leads, and every few milliseconds.
 """
 
 from __future__ import annotations

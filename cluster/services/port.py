@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from google.protobuf.message import Message
@@ -37,6 +37,9 @@ class Core(Protocol):
 
 class Driver(Protocol):
     """What is asked of consensus on the loop."""
+
+    # Called when another node leads, or none, as far as this one knows.
+    leader_moved: Callable[[], None]
 
     @property
     def core(self) -> Core: ...

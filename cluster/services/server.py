@@ -79,6 +79,8 @@ class Server:
         observer = metrics or Nobody()
         self._peers = Peers(node.name, peer_credentials)
         self._leadership = Leadership(node)
+        # Whoever waits for a leader need not wait for the next look.
+        node.driver.leader_moved = self._leadership.look
         self._health = Health(service_names())
         self._access = Access(node)
         self.feed = Feed(node.replica, node.driver.core.journal)

@@ -12,6 +12,7 @@ import subprocess
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,26 @@ async def test_leadership_is_handed_over_on_request(tmp_path: Path) -> None:
 
         assert went
         await until(lambda: drivers[target].status().ready)
+
+
+async def test_who_wants_to_know_is_told_at_once_that_another_one_leads(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as drivers:
+        leader = await leader_of(drivers)
+        others = [each for each in drivers.values() if each is not leader]
+        told: dict[str, tuple[str | None, bool]] = {}
+
+        def listen(each: Driver) -> None:
+            status = each.status()
+            told[each.place.node] = (status.leader, status.ready)
+
+        for each in others:
+            each.leader_moved = partial(listen, each)
+        await leader.stop()
+        await until(lambda: any(each.status().ready for each in others))
+
+        heir, follower = sorted(others, key=lambda each: not each.status().ready)
+        assert told[heir.place.node] == (heir.place.node, True)
+        await until(lambda: told[follower.place.node] == (heir.place.node, False))
 
 
 async def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class Driver:
         self.stale_s = 0.0
         # While it is a list, changes are agreed on, but nobody is told.
         self.held: list[Callable[[], None]] | None = None
+        self.leader_moved: Callable[[], None] = lambda: None
 
     def staleness(self) -> float:
         return self.stale_s
