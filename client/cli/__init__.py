@@ -13,8 +13,8 @@ import click
 from .lazy import Entry, Root
 
 EPILOG = (
-    "Every option has an environment variable: RAFTSCHED_ENDPOINTS, RAFTSCHED_OUTPUT and so on for"
-    " those that commands share, RAFTSCHED_JOB_LIST_STATE for one of `job list`."
+    "Every option has an environment variable: RAFTSCHED_OUTPUT for one that commands share,"
+    " RAFTSCHED_JOB_LIST_STATE for one of `job list`."
 )
 EXAMPLES = (
     "raftsched job next '30 2 * * *' --zone Europe/Berlin",
@@ -37,7 +37,9 @@ COMMANDS = {
     "token": Entry(".token:token", "Access tokens: who may do what."),
     "worker": Entry(".worker:worker", "Workers: list, drain, run one."),
     "watch": Entry(".watch:watch", "Follow what happens, as it happens."),
+    "alert": Entry(".alert:alert", "Alerts: conditions to be told about."),
     "audit": Entry(".audit:audit", "Prove that no nominal time of a job is unaccounted for."),
+    "audit-log": Entry(".audit_log:audit_log", "Who changed what."),
     "cluster": Entry(".cluster:cluster", "The cluster: status, members, leadership, snapshots."),
     "node": Entry("raftsched.cluster.main:node", "Run one node of a cluster."),
     "bench": Entry("raftsched.chaos.main:bench", "Measure a cluster."),

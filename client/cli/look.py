@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from .messages import common_pb2, job_pb2, schedule_pb2
+from .messages import alert_pb2, common_pb2, job_pb2, schedule_pb2
 from .times import instant_text, length_text, now_ms, rough_text
 
 STYLES = {
@@ -20,6 +20,7 @@ STYLES = {
     "deleting": "dim", "stuck": "yellow", "cannot run": "red", "leader": "green",
     "unreachable": "red", "draining": "yellow", "created": "green", "updated": "yellow",
     "refused": "red", "missed": "yellow", "late": "yellow", "not serving": "red",
+    "raised": "red",
 }  # fmt: skip
 
 
@@ -106,6 +107,21 @@ def readable(data: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if all(sign.isprintable() or sign in "\n\r\t" for sign in text) else None
+
+
+def condition(message: alert_pb2.AlertCondition) -> str:
+    """When an alert is raised, in the words of the options of `alert put`."""
+    kind = message.WhichOneof("kind") or ""
+    value = getattr(message, kind, None)
+    said = kind.replace("_", " ")
+    match value:
+        case Duration():
+            return f"{said} {length(value)}"
+        case alert_pb2.WorkersBelow():
+            return f"{said} {value.minimum} on queue {value.queue}"
+        case bool() | None:
+            return said
+    return f"{said} {value}"
 
 
 def action(message: job_pb2.Action) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message as Message
 
     from ...proto.v1 import access_pb2 as access_pb2
+    from ...proto.v1 import alert_pb2 as alert_pb2
     from ...proto.v1 import calendar_pb2 as calendar_pb2
     from ...proto.v1 import cluster_pb2 as cluster_pb2
     from ...proto.v1 import common_pb2 as common_pb2

@@ -107,6 +107,12 @@ def _nodes(namespace: str, begin: str) -> tuple[Message, str]:
     return cluster_pb2.GetClusterStatusRequest(), "nodes"
 
 
+def _alerts(namespace: str, begin: str) -> tuple[Message, str]:
+    from .messages import alert_pb2
+
+    return alert_pb2.ListAlertsRequest(namespace=namespace, page_size=1000), "alerts"
+
+
 def _tokens(namespace: str, begin: str) -> tuple[Message, str]:
     from .messages import access_pb2
 
@@ -122,4 +128,5 @@ FLOW = Name("flow", _flows)
 CALENDAR = Name("calendar", _calendars)
 NAMESPACE = Name("namespace", _namespaces)
 NODE = Name("node", _nodes)
+ALERT = Name("alert", _alerts)
 TOKEN = Name("token", _tokens)

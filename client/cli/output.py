@@ -127,6 +127,15 @@ class Output:
             case _:
                 self.document(list(known))
 
+    def piece(self, said: Mapping[str, Any]) -> None:
+        """Print one of a stream that is no message of the API, for programs."""
+        if self.format == "yaml":
+            click.echo(f"---\n{yaml_of(dict(said))}", nl=False)
+        elif self.format == "name":
+            click.echo(next(iter(said.values())))
+        else:
+            click.echo(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
+
     def line(self, message: Message) -> None:
         """Print one of a stream, as soon as it is there."""
         if not self.is_table:

@@ -43,6 +43,7 @@ THEN: Mapping[str, str] = {
     "WORKER_NOT_FOUND": "raftsched worker list",
     "FLOW_NOT_FOUND": "raftsched flow list",
     "DEAD_LETTER_NOT_FOUND": "raftsched dead list",
+    "ALERT_NOT_FOUND": "raftsched alert list{elsewhere}, or raftsched alert list --cluster",
     "ACCESS_TOKEN_NOT_FOUND": "raftsched token list",
     "NODE_NOT_FOUND": "raftsched cluster status",
     "JOB_EXISTS": "raftsched job update {job} ..., or raftsched job get {job}",

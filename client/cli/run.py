@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ID = click.argument("run_id", type=RUN, metavar="RUN")
 # One call waits so long; then its answer shows how far the run is, and the next one waits.
 WAIT_MS = 10_000
+# While somebody reads along. Progress is no event, so there is nothing to watch.
+LOOK_MS = 1_000
 
 
 @click.group(
@@ -32,6 +34,7 @@ WAIT_MS = 10_000
     examples=(
         "raftsched run list --job report",
         "raftsched run wait $(raftsched job trigger report -o name)",
+        "raftsched run logs report.17.1763456400000 --follow",
         "raftsched run explain report.17.1763456400000",
     ),
 )
@@ -137,6 +140,37 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status(text) as shown:
         yield shown.update
+
+
+@command(
+    run, "logs",
+    "raftsched run logs report.17.1763456400000",
+    "raftsched run logs $(raftsched job trigger report -o name) --follow",
+    reads=True,
+)  # fmt: skip
+@ID
+@click.option("--follow", "-f", is_flag=True, help="Go on until the run has ended.")
+def logs(session: Session, run_id: str, follow: bool) -> None:
+    """Print the end of what the handler of a run has logged, at most 16,384 bytes of an attempt.
+
+    It is there a moment after the handler has reported progress, and when its attempt has ended.
+    """
+    from .logs import Log
+
+    request = m.run_pb2.GetRunRequest(namespace=session.namespace, run=run_id)
+    seen = session.read(request, m.run_pb2.Run, f"read the log of run {run_id}")
+    log = Log(session)
+    log.show(seen)
+    while follow and not seen.HasField("end_time"):
+        seen = wait_once(session, run_id, LOOK_MS)
+        log.show(seen)
+    if follow:
+        session.say(f"Run {run_id} is {word(seen)}.")
+    elif not seen.log_tail:
+        if not session.out.is_table:
+            log.say(seen, "")
+        then = "" if seen.HasField("end_time") else f"raftsched run logs {run_id} --follow"
+        session.say(f"Run {run_id} is {word(seen)} and has logged nothing that is kept.", then=then)
 
 
 @command(

@@ -275,10 +275,15 @@ class Machine:
         return ack
 
     def note(
-        self, lease: worker_pb2.Lease, done: int = 0, total: int = 0, checkpoint: bytes = b""
+        self,
+        lease: worker_pb2.Lease,
+        done: int = 0,
+        total: int = 0,
+        checkpoint: bytes = b"",
+        log_tail: bytes = b"",
     ) -> worker_pb2.ResultAck:
         said = worker_pb2.ProgressReport(
-            run=lease.run, token=lease.token, checkpoint=checkpoint,
+            run=lease.run, token=lease.token, checkpoint=checkpoint, log_tail=log_tail,
             progress=run_pb2.Progress(done=done, total=total),
         )  # fmt: skip
         worker = self._workers.get(lease.token, "w1")
