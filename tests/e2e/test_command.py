@@ -78,6 +78,16 @@ async def work(shell: Shell) -> None:
         assert f"raftsched run get {failed}" in why
         assert (await shell("dead", "list", "-o", "name")).strip() == failed
         assert len((await shell.json("worker", "list"))["workers"]) == 1
+        assert await shell("run", "logs", run) == "done\n"
+        await shell("job", "create", "slow", "--shell", "sh -c 'echo one; sleep 1; echo two'")
+        slow = (await shell("job", "trigger", "slow", "-o", "name")).strip()
+        assert await shell("run", "logs", slow, "--follow") == "one\ntwo\n"
+        await shell("alert", "put", "lost", "--dead-letters-above", "0")
+        async with asyncio.timeout(30):
+            while "raisedTime" not in await shell.json("alert", "get", "lost"):
+                pass
+        changes = await shell.json("audit-log", "--subject", "alert/lost")
+        assert [one["method"] for one in changes["records"]] == ["PutAlert"]
         kinds = await shell("watch", "--since", "oldest", "--no-follow", "--run", run)
         assert [line.split("\t")[2] for line in kinds.splitlines()] == [
             "run fired", "run leased", "run succeeded",
@@ -94,7 +104,7 @@ async def carry_over(shell: Shell, folder: Path) -> None:
     """Jobs go out into a file, are deleted, and come back from it."""
     path = str(folder / "jobs.jsonl")
     await shell("job", "export", "--to", path)
-    await shell("job", "delete", "good", "bad", "--yes")
+    await shell("job", "delete", "good", "bad", "slow", "--yes")
 
     async def gone() -> bool:
         return await shell("job", "list", "-o", "name") == ""
@@ -103,7 +113,7 @@ async def carry_over(shell: Shell, folder: Path) -> None:
     await shell("job", "import", path)
     again = await shell.json("job", "apply", "-f", path)
 
-    assert await shell("job", "list", "-o", "name") == "bad\ngood\n"
+    assert await shell("job", "list", "-o", "name") == "bad\ngood\nslow\n"
     assert {one["verdict"] for one in again["results"]} == {"VERDICT_UNCHANGED"}
     assert "raftsched job get bad" in await shell("job", "create", "bad", "--shell", "x", code=6)
 
