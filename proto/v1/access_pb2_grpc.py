@@ -62,8 +62,10 @@ class AccessServiceServicer(object):
     """
 
     def CreateAccessToken(self, request, context):
-        """Create an access token; the secret is shown once. Refused with FIELD_INVALID, FIELD_REQUIRED,
-        NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them).
+        """Create an access token; the secret is shown once. The first one closes the cluster to callers
+        who have none, so it must be an admin's, for all namespaces and without an end. Refused with
+        FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of
+        them).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -77,7 +79,8 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RevokeAccessToken(self, request, context):
-        """It is not valid from now on. Refused with ACCESS_TOKEN_NOT_FOUND.
+        """It is not valid from now on. Without the last one the cluster is open to everybody again.
+        Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,13 +34,17 @@ class AccessServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AccessServiceAsyncStub: ...
     CreateAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.CreateAccessTokenRequest, _access_pb2.CreateAccessTokenResponse]
-    """Create an access token; the secret is shown once. Refused with FIELD_INVALID, FIELD_REQUIRED,
-    NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them).
+    """Create an access token; the secret is shown once. The first one closes the cluster to callers
+    who have none, so it must be an admin's, for all namespaces and without an end. Refused with
+    FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of
+    them).
     """
     ListAccessTokens: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
     RevokeAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]
-    """It is not valid from now on. Refused with ACCESS_TOKEN_NOT_FOUND."""
+    """It is not valid from now on. Without the last one the cluster is open to everybody again.
+    Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
+    """
     ListAuditRecords: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]
     """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`. Refused with
     FILTER_INVALID, PAGE_TOKEN_INVALID.
@@ -52,13 +56,17 @@ class AccessServiceAsyncStub(AccessServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.CreateAccessTokenRequest, _access_pb2.CreateAccessTokenResponse]  # type: ignore[assignment]
-    """Create an access token; the secret is shown once. Refused with FIELD_INVALID, FIELD_REQUIRED,
-    NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them).
+    """Create an access token; the secret is shown once. The first one closes the cluster to callers
+    who have none, so it must be an admin's, for all namespaces and without an end. Refused with
+    FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of
+    them).
     """
     ListAccessTokens: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]  # type: ignore[assignment]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
     RevokeAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]  # type: ignore[assignment]
-    """It is not valid from now on. Refused with ACCESS_TOKEN_NOT_FOUND."""
+    """It is not valid from now on. Without the last one the cluster is open to everybody again.
+    Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
+    """
     ListAuditRecords: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]  # type: ignore[assignment]
     """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`. Refused with
     FILTER_INVALID, PAGE_TOKEN_INVALID.
@@ -73,8 +81,10 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_pb2.CreateAccessTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.CreateAccessTokenResponse, _abc.Awaitable[_access_pb2.CreateAccessTokenResponse]]:
-        """Create an access token; the secret is shown once. Refused with FIELD_INVALID, FIELD_REQUIRED,
-        NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them).
+        """Create an access token; the secret is shown once. The first one closes the cluster to callers
+        who have none, so it must be an admin's, for all namespaces and without an end. Refused with
+        FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of
+        them).
         """
 
     @_abc_1.abstractmethod
@@ -91,7 +101,9 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_pb2.RevokeAccessTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.RevokeAccessTokenResponse, _abc.Awaitable[_access_pb2.RevokeAccessTokenResponse]]:
-        """It is not valid from now on. Refused with ACCESS_TOKEN_NOT_FOUND."""
+        """It is not valid from now on. Without the last one the cluster is open to everybody again.
+        Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
+        """
 
     @_abc_1.abstractmethod
     def ListAuditRecords(

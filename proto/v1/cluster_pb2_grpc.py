@@ -171,7 +171,8 @@ class ClusterServiceServicer(object):
         lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
         were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
         read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
-        DISK_FULL.
+        DISK_FULL. No node of 0.1.0 serves this call yet, and gRPC says so in a status without an
+        ErrorInfo.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

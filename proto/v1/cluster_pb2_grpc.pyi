@@ -73,7 +73,8 @@ class ClusterServiceStub:
     lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
     were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
     read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
-    DISK_FULL.
+    DISK_FULL. No node of 0.1.0 serves this call yet, and gRPC says so in a status without an
+    ErrorInfo.
     """
 
 @_typing.type_check_only
@@ -121,7 +122,8 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
     were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
     read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
-    DISK_FULL.
+    DISK_FULL. No node of 0.1.0 serves this call yet, and gRPC says so in a status without an
+    ErrorInfo.
     """
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -226,7 +228,8 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
         were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
         read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
-        DISK_FULL.
+        DISK_FULL. No node of 0.1.0 serves this call yet, and gRPC says so in a status without an
+        ErrorInfo.
         """
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
