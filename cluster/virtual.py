@@ -90,6 +90,7 @@ class Journey:
         self.clock, self._leader, self._poke = clock, leader, poke
         # Leases whose handlers have held time up for long enough.
         self._given_up: set[Held] = set()
+        self._request = 0
         self._waited_for: set[Held] = set()
         self._looking: asyncio.TimerHandle | None = None
         self._waiting: asyncio.TimerHandle | None = None
@@ -114,11 +115,14 @@ class Journey:
         clock, leader = self.clock, self._leader
         # Read before what it asks for, so that a later request is not taken for this one.
         request = clock.request
+        if request != self._request:
+            self._request = request
+            self._given_up.clear()
+            self._wait_for(set())
         if not clock.is_asked or not leader.rests or self._handlers_run():
             return
         now_ms, until_ms = clock.now_ms(), clock.until_ms
         if now_ms >= until_ms:
-            self._given_up.clear()
             clock.arrived(request)
             return
         next_ms = leader.next_due_ms()

@@ -98,22 +98,30 @@ class Clock:
         words[UNTIL], words[PATIENCE] = until_ms, round(patience * 1000)
         # Last, as the nodes look at it first.
         words[ASKED] = request = words[ASKED] + 1
+        try:
+            if self._arrives(request, timeout):
+                return self.now
+        finally:
+            # Whatever ends the wait, an interrupt too, ends the way.
+            words[UNTIL] = words[NOW]
+            words[DONE] = request
+        goal = EPOCH + until_ms * MILLISECOND
+        raise TimeoutError(
+            f"the clock came to {self.now} within {timeout:g} s, on its way to {goal}; there is "
+            "much to do on that way (then say timeout=), handlers that do not end hold it up for "
+            f"{patience:g} s each (say patience=), or no node leads"
+        )
+
+    def _arrives(self, request: int, timeout: float) -> bool:
         began = looked = monotonic()
-        while words[DONE] != request:
+        while self._words[DONE] != request:
             sleep(LOOK_S)
             if monotonic() - looked > LOOK_AT_NODES_S:
                 looked = monotonic()
                 self._check_nodes()
             if monotonic() - began > timeout:
-                words[UNTIL] = words[NOW]
-                words[DONE] = request
-                goal = EPOCH + until_ms * MILLISECOND
-                raise TimeoutError(
-                    f"the clock came to {self.now} within {timeout:g} s, on its way to {goal}; "
-                    "there is much to do on that way (then say timeout=), handlers that do not "
-                    f"end hold it up for {patience:g} s each (say patience=), or no node leads"
-                )
-        return self.now
+                return False
+        return True
 
 
 def _ms(instant: datetime) -> int:

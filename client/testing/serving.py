@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from ..sync_client import Client
 from ..worker import Worker, loop_factory
 
-START_S = 30.0
+START_S = 60.0
 # A worker that gives everything back at once needs less than two seconds.
 STOP_S = 10.0
 LOOK_S = 0.005
@@ -31,8 +31,10 @@ def serving(worker: Worker, endpoints: list[str]) -> Iterator[Worker]:
     finally:
         worker.stop(now=True)
         thread.join(STOP_S)
+    if not ended.done():
+        raise TimeoutError(f"the worker did not stop within {STOP_S:g} s; does a handler block it?")
     # What broke in it must not pass in silence.
-    ended.result(0)
+    ended.result()
 
 
 def _serve(worker: Worker, ended: Future[None]) -> None:

@@ -33,7 +33,7 @@ class World:
 
     async def advance(self, patience: float = 5.0, **lengths: float) -> None:
         def move() -> None:
-            self.clock.advance(timedelta(**lengths), patience=patience, timeout=10)
+            self.clock.advance(timedelta(**lengths), patience=patience, timeout=60)
 
         await asyncio.to_thread(move)
 
@@ -156,7 +156,7 @@ async def test_a_worker_that_was_told_to_stop_has_time_to_say_how_it_ended(tmp_p
         ear = Ear()
         session = node.sessions.open(worker_pb2.WorkerHello(worker="w1"), ear, stream=True)
         session.credit(1)
-        moving = asyncio.create_task(here.advance(minutes=2.9, patience=0.5))
+        moving = asyncio.create_task(here.advance(minutes=2.9, patience=2))
         await until(lambda: ear.stopped)
 
         [lease] = ear.got
@@ -238,6 +238,22 @@ def test_nobody_who_moves_it_is_a_matter_of_time(tmp_path: Path) -> None:
             clock.advance(hours=1, timeout=0.05)
 
         assert not VirtualClock(tmp_path / "clock").is_asked
+
+
+def test_whatever_ends_the_wait_ends_the_way(tmp_path: Path) -> None:
+    class NodeEnded(Exception):
+        pass
+
+    def look() -> None:
+        raise NodeEnded
+
+    clock = Clock(tmp_path / "clock", BEGIN, look)
+    with pytest.raises(NodeEnded):
+        clock.advance(hours=1)
+
+    assert not VirtualClock(tmp_path / "clock").is_asked
+    assert clock.now == BEGIN
+    clock.close()
 
 
 def test_what_is_no_clock_is_not_taken_for_one(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from raftsched.client.testing.fixtures import raftsched_virtual_cluster as clust
 # What pytest is to find in this module.
 __all__ = ["cluster"]
 
-pytestmark = pytest.mark.timeout(120)
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 
@@ -68,7 +67,7 @@ def test_the_example_works_when_it_is_pasted(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "-p", "no:cacheprovider",
          f"--rootdir={tmp_path}", str(tmp_path)],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
 
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
@@ -138,7 +137,7 @@ def test_deadlines_are_not_told_by_the_time_that_stands_still(
         end = monotonic() + 0.6
         while monotonic() < end:
             client.jobs.get("report")
-        stopped = client.jobs.trigger("report").result(bool, timeout=20)
+        stopped = client.jobs.trigger("report").result(bool, timeout=60)
 
     assert stopped is False
 
