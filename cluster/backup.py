@@ -10,11 +10,15 @@ known before, and so is that of the whole. An archive without one was cut off.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import IO
+
+import msgspec
 
 from ..statemachine import keys
 from ..statemachine.record import MetaRecord, parse
@@ -28,6 +32,8 @@ PIECE = 512 << 10
 BLOCK = tarfile.BLOCKSIZE
 END = bytes(2 * BLOCK)
 NO_DIGEST = "0" * 64
+MANIFEST_MAX = 16 << 20
+_NAME = re.compile(r"state/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
 class Backup:
@@ -89,3 +95,68 @@ def _head(name: str, size: int) -> bytes:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, 0o600
     return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+class NoBackup(Exception):
+    """A file is no archive that could be put back; the text says why."""
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file of an archive."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What an archive says of itself. What a later version adds does not matter here."""
+
+    format: int
+    cluster: str
+    node: str
+    term: int
+    revision: int
+    applied_index: int
+    fingerprint: str
+    feature_level: int
+    version: str
+    time: str
+    files: list[File]
+
+
+def unpack(archive: Path, folder: Path) -> Manifest:
+    """Write the state into a new folder; all of it is as the manifest says, or NoBackup."""
+    folder.mkdir(mode=0o700, parents=True)
+    found: dict[str, tuple[int, str]] = {}
+    manifest: Manifest | None = None
+    try:
+        with tarfile.open(archive, "r|") as opened:
+            for entry in opened:
+                body = opened.extractfile(entry)
+                if body is None or manifest is not None:
+                    raise NoBackup(f"{entry.name[:80]!r} should not be there")
+                if entry.name == MANIFEST:
+                    manifest = msgspec.json.decode(body.read(MANIFEST_MAX), type=Manifest)
+                elif entry.name in found or not _NAME.fullmatch(entry.name):
+                    raise NoBackup(f"{entry.name[:80]!r} is no file of a state")
+                else:
+                    found[entry.name] = _write(body, folder / entry.name.removeprefix(FOLDER))
+    except (tarfile.TarError, msgspec.DecodeError, EOFError) as error:
+        raise NoBackup(f"it is damaged, or no archive: {error}") from error
+    if manifest is None:
+        raise NoBackup("it was cut off: its manifest is missing")
+    stated = {file.name: (file.size, file.sha256) for file in manifest.files}
+    if wrong := sorted(n for n in stated | found if stated.get(n) != found.get(n)):
+        raise NoBackup(f"{wrong[0]} is not as the manifest says")
+    return manifest
+
+
+def _write(body: IO[bytes], path: Path) -> tuple[int, str]:
+    digest, size = sha256(), 0
+    with path.open("xb") as out:
+        while block := body.read(PIECE):
+            digest.update(block)
+            size += len(block)
+            out.write(block)
+    return size, digest.hexdigest()

@@ -30,13 +30,16 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 class Folder:
     """The folder, locked until `close` or the end of the process."""
 
-    def __init__(self, path: Path, cluster: str, node: str, room: int = PROBE_BYTES) -> None:
-        """Take it, or raise CannotStart. A fresh node must find so much room."""
-        self.path = path
+    def __init__(
+        self, path: Path, cluster: str, node: str, room: int = PROBE_BYTES, *, whose: bool = True
+    ) -> None:
+        """Take it, or raise CannotStart. A fresh node must find so much room. Without `whose` a
+        fresh folder is nobody's until `own` is called."""
+        self.path, self.cluster, self.node = path, cluster, node
         with _told(path):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             names = set(os.listdir(path))
-        fresh = IDENTITY not in names
+        self.fresh = fresh = IDENTITY not in names
         if fresh and (foreign := sorted(names - HARMLESS)):
             raise CannotStart(
                 Exit.FOLDER_FOREIGN,
@@ -50,11 +53,16 @@ class Folder:
                 _check(path, cluster, node)
             with _told(path):
                 _probe(path, room if fresh else PROBE_BYTES)
-                if fresh:
-                    _write_identity(path, cluster, node)
+            if fresh and whose:
+                self.own()
         except BaseException:
             self.close()
             raise
+
+    def own(self) -> None:
+        """Say whose it is: from now on a node starts in it."""
+        with _told(self.path):
+            _write_identity(self.path, self.cluster, self.node)
 
     def close(self) -> None:
         """Give the lock back; may be called twice."""

@@ -9,14 +9,17 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from .config import EXAMPLE, KEYS, PREFIX, ConfigWrong, Loaded, load, text_of
 from .refusal import CannotStart, Exit
+
+if TYPE_CHECKING:
+    from .renewal import Renewed, Standing
 
 Command = Callable[..., None]
 FILE_VARIABLE = f"{PREFIX}CONFIG"
@@ -30,6 +33,8 @@ Exit codes:
  14  ... was written by a newer version            15  ... cannot be written to
  16  the disk is full                              17  an address cannot be listened on
  18  the disk lost something; empty the folder, and the node fetches all anew
+ 19  the file is no backup that can be put back
+ 20  it would be a second cluster beside one that lives
 """
 
 
@@ -170,6 +175,103 @@ def show(file: Path | None, origin: bool, **flags: str | None) -> None:
     loaded = read_config(file, flags)
     origins = loaded.origins if origin else dict.fromkeys(loaded.origins, "")
     click.echo(text_of(loaded.config, origins), nl=False)
+
+
+@node.command(
+    help="""Put a backup back: make an empty folder that of a node that begins a new cluster.
+
+The cluster of the backup must be lost or stopped. Do this on ONE node; the others of the
+configuration start with empty folders and fetch all from it, and once a majority has, they stand
+the loss of a node again. Every lease has lapsed, so what ran when the backup was made runs again;
+access tokens, history and ledger are those of the backup, and what became due since is late.
+
+\b
+Examples:
+  raftsched node restore nightly.tar --config node.toml
+  raftsched node --config node.toml""",
+)
+@click.argument("archive", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--other-cluster", is_flag=True, help="FILE is of a cluster with another name.")
+@config_options
+def restore(archive: Path, other_cluster: bool, file: Path | None, **flags: str | None) -> None:
+    loaded = read_config(file, flags)
+    from . import renewal
+
+    with ending_well():
+        made = renewal.restore(loaded.config, archive, other=other_cluster)
+    tell(made, loaded.config.name)
+
+
+@node.command(
+    help="""Go on with what ONE node holds when the majority is lost for good.
+
+Stop all nodes. With --look each tells how far its copy goes; choose the one with the highest term
+and, among these, the highest index. What was acknowledged by the lost nodes alone is gone. The
+others come back with EMPTY folders and fetch all from this one. Leases have lapsed, since nobody
+knows how they ended. Refused while the nodes that answer are a majority with this one.
+
+\b
+Examples:
+  raftsched node recover --look --config node.toml
+  raftsched node recover --config node.toml
+  raftsched node --config node.toml""",
+)
+@click.option("--look", is_flag=True, help="Only tell what the folder holds.")
+@click.option("--confirm", metavar="CLUSTER", help="The cluster's name, in place of typing it.")
+@config_options
+def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | None) -> None:
+    config = read_config(file, flags).config
+    from . import renewal
+
+    def confirmed(standing: renewal.Standing) -> bool:
+        click.echo(story_of(standing, config.name), err=True)
+        said = confirm
+        if said is None and sys.stdin is not None and sys.stdin.isatty():
+            said = click.prompt(
+                "If the others can come back, this makes two clusters out of one. To go on, type "
+                "the cluster's name", err=True,
+            )  # fmt: skip
+        return said == config.cluster
+
+    with ending_well():
+        if look:
+            click.echo(story_of(renewal.look(config), config.name))
+            return
+        made = renewal.recover(config, confirmed)
+    if made is None:
+        refuse(
+            Exit.CONFIG,
+            [f"nothing was done: it takes the cluster's name, --confirm {config.cluster}"],
+        )
+    tell(made, config.name)
+
+
+@contextlib.contextmanager
+def ending_well() -> Iterator[None]:
+    """What cannot be done ends with its line and its code."""
+    try:
+        yield
+    except ConfigWrong as error:
+        refuse(Exit.CONFIG, error.faults)
+    except CannotStart as error:
+        refuse(error.code, [str(error)])
+
+
+def story_of(standing: Standing, name: str) -> str:
+    alive = ", ".join(standing.alive) or "none of the others answers"
+    return (
+        f"{name}: term {standing.term}, index {standing.last_index}, revision "
+        f"{standing.revision}\nvoters: {', '.join(standing.voters)}; alive: {alive}"
+    )
+
+
+def tell(made: Renewed, name: str) -> None:
+    click.echo(
+        f"a new cluster begins on {name} with revision {made.revision}: {made.jobs:,} jobs, "
+        f"{made.live_runs:,} runs under way. Start it now"
+        + (f"; then {', '.join(made.others)}, each with an empty folder" if made.others else ""),
+        err=True,
+    )
 
 
 @click.group()

@@ -33,7 +33,7 @@ from .consensus.driver import Driver, Place
 from .consensus.journal import JournalLimits
 from .consensus.port import Settings, Status
 from .leader import Leader
-from .replica import Replica
+from .replica import RENEWING, Replica
 from .sessions import Sessions
 from .steady import SteadyClock
 from .virtual import Journey, VirtualClock
@@ -103,7 +103,8 @@ class Node:
         self.disk = disk
         # Checkpoints that are being streamed; what is there now was left by a crash.
         self.backups = spec.folder / "backups"
-        shutil.rmtree(self.backups, ignore_errors=True)
+        for left in (self.backups, spec.folder / RENEWING):
+            shutil.rmtree(left, ignore_errors=True)
         self.replica = Replica(spec.folder / "state", disk.root, cache_bytes=spec.cache_bytes)
         contacts = {name: member.peer for name, member in spec.members.items()}
         place = Place(

@@ -20,6 +20,8 @@ class Exit(IntEnum):
     DISK_FULL = 16
     ADDRESS_TAKEN = 17
     DAMAGED = 18
+    NO_BACKUP = 19
+    CLUSTER_LIVES = 20
 
 
 class CannotStart(Exception):

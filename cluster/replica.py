@@ -21,6 +21,7 @@ from .consensus.snapshot import MANIFEST
 
 Listener = Callable[[int, bytes, MetaRecord], None]
 PREFIX = "state-"
+RENEWING = "renewing"  # Where a new cluster's state is made; see renewal.py.
 
 
 class Applied:

@@ -167,7 +167,8 @@ def backup(session: Session, file: Path, force: bool) -> None:
     """Write the state of the node that is asked to FILE, while it runs.
 
     FILE is there only once all of it has been written, synced and compared with its checksums. It
-    holds payloads and hashes of secrets, so it can be read by its owner only.
+    holds payloads and hashes of secrets, so it can be read by its owner only. To put it back:
+    raftsched node restore --help.
     """
     from .backup import save
 

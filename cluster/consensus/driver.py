@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from .core import Core
 from .disk import FULL, Disk
-from .faults import DiskFailed, Refused
+from .faults import Broken, DiskFailed, Refused
 from .journal import Batch, Journal, JournalLimits
 from .membership import Configuration
 from .message import Message, WireError
@@ -75,7 +75,7 @@ class Driver:
         )
         self.links = Links(
             identity, place.links, clock, self.dice,
-            self._received, self._up, self._down, place.contexts,
+            self._received, self._up, self._down, place.contexts, self._origin, self._foreign,
         )  # fmt: skip
         self._sync = ThreadPoolExecutor(1, "sync")
         self._bulk = ThreadPoolExecutor(1, "bulk")
@@ -91,6 +91,8 @@ class Driver:
         self.leader_moved: Callable[[], None] = lambda: None
         self._led: tuple[str | None, bool] = (None, False)
         self._following: Configuration | None = None
+        # Who came with another history of this cluster, and when last.
+        self.foreign: dict[str, float] = {}
         self._stopping = False
 
     async def start(self) -> None:
@@ -228,6 +230,24 @@ class Driver:
     def _down(self, peer: str) -> None:
         self._guard(lambda: self.core.link_down(peer, self.clock()))
 
+    def _origin(self) -> str | None:
+        return self.core.config.origin if self.core.formed else None
+
+    def _foreign(self, peer: str, origin: str) -> None:
+        """A node has another history on its disk. If both were restored, and apart, each would
+        lead alone: none of them may."""
+        config = self.core.config
+        if peer in config.members:
+            self.foreign[peer] = self.clock()
+        if origin and config.origin and config.voters == [self.place.node]:
+            self._fail(
+                Broken(
+                    f"{peer} and {self.place.node} were restored or recovered apart, and each "
+                    "would be a cluster of its own. Choose one; empty the folder of the other, and "
+                    "start both"
+                )
+            )
+
     def _guard(self, what: Callable[[], None]) -> None:
         """Do something to the core; if it raises, this node has ended."""
         if self._stopping or self.ended.done():
@@ -317,6 +337,7 @@ class Driver:
                 if address not in addresses.setdefault(name, []):
                     addresses[name].append(address)
             self.links.follow(addresses)
+            self.foreign = {n: at for n, at in self.foreign.items() if n in core.config.members}
 
     # The journal's helper.
 

@@ -18,6 +18,8 @@ MEMBERS_MAX = 9
 CONFIG_MAX = 2048  # Bytes; a segment's header holds two and must stay within its 8 KiB.
 NAME_MAX = 64
 HOST_MAX = 200
+ORIGIN_MAX = 32
+_ORIGIN = ""  # Its key among the names of members.
 _HOST = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
 
 
@@ -48,12 +50,18 @@ class Member:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The members from one index of the log on."""
+    """The members from one index of the log on.
+
+    `origin` tells histories apart: a cluster that goes on from a backup, or without its majority,
+    has another one than the cluster it was. It is empty in one that was founded by all its nodes.
+    """
 
     members: dict[str, Member]
+    origin: str = ""
 
     def encode(self) -> bytes:
-        rows = {name: member.row() for name, member in sorted(self.members.items())}
+        rows: dict[str, object] = {_ORIGIN: self.origin} if self.origin else {}
+        rows |= {name: member.row() for name, member in sorted(self.members.items())}
         return json.dumps(rows, separators=(",", ":")).encode()
 
     @classmethod
@@ -65,9 +73,14 @@ class Configuration:
             rows = json.loads(text)
         except RecursionError as error:
             raise ValueError("it is nested too deep") from error
-        if not isinstance(rows, dict) or len(rows) > MEMBERS_MAX:
-            raise ValueError(f"it does not name up to {MEMBERS_MAX} members")
-        return cls({name: _member(name, row) for name, row in rows.items()})
+        if not isinstance(rows, dict):
+            raise ValueError("it names no members")
+        origin = rows.pop(_ORIGIN, "")
+        if not isinstance(origin, str) or len(origin) > ORIGIN_MAX:
+            raise ValueError(f"{str(origin)[:ORIGIN_MAX]!r} is no origin")
+        if len(rows) > MEMBERS_MAX:
+            raise ValueError(f"it names more than {MEMBERS_MAX} members")
+        return cls({name: _member(name, row) for name, row in rows.items()}, origin)
 
     def check_size(self) -> None:
         """Raise Refused if names and addresses are too long to be kept together."""
@@ -109,7 +122,7 @@ class Configuration:
         return self._with(name, replace(old, address=address, client=client))
 
     def _with(self, name: str, member: Member) -> Configuration:
-        return Configuration({**self.members, name: member})
+        return replace(self, members={**self.members, name: member})
 
     def _need(self, name: str) -> None:
         if name not in self.members:
@@ -120,7 +133,7 @@ class Configuration:
         rest = {n: m for n, m in self.members.items() if n != name}
         if not any(m.voter for m in rest.values()):
             raise Refused(f"{name} is the last voter and cannot be removed")
-        return Configuration(rest)
+        return replace(self, members=rest)
 
 
 def _member(name: str, row: Any) -> Member:  # noqa: ANN401  # It came out of JSON.

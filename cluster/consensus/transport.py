@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from .faults import Refused
-from .membership import NAME_MAX
+from .membership import NAME_MAX, ORIGIN_MAX
 from .message import FRAME_MAX, PROTOCOL, Append, Introduce, Message, WireError, decode, encode
 
 logger = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class Session(asyncio.Protocol):
             "protocol": PROTOCOL,
             "node": me.node,
             "incarnation": me.incarnation,
+            "origin": self.links.origin(),
         }
         self.write([json.dumps(said).encode()])
 
@@ -147,6 +148,7 @@ class Session(asyncio.Protocol):
         if not 0 < incarnation < 1 << 56:
             raise WireError(f"{incarnation} is no incarnation")
         self.check_certificate(node)
+        self.check_history(node, said.get("origin"))
         self.peer_incarnation = incarnation
         self.links.accept(self, node)
 
@@ -158,6 +160,17 @@ class Session(asyncio.Protocol):
         names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
         if node not in names:
             raise WireError(f"it says it is {node!r}, its certificate says {names}")
+
+    def check_history(self, node: str, theirs: object) -> None:
+        """Two histories of one cluster have nothing to say to each other but this."""
+        mine = self.links.origin()
+        if None in (mine, theirs) or mine == theirs:
+            return
+        self.links.foreign(node, str(theirs)[:ORIGIN_MAX])
+        raise WireError(
+            f"{node} has another history of this cluster on its disk, from before or from beside a "
+            "restore or recovery; stop the one that is not wanted, empty its folder, start it again"
+        )
 
     def write(self, frames: list[bytes]) -> None:
         if self.transport is not None and not self.transport.is_closing():
@@ -198,8 +211,13 @@ class Links:
         up: Callable[[str], None],
         down: Callable[[str], None],
         contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
+        origin: Callable[[], str | None] = lambda: None,
+        foreign: Callable[[str, str], None] = lambda peer, origin: None,
     ) -> None:
-        """`contexts` are those for accepting and for dialling; None means no TLS."""
+        """`contexts` are those for accepting and for dialling; None means no TLS. `origin` is that
+        of the history on this disk, None while there is none; `foreign` is told of a node whose
+        disk has another history of this cluster."""
+        self.origin, self.foreign = origin, foreign
         self.identity, self.limits, self.clock, self.dice = identity, limits, clock, dice
         self.received, self._up, self._down = received, up, down
         self.contexts = contexts

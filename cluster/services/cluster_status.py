@@ -146,6 +146,12 @@ class StatusView:
         name = one.name
         if not one.reachable:
             yield f"{name} is not reachable from {shown.node}."
+            seen_at = self.node.driver.foreign.get(name)
+            if seen_at is not None and self.node.spec.seconds() - seen_at < FRESH:
+                yield (
+                    f"The folder of {name} holds another history of this cluster, from before or "
+                    "beside a restore or recovery; stop it, empty its folder, start it again."
+                )
             return
         if not one.serving:
             yield f"{name} does not answer calls: it starts, drains, or its state differs."

@@ -28,7 +28,8 @@ if _version_not_supported:
 class ClusterServiceStub(object):
     """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
     by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched cluster recover` on a node that is stopped.
+    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
+    restore`.
     """
 
     def __init__(self, channel):
@@ -92,7 +93,8 @@ class ClusterServiceStub(object):
 class ClusterServiceServicer(object):
     """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
     by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched cluster recover` on a node that is stopped.
+    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
+    restore`.
     """
 
     def GetClusterStatus(self, request, context):
@@ -242,7 +244,8 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 class ClusterService(object):
     """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
     by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched cluster recover` on a node that is stopped.
+    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
+    restore`.
     """
 
     @staticmethod

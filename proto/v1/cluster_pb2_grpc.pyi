@@ -29,7 +29,8 @@ GRPC_VERSION: str
 class ClusterServiceStub:
     """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
     by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched cluster recover` on a node that is stopped.
+    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
+    restore`.
     """
 
     @_typing.overload
@@ -81,7 +82,8 @@ class ClusterServiceStub:
 class ClusterServiceAsyncStub(ClusterServiceStub):
     """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
     by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched cluster recover` on a node that is stopped.
+    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
+    restore`.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -129,7 +131,8 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
     by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched cluster recover` on a node that is stopped.
+    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
+    restore`.
     """
 
     @_abc_1.abstractmethod

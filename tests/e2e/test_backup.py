@@ -1,14 +1,20 @@
-"""A cluster of processes is saved by the command line while it works."""
+"""Clusters of processes that are saved, lost, and begun anew, by the command line."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from raftsched.client import AsyncClient, cron
 
-from .processes import cluster
+from .handlers import working
+from .processes import READY_S, Cluster, cluster, crowd, environment, node_command, until
 from .test_command import Shell
 
 
@@ -34,3 +40,101 @@ async def test_a_backup_is_made_at_the_shell(tmp_path: Path) -> None:
     for name in running.nodes:
         folder = tmp_path / name / "backups"
         assert not folder.exists() or list(folder.iterdir()) == []
+
+
+async def offline(running: Cluster, name: str, *words: str, code: int = 0) -> str:
+    """A command of a node that does not run; what it says."""
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        node_command(*words, *running.nodes[name].arguments),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment(),
+        timeout=60 * crowd(),
+    )  # fmt: skip
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+    return ended.stdout + ended.stderr
+
+
+async def is_whole(client: AsyncClient) -> bool:
+    """All three vote, and have the same state."""
+    status = await client.cluster.status()
+    found = await client.cluster.verify() if status.margin == 1 else None
+    return found is not None and found.sound and len(found.fingerprints) == 3
+
+
+async def lose(running: Cluster, *kept: str) -> None:
+    """Power goes everywhere, and the disks of all but some with it."""
+    for name, node in running.nodes.items():
+        if node.alive:
+            node.kill()
+        if name not in kept:
+            shutil.rmtree(running.folder / name)
+
+
+@pytest.mark.slow
+async def test_a_cluster_that_is_lost_begins_anew_from_its_backup(tmp_path: Path) -> None:
+    file = tmp_path / "nightly.tar"
+    async with cluster(tmp_path) as running:
+        async with (
+            working(running.endpoints) as noted,
+            AsyncClient(running.endpoints, timeout=10) as client,
+        ):
+            await client.jobs.create("beat", handler="note", schedule=cron("* * * * * *"))
+            await until(lambda: len(noted.runs) >= 2, 10)
+            await Shell(running, tmp_path)("cluster", "backup", str(file))
+            saved = (await client.cluster.status()).revision
+            seen = len(noted.runs)
+            await until(lambda: len(noted.runs) >= seen + 2, 10)
+        await lose(running)
+
+        said = await offline(running, "n2", "restore", str(file))
+        again = await offline(running, "n2", "restore", str(file), code=10)
+        running.nodes["n2"].start()
+        await until(lambda: running.leader(), READY_S)
+        refused = await offline(running, "n3", "restore", str(file), code=20)
+        shutil.rmtree(tmp_path / "n3", ignore_errors=True)
+        running.start()
+        async with (
+            AsyncClient(running.endpoints, timeout=20) as client,
+            working(running.endpoints) as noted,
+        ):
+            await until(lambda: is_whole(client), READY_S)
+            await until(lambda: len(noted.runs) >= 3, 20)
+            sound = (await client.jobs.audit("beat")).sound
+            status = await client.cluster.status()
+            # The new cluster stands the loss of the node that it began on.
+            running.nodes["n2"].kill()
+            await client.jobs.create("after", handler="nobody")
+
+    assert "then n1, n3, each with an empty folder" in said
+    assert "a backup is put into an empty folder" in again
+    assert "n2 run as nodes of a cluster" in refused
+    assert sound
+    assert status.revision > saved + (1 << 39)
+    assert noted.doubled == []
+
+
+@pytest.mark.slow
+async def test_one_folder_that_is_left_becomes_a_cluster(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as running:
+        async with AsyncClient(running.endpoints, timeout=10) as client:
+            await client.jobs.create("kept", handler="nobody")
+        refused = await offline(running, "n1", "recover", code=11)
+        running.nodes["n1"].kill()
+        lives = await offline(running, "n1", "recover", "--confirm", "raftsched", code=20)
+        await lose(running, "n1")
+        seen = await offline(running, "n1", "recover", "--look")
+        unsure = await offline(running, "n1", "recover", "--confirm", "other", code=2)
+
+        said = await offline(running, "n1", "recover", "--confirm", "raftsched")
+        running.start()
+        async with AsyncClient(running.endpoints, timeout=20) as client:
+            await until(lambda: is_whole(client), READY_S)
+            kept = [job.name async for job in client.jobs.list()]
+
+    assert "is in use by another process" in refused
+    assert "start n1 instead" in lives
+    assert "voters: n1, n2, n3; alive: none of the others answers" in seen
+    assert "nothing was done" in unsure
+    assert "a new cluster begins on n1" in said
+    assert kept == ["kept"]
