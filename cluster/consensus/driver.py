@@ -32,6 +32,7 @@ from .walled import check_audited
 logger = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
+SLOW_SYNC = 0.1  # Seconds of a round above which the log says so: an election waits for two.
 FULL_RETRY = 0.5  # Seconds between attempts to write on a full disk.
 
 
@@ -370,7 +371,10 @@ class Driver:
         else:
             self._batch = None
             self._wrote_at = self.clock()
-            self.synced(self._wrote_at - self._batch_at)
+            took = self._wrote_at - self._batch_at
+            if took > SLOW_SYNC:
+                logger.info("a sync of the journal took %d ms", 1000 * took)
+            self.synced(took)
             self.core.journal.settled(batch)
             if self.core.full:
                 self.core.disk_full(False, self.clock())
