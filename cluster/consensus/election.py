@@ -91,8 +91,9 @@ class Election(Replication):
         level = logging.INFO if self.attempts == 1 else logging.DEBUG
         logger.log(level, "%s asks whether it may stand in term %d", self.me, self.term + 1)
         ask = PreVote(self.term + 1, self.journal.last_index, self.journal.last_term)
+        # It binds nobody, so it need not wait for the disk; the vote that follows does.
         for peer in self.other_voters():
-            self.send(peer, ask)
+            self.send_first(peer, ask)
 
     def on_pre_vote(self, peer: str, ask: PreVote, now: float) -> None:
         # Whether it was removed is for the asker to judge: our configuration may be the older.
@@ -106,7 +107,7 @@ class Election(Replication):
             self.give_way(peer, ask, now)
         elif self.leader_lives(now):
             self.refused = peer, ask, now
-        self.send(peer, PreVoteReply(self.term, ask.term, granted, removed_at))
+        self.send_first(peer, PreVoteReply(self.term, ask.term, granted, removed_at))
 
     def grant_belatedly(self, now: float) -> None:
         """Answer whoever asked just before this node, too, lost the leader."""

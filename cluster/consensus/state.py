@@ -25,9 +25,10 @@ class Outbox:
     """Messages that wait until what they say is durable.
 
     Each waits for the journal to be durable up to where it ended when the message was written.
-    Heartbeats say nothing about entries, only about the term, so they go in a line of their own
-    that waits for the last vote: a slow disk does not silence a leader. A message may be lost
-    anywhere on its way, so a line that is full, by number or by bytes, drops its oldest.
+    Heartbeats say nothing about entries, only about the term, and pre-votes bind nobody, so they
+    go in a line of their own that waits for the last vote: a slow disk does not silence a leader.
+    A message may be lost anywhere on its way, so a line that is full, by number or by bytes, drops
+    its oldest.
     """
 
     def __init__(self, limit: int, limit_bytes: int) -> None:

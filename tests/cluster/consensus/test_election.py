@@ -1,7 +1,14 @@
 from __future__ import annotations
 
 from raftsched.chaos.sim.group import Group, Node
-from raftsched.cluster.consensus.message import Heartbeat, PreVote, PreVoteReply, Vote
+from raftsched.cluster.consensus.message import (
+    Append,
+    AppendAck,
+    Heartbeat,
+    PreVote,
+    PreVoteReply,
+    Vote,
+)
 from raftsched.cluster.consensus.walled import FOLLOWER, LEADER
 
 
@@ -111,6 +118,22 @@ def test_who_asked_long_ago_is_not_answered(three: Group) -> None:
     assert second.core.deadline < three.now + second.core.settings.retry_min
     replies = [m for _, m in second.turn(three.now) if isinstance(m, PreVoteReply)]
     assert replies == []
+
+
+def test_a_pre_vote_does_not_wait_for_a_slow_disk(three: Group) -> None:
+    leader = three.lead()
+    first = three.others(leader)[0]
+    three.write(leader)
+    [append] = [m for to, m in leader.turn(three.now) if isinstance(m, Append) and to == first.name]
+    core = first.core
+    core.receive(leader.name, leader.core.incarnation, append, three.now)
+    core.link_down(leader.name, three.now)
+
+    core.step(core.deadline)
+    said = [type(message) for _, message in core.outbox.release(core.journal.synced)]
+
+    assert PreVote in said
+    assert AppendAck not in said
 
 
 def test_who_lets_another_stand_waits_a_moment_and_not_longer(three: Group) -> None:
