@@ -138,7 +138,7 @@ class Node:
         self._journey: Journey | None = None
         if spec.virtual is not None:
             self._pace = 0.0
-            self._journey = Journey(spec.virtual, self.leader, self._poke)
+            self._journey = Journey(spec.virtual, self.leader, self._poke, self._watch_alerts)
         self.replica.listeners.append(self._applied)
 
     # Life.

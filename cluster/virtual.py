@@ -86,8 +86,15 @@ class VirtualClock:
 class Journey:
     """What the leader does about it, whenever it has nothing else to do."""
 
-    def __init__(self, clock: VirtualClock, leader: Leader, poke: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        leader: Leader,
+        poke: Callable[[], None],
+        watch_alerts: Callable[[], None],
+    ) -> None:
         self.clock, self._leader, self._poke = clock, leader, poke
+        self._watch_alerts = watch_alerts
         # Leases whose handlers have held time up for long enough.
         self._given_up: set[Held] = set()
         self._request = 0
@@ -127,6 +134,7 @@ class Journey:
             return
         next_ms = leader.next_due_ms()
         clock.go_to(until_ms if next_ms is None else min(max(next_ms, now_ms + 1), until_ms))
+        self._watch_alerts()
         self._poke()
 
     def _handlers_run(self) -> bool:

@@ -14,7 +14,7 @@ from raftsched.client.testing.clock import SIZE, Clock
 from raftsched.cluster import virtual
 from raftsched.cluster.node import Node
 from raftsched.cluster.virtual import NoClock, VirtualClock
-from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
+from raftsched.proto.v1 import alert_pb2, job_pb2, run_pb2, worker_pb2
 
 from .ear import Ear, success
 from .test_node import cluster, leader_of, once, until
@@ -181,6 +181,22 @@ async def test_no_session_lapses_and_no_deadline_is_told_by_this_clock(tmp_path:
 
         assert "w1" in node.sessions.by_worker
         assert not welcome(node.sessions).HasField("server_time")
+
+
+async def test_alerts_are_raised_on_the_way(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        node = await leader_of(here.nodes)
+        put = alert_pb2.PutAlertRequest(alert=alert_pb2.Alert(namespace="default", name="late"))
+        put.alert.condition.lateness_above.FromSeconds(300)
+        await node.write(put, "", 5)
+        await node.write(each_minute("report"), "", 5)
+
+        await here.advance(minutes=30)
+
+        request = alert_pb2.ListAlertsRequest(namespace="default")
+        answer = (await node.read(request, None, 5)).message
+        assert isinstance(answer, alert_pb2.ListAlertsResponse)
+        assert answer.alerts[0].raised_time.ToMilliseconds() == BEGIN_MS + 7 * MINUTE_MS
 
 
 async def test_a_next_leader_goes_on_from_there(tmp_path: Path) -> None:
