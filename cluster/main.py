@@ -191,7 +191,11 @@ Examples:
   raftsched node --config node.toml""",
 )
 @click.argument("archive", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--other-cluster", is_flag=True, help="FILE is of a cluster with another name.")
+@click.option(
+    "--other-cluster",
+    is_flag=True,
+    help="FILE is of a cluster with another name, as for a rehearsal. Its jobs run here too.",
+)
 @config_options
 def restore(archive: Path, other_cluster: bool, file: Path | None, **flags: str | None) -> None:
     loaded = read_config(file, flags)

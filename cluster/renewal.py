@@ -23,12 +23,12 @@ from .about import FEATURE_LEVEL
 from .backup import NoBackup
 from .config import Config
 from .consensus import faults
-from .consensus.catchup import restore as take_snapshot
+from .consensus.catchup import stand_on_latest
 from .consensus.disk import RealDisk
 from .consensus.founding import found
 from .consensus.journal import COMMAND, CONFIG, NOOP, Journal, JournalLimits
 from .consensus.membership import Configuration
-from .consensus.snapshot import Snapshots, folder_of
+from .consensus.snapshot import Snapshots
 from .folder import IDENTITY, NO_SPACE, Folder
 from .refusal import CannotStart, Exit
 from .replica import PREFIX, RENEWING, Replica
@@ -75,6 +75,7 @@ def restore(config: Config, archive: Path, *, other: bool = False) -> Renewed:
                 f"{folder.path} is a node's already, and a backup is put into an empty folder; "
                 "name another one, or set this one aside",
             )
+        stack.enter_context(_left_empty(folder.path))
         stack.enter_context(_told(config))
         work = stack.enter_context(_workshop(folder.path))
         manifest = _unpack(config, archive, work, other=other)
@@ -119,11 +120,11 @@ def recover(config: Config, confirm: Callable[[Standing], bool]) -> Renewed | No
         work = stack.enter_context(_workshop(Path(config.folder)))
         state.checkpoint_into(work / f"{PREFIX}1")
         copy = _opened(stack, config, work, journal.disk)
-        for index, kind, data in _tail(journal, copy.applied()):
+        # A snapshot may end with entries that are no business of the state.
+        for index, kind, data in _tail(journal, max(copy.applied(), snapshots.last_index)):
             if kind == COMMAND:
                 copy.apply(index, data)
-        last = max(journal.last_index, snapshots.last_index)
-        return _renew(config, journal, snapshots, copy, last + 1, journal.term + 1)
+        return _renew(config, journal, snapshots, copy, journal.last_index + 1, journal.term + 1)
 
 
 def _renew(
@@ -160,11 +161,7 @@ def _remains(config: Config) -> Iterator[tuple[Journal, Snapshots, Replica]]:
             )
         state = Replica(path / "state", disk.root, cache_bytes=config.cache_mb << 20)
         stack.callback(state.close)
-        latest = snapshots.latest
-        if latest is not None and state.applied() < latest.state:
-            # An installation that a crash cut off.
-            snapshots.verify(latest)
-            take_snapshot(state, folder_of(latest.index))
+        stand_on_latest(snapshots, journal, state)
         yield journal, snapshots, state
 
 
@@ -175,8 +172,9 @@ def _standing(config: Config, journal: Journal, snapshots: Snapshots, state: Rep
     addresses.pop(config.name)
     answered = greeting.histories(addresses, tls.peer_contexts(config))
     alive = sorted(name for name, origin in answered.items() if origin == members.origin)
-    last = max(journal.last_index, snapshots.last_index)
-    return Standing(journal.last_term, last, state.meta.revision, members.voters, alive)
+    return Standing(
+        journal.last_term, journal.last_index, state.meta.revision, members.voters, alive
+    )
 
 
 def _need_nobody(config: Config) -> None:
@@ -263,6 +261,16 @@ def _workshop(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def _left_empty(folder: Path) -> Iterator[None]:
+    """What is refused, or has no room, can be tried again in the same folder."""
+    try:
+        yield
+    except CannotStart:
+        shutil.rmtree(folder / "consensus", ignore_errors=True)
+        raise
+
+
+@contextmanager
 def _told(config: Config) -> Iterator[None]:
     """Turn what ends a node into a line with its own code."""
     try:
@@ -277,3 +285,8 @@ def _told(config: Config) -> Iterator[None]:
         code = Exit.DISK_FULL if error.errno in NO_SPACE else Exit.FOLDER_UNWRITABLE
         story = f"{error.filename or config.folder}: {error.strerror}; nothing was changed"
         raise CannotStart(code, story) from error
+    except Exception as error:
+        # RocksDB's library has one exception for all.
+        if type(error) is not Exception:
+            raise
+        raise CannotStart(Exit.DAMAGED, f"the state cannot be opened: {error}") from error

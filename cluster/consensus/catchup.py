@@ -9,10 +9,11 @@ snapshot is verified, put in place and the journal stands on it.
 from __future__ import annotations
 
 from .faults import Fatal, require
+from .journal import Journal
 from .message import AppendAck, BadCopy, Chunk, Fetch, Offer, WireError
 from .port import Machine
 from .progress import Progress
-from .snapshot import FileOf, Incoming, Manifest, Snapshots
+from .snapshot import FileOf, Incoming, Manifest, Snapshots, folder_of
 from .state import Job, State
 
 VERIFY_AGAIN = 60.0  # Seconds; reading gigabytes again is not to be had for a message each time.
@@ -250,3 +251,28 @@ def stand_on(core: CatchUp, manifest: Manifest) -> None:
     known = journal.base_index <= manifest.index <= journal.last_index
     if not known or journal.term_at(manifest.index) != manifest.term:
         journal.reset(manifest.index, manifest.term, manifest.configs)
+
+
+def stand_on_latest(snapshots: Snapshots, journal: Journal, machine: Machine) -> None:
+    """Finish an installation that a crash cut off between its steps.
+
+    A snapshot with its final name is verified and durable. Entries behind it stay: only if the
+    journal does not contain the snapshot's last entry does it begin anew.
+    """
+    latest = snapshots.latest
+    if latest is None:
+        return
+    if machine.applied() < latest.state:
+        snapshots.verify(latest)
+        restore(machine, folder_of(latest.index))
+    known = journal.base_index <= latest.index <= journal.last_index
+    if not known or journal.term_at(latest.index) != latest.term:
+        require(
+            latest.index > journal.base_index,
+            f"the journal begins at {journal.base_index}, behind snapshot {latest.index}",
+        )
+        journal.reset(latest.index, latest.term, latest.configs)
+        batch = journal.take()
+        if batch is not None:
+            batch.run()
+            journal.settled(batch)

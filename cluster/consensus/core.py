@@ -12,7 +12,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from .catchup import restore
+from .catchup import stand_on_latest
 from .disk import Disk
 from .faults import Fatal, Refused, require
 from .introduction import Introduction
@@ -38,7 +38,7 @@ from .message import (
 )
 from .port import Machine, Peer, Reply, Settings, Status, Watcher
 from .progress import Progress
-from .snapshot import Snapshots, folder_of
+from .snapshot import Snapshots
 from .walled import LEADER, ROLES
 
 
@@ -72,28 +72,8 @@ class Core(Introduction):
         self.deadline = now + self.silence()
 
     def stand_on_snapshot(self, journal: Journal, machine: Machine) -> None:
-        """Finish an installation that a crash cut off between its steps.
-
-        A snapshot with its final name is verified and durable. Entries behind it stay: only if
-        the journal does not contain the snapshot's last entry does it begin anew.
-        """
-        latest = self.snapshots.latest
-        if latest is None:
-            return
-        if machine.applied() < latest.state:
-            self.snapshots.verify(latest)
-            restore(machine, folder_of(latest.index))
-        known = journal.base_index <= latest.index <= journal.last_index
-        if not known or journal.term_at(latest.index) != latest.term:
-            require(
-                latest.index > journal.base_index,
-                f"the journal begins at {journal.base_index}, behind snapshot {latest.index}",
-            )
-            journal.reset(latest.index, latest.term, latest.configs)
-            batch = journal.take()
-            if batch is not None:
-                batch.run()
-                journal.settled(batch)
+        """Finish an installation that a crash cut off between its steps."""
+        stand_on_latest(self.snapshots, journal, machine)
 
     # Driving.
 

@@ -14,8 +14,10 @@ import pytest
 from raftsched.cluster import config as configs
 from raftsched.cluster.config import Config
 from raftsched.cluster.consensus.bench import free_ports
+from raftsched.cluster.consensus.disk import RealDisk
 from raftsched.cluster.consensus.faults import Broken
-from raftsched.cluster.consensus.journal import JournalLimits
+from raftsched.cluster.consensus.journal import Journal, JournalLimits
+from raftsched.cluster.consensus.snapshot import Snapshots
 from raftsched.cluster.folder import Folder
 from raftsched.cluster.node import Member, NodeSpec
 from raftsched.cluster.refusal import CannotStart, Exit
@@ -51,12 +53,12 @@ class Housed(Real):
 class Place:
     """Where a cluster is to be: addresses and folders."""
 
-    def __init__(self, folder: Path, name: str = "test") -> None:
+    def __init__(self, folder: Path, name: str = "test", names: tuple[str, ...] = NAMES) -> None:
         self.folder, self.name = folder, name
         ports = free_ports(6)
         self.members = {
             node: Member(peer=f"127.0.0.1:{ports.pop()}", client=f"127.0.0.1:{ports.pop()}")
-            for node in NAMES
+            for node in names
         }
 
     def config(self, node: str) -> Config:
@@ -280,3 +282,51 @@ async def test_what_was_not_applied_yet_counts_in_a_recovery(tmp_path: Path) -> 
     made = recover(place.config(kept.name), yes)
     assert made is not None
     assert (made.jobs, made.revision) == (2, revision + 1)
+
+
+async def test_a_journal_that_begins_behind_the_state_is_enough(tmp_path: Path) -> None:
+    """The snapshot ends with entries that changed nothing, and all before it was cut."""
+    place = Place(tmp_path, names=("n1",))
+    async with running(place, ["n1"]) as nodes:
+        await until(lambda: nodes["n1"].node.leads)
+        await nodes["n1"].stub(JOBS).CreateJob(create("kept"))
+    async with running(place, ["n1"]) as nodes:
+        await until(lambda: nodes["n1"].node.leads)
+        core = nodes["n1"].node.driver.core
+        core.make_snapshot()
+        await until(lambda: core.snapshots.last_index > 0)
+        state = nodes["n1"].node.replica.meta.applied_index
+    disk = RealDisk(tmp_path / "n1" / "consensus")
+    journal, snapshots = Journal(disk, JournalLimits(segment=8 << 20), "0" * 16), Snapshots(disk)
+    latest = snapshots.latest
+    assert latest is not None
+    assert latest.index > state
+    journal.reset(latest.index, latest.term, latest.configs)
+    batch = journal.take()
+    assert batch is not None
+    batch.run()
+    disk.close()
+
+    made = recover(place.config("n1"), yes)
+
+    assert made is not None
+    assert (made.jobs, made.others) == (1, [])
+    async with running(place, ["n1"]) as nodes:
+        await until(lambda: nodes["n1"].node.leads)
+
+
+async def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    place = Place(tmp_path, names=("n1",))
+    with pytest.raises(CannotStart, match="no node's folder"):
+        recover(place.config("n1"), yes)
+    Folder(tmp_path / "n1", "test", "n1").close()
+    with pytest.raises(CannotStart, match="never belonged to a cluster"):
+        recover(place.config("n1"), yes)
+    shutil.rmtree(tmp_path / "n1")
+    async with running(place, ["n1"]) as nodes:
+        await until(lambda: nodes["n1"].node.leads)
+    [current] = (tmp_path / "n1" / "state").glob("state-*/CURRENT")
+    current.write_text("nonsense")
+    with pytest.raises(CannotStart, match="cannot be opened") as refused:
+        recover(place.config("n1"), yes)
+    assert refused.value.code == Exit.DAMAGED
