@@ -91,9 +91,17 @@ class Election(Replication):
         level = logging.INFO if self.attempts == 1 else logging.DEBUG
         logger.log(level, "%s asks whether it may stand in term %d", self.me, self.term + 1)
         ask = PreVote(self.term + 1, self.journal.last_index, self.journal.last_term)
-        # It binds nobody, so it need not wait for the disk; the vote that follows does.
         for peer in self.other_voters():
-            self.send_first(peer, ask)
+            self.send_pre_vote(peer, ask)
+
+    def send_pre_vote(self, peer: str, message: PreVote | PreVoteReply) -> None:
+        """It binds nobody, so it need not wait for the disk to have our last entries.
+
+        But it may not overtake a vote that does wait: whoever hears first that it may stand in
+        the next term gives up this one, in which it was about to be elected.
+        """
+        voting = self.journal.synced < self.journal.spoken_for
+        (self.send if voting else self.send_first)(peer, message)
 
     def on_pre_vote(self, peer: str, ask: PreVote, now: float) -> None:
         # Whether it was removed is for the asker to judge: our configuration may be the older.
@@ -107,7 +115,7 @@ class Election(Replication):
             self.give_way(peer, ask, now)
         elif self.leader_lives(now):
             self.refused = peer, ask, now
-        self.send_first(peer, PreVoteReply(self.term, ask.term, granted, removed_at))
+        self.send_pre_vote(peer, PreVoteReply(self.term, ask.term, granted, removed_at))
 
     def grant_belatedly(self, now: float) -> None:
         """Answer whoever asked just before this node, too, lost the leader."""

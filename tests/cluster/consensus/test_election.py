@@ -8,6 +8,7 @@ from raftsched.cluster.consensus.message import (
     PreVote,
     PreVoteReply,
     Vote,
+    VoteReply,
 )
 from raftsched.cluster.consensus.walled import FOLLOWER, LEADER
 
@@ -134,6 +135,21 @@ def test_a_pre_vote_does_not_wait_for_a_slow_disk(three: Group) -> None:
 
     assert PreVote in said
     assert AppendAck not in said
+
+
+def test_a_pre_vote_does_not_overtake_a_vote_that_waits_for_the_disk(three: Group) -> None:
+    leader = three.lead()
+    asker, asked = three.others(leader)
+    core, log = asked.core, asked.core.journal
+    core.link_down(leader.name, three.now)
+    incarnation, term = asker.core.incarnation, core.term
+
+    core.receive(asker.name, incarnation, Vote(term + 1, log.last_index, log.last_term, False), 0.0)
+    again = PreVote(term + 2, log.last_index, log.last_term)
+    core.receive(asker.name, incarnation, again, three.now)
+    said = [type(m) for to, m in asked.turn(three.now) if to == asker.name]
+
+    assert said.index(VoteReply) < said.index(PreVoteReply)
 
 
 def test_who_lets_another_stand_waits_a_moment_and_not_longer(three: Group) -> None:
