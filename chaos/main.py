@@ -218,6 +218,7 @@ def measure(
     """Start a cluster, run a scenario on it, print what it found."""
     import asyncio
 
+    from ..client.errors import RaftschedError
     from .bench.surroundings import surroundings
     from .stage import StageFailed, staged
 
@@ -228,7 +229,7 @@ def measure(
         try:
             with staged(folder, int(how["nodes"]), settings) as stage:
                 figures: Figures = asyncio.run(scenario(folder, stage))
-        except StageFailed as error:
+        except (StageFailed, RaftschedError) as error:
             click.echo(f"raftsched bench: {error}", err=True)
             sys.exit(1)
     figures = {"nodes": int(how["nodes"])} | figures
