@@ -16,6 +16,7 @@ from raftsched.client import AsyncClient, cron
 from .handlers import working
 from .processes import READY_S, Cluster, cluster, crowd, environment, node_command, until
 from .test_command import Shell
+from .test_life import certificates, cluster_with_tls
 
 
 async def test_a_backup_is_made_at_the_shell(tmp_path: Path) -> None:
@@ -138,3 +139,17 @@ async def test_one_folder_that_is_left_becomes_a_cluster(tmp_path: Path) -> None
     assert "nothing was done" in unsure
     assert "a new cluster begins on n1" in said
     assert kept == ["kept"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl to make certificates")
+async def test_who_answers_is_seen_through_tls(tmp_path: Path) -> None:
+    certificates(tmp_path, ["n1", "n2", "n3", "me"])
+    made = cluster_with_tls(tmp_path)
+    async with cluster(tmp_path, arguments=made, scheme="https") as running:
+        running.nodes["n1"].kill()
+        seen = await offline(running, "n1", "recover", "--look")
+        lives = await offline(running, "n1", "recover", "--confirm", "raftsched", code=20)
+
+    assert "alive: n2, n3" in seen
+    assert "start n1 instead" in lives
