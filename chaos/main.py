@@ -111,7 +111,7 @@ def idle(jobs: int, **how: Any) -> None:
 
 @bench.command()
 @click.option("--leases", type=click.IntRange(1, 1_000_000), default=100_000, show_default=True)
-@click.option("--streams", type=click.IntRange(1, 5_000), default=2_000, show_default=True)
+@click.option("--streams", type=click.IntRange(1, 5_000), default=10_000, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 3_600), default=60, show_default=True)
 @click.option("--shared", type=click.IntRange(1, 5_000), default=100, show_default=True,
               help="Streams that share a connection.")  # fmt: skip

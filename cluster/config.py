@@ -102,8 +102,14 @@ class Config(_Section, frozen=True, kw_only=True):
         ),
     ] = False
     heartbeat_ms: Annotated[
-        int, Meta(ge=100, le=60_000, description="How often a worker says that it is alive.")
-    ] = 2000
+        int,
+        Meta(
+            ge=100,
+            le=60_000,
+            description="How often a worker says that it is alive. Silent for three of these, its "
+            "leases go to others.",
+        ),
+    ] = 10_000
     cache_mb: Annotated[
         int, Meta(ge=8, le=65_536, description="Memory for blocks of the state, in MiB.")
     ] = 256

@@ -22,7 +22,8 @@ CALL_S = 5.0
 END_S = 5.0
 LOOK_S = 0.05
 # The journal in small pieces: a fresh node allocates four, and nobody keeps millions of runs here.
-SIZES = ("--segment-mb", "8", "--cache-mb", "32")
+# A worker that was killed is noticed while somebody watches.
+SMALL = ("--segment-mb", "8", "--cache-mb", "32", "--heartbeat-ms", "2000")
 
 
 class CannotStart(Exception):
@@ -161,7 +162,7 @@ def _node(folder: Path, ports: Ports, name: str) -> tuple[str, ...]:
     return (
         sys.executable, "-m", "raftsched.cluster.main", "node", "--name", name,
         "--members", ports.members, "--folder", str(folder / name), "--http", ports.http(name),
-        "--cluster", "dev", "--log-format", "json", *SIZES,
+        "--cluster", "dev", "--log-format", "json", *SMALL,
     )  # fmt: skip
 
 

@@ -32,8 +32,8 @@ LOOK_S = 0.02
 NODES = (1, 3, 5)
 ADDRESS_TAKEN = 17
 TRIES = 3
-# Small, as a machine that tests has other things to do.
-SETTINGS = {"cache-mb": "16", "segment-mb": "8", "http": ""}
+# Small, as a machine that tests has other things to do; and nobody waits half a minute for a lapse.
+SETTINGS = {"cache-mb": "16", "segment-mb": "8", "http": "", "heartbeat-ms": "2000"}
 LOG_SHOWN = 4_000
 CLOCK = "clock"
 

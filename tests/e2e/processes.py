@@ -23,7 +23,7 @@ from typing import Any
 from raftsched.client import RaftschedError
 
 SRC = Path(__file__).parents[2] / ".src"
-SMALL = ("--segment-mb", "8", "--cache-mb", "16")
+SMALL = ("--segment-mb", "8", "--cache-mb", "16", "--heartbeat-ms", "2000")
 READY_S = 20.0
 # A test's own nodes need not prove who they are.
 TRUSTING = ssl._create_unverified_context()
