@@ -7,6 +7,7 @@ done, `seal` turns the writes into a change. The store is never written here.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from ..proto.v1 import namespace_pb2, worker_pb2
@@ -52,7 +53,7 @@ _RECALLED = frozenset(
         keys.NAMESPACE,
     )
 )  # fmt: skip
-# Of which a view need not note that a record was put.
+# Of which a view need note nothing when a record is put.
 _QUIET = _RECALLED - _PREFIX.keys()
 RECALL_MAX = 32_768
 # What an entry weighs beside what can be large in it.
@@ -90,9 +91,8 @@ class Recall:
     def keep(self, view: View) -> None:
         """The view's change, if it had one, is the change that was applied last."""
         young, old = view.records, view.older
-        for key in view.noted:
-            if key[0] not in _RECALLED:
-                young.pop(key, None)
+        for key in view.passing:
+            young.pop(key, None)
         if len(young) > self._half:
             # If one decision looked at more than there is room for, all of it goes.
             old, young = young if len(young) <= 2 * self._half else {}, {}
@@ -118,11 +118,12 @@ class View:
         self._new: set[bytes] = set()
         # How much of it can be large.
         self._weight = 0
-        # Keys of records that are not recalled, and keys that a scan must find; those before
-        # `_sorted` are among `_scanned` already, by the prefixes of scans.
-        self.noted: list[bytes] = []
-        self._sorted = 0
-        self._scanned: dict[bytes, dict[bytes, None]] = {}
+        # Keys of records that are not recalled.
+        self.passing: list[bytes] = []
+        # Keys that a scan must find: as they were written, by table, until somebody scans it;
+        # from then on by the prefix of the scan.
+        self._noted: dict[int, list[bytes]] = {table: [] for table in _PREFIX}
+        self._scanned: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
         self.meta.now_ms = self.now_ms
@@ -172,7 +173,7 @@ class View:
         if value is None:
             return None
         if key[0] not in _RECALLED:
-            self.noted.append(key)
+            self.passing.append(key)
         found = self.records[key] = parse(key, value, kind)
         return found
 
@@ -187,8 +188,11 @@ class View:
     def put(self, key: bytes, record: Record) -> None:
         written = self._written
         if key not in written and key[0] not in _QUIET:
-            self.noted.append(key)
             self._weight += record.weight()
+            if key[0] in _PREFIX:
+                self._noted[key[0]].append(key)
+            if key[0] not in _RECALLED:
+                self.passing.append(key)
         self.records[key] = written[key] = record
 
     def put_once(self, key: bytes, record: Record) -> None:
@@ -202,7 +206,7 @@ class View:
         self._weight += len(value)
         written = self._written
         if key[0] in _PREFIX and key not in written:
-            self.noted.append(key)
+            self._noted[key[0]].append(key)
         written[key] = value
 
     def get_raw(self, key: bytes) -> bytes | None:
@@ -214,7 +218,7 @@ class View:
     def put_raw(self, key: bytes, value: bytes = b"") -> None:
         written = self._written
         if key[0] in _PREFIX and key not in written:
-            self.noted.append(key)
+            self._noted[key[0]].append(key)
         written[key] = value
 
     def put_new(self, key: bytes) -> None:
@@ -222,7 +226,7 @@ class View:
         it again, no trace of it goes into the log, and no tombstone into the store."""
         if key not in self._written:
             self._new.add(key)
-            self.noted.append(key)
+            self._noted[key[0]].append(key)
         self._written[key] = b""
 
     def delete(self, key: bytes) -> None:
@@ -238,7 +242,7 @@ class View:
         """Delete a derived entry that is stored."""
         written = self._written
         if key[0] in _PREFIX and key not in written:
-            self.noted.append(key)
+            self._noted[key[0]].append(key)
         written[key] = None
 
     def scan_stored(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
@@ -258,19 +262,19 @@ class View:
         if not mine:
             return (key for key, _ in stored)
         written = self._written
-        inside = sorted((k for k in mine if first <= k < end and k in written), reverse=backwards)
+        inside = [key for key in mine if first <= key < end and key in written]
+        inside.sort(reverse=backwards)
         return self._merged(iter(inside), stored, backwards)
 
     def _mine(self, first: bytes) -> dict[bytes, None]:
         """What this decision has written under the prefix of a scan. Most decisions scan little,
         so keys are sorted by prefix only when somebody asks."""
-        scanned = self._scanned
-        for key in self.noted[self._sorted :]:
-            length = _PREFIX.get(key[0])
-            if length is not None:
-                scanned.setdefault(key[:length], {})[key] = None
-        self._sorted = len(self.noted)
-        return scanned.get(first[: _PREFIX[first[0]]], {})
+        table = first[0]
+        length, noted, scanned = _PREFIX[table], self._noted[table], self._scanned
+        for key in noted:
+            scanned[key[:length]][key] = None
+        noted.clear()
+        return scanned.get(first[:length], {})
 
     def _merged(
         self, mine: Iterator[bytes], stored: Iterator[tuple[bytes, bytes]], backwards: bool
@@ -316,13 +320,14 @@ class View:
 
     def seal(self) -> bytes:
         """The change that this decision is, as bytes for the log; b"" when nothing changed."""
-        if not self._written:
+        written = self._written
+        if not written:
             return b""
         change = Change(base=self.base, now_ms=self.now_ms, meta=self.meta)
         names, values, deletes = change.keys, change.values, change.deletes
         # In the order of the keys, in which the store takes them at half the cost.
-        for key in sorted(self._written):
-            value = self._written[key]
+        for key in sorted(written):
+            value = written[key]
             if value is None:
                 deletes.append(key)
             else:
