@@ -10,15 +10,17 @@ from .view import View
 
 
 def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
+    # Field by field: a message that is made of keywords costs half as much again.
     spec = job.spec
-    nominal_ms = occasion >> 16
-    name = job.name
-    answer = worker_pb2.Lease(
-        namespace=job.namespace, run=keys.run_id(name, jid, occasion), job=name, token=run.token,
-        attempt=run.attempt, max_attempts=attempts_in_all(run, spec),
-    )  # fmt: skip
+    answer = worker_pb2.Lease()
+    answer.namespace = job.namespace
+    answer.job = job.name
+    answer.run = keys.run_id(job.name, jid, occasion)
+    answer.token = run.token
+    answer.attempt = run.attempt
+    answer.max_attempts = attempts_in_all(run, spec)
     answer.action.CopyFrom(spec.action)
-    set_ms(answer.nominal_time, nominal_ms)
+    set_ms(answer.nominal_time, occasion >> 16)
     set_ms(answer.due_time, run.due_at_ms)
     if run.payload is not None:
         answer.payload.CopyFrom(run.payload)
@@ -40,7 +42,7 @@ def attempts_in_all(run: RunRecord, spec: job_pb2.JobSpec) -> int:
     """The number of the last attempt there may be; numbers go on when a dead letter runs again."""
     if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
         return run.attempts_forgiven + 1
-    return run.attempts_forgiven + policies.max_attempts(spec.retry)
+    return run.attempts_forgiven + policies.max_attempts(spec)
 
 
 def flow_id(view: View, run: RunRecord) -> str:

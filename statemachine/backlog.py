@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from ..proto.v1 import run_pb2, schedule_pb2
-from . import clockwork, keys, ledger, limits, namespaces, outcomes, runs
+from . import clockwork, ledger, limits, namespaces, outcomes, runs
 from .outcomes import BACKFILL, SCHEDULED
 from .plan import Plan, due, latest_nominal_before, next_nominal, nominal_times
 from .record import BacklogRecord, JobRecord, StateRecord
@@ -22,21 +22,21 @@ Skip = schedule_pb2.OccurrenceEdit.KIND_SKIP
 def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
     """Let some past nominal times wait for their turn. The caller settles and puts the state."""
     state.backlog = (*state.backlog, part)
-    runs.usage_of(view, keys.namespace_of(jid)).backlog += part.left
+    runs.usage_of(view, jid).backlog += part.left
 
 
 def clear(view: View, jid: int, state: StateRecord) -> int:
     """Forget what waits; how many times that were. The caller settles and puts the state."""
     left = sum(part.left for part in state.backlog)
     if left:
-        runs.usage_of(view, keys.namespace_of(jid)).backlog -= left
+        runs.usage_of(view, jid).backlog -= left
     state.backlog = ()
     return left
 
 
 def _turn(view: View, jid: int, job: JobRecord) -> int:
     """When the next missed nominal time of the namespace may become a run."""
-    usage = runs.usage_of(view, keys.namespace_of(jid))
+    usage = runs.usage_of(view, jid)
     at_us = max(usage.backlog_free_us, (view.now_ms - limits.BACKLOG_BURST_MS) * 1000)
     usage.backlog_free_us = at_us + 1_000_000 // namespaces.backlog_rate(view, job.namespace)
     return at_us // 1000
@@ -117,7 +117,7 @@ def release(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
 def _shrink(view: View, jid: int, part: BacklogRecord, by: int) -> None:
     part.left -= by
     if by:
-        runs.usage_of(view, keys.namespace_of(jid)).backlog -= by
+        runs.usage_of(view, jid).backlog -= by
 
 
 def _next_turn(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int:

@@ -92,9 +92,9 @@ def _last_end(view: View, state: StateRecord) -> int | None:
     return state.last_end_at_ms or None
 
 
-def start(view: View, job: JobRecord, state: StateRecord, plan: Plan) -> None:
+def start(view: View, state: StateRecord, plan: Plan) -> None:
     """Set a new job's first nominal time. An instant that has passed already is due at once."""
-    nominal_ms = next_nominal(plan, -1)
+    nominal_ms = plan.first_ms
     if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
         state.next_nominal_at_ms = nominal_ms
         state.next_due_at_ms = max(due(plan, nominal_ms), view.now_ms)

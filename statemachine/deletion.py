@@ -20,7 +20,7 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     namespace = keys.namespace_of(jid)
     # Unchanged: with its state it tells watchers that the job was deleted.
     view.put(keys.job(jid), job)
-    usage = runs.usage_of(view, namespace)
+    usage = runs.usage_of(view, jid)
     usage.jobs -= 1
     usage.payload_bytes -= len(job.spec.payload.data)
     flows.unlink(view, jid, job)

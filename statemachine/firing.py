@@ -53,10 +53,9 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
         if view.writes > WRITES_MAX or view.is_full:
             view.meta.timers_from = min(view.meta.timers_from, key)
             return Rung(done, more=True)
-        if view.deleted(key):
+        if not view.take(key):
             # What rang before has moved it, or ended what it was for.
             continue
-        view.delete_raw(key)
         kind = key[9:10]
         if kind == keys.WAKE_JOB:
             _ring_job(view, int.from_bytes(key[10:18], "big"))

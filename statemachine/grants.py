@@ -62,6 +62,7 @@ class Tenant:
     stride: int
     # Its turn is not counted as less than this.
     floor: int = 0
+    granted: int = 0
     lines: list[Line] = field(default_factory=list)
 
 
@@ -160,6 +161,10 @@ def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int) -> 
             place += 1
         else:
             takers.remove(taker)
+    for tenant in tenants:
+        # A grant that gives nothing is no change.
+        if tenant.granted:
+            view.put(keys.usage(tenant.number), tenant.usage)
     return given
 
 
@@ -206,14 +211,14 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
             line.granted += 1
             return None
     view.delete(line.entry)
-    _count(view, tenant, line, state)
+    _count(tenant, line, state)
     view.put(state_key, state)
     view.meta.token += 1
     session = taker.session
     _start(view, run, spec, view.meta.token, taker.offer.worker, session.number)
     slots.take(view, jid, occasion, run, session)
-    if run.timer_at_ms or run.deadline_at_ms or spec.HasField("timeouts"):
-        runs.arm(view, jid, occasion, run, job.spec)
+    if run.timer_at_ms or run.heard_at_ms:
+        runs.arm(view, jid, occasion, run, spec)
     view.put(run_key, run)
     return answers.lease(view, jid, occasion, run, job)
 
@@ -238,12 +243,12 @@ def _start(
             run.deadline_at_ms = now_ms + attempt_ms
 
 
-def _count(view: View, tenant: Tenant, line: Line, state: StateRecord) -> None:
+def _count(tenant: Tenant, line: Line, state: StateRecord) -> None:
     state.running += 1
-    # The first lease puts it: a grant that gives nothing is no change.
-    usage = runs.usage_of(view, tenant.number)
+    usage = tenant.usage
     usage.leased += 1
     usage.turn = max(usage.turn, tenant.floor) + tenant.stride
+    tenant.granted += 1
     line.granted += 1
     line.queue.leased += 1
     if line.queue.rate:

@@ -16,8 +16,8 @@ def to_ms(value: Timestamp | Duration) -> int:
 
 
 def set_ms(value: Timestamp | Duration, ms: int) -> None:
-    value.seconds, rest = divmod(ms, 1000)
-    value.nanos = rest * 1_000_000
+    value.seconds = ms // 1000
+    value.nanos = ms % 1000 * 1_000_000
 
 
 def timestamp(ms: int) -> Timestamp:

@@ -26,6 +26,7 @@ from . import (
     runs,
     validate,
 )
+from .field_fault import FieldFault
 from .forms import Form
 from .plan import Plan, latest_nominal_before
 from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord
@@ -35,6 +36,7 @@ from .view import View
 
 Import = job_pb2.ImportJobsRequest
 Result = job_pb2.ImportResult
+CREATED, UPDATED = Result.VERDICT_CREATED, Result.VERDICT_UPDATED
 CHANGEABLE = frozenset({"spec"})
 
 
@@ -66,8 +68,8 @@ def _with_warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> 
 
 def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, StateRecord]:
     namespace = namespaces.need(view, wanted.namespace)
-    number, name = namespace.number, wanted.name
-    form = forms.of(wanted.spec)
+    number, name, spec = namespace.number, wanted.name, wanted.spec
+    form = forms.of(spec)
     plan = check(view, namespace, wanted, form, view.now_ms)
     name_key = keys.job_name(number, name)
     if view.get_raw(name_key) is not None:
@@ -78,22 +80,22 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
             f"there is a job '{name}' already; {hint}, or take another name",
             namespace=namespace.settings.name, job=name,
         )  # fmt: skip
-    size = len(wanted.spec.payload.data)
+    size = len(spec.payload.data)
     _check_quota(view, namespace, 1, size)
     view.meta.job_serial += 1
     jid = keys.jid_of(number, view.meta.job_serial)
     job = JobRecord(
-        name=name, namespace=namespace.settings.name, spec=wanted.spec,
+        name=name, namespace=namespace.settings.name, spec=spec,
         version=1, created_at_ms=view.now_ms, updated_at_ms=view.now_ms, creator=actor,
         schedules_since_ms=view.now_ms,
     )  # fmt: skip
     state = StateRecord(state=clockwork.ACTIVE)
     view.put_raw(name_key, jid.to_bytes(8, "big"))
-    usage = runs.usage_of(view, number)
+    usage = runs.usage_of(view, jid)
     usage.jobs += 1
     usage.payload_bytes += size
     _wire(view, jid, namespace, job, state, form, plan)
-    clockwork.start(view, job, state, plan)
+    clockwork.start(view, state, plan)
     clockwork.settle(view, jid, state)
     # Not as records: those that come with a big import would push others out of the memory, and
     # a spec that is remembered would keep the whole request.
@@ -129,15 +131,9 @@ def check(
     view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, form: Form, since_ms: int
 ) -> Plan:
     """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
-    spec = wanted.spec
     faults = validate.name("name", wanted.name) + list(form.faults)
-    faults += validate.payload("spec.payload", spec.payload)
-    calendars = clockwork.calendars_of(view, namespace.number, form.calendars)
-    plan = compile_plan(
-        spec.schedules, spec.timing, seed=f"{namespace.settings.name}/{wanted.name}",
-        created_at_ms=view.now_ms, since_ms=since_ms, calendars=calendars,
-        shape=form.shape,
-    )  # fmt: skip
+    faults += validate.payload("spec.payload", wanted.spec.payload)
+    plan = _plan(view, namespace, wanted, form, since_ms)
     if not isinstance(plan, Plan):
         faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]
     if faults:
@@ -145,6 +141,25 @@ def check(
     assert isinstance(plan, Plan)
     if form.has_upstream:
         flows.check_upstream(view, namespace.number, wanted.name, wanted.spec)
+    return plan
+
+
+def _plan(
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, form: Form, since_ms: int
+) -> Plan | list[FieldFault]:
+    """The plan of a job, or what is wrong with its schedules. What has nothing of the job's own in
+    it is compiled once in a decision for all jobs of the form."""
+    place = (form.data, since_ms)
+    plan: Plan | list[FieldFault] | None = view.plans.get(place)
+    if plan is None:
+        plan = compile_plan(
+            wanted.spec.schedules, wanted.spec.timing,
+            seed=f"{namespace.settings.name}/{wanted.name}", shape=form.shape,
+            created_at_ms=view.now_ms, since_ms=since_ms,
+            calendars=clockwork.calendars_of(view, namespace.number, form.calendars),
+        )  # fmt: skip
+        if form.shape.is_common and isinstance(plan, Plan):
+            view.plans[place] = plan
     return plan
 
 
@@ -199,7 +214,7 @@ def replace_spec(
         _close_books(view, jid, job, state)
     flows.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
-    runs.usage_of(view, namespace.number).payload_bytes += grown
+    runs.usage_of(view, jid).payload_bytes += grown
     job.spec.CopyFrom(new)
     job.version += 1
     job.updated_at_ms = view.now_ms
@@ -312,9 +327,7 @@ def import_jobs(view: View, request: Import, actor: str) -> job_pb2.ImportJobsRe
         raise Refused.of(faults)
     upsert = request.mode == Import.MODE_UPSERT
     results = [_import_one(view, wanted, upsert, actor) for wanted in request.jobs]
-    done = sum(
-        result.verdict in (Result.VERDICT_CREATED, Result.VERDICT_UPDATED) for result in results
-    )
+    done = sum([result.verdict in (CREATED, UPDATED) for result in results])
     if done:
         said = f"{done} of {len(results)} jobs created or updated"
         namespace = request.jobs[0].namespace or namespaces.DEFAULT
@@ -334,11 +347,9 @@ def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str) -> Re
                     return Result(job=wanted.name, verdict=Result.VERDICT_UNCHANGED)
                 changed = masks.differing(job.spec, wanted.spec, "spec.")[: limits.IMPORT_PATHS]
                 replace_spec(view, jid, job, view.need(keys.state(jid), StateRecord), wanted)
-                return Result(
-                    job=wanted.name, verdict=Result.VERDICT_UPDATED, changed_paths=changed
-                )
+                return Result(job=wanted.name, verdict=UPDATED, changed_paths=changed)
         add(view, wanted, actor)
-        return Result(job=wanted.name, verdict=Result.VERDICT_CREATED)
+        return Result(job=wanted.name, verdict=CREATED)
     except Refused as refused:
         no = refused.rejection
         return Result(

@@ -58,6 +58,7 @@ WAKE_SWEEP = b"N"
 # The namespace's number in the keys of the cluster's own alerts: no namespace has it.
 CLUSTER = (1 << 32) - 1
 
+SERIAL_BITS = 40  # Of a jid: the job's own number.
 OCCASION_MAX = (1 << 64) - 1
 RUN_ID_CHARS = 200  # A name, three numbers and three dots.
 _ONE = struct.Struct(">cQ")
@@ -86,11 +87,11 @@ lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occasion
 
 
 def jid_of(namespace: int, serial: int) -> int:
-    return namespace << 40 | serial
+    return namespace << SERIAL_BITS | serial
 
 
 def namespace_of(jid: int) -> int:
-    return jid >> 40
+    return jid >> SERIAL_BITS
 
 
 def occasion_of(nominal_ms: int, serial: int = 0) -> int:

@@ -42,7 +42,8 @@ def settle(
     # A backlog is worked off while newer times fire, so a past one may be new all the same.
     if newest or covering(view, jid, nominal_ms) is None:
         state.fired += 1
-        state.last_nominal_at_ms = max(nominal_ms, state.last_nominal_at_ms)
+        if newest:
+            state.last_nominal_at_ms = nominal_ms
         if outcome not in WITH_RUN:
             state.skipped += 1
     view.put_encoded(keys.ledger(jid, nominal_ms), ALONE[outcome])

@@ -61,7 +61,7 @@ def backlog_rate(view: View, name: str) -> int:
 
 def keep_times(view: View, jid: int) -> tuple[int, int]:
     """How long the namespace of a job keeps runs that ended well, and failed ones."""
-    number = keys.namespace_of(jid)
+    number = jid >> keys.SERIAL_BITS
     found = view.keeps.get(number)
     if found is None:
         record = find(view, view.need(keys.job(jid), JobRecord).namespace)

@@ -52,7 +52,7 @@ def fire(
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
         return True
     most = namespaces.quota(view, job.namespace).live_runs
-    if most and runs.usage_of(view, keys.namespace_of(jid)).live >= most:
+    if most and runs.usage_of(view, jid).live >= most:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
     verdict = overlap.judge(state, spec)

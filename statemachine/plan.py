@@ -95,6 +95,8 @@ class Plan:
     jitter_ms: int
     calendars: Sequence[tuple[str, CalendarDays]]
     warnings: Sequence[str]
+    # The first nominal time of all, as a new job asks for it.
+    first_ms: int | None = None
 
 
 class Nominals(NamedTuple):

@@ -18,8 +18,10 @@ def ms_or(message: Message, name: str, default_ms: int) -> int:
     return to_ms(getattr(message, name)) if message.HasField(name) else default_ms
 
 
-def max_attempts(retry: job_pb2.RetryPolicy) -> int:
-    return retry.max_attempts or limits.RETRY_ATTEMPTS
+def max_attempts(spec: job_pb2.JobSpec) -> int:
+    if not spec.HasField("retry"):
+        return limits.RETRY_ATTEMPTS
+    return spec.retry.max_attempts or limits.RETRY_ATTEMPTS
 
 
 def grace_ms(spec: job_pb2.JobSpec) -> int:

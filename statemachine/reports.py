@@ -172,7 +172,7 @@ def _retry_at(
     used = run.attempt - run.attempts_forgiven
     if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE or kind in retry.fatal_kinds:
         return 0
-    if used >= policies.max_attempts(retry):
+    if used >= policies.max_attempts(spec):
         return 0
     if wait_ms is None:
         seed = jid.to_bytes(8, "big") + occasion.to_bytes(8, "big")
@@ -200,7 +200,7 @@ def _log_attempt(
 def _drop_lease(view: View, jid: int, run: RunRecord) -> None:
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    slots.release(view, jid, run, state, runs.usage_of(view, keys.namespace_of(jid)))
+    slots.release(view, jid, run, state, runs.usage_of(view, jid))
     slots.let_in(view, jid, run, state)
     view.put(state_key, state)
     run.state = runs.PENDING

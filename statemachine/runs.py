@@ -55,7 +55,7 @@ def begin(
     state.live += 1
     if state.live == 1 or occasion < state.live_from:
         state.live_from = occasion
-    usage = usage_of(view, keys.namespace_of(jid))
+    usage = usage_of(view, jid)
     usage.live += 1
     if run.held:
         state.held += 1
@@ -102,7 +102,7 @@ def end(
     now_ms = view.now_ms
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    usage = usage_of(view, keys.namespace_of(jid))
+    usage = usage_of(view, jid)
     if run.state == RUNNING:
         slots.release(view, jid, run, state, usage)
     elif run.turn_ms:
@@ -153,9 +153,8 @@ def _first_live(view: View, jid: int, occasion: int) -> int:
 def remember(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
     """Put a run that has ended into the history, until it is purged."""
     if run.state == FAILED:
-        namespace = keys.namespace_of(jid)
-        view.put_raw(keys.dead(namespace, run.ended_at_ms, jid, occasion))
-        usage_of(view, namespace).dead += 1
+        view.put_raw(keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occasion))
+        usage_of(view, jid).dead += 1
     run.purge_at_ms = purge_at(view, jid, run, state)
     timers.put(view, keys.purge_timer(run.purge_at_ms, jid, occasion))
     view.put_once(keys.ended(jid, occasion), run)
@@ -186,9 +185,8 @@ def forget(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     view.delete(keys.ended(jid, occasion))
     view.delete(keys.purge_timer(run.purge_at_ms, jid, occasion))
     if run.state == FAILED:
-        namespace = keys.namespace_of(jid)
-        view.delete(keys.dead(namespace, run.ended_at_ms, jid, occasion))
-        usage_of(view, namespace).dead -= 1
+        view.delete(keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occasion))
+        usage_of(view, jid).dead -= 1
 
 
 def release_held(view: View, jid: int, state: StateRecord) -> None:
@@ -254,8 +252,9 @@ def live_of(view: View, jid: int, state: StateRecord, most: int) -> list[tuple[i
     return found
 
 
-def usage_of(view: View, namespace: int) -> UsageRecord:
-    """A namespace's usage, to be changed: it is put already."""
+def usage_of(view: View, jid: int) -> UsageRecord:
+    """The usage of a job's namespace, to be changed: it is put already."""
+    namespace = jid >> keys.SERIAL_BITS
     usage = view.usages.get(namespace)
     if usage is None:
         key = keys.usage(namespace)

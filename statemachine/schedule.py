@@ -100,6 +100,12 @@ class Shape:
     # The same for every job that has them; else its own are made.
     shared: tuple[tuple[Once, ...], tuple[Repeat, ...], tuple[int, ...]] | None
 
+    @property
+    def is_common(self) -> bool:
+        """Whether jobs that are made at one instant have one plan."""
+        rules = self.rules
+        return self.shared is not None and not rules.jitter_ms and not rules.calendars
+
 
 def compile_plan(
     schedules: Sequence[schedule_pb2.Schedule],
@@ -127,8 +133,9 @@ def compile_plan(
     )
     if not isinstance(plan, Plan):
         return plan
-    # The common case costs one search, whose answer the caller's first question finds again.
-    if len(schedules) <= 1 and (not schedules or next_nominal(plan, BEFORE_ALL) is not None):
+    plan.first_ms = next_nominal(plan, BEFORE_ALL)
+    # The common case costs no other search.
+    if not schedules or (len(schedules) == 1 and plan.first_ms is not None):
         return plan
     return _never_firing(schedules, timing, plan, seed, created_at_ms) or plan
 

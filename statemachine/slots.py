@@ -57,7 +57,10 @@ def release(
 ) -> None:  # fmt: skip
     """Give everything back. The caller puts state and run; usage is put already."""
     view.delete_raw(keys.lease(run.session, run.token))
-    session = view.edit(keys.session(run.worker), SessionRecord)
+    session = view.sessions.get(run.session)
+    if session is None:
+        session = view.edit(keys.session(run.worker), SessionRecord)
+        view.sessions[run.session] = session
     session.leased -= 1
     if run.token == session.token_from:
         session.token_from += 1
@@ -87,7 +90,7 @@ def _note_time(view: View, run: RunRecord, usage: UsageRecord) -> None:
         usage.before_took_ms = usage.leases_took_ms if recent else 0
         usage.hour_at_ms, usage.leases_ended, usage.leases_took_ms = begin_ms, 0, 0
     usage.leases_ended += 1
-    usage.leases_took_ms += max(1, now_ms - run.leased_at_ms)
+    usage.leases_took_ms += now_ms - run.leased_at_ms or 1
 
 
 def mean_times(usage: UsageRecord, now_ms: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from ..proto.v1 import namespace_pb2, worker_pb2
 from . import keys, limits
+from .plan import Plan
 from .record import (
     AnyRecord,
     Change,
@@ -19,6 +20,7 @@ from .record import (
     NamespaceRecord,
     QueueRecord,
     Record,
+    SessionRecord,
     UsageRecord,
     encode,
     parse,
@@ -141,9 +143,13 @@ class View:
         self.keeps: dict[int, tuple[int, int]] = {}
         # Queues by the lanes of the runs that leave them.
         self.queues: dict[int, QueueRecord] = {}
+        # Sessions by their number, of the leases that end; they are put already.
+        self.sessions: dict[int, SessionRecord] = {}
         self.lanes: dict[bytes, int] = {}
         # By namespace and form of a spec.
         self.lanes_of_forms: dict[tuple[int, bytes], int] = {}
+        # By form and since when its schedules are in force.
+        self.plans: dict[tuple[bytes, int], Plan] = {}
 
     def get(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord | None:
         """The record at a key. Change it only together with a `put`."""
@@ -245,6 +251,16 @@ class View:
             self._noted[key[0]].append(key)
         written[key] = None
 
+    def take(self, key: bytes) -> bool:
+        """Delete a derived entry that is stored; False when this decision has done so before."""
+        written = self._written
+        if key in written and written[key] is None:
+            return False
+        if key[0] in _PREFIX and key not in written:
+            self._noted[key[0]].append(key)
+        written[key] = None
+        return True
+
     def scan_stored(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
         """Yield the keys that were there before this decision, less those it has deleted.
 
@@ -294,10 +310,6 @@ class View:
             if self._written.get(written) is not None:
                 yield written
             written = next(mine, None)
-
-    def deleted(self, key: bytes) -> bool:
-        """Whether this decision has deleted a key."""
-        return key in self._written and self._written[key] is None
 
     def fresh(self) -> View:
         """Another view of what is stored, without what this decision has written."""
