@@ -411,14 +411,15 @@ class Arena:
 
     async def do_restart(self, fault: Planned, targets: list[NodeProcess]) -> str:
         """One after the other, in order, as an upgrade does."""
-        codes = []
+        wrong = []
         for node in targets:
-            codes.append(await asyncio.to_thread(node.stop))
+            if code := await asyncio.to_thread(node.stop):
+                wrong.append(f"{node.name} ended with {code}:\n{node.last_words()}")
             await self.restart([node])
             await asyncio.sleep(fault.seconds)
-        if any(codes):
-            raise StageFailed(f"asked to stop, the nodes ended with the codes {codes}")
-        return f"stopped with {codes}"
+        if wrong:
+            raise StageFailed("asked to stop, not all nodes ended well:\n" + "\n".join(wrong))
+        return f"{len(targets)} stopped as asked"
 
     # Workers.
 
