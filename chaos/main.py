@@ -111,11 +111,11 @@ def idle(jobs: int, **how: Any) -> None:
 
 @bench.command()
 @click.option("--leases", type=click.IntRange(1, 1_000_000), default=100_000, show_default=True)
-@click.option("--streams", type=click.IntRange(1, 5_000), default=10_000, show_default=True)
+@click.option("--streams", type=click.IntRange(1, 5_000), default=2_000, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 3_600), default=60, show_default=True)
 @click.option("--shared", type=click.IntRange(1, 5_000), default=100, show_default=True,
               help="Streams that share a connection.")  # fmt: skip
-@click.option("--heartbeat-ms", type=click.IntRange(100, 60_000), default=2_000, show_default=True,
+@click.option("--heartbeat-ms", type=click.IntRange(100, 60_000), default=10_000, show_default=True,
               help="How often a worker is to speak.")  # fmt: skip
 @click.option("--change", type=click.Choice(["kill", "transfer"]), default=None,
               help="Change the leader at the end, and see whether all come back.")  # fmt: skip

@@ -71,6 +71,14 @@ def test_an_example_can_be_typed(path: tuple[str, ...], example: str, cli: Cli) 
     assert not str(understood.params.get("namespace")).isdecimal()
 
 
+@pytest.mark.parametrize(("path", "made"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
+def test_a_default_is_what_may_be_typed(path: tuple[str, ...], made: click.Command) -> None:
+    for option in made.params:
+        if isinstance(option, click.Option) and isinstance(option.default, str | int | float):
+            # Raises BadParameter for what is out of its range.
+            option.type.convert(option.default, option, None)
+
+
 def test_no_help_page_loads_grpc_or_protobuf() -> None:
     program = (
         "import sys\n"
