@@ -58,9 +58,7 @@ class Election(Replication):
         self.connected.add(peer)
         self.watcher.linked(peer)
         if self.role == LEADER and peer in self.progress:
-            progress = self.progress[peer]
-            progress.offered = 0
-            progress.probe(progress.match + 1, now)
+            self.progress[peer].reconnected(now)
         elif peer == self.leader:
             self.attempts = 0
             self.deadline = now + self.silence()

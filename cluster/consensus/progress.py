@@ -44,6 +44,15 @@ class Progress:
         while self.sent and self.sent[0][0] <= self.match:
             self.in_flight -= self.sent.popleft()[1]
 
+    def reconnected(self, now: float) -> None:
+        """Send again what was under way, and nothing that may well be there.
+
+        Who has not answered in this term yet says itself where its log ends. Beginning at
+        `match`, which is 0 then, would send it the whole journal, or a snapshot.
+        """
+        self.offered = 0
+        self.probe(self.next if self.probing else self.match + 1, now)
+
     def probe(self, next_index: int, now: float) -> None:
         """Forget what is under way and ask again from `next_index`, at once."""
         self.next = max(self.match + 1, next_index)
