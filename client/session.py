@@ -164,7 +164,7 @@ class Session:
         return orders
 
     def _welcome(self, welcome: worker_pb2.Welcome) -> None:
-        self.welcomed = True
+        self.welcomed = self._hello.welcomed = True
         self._welcome_s = WELCOME_S
         self.heartbeat_s = welcome.heartbeat.ToMilliseconds() / 1000 or HEARTBEAT_S
         self.lapse_s = welcome.lapse.ToMilliseconds() / 1000 or LAPSE_S

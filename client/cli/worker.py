@@ -103,7 +103,10 @@ def run(
         raise Trouble(f"worker {where} has no handlers", "", "@worker.handler() on a function")
     if not quiet:
         session.say(f"Handlers: {', '.join(found.handlers)}. Ctrl-C drains, twice stops.")
-    found.run()
+    from .refused import refusals
+
+    with refusals(session, "run this worker"):
+        found.run()
 
 
 def ready_made(

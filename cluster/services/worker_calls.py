@@ -23,7 +23,7 @@ from ..sessions import Session
 from .call import Call
 from .calls import Own
 from .port import Node
-from .work import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
+from .work import FRAME_MAX, WORDS_MAX, need_namespaces, too_many, welcome, within, wrong
 
 LEASES_MAX = 1_000
 WAIT_MAX_S = 60.0
@@ -118,6 +118,7 @@ class WorkerCalls:
             raise wrong("maximum", f"is {request.maximum}; it must be from 1 to {LEASES_MAX}")
         if self.node.leader.skew_ms:
             raise refusals.clock_skew(self.node.leader.skew_ms)
+        await need_namespaces(self.node, request.hello, call.timeout())
         async with self._turn(request.hello.worker):
             if request.request_id:
                 again = await self.node.ask(Again(request), call.actor, call.timeout())

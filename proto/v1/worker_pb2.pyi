@@ -58,17 +58,23 @@ class WorkerHello(_message.Message):
     SLOTS_FIELD_NUMBER: _builtins.int
     PROGRAM_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
+    WELCOMED_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
     """Unique among all processes: 1 to 128 characters of A-Z, a-z, 0-9, `-`, `_` and `.`."""
     slots: _builtins.int
     """How many runs it can work on at once, for people and forecasts. At most 10,000; 0: not said."""
     program: _builtins.str
     """Program and version, for people, such as "raftsched-python/0.1.0"; at most 128 characters."""
+    welcomed: _builtins.bool
+    """A hello with these namespaces was answered with a welcome before. Then one that was deleted
+    since then is no reason to refuse: it gives no leases until it is made again, and the others
+    go on. For Lease too.
+    """
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Whose runs it takes, 1 to 32. Empty means "default". Namespaces that share a worker get leases
-        in proportion to their weights. One that is not there gives no leases until it is: a worker may
-        start before it, and outlive it.
+        in proportion to their weights. One that is not there is misspelt or still to be made, so it is
+        refused with NAMESPACE_NOT_FOUND, unless the worker was `welcomed` before.
         """
 
     @_builtins.property
@@ -106,10 +112,11 @@ class WorkerHello(_message.Message):
         slots: _builtins.int = ...,
         program: _builtins.str = ...,
         held: _abc.Iterable[Global___HeldLease] | None = ...,
+        welcomed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["handlers", b"handlers", "held", b"held", "labels", b"labels", "namespaces", b"namespaces", "program", b"program", "queues", b"queues", "slots", b"slots", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handlers", b"handlers", "held", b"held", "labels", b"labels", "namespaces", b"namespaces", "program", b"program", "queues", b"queues", "slots", b"slots", "welcomed", b"welcomed", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -61,11 +61,11 @@ class WorkerServiceStub:
        its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
        any node, after a short wait that grows and differs between workers), say hello with the same
-       worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
-       reports again, and give credits anew, as many as slots are free: those of the old stream are
-       void. All of this may stand in the first frame. A new leader gives every session a full
-       `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a stream
-       that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
+       worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
+       send those reports again, and give credits anew, as many as slots are free: those of the old
+       stream are void. All of this may stand in the first frame. A new leader gives every session a
+       full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a
+       stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
        monotonic clock since it sent the last word that the server is known to have read (the `beat`
        that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
@@ -85,10 +85,11 @@ class WorkerServiceStub:
     Work: _grpc.StreamStreamMultiCallable[_worker_pb2.WorkRequest, _worker_pb2.WorkResponse]
     """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
     that alone ends no lease. Refused with FIELD_INVALID and FIELD_REQUIRED (the hello, which must
-    come within 10 s), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that
-    frame was read), SESSION_LOST (silent for too long: say hello again; or another stream took the
-    session over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the
-    worker does not read, or 20,000 others are there).
+    come within 10 s), NAMESPACE_NOT_FOUND (the hello; see there), LIMIT_EXCEEDED (the hello, a
+    frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
+    long: say hello again; or another stream took the session over), DRAINING (the node stops or is
+    drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
+    there).
     """
     Lease: _grpc.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -163,11 +164,11 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
        its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
        any node, after a short wait that grows and differs between workers), say hello with the same
-       worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
-       reports again, and give credits anew, as many as slots are free: those of the old stream are
-       void. All of this may stand in the first frame. A new leader gives every session a full
-       `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a stream
-       that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
+       worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
+       send those reports again, and give credits anew, as many as slots are free: those of the old
+       stream are void. All of this may stand in the first frame. A new leader gives every session a
+       full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a
+       stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
        monotonic clock since it sent the last word that the server is known to have read (the `beat`
        that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
@@ -184,10 +185,11 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     Work: _aio.StreamStreamMultiCallable[_worker_pb2.WorkRequest, _worker_pb2.WorkResponse]  # type: ignore[assignment]
     """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
     that alone ends no lease. Refused with FIELD_INVALID and FIELD_REQUIRED (the hello, which must
-    come within 10 s), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that
-    frame was read), SESSION_LOST (silent for too long: say hello again; or another stream took the
-    session over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the
-    worker does not read, or 20,000 others are there).
+    come within 10 s), NAMESPACE_NOT_FOUND (the hello; see there), LIMIT_EXCEEDED (the hello, a
+    frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
+    long: say hello again; or another stream took the session over), DRAINING (the node stops or is
+    drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
+    there).
     """
     Lease: _aio.UnaryUnaryMultiCallable[_worker_pb2.LeaseRequest, _worker_pb2.LeaseResponse]  # type: ignore[assignment]
     """Take up to `maximum` leases, waiting up to `wait` for the first one. An empty answer means
@@ -261,11 +263,11 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
        its history purged, there is nothing left to do either.
     4. When the stream breaks, or says Redirect: connect again (to the leader it names, or else to
        any node, after a short wait that grows and differs between workers), say hello with the same
-       worker id, list the leases that have no acknowledged end (WorkerHello.held), send those
-       reports again, and give credits anew, as many as slots are free: those of the old stream are
-       void. All of this may stand in the first frame. A new leader gives every session a full
-       `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a stream
-       that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
+       worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
+       send those reports again, and give credits anew, as many as slots are free: those of the old
+       stream are void. All of this may stand in the first frame. A new leader gives every session a
+       full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a
+       stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
        monotonic clock since it sent the last word that the server is known to have read (the `beat`
        that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
@@ -286,10 +288,11 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_worker_pb2.WorkResponse], _abc.AsyncIterator[_worker_pb2.WorkResponse]]:
         """Pull runs and report on them. Ended with OK after Redirect, or when the worker closes its side;
         that alone ends no lease. Refused with FIELD_INVALID and FIELD_REQUIRED (the hello, which must
-        come within 10 s), LIMIT_EXCEEDED (the hello, a frame, or a checkpoint in it: nothing of that
-        frame was read), SESSION_LOST (silent for too long: say hello again; or another stream took the
-        session over), DRAINING (the node stops or is drained: take another node), BACKLOG_FULL (the
-        worker does not read, or 20,000 others are there).
+        come within 10 s), NAMESPACE_NOT_FOUND (the hello; see there), LIMIT_EXCEEDED (the hello, a
+        frame, or a checkpoint in it: nothing of that frame was read), SESSION_LOST (silent for too
+        long: say hello again; or another stream took the session over), DRAINING (the node stops or is
+        drained: take another node), BACKLOG_FULL (the worker does not read, or 20,000 others are
+        there).
         """
 
     @_abc_1.abstractmethod

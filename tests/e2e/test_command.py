@@ -64,6 +64,10 @@ async def look_around(shell: Shell) -> None:
 
 async def work(shell: Shell) -> None:
     """A job runs by a worker that is started by one command; one that fails says so."""
+    lost = await shell("worker", "run", "--executor", "shell", "-n", "defalt", code=3)
+    assert "there is no namespace 'defalt'" in lost
+    assert "did you mean default?" in lost
+    assert "raftsched namespace create defalt" in lost
     worker = shell.start("worker", "run", "--executor", "shell")
     try:
         await shell("job", "create", "good", "--shell", "echo done")

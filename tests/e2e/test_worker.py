@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.client import Client
+from raftsched.client import Client, NotFound, Worker
 from raftsched.client.blocking.runs import Run
 from raftsched.client.testing import LocalCluster, wait_until
 from raftsched.proto.v1 import run_pb2
@@ -120,6 +121,25 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path
     # Giving back counts no attempt, and leaves what was noted.
     words = [line.split()[1] for line in notes.read_text().splitlines()]
     assert words == ["1", "stopped", "1"]
+
+
+@pytest.mark.timeout(120)
+def test_a_worker_says_which_namespace_is_missing_and_outlives_one_that_is_deleted() -> None:
+    with LocalCluster(3) as cluster, cluster.client() as client:
+        worker = Worker(cluster.endpoints, namespaces=["default", "shop"])
+        worker.handler("h")(lambda: "done")
+        client.namespaces.create("shopp")
+        with pytest.raises(NotFound, match="did you mean shopp") as refused:
+            asyncio.run(worker.serve())
+        assert refused.value.values == {"namespace": "shop"}
+
+        client.namespaces.create("shop")
+        client.jobs.create("here", handler="h")
+        with cluster.work(worker):
+            client.jobs.trigger("here").result(timeout=PATIENCE_S)
+            client.namespaces.delete("shop")
+            cluster.kill_leader()
+            assert client.jobs.trigger("here").result(timeout=PATIENCE_S) == "done"
 
 
 LIVELY = {"heartbeat-ms": "300"}

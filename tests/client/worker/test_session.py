@@ -661,6 +661,17 @@ def test_a_drain_is_said_again_on_a_new_stream(talk: Talk) -> None:
     assert hello.credits == 0
 
 
+def test_the_hello_says_whether_there_was_a_welcome_before(talk: Talk) -> None:
+    talk.session.opened(talk.now)
+    [unheard] = talk.say()
+    talk.session.closed()
+    first = talk.connect()
+    second = talk.break_and_connect()
+
+    said = [frame.hello.welcomed for frame in (unheard, first, second)]
+    assert said == [False, False, True]
+
+
 def test_a_drain_from_the_server_ends_the_credits_of_that_stream(talk: Talk) -> None:
     talk.connect()
     talk.lease(1)

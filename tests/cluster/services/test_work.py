@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from raftsched.cluster.services import work
-from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
+from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.instants import duration
 
 from .conftest import Served, Start
@@ -37,6 +37,55 @@ async def test_the_first_frame_is_the_welcome(start: Start) -> None:
     assert welcome.heartbeat == duration(HEARTBEAT_MS)
     assert welcome.lapse == duration(3 * HEARTBEAT_MS)
     assert abs(welcome.server_time.seconds - time.time()) < 60
+
+
+async def named(node: FakeNode, *names: str) -> None:
+    for name in names:
+        request = namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name=name))
+        await node.write(request, "", 5)
+
+
+async def test_a_namespace_that_is_not_there_is_refused_with_names_near_it(start: Start) -> None:
+    served = await start("a")
+    await named(served.node, "billing", "shop")
+    worker = Worker(served.channel)
+    await worker.send(hello=worker_pb2.WorkerHello(worker="w1", namespaces=["shop", "biling"]))
+    refusal = (await worker.ended()).refusal
+    assert refusal is not None
+    assert (refusal.code, refusal.reason) == (
+        grpc.StatusCode.NOT_FOUND,
+        "NAMESPACE_NOT_FOUND",
+    )
+    assert refusal.values == {"namespace": "biling"}
+    assert "'biling'" in refusal.message
+    assert "did you mean billing?" in refusal.message
+    assert "raftsched namespace create biling" in refusal.message
+    assert not served.node.sessions.by_worker
+
+
+async def test_a_namespace_with_a_wrong_name_is_a_wrong_field(start: Start) -> None:
+    served = await start("a")
+    worker = Worker(served.channel)
+    await worker.send(hello=worker_pb2.WorkerHello(worker="w1", namespaces=["Billing!"]))
+    refusal = (await worker.ended()).refusal
+    assert refusal is not None
+    assert refusal.reason == "FIELD_INVALID"
+
+
+async def test_whoever_was_welcome_outlives_its_namespace_and_gets_runs_when_it_is_back(
+    start: Start,
+) -> None:
+    served = await start("a")
+    await Worker(served.channel).hello(namespaces=["default"])
+    worker = Worker(served.channel)
+    await worker.hello(credits=1, namespaces=["gone", "default"], welcomed=True)
+    await named(served.node, "gone")
+    request = create("report")
+    request.job.namespace = "gone"
+    await served.node.write(request, "", 5)
+    await served.node.write(job_pb2.TriggerJobRequest(namespace="gone", job="report"), "", 5)
+    await worker.until(lambda: len(worker.leases) == 1)
+    assert worker.leases[0].namespace == "gone"
 
 
 async def test_leases_come_against_credits_and_results_are_acknowledged(start: Start) -> None:

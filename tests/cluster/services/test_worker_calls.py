@@ -67,6 +67,16 @@ async def test_a_worker_lives_by_unary_calls_alone(start: Start) -> None:
     )
 
 
+async def test_a_call_from_a_namespace_that_is_not_there_is_refused(start: Start) -> None:
+    served = await start("a")
+    hello = Hello(worker="w1", namespaces=["defualt"])
+    refusal = await refused(workers(served).Lease(worker_pb2.LeaseRequest(hello=hello)))
+    assert (refusal.reason, refusal.values) == ("NAMESPACE_NOT_FOUND", {"namespace": "defualt"})
+    assert "did you mean default?" in refusal.message
+    hello.welcomed = True
+    assert not (await workers(served).Lease(worker_pb2.LeaseRequest(hello=hello))).leases
+
+
 async def test_a_call_that_does_not_wait_is_answered_with_nothing(start: Start) -> None:
     served = await start("a")
     answer = await workers(served).Lease(wish(), timeout=2)
