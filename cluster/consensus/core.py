@@ -295,15 +295,16 @@ class Core(Introduction):
             and self.commit >= self.config_index
         )
 
-    def add_member(self, name: str, now: float, reply: Reply) -> None:
-        """Admit a node that has introduced itself; it gets a vote when it has caught up."""
+    def add_member(self, name: str, now: float, reply: Reply, client: str = "") -> None:
+        """Admit a node that has introduced itself; it gets a vote when it has caught up. `client`
+        is where clients reach it; empty: it says so itself."""
         self.check_may_change()
         if name in self.config.members:
             raise Refused(f"{name} is a member already")
         if name not in self.applicants:
             raise Refused(f"{name} has not introduced itself; start it with this cluster's nodes")
         incarnation, address = self.applicants[name]
-        config = self.config.with_learner(name, incarnation, address)
+        config = self.config.with_learner(name, incarnation, address, client)
         config.check_size()
         self.change_members(config, now, reply)
 

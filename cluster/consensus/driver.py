@@ -127,9 +127,9 @@ class Driver:
         """Return when all that was committed before is applied; None if that is not known."""
         return await self._ask(self.core.read, timeout)
 
-    async def add_member(self, name: str, timeout: float) -> int | None:
+    async def add_member(self, name: str, client: str, timeout: float) -> int | None:
         return await self._ask(
-            lambda reply: self.core.add_member(name, self.clock(), reply), timeout
+            lambda reply: self.core.add_member(name, self.clock(), reply, client), timeout
         )
 
     async def remove_member(self, name: str, timeout: float) -> int | None:

@@ -104,11 +104,13 @@ class Configuration:
         voters = self.voters
         return 2 * sum(v in of for v in voters) > len(voters)
 
-    def with_learner(self, name: str, incarnation: int, address: str) -> Configuration:
+    def with_learner(
+        self, name: str, incarnation: int, address: str, client: str = ""
+    ) -> Configuration:
         """Admit a disk without a vote, in place of the node's former one if there was one."""
         if name not in self.members and len(self.members) >= MEMBERS_MAX:
             raise Refused(f"a cluster has at most {MEMBERS_MAX} members; remove one first")
-        client = self.members[name].client if name in self.members else ""
+        client = self.members[name].client if name in self.members else client
         return self._with(name, Member(incarnation, address, False, client))
 
     def with_voter(self, name: str) -> Configuration:

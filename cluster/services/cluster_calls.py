@@ -88,9 +88,11 @@ class ClusterCalls:
 
     async def add(self, call: Call, request: cluster_pb2.AddNodeRequest) -> Status:
         """Admit a node that has introduced itself."""
+        said = {"peer_address": request.peer_address, "client_address": request.client_address}
         faults_ = validate.name("name", request.name)
-        faults_ += _address("peer_address", request.peer_address)
-        faults_ += _address("client_address", request.client_address)
+        for field, address in said.items():
+            faults_ += _address(field, address)
+        faults_ += self._taken(request.name, said)
         if faults_:
             raise Refused.of(faults_)
         core = self.node.driver.core
@@ -101,18 +103,19 @@ class ClusterCalls:
                 kind="node",
                 name=request.name,
             )
-        said = core.applicants.get(request.name)
-        if said is not None and said[1] != request.peer_address:
+        applicant = core.applicants.get(request.name)
+        if applicant is not None and applicant[1] != request.peer_address:
             raise refusals.refused(
                 Reason.ERROR_REASON_FIELD_INVALID,
                 f"peer_address is {request.peer_address}, but {request.name} says that it listens "
-                f"on {said[1]}; give that, or change its configuration",
+                f"on {applicant[1]}; give that, or change its configuration",
                 field="peer_address",
             )
         if request.validate_only:
             self._may_change()
             return self.view.show()
-        return await self._change(call, partial(self.node.driver.add_member, request.name))
+        add = partial(self.node.driver.add_member, request.name, request.client_address)
+        return await self._change(call, add)
 
     async def remove(self, call: Call, request: cluster_pb2.RemoveNodeRequest) -> Status:
         """Take a node out of the cluster."""
@@ -143,17 +146,22 @@ class ClusterCalls:
         if not any(said.values()):
             yield Fault("peer_address", Reason.ERROR_REASON_FIELD_INVALID,
                         "and client_address are empty; say where the node is now")  # fmt: skip
+        for field, address in said.items():
+            if address:
+                yield from _address(field, address)
+        yield from self._taken(request.node, said)
+
+    def _taken(self, node: str, said: Mapping[str, str]) -> Iterator[Fault]:
+        """Addresses at which somebody else is already, or the same for two purposes."""
         taken = {
             address: f"where {who} reach {name}"
             for name, peer in self.node.status().peers.items()
             for who, address in (
                 ("nodes", peer.address), ("clients", self.node.client_address(name)),
             )
-            if name != request.node
+            if name != node
         }  # fmt: skip
         for field, address in said.items():
-            if address:
-                yield from _address(field, address)
             if address and address in taken:
                 yield Fault(field, Reason.ERROR_REASON_FIELD_INVALID,
                             f"is '{address}', {taken[address]}; move that one first")  # fmt: skip

@@ -261,9 +261,11 @@ class AddNodeRequest(_message.Message):
     name: _builtins.str
     """Its name; see common.proto."""
     peer_address: _builtins.str
-    """Where other nodes reach it: host:port."""
+    """Where other nodes reach it: host:port, as it says itself."""
     client_address: _builtins.str
-    """Where clients reach it: host:port."""
+    """Where clients reach it: host:port. All nodes tell it so from now on, whatever the new one says
+    itself; MoveNode changes it.
+    """
     request_id: _builtins.str
     """See common.proto."""
     validate_only: _builtins.bool

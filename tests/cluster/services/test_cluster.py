@@ -157,6 +157,42 @@ async def test_members_go_and_strangers_are_refused(tmp_path: Path) -> None:
         assert found.reason == "NODE_NOT_FOUND"
 
 
+async def test_a_node_that_is_added_is_shown_where_the_call_says(tmp_path: Path) -> None:
+    """Also when it says otherwise itself, as behind a translated address, or nothing yet."""
+    async with cluster(tmp_path, 1) as nodes:
+        leader = nodes["n1"]
+        stub = leader.stub(CLUSTER)
+        peer, own = (f"127.0.0.1:{port}" for port in free_ports(2))
+        listed = {**leader.node.spec.members, "n2": Member(peer=peer, client=own)}
+        new = Real(replace(leader.node.spec, name="n2", folder=tmp_path / "n2", members=listed))
+        await new.start()
+        try:
+            await until(lambda: "n2" in leader.node.driver.core.applicants)
+            add = cluster_pb2.AddNodeRequest(
+                name="n2", peer_address=peer, client_address=leader.address
+            )
+            found = await refused(stub.AddNode(add))
+            assert [fault[0] for fault in found.faults] == ["client_address"]
+            add.client_address = "n2.example:7400"
+            added = shown_at(await stub.AddNode(add), "n2")
+            assert added == (peer, "n2.example:7400")
+            await until(lambda: leader.node.status().peers["n2"].voter)
+            await until(lambda: "n1" in new.node.abouts)
+            seen = await new.stub(CLUSTER).GetClusterStatus(STATUS)
+            assert shown_at(seen, "n2") == (peer, "n2.example:7400")
+            assert any(
+                f"raftsched cluster move n2 --client {own}" in line for line in seen.problems
+            )
+        finally:
+            await new.stop()
+
+
+def shown_at(status: cluster_pb2.ClusterStatus, name: str) -> tuple[str, str]:
+    """Where a node is, as a status has it."""
+    [one] = [one for one in status.nodes if one.name == name]
+    return one.peer_address, one.client_address
+
+
 async def test_a_node_that_moved_is_found_at_its_new_addresses(tmp_path: Path) -> None:
     async with cluster(tmp_path, 3) as nodes:
         leader = leader_of(nodes)
