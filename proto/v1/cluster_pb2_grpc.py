@@ -107,8 +107,8 @@ class ClusterServiceServicer(object):
 
     def AddNode(self, request, context):
         """Add a node that was started with this cluster's nodes in its list. It learns first and votes
-        once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or another
-        change is under way), NAME_EXISTS, FIELD_INVALID (an address that is none or is taken).
+        once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or
+        another change is under way), NAME_EXISTS, FIELD_INVALID (an address is none, or is taken).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -43,8 +43,8 @@ class ClusterServiceStub:
     """
     AddNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AddNodeRequest, _cluster_pb2.ClusterStatus]
     """Add a node that was started with this cluster's nodes in its list. It learns first and votes
-    once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or another
-    change is under way), NAME_EXISTS, FIELD_INVALID (an address that is none or is taken).
+    once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or
+    another change is under way), NAME_EXISTS, FIELD_INVALID (an address is none, or is taken).
     """
     RemoveNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.RemoveNodeRequest, _cluster_pb2.ClusterStatus]
     """Remove a node; it is told and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
@@ -94,8 +94,8 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """
     AddNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AddNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """Add a node that was started with this cluster's nodes in its list. It learns first and votes
-    once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or another
-    change is under way), NAME_EXISTS, FIELD_INVALID (an address that is none or is taken).
+    once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or
+    another change is under way), NAME_EXISTS, FIELD_INVALID (an address is none, or is taken).
     """
     RemoveNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.RemoveNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """Remove a node; it is told and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
@@ -154,8 +154,8 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.ClusterStatus, _abc.Awaitable[_cluster_pb2.ClusterStatus]]:
         """Add a node that was started with this cluster's nodes in its list. It learns first and votes
-        once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or another
-        change is under way), NAME_EXISTS, FIELD_INVALID (an address that is none or is taken).
+        once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or
+        another change is under way), NAME_EXISTS, FIELD_INVALID (an address is none, or is taken).
         """
 
     @_abc_1.abstractmethod
