@@ -64,7 +64,7 @@ class Session:
         self.worker = hello.worker
         self.heartbeat_s, self.lapse_s = HEARTBEAT_S, LAPSE_S
         self.draining = False
-        # The server has answered our drain, or drains us by itself: no lease will come.
+        # The server of this stream has answered our drain, or told us to: no lease will come.
         self.drained = False
         self.drain_reason = ""
         self.welcomed = False
@@ -157,7 +157,9 @@ class Session:
         for stop in frame.stops:
             self._stop(stop, orders)
         if frame.drain:
-            self.drained, self.drain_reason = True, frame.drain_reason
+            # Rule 8: the next leader hears of it from us.
+            self.drained = self.draining = self._drain_said = True
+            self.drain_reason = frame.drain_reason
         if frame.HasField("redirect"):
             orders.reconnect = frame.redirect.reason or "the node does not lead"
             orders.redirected, orders.leader = True, frame.redirect.leader

@@ -142,12 +142,13 @@ class Session:
         self.sessions.speak(self)
 
     def drain(self, reason: str) -> None:
-        """It takes no more leases, as long as the session stands."""
+        """It takes no more leases, as long as the session stands; the first reason stays."""
+        if not self.draining:
+            self.drain_reason = reason
         self.draining = True
-        self.drain_reason = reason
         self.credits = 0
         if not self.in_grant:
-            self.deliver.drain(reason)
+            self.deliver.drain(self.drain_reason)
 
     def close(self) -> None:
         """Its stream is gone. Credits are void; leases stand until the session lapses."""

@@ -167,8 +167,8 @@ class WorkRequest(_message.Message):
     slots at first, then one for each result.
     """
     drain: _builtins.bool
-    """Send no more leases; open credits are void. The server answers with `drain`, and no lease comes
-    behind that. The stream stays until the worker closes it.
+    """Send no more leases; open credits are void, those of this frame too. The server answers with
+    `drain`, and no lease comes behind that. The stream stays until the worker closes it.
     """
     beat: _builtins.int
     """Any number that only grows within the stream, such as one's own clock. The server's next frame

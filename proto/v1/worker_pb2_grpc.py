@@ -73,8 +73,9 @@ class WorkerServiceStub(object):
     (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
     BACKLOG_FULL.
-    8. Remember that it was drained, by itself or by somebody: a new leader does not know of it, so a
-    worker that is drained gives no credits to any leader.
+    8. Remember that it was drained, by itself or by somebody (`drain` in an answer): leaders do not
+    tell each other. From then on it says `drain` in the first frame of each stream, and gives no
+    credits to any leader or, without a stream, calls Lease no more.
     """
 
     def __init__(self, channel):
@@ -183,8 +184,9 @@ class WorkerServiceServicer(object):
     (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
     BACKLOG_FULL.
-    8. Remember that it was drained, by itself or by somebody: a new leader does not know of it, so a
-    worker that is drained gives no credits to any leader.
+    8. Remember that it was drained, by itself or by somebody (`drain` in an answer): leaders do not
+    tell each other. From then on it says `drain` in the first frame of each stream, and gives no
+    credits to any leader or, without a stream, calls Lease no more.
     """
 
     def Work(self, request_iterator, context):
@@ -266,9 +268,9 @@ class WorkerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DrainWorker(self, request, context):
-        """Tell a worker to finish what it has and take no more; it gets no lease from now on. This holds
-        as long as the session at this leader; behind it the worker keeps to it by itself. Refused with
-        WORKER_NOT_FOUND.
+        """Tell a worker to finish what it has and take no more; it gets no lease from now on. A new
+        leader hears of it from the worker (rule 8), so if the leader is lost before the worker has
+        heard, call again: Worker.draining says whether it holds. Refused with WORKER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -383,8 +385,9 @@ class WorkerService(object):
     (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
     BACKLOG_FULL.
-    8. Remember that it was drained, by itself or by somebody: a new leader does not know of it, so a
-    worker that is drained gives no credits to any leader.
+    8. Remember that it was drained, by itself or by somebody (`drain` in an answer): leaders do not
+    tell each other. From then on it says `drain` in the first frame of each stream, and gives no
+    credits to any leader or, without a stream, calls Lease no more.
     """
 
     @staticmethod

@@ -74,8 +74,9 @@ class WorkerServiceStub:
        (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
        BACKLOG_FULL.
-    8. Remember that it was drained, by itself or by somebody: a new leader does not know of it, so a
-       worker that is drained gives no credits to any leader.
+    8. Remember that it was drained, by itself or by somebody (`drain` in an answer): leaders do not
+       tell each other. From then on it says `drain` in the first frame of each stream, and gives no
+       credits to any leader or, without a stream, calls Lease no more.
     """
 
     @_typing.overload
@@ -123,9 +124,9 @@ class WorkerServiceStub:
     Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     DrainWorker: _grpc.UnaryUnaryMultiCallable[_worker_pb2.DrainWorkerRequest, _worker_pb2.DrainWorkerResponse]
-    """Tell a worker to finish what it has and take no more; it gets no lease from now on. This holds
-    as long as the session at this leader; behind it the worker keeps to it by itself. Refused with
-    WORKER_NOT_FOUND.
+    """Tell a worker to finish what it has and take no more; it gets no lease from now on. A new
+    leader hears of it from the worker (rule 8), so if the leader is lost before the worker has
+    heard, call again: Worker.draining says whether it holds. Refused with WORKER_NOT_FOUND.
     """
 
 @_typing.type_check_only
@@ -177,8 +178,9 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
        (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
        BACKLOG_FULL.
-    8. Remember that it was drained, by itself or by somebody: a new leader does not know of it, so a
-       worker that is drained gives no credits to any leader.
+    8. Remember that it was drained, by itself or by somebody (`drain` in an answer): leaders do not
+       tell each other. From then on it says `drain` in the first frame of each stream, and gives no
+       credits to any leader or, without a stream, calls Lease no more.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -223,9 +225,9 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     DrainWorker: _aio.UnaryUnaryMultiCallable[_worker_pb2.DrainWorkerRequest, _worker_pb2.DrainWorkerResponse]  # type: ignore[assignment]
-    """Tell a worker to finish what it has and take no more; it gets no lease from now on. This holds
-    as long as the session at this leader; behind it the worker keeps to it by itself. Refused with
-    WORKER_NOT_FOUND.
+    """Tell a worker to finish what it has and take no more; it gets no lease from now on. A new
+    leader hears of it from the worker (rule 8), so if the leader is lost before the worker has
+    heard, call again: Worker.draining says whether it holds. Refused with WORKER_NOT_FOUND.
     """
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -276,8 +278,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
        (Result.given_back), wait for the acknowledgements, close.
     7. Keep reading while handlers work: a stream that takes no frame for 10 s is ended with
        BACKLOG_FULL.
-    8. Remember that it was drained, by itself or by somebody: a new leader does not know of it, so a
-       worker that is drained gives no credits to any leader.
+    8. Remember that it was drained, by itself or by somebody (`drain` in an answer): leaders do not
+       tell each other. From then on it says `drain` in the first frame of each stream, and gives no
+       credits to any leader or, without a stream, calls Lease no more.
     """
 
     @_abc_1.abstractmethod
@@ -380,9 +383,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.DrainWorkerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.DrainWorkerResponse, _abc.Awaitable[_worker_pb2.DrainWorkerResponse]]:
-        """Tell a worker to finish what it has and take no more; it gets no lease from now on. This holds
-        as long as the session at this leader; behind it the worker keeps to it by itself. Refused with
-        WORKER_NOT_FOUND.
+        """Tell a worker to finish what it has and take no more; it gets no lease from now on. A new
+        leader hears of it from the worker (rule 8), so if the leader is lost before the worker has
+        heard, call again: Worker.draining says whether it holds. Refused with WORKER_NOT_FOUND.
         """
 
 def add_WorkerServiceServicer_to_server(servicer: WorkerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.client import Client, NotFound, Worker
+from raftsched.client import Client, Context, NotFound, Worker
 from raftsched.client.blocking.runs import Run
 from raftsched.client.testing import LocalCluster, wait_until
 from raftsched.proto.v1 import run_pb2
@@ -140,6 +140,39 @@ def test_a_worker_says_which_namespace_is_missing_and_outlives_one_that_is_delet
             client.namespaces.delete("shop")
             cluster.kill_leader()
             assert client.jobs.trigger("here").result(timeout=PATIENCE_S) == "done"
+
+
+@pytest.mark.timeout(120)
+def test_a_drained_worker_gets_nothing_from_the_next_leader_either() -> None:
+    drained, other = Worker(), Worker()
+    drained.handler("h")(lambda: "drained")
+    other.handler("h")(lambda: "other")
+
+    @drained.handler("hear")
+    async def hear(context: Context) -> str:
+        while not context.draining:
+            await asyncio.sleep(0.01)
+        return "heard"
+
+    with LocalCluster(3) as cluster, cluster.client() as client, cluster.work(drained):
+        client.jobs.create("job", handler="h")
+        client.jobs.create("hear", handler="hear")
+        heard = client.jobs.trigger("hear")
+        wait_until(lambda: heard.refresh().state == "RUNNING", PATIENCE_S, "its lease")
+        client.workers.drain(drained.id, "new version")
+        assert heard.result(timeout=PATIENCE_S) == "heard"
+        cluster.kill_leader()
+        wait_until(lambda: there(client, drained), PATIENCE_S, "its next hello")
+        run = client.jobs.trigger("job")
+        with cluster.work(other):
+            assert run.result(timeout=PATIENCE_S) == "other"
+        draining = {one.worker: one.draining for one in client.workers.list()}
+        assert draining[drained.id]
+
+
+def there(client: Client, worker: Worker) -> bool:
+    """The leader knows it."""
+    return worker.id in {one.worker for one in client.workers.list()}
 
 
 LIVELY = {"heartbeat-ms": "300"}

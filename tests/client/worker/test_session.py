@@ -678,9 +678,20 @@ def test_a_drain_from_the_server_ends_the_credits_of_that_stream(talk: Talk) -> 
     talk.hear(drain=True, drain_reason="upgrade")
     talk.succeed(1)
 
-    assert talk.say()[0].credits == 0
+    [frame] = talk.say()
+    assert (frame.credits, frame.drain) == (0, False)
     assert talk.session.drained
     assert talk.session.drain_reason == "upgrade"
+
+
+def test_a_drain_from_the_server_is_said_to_the_next_leader(talk: Talk) -> None:
+    talk.connect()
+    talk.hear(drain=True, drain_reason="upgrade")
+
+    hello = talk.break_and_connect()
+
+    assert (hello.credits, hello.drain) == (0, True)
+    assert not talk.session.drained
 
 
 def test_no_frame_holds_more_than_a_thousand_results() -> None:

@@ -240,6 +240,30 @@ async def test_no_lease_comes_behind_the_drain(start: Start) -> None:
     assert (await worker.ended()).refusal is None
 
 
+async def test_a_worker_that_says_with_its_hello_that_it_is_drained_gets_nothing(
+    start: Start,
+) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    worker = Worker(served.channel)
+    hello = worker_pb2.WorkerHello(worker="w1", slots=10)
+    await worker.send(hello=hello, credits=5, drain=True)
+    await worker.until(lambda: any(frame.drain for frame in worker.frames))
+    assert served.node.sessions.by_worker["w1"].draining
+    other = await Worker(served.channel, "w2").hello(credits=5)
+    await other.until(lambda: len(other.leases) == 1)
+    assert not worker.leases
+
+
+async def test_the_reason_of_a_drain_stays_when_the_worker_repeats_it(start: Start) -> None:
+    served = await start("a")
+    worker = await Worker(served.channel).hello()
+    served.node.sessions.by_worker["w1"].drain("the host goes down")
+    await worker.send(drain=True)
+    await worker.until(lambda: sum(frame.drain for frame in worker.frames) == 2)
+    assert {frame.drain_reason for frame in worker.frames if frame.drain} == {"the host goes down"}
+
+
 async def test_a_worker_that_closes_its_side_ends_with_ok_and_keeps_its_leases(
     start: Start,
 ) -> None:
