@@ -94,7 +94,7 @@ class Method:
 
 @cache
 def methods() -> tuple[Method, ...]:
-    """All calls of the contracts, those included that nothing serves."""
+    """All calls of the contracts."""
     return tuple(_methods(FILES))
 
 

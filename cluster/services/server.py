@@ -143,20 +143,17 @@ class Server:
     def _handlers(self) -> grpc.GenericRpcHandler:
         served: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {}
         for method in methods():
-            handler = self._handler(method)
-            if handler is not None:
-                served[method.path] = handler
+            served[method.path] = self._handler(method)
         return Served(served)
 
-    def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes] | None:
-        """None for what is in the contracts and not served: gRPC says UNIMPLEMENTED."""
+    def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
         if method.name == "WorkerService/Work":
             return self._streams.talking(method, self.work.talk)
         if method.name in self._following:
             return self._streams.following(method, self._following[method.name])
-        if method.writes or method.reads or method.name in self.calls.own:
-            return self.calls.handler(method)
-        return None
+        known = method.writes or method.reads or method.name in self.calls.own
+        assert known, f"{method.name} is in the contracts, and nothing serves it"
+        return self.calls.handler(method)
 
     async def _look(self) -> None:
         """The one clock of the services."""

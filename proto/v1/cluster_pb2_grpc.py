@@ -26,10 +26,15 @@ if _version_not_supported:
 
 
 class ClusterServiceStub(object):
-    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
-    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
-    restore`.
+    """The cluster itself. Three things are not calls, as they must work without a leader:
+
+    * A node drains by itself before it stops (SIGTERM).
+    * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
+    that is stopped.
+    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
+    restore on one, and start that one and then the others, with empty folders; they fetch all from
+    it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
+    and watchers are told REVISION_GONE.
     """
 
     def __init__(self, channel):
@@ -83,18 +88,18 @@ class ClusterServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_cluster__pb2.BackupRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_cluster__pb2.BackupResponse.FromString,
                 _registered_method=True)
-        self.Restore = channel.stream_unary(
-                '/raftsched.v1.ClusterService/Restore',
-                request_serializer=raftsched_dot_v1_dot_cluster__pb2.RestoreRequest.SerializeToString,
-                response_deserializer=raftsched_dot_v1_dot_cluster__pb2.RestoreResponse.FromString,
-                _registered_method=True)
 
 
 class ClusterServiceServicer(object):
-    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
-    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
-    restore`.
+    """The cluster itself. Three things are not calls, as they must work without a leader:
+
+    * A node drains by itself before it stops (SIGTERM).
+    * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
+    that is stopped.
+    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
+    restore on one, and start that one and then the others, with empty folders; they fetch all from
+    it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
+    and watchers are told REVISION_GONE.
     """
 
     def GetClusterStatus(self, request, context):
@@ -169,18 +174,6 @@ class ClusterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Restore(self, request_iterator, context):
-        """Put a backup in the place of the state of all nodes while they run. The state that is there is
-        lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
-        were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
-        read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
-        DISK_FULL. No node of 0.1.0 serves this call yet, and gRPC says so in a status without an
-        ErrorInfo.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -229,11 +222,6 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     request_deserializer=raftsched_dot_v1_dot_cluster__pb2.BackupRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_cluster__pb2.BackupResponse.SerializeToString,
             ),
-            'Restore': grpc.stream_unary_rpc_method_handler(
-                    servicer.Restore,
-                    request_deserializer=raftsched_dot_v1_dot_cluster__pb2.RestoreRequest.FromString,
-                    response_serializer=raftsched_dot_v1_dot_cluster__pb2.RestoreResponse.SerializeToString,
-            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'raftsched.v1.ClusterService', rpc_method_handlers)
@@ -243,10 +231,15 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterService(object):
-    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
-    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
-    restore`.
+    """The cluster itself. Three things are not calls, as they must work without a leader:
+
+    * A node drains by itself before it stops (SIGTERM).
+    * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
+    that is stopped.
+    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
+    restore on one, and start that one and then the others, with empty folders; they fetch all from
+    it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
+    and watchers are told REVISION_GONE.
     """
 
     @staticmethod
@@ -482,33 +475,6 @@ class ClusterService(object):
             '/raftsched.v1.ClusterService/Backup',
             raftsched_dot_v1_dot_cluster__pb2.BackupRequest.SerializeToString,
             raftsched_dot_v1_dot_cluster__pb2.BackupResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Restore(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_unary(
-            request_iterator,
-            target,
-            '/raftsched.v1.ClusterService/Restore',
-            raftsched_dot_v1_dot_cluster__pb2.RestoreRequest.SerializeToString,
-            raftsched_dot_v1_dot_cluster__pb2.RestoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

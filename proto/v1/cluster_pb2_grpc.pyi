@@ -27,10 +27,15 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClusterServiceStub:
-    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
-    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
-    restore`.
+    """The cluster itself. Three things are not calls, as they must work without a leader:
+
+    * A node drains by itself before it stops (SIGTERM).
+    * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
+      that is stopped.
+    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
+      restore on one, and start that one and then the others, with empty folders; they fetch all from
+      it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
+      and watchers are told REVISION_GONE.
     """
 
     @_typing.overload
@@ -70,21 +75,18 @@ class ClusterServiceStub:
     """Stream a backup of the node that is asked while it runs: an archive of files with their
     checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
     """
-    Restore: _grpc.StreamUnaryMultiCallable[_cluster_pb2.RestoreRequest, _cluster_pb2.RestoreResponse]
-    """Put a backup in the place of the state of all nodes while they run. The state that is there is
-    lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
-    were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
-    read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
-    DISK_FULL. No node of 0.1.0 serves this call yet, and gRPC says so in a status without an
-    ErrorInfo.
-    """
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
-    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
-    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
-    restore`.
+    """The cluster itself. Three things are not calls, as they must work without a leader:
+
+    * A node drains by itself before it stops (SIGTERM).
+    * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
+      that is stopped.
+    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
+      restore on one, and start that one and then the others, with empty folders; they fetch all from
+      it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
+      and watchers are told REVISION_GONE.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -121,20 +123,17 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Stream a backup of the node that is asked while it runs: an archive of files with their
     checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
     """
-    Restore: _aio.StreamUnaryMultiCallable[_cluster_pb2.RestoreRequest, _cluster_pb2.RestoreResponse]  # type: ignore[assignment]
-    """Put a backup in the place of the state of all nodes while they run. The state that is there is
-    lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
-    were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
-    read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
-    DISK_FULL. No node of 0.1.0 serves this call yet, and gRPC says so in a status without an
-    ErrorInfo.
-    """
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The cluster itself. Two things are not calls, as they must work without a leader: a node drains
-    by itself before it stops (SIGTERM), and a cluster that has lost its majority for good is mended
-    by `raftsched node recover` on a node that is stopped, as is one that is lost by `raftsched node
-    restore`.
+    """The cluster itself. Three things are not calls, as they must work without a leader:
+
+    * A node drains by itself before it stops (SIGTERM).
+    * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
+      that is stopped.
+    * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
+      restore on one, and start that one and then the others, with empty folders; they fetch all from
+      it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
+      and watchers are told REVISION_GONE.
     """
 
     @_abc_1.abstractmethod
@@ -222,20 +221,6 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_cluster_pb2.BackupResponse], _abc.AsyncIterator[_cluster_pb2.BackupResponse]]:
         """Stream a backup of the node that is asked while it runs: an archive of files with their
         checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
-        """
-
-    @_abc_1.abstractmethod
-    def Restore(
-        self,
-        request_iterator: _MaybeAsyncIterator[_cluster_pb2.RestoreRequest],
-        context: _ServicerContext,
-    ) -> _typing.Union[_cluster_pb2.RestoreResponse, _abc.Awaitable[_cluster_pb2.RestoreResponse]]:
-        """Put a backup in the place of the state of all nodes while they run. The state that is there is
-        lost. Sessions and leases of the backup have lapsed, revisions and tokens go on above all that
-        were ever given out, and watchers are told REVISION_GONE. With `validate_only` the archive is
-        read and checked only. Refused with BACKUP_REFUSED, FIELD_INVALID (another cluster id),
-        DISK_FULL. No node of 0.1.0 serves this call yet, and gRPC says so in a status without an
-        ErrorInfo.
         """
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -135,8 +135,6 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_NOT_RETRYING: _ErrorReason.ValueType  # 71
     """The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
-    ERROR_REASON_BACKUP_REFUSED: _ErrorReason.ValueType  # 72
-    """The backup is damaged, or of a newer version. FAILED_PRECONDITION; `detail`. Not done."""
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 80
     """A quota of the namespace is used up. RESOURCE_EXHAUSTED with QuotaFailure; `quota`, `maximum`.
     Not done.
@@ -296,8 +294,6 @@ Not done.
 """
 ERROR_REASON_NOT_RETRYING: ErrorReason.ValueType  # 71
 """The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
-ERROR_REASON_BACKUP_REFUSED: ErrorReason.ValueType  # 72
-"""The backup is damaged, or of a newer version. FAILED_PRECONDITION; `detail`. Not done."""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 80
 """A quota of the namespace is used up. RESOURCE_EXHAUSTED with QuotaFailure; `quota`, `maximum`.
 Not done.

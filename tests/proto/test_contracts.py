@@ -35,7 +35,7 @@ NO_REHEARSAL = {"Lease"}
 # Its pages go by revision, which unlike a page token never goes stale.
 PAGED_OTHERWISE = {"ListEvents"}
 # Streams of frames or of raw bytes: HTTP clients have unary calls, or the command line.
-WITHOUT_ROUTE = {"Work", "Backup", "Restore"}
+WITHOUT_ROUTE = {"Work", "Backup"}
 # Reads that do not choose how fresh: one node speaks for itself; sessions are in the leader's
 # memory; what waits or follows is fresh by its nature.
 FRESH_ANYWAY = {

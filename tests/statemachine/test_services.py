@@ -43,7 +43,7 @@ SERVER = {
     "GetClusterStatus": "members", "AddNode": "members", "RemoveNode": "members",
     "MoveNode": "members", "DrainNode": "node", "TransferLeadership": "consensus",
     "TakeSnapshot": "snapshots", "VerifyState": "the self-check", "Backup": "snapshots",
-    "Restore": "snapshots", "WatchEvents": "events", "ListEvents": "events",
+    "WatchEvents": "events", "ListEvents": "events",
     "WaitRun": "GetRun and events", "ListWorkers": "sessions", "DrainWorker": "sessions",
 }  # fmt: skip
 

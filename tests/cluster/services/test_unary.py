@@ -123,10 +123,18 @@ async def test_bytes_that_are_no_request_are_refused(start: Start) -> None:
     assert (found.code, found.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID")
 
 
-async def test_what_nothing_serves_is_unimplemented(start: Start) -> None:
+async def test_every_call_of_the_contracts_is_served_and_no_other(start: Start) -> None:
     served = await start("a")
-    call: Any = served.channel.stream_unary("/raftsched.v1.ClusterService/Restore")
-    assert (await refused(call([b""]))).code == grpc.StatusCode.UNIMPLEMENTED
+    for method in methods():
+        ways = (
+            served.channel.unary_unary, served.channel.unary_stream,
+            served.channel.stream_unary, served.channel.stream_stream,
+        )  # fmt: skip
+        way: Any = ways[2 * method.streams_in + method.streams_out]
+        call = way(method.path)([b""] if method.streams_in else b"", timeout=1)
+        assert await call.code() != grpc.StatusCode.UNIMPLEMENTED, method.path
+    undo: Any = served.channel.unary_unary("/raftsched.v1.ClusterService/Undo")
+    assert (await refused(undo(b""))).code == grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_a_message_over_4_mib_is_refused_with_its_size(start: Start) -> None:
