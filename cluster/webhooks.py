@@ -19,9 +19,9 @@ import structlog
 from google.protobuf.json_format import MessageToJson
 
 from ..proto.v1 import event_pb2
-from ..statemachine import keys, policies
+from ..statemachine import keys
 from ..statemachine.alerts import event_of, waits_for_webhook
-from ..statemachine.instants import set_ms
+from ..statemachine.instants import ms_or, set_ms
 from ..statemachine.record import AlertRecord, parse
 from ..statemachine.rejection import Refused
 from ..statemachine.request import Called
@@ -154,7 +154,7 @@ class Webhooks:
         if alone_ms < ALONE_MS:
             return
         for key, record in self._alerts(keys.alert(keys.CLUSTER, "")):
-            hold_ms = policies.ms_or(record.settings, "hold", 0)
+            hold_ms = ms_or(record.settings, "hold", 0)
             wanted = record.settings.condition.no_quorum and record.settings.webhook
             due = wanted and alone_ms >= hold_ms and key not in self._told_alone
             if due and self._begin(b"alone" + key, self._tell_alone(record, RAISED)):

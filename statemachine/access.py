@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..proto.v1 import access_pb2
-from . import audit_log, instants, keys, limits, namespaces, policies, remembered, validate
+from . import audit_log, instants, keys, limits, namespaces, remembered, validate
+from .instants import ms_or
 from .record import AccessTokenRecord, parse
 from .rejection import Fault, Reason, Refused
 from .request import CreateToken, TokenCreated
@@ -24,7 +25,7 @@ def find(store: Reading, digest: bytes, now_ms: int) -> AccessToken | None:
     value = store.get(key)
     assert value is not None, f"the access token {name.decode()} is not there"
     token = parse(key, value, AccessTokenRecord).settings
-    return None if 0 < policies.ms_or(token, "expire_time", 0) <= now_ms else token
+    return None if 0 < ms_or(token, "expire_time", 0) <= now_ms else token
 
 
 def create(view: View, request: CreateToken, actor: str) -> TokenCreated:

@@ -13,7 +13,8 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 from ..proto.v1 import alert_pb2, event_pb2
-from . import audit_log, instants, keys, lanes, limits, namespaces, policies, validate
+from . import audit_log, instants, keys, lanes, limits, namespaces, validate
+from .instants import ms_or
 from .record import AlertRecord, LaneRecord, UsageRecord, parse
 from .rejection import Fault, Reason, Refused
 from .request import Called, Observe, Observed
@@ -149,7 +150,7 @@ def observe(view: View, request: Observe, actor: str) -> Observed:
     for key in found[: request.most]:
         record = view.need(key, AlertRecord)
         number = int.from_bytes(key[1:5], "big")
-        hold_ms = policies.ms_or(record.settings, "hold", 0)
+        hold_ms = ms_or(record.settings, "hold", 0)
         if _holds(view, record, hold_ms, now=_is_true(sight, number, record.settings)):
             view.put(key, record)
     return Observed(found[request.most - 1] if len(found) > request.most else b"")

@@ -16,10 +16,9 @@ from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import clockwork, keys, ledger, limits
-from .instants import timestamp
+from .instants import ms_or, timestamp
 from .jobs import find
 from .plan import Plan, count_nominals, nominal_times
-from .policies import ms_or
 from .record import JobRecord, LedgerRecord, StateRecord, parse
 from .rejection import Fault, Reason, Refused
 from .view import View

@@ -62,7 +62,7 @@ def plan_all(
     view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
 ) -> None:
     """The newest so many of the missed nominal times still run, at the pace of the guard."""
-    most = job.spec.misfire.maximum or limits.MISFIRE_DEFAULT
+    most = job.form.spec.misfire.maximum or limits.MISFIRE_DEFAULT
     start, left = last, 1
     while left < most and start > first:
         before = latest_nominal_before(plan, start)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..proto.v1 import dead_letter_pb2, run_pb2, worker_pb2
-from . import answers, audit_log, filters, keys, limits, namespaces, policies, runs, validate
+from . import answers, audit_log, filters, keys, limits, namespaces, runs, validate
+from .instants import ms_or
 from .record import JobRecord, LaneRecord, RunRecord, StateRecord
 from .rejection import Reason, Refused
 from .view import View
@@ -49,7 +50,7 @@ def cancel(view: View, request: run_pb2.CancelRunRequest, actor: str) -> run_pb2
     faults += validate.span("grace", request, "grace", 0, limits.DAY_MS)
     if faults:
         raise Refused.of(faults)
-    grace_ms = policies.ms_or(request, "grace", limits.CANCEL_GRACE_MS)
+    grace_ms = ms_or(request, "grace", limits.CANCEL_GRACE_MS)
     runs.cancel(view, jid, occasion, run, request.reason or "cancelled by hand", grace_ms)
     audit_log.add(
         view, actor, "CancelRun", job.namespace, f"run/{request.run}", request, request.reason
@@ -81,7 +82,7 @@ def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.R
             f"the run {request.run} is {word} and does not wait for a retry",
             run=request.run, state=word,
         )  # fmt: skip
-    runs.make_ready(view, jid, occasion, run, job.spec)
+    runs.make_ready(view, jid, occasion, run, job.form)
     view.put(keys.run(jid, occasion), run)
     audit_log.add(view, actor, "RetryRun", job.namespace, f"run/{request.run}", request)
     return answers.run(view, jid, occasion, run, job)
@@ -144,7 +145,7 @@ def _requeue(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord
     run.flow_jid = run.flow_occasion = 0
     run.unique_key = ""
     state.failed -= 1
-    runs.begin(view, jid, occasion, run, job.spec, state)
+    runs.begin(view, jid, occasion, run, job.form, state)
     view.put(state_key, state)
 
 

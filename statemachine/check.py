@@ -271,7 +271,7 @@ def check_limits(store: Reading, most: int = limits.LOOKED_AT) -> list[Breach]:
 def _exceeded(store: Reading) -> Iterator[Breach]:
     most_by_key: dict[bytes, int] = {}
     for key, _, job in records(store, keys.JOB, JobRecord):
-        limit = job.spec.concurrency
+        limit = job.form.spec.concurrency
         state = record(store, keys.state(jid_in(key)), StateRecord)
         if state is not None and limit.job and state.running > limit.job:
             yield Breach(key, f"{state.running} runs are leased; the limit is {limit.job}")

@@ -19,14 +19,15 @@ DELETING = Status.STATE_DELETING
 
 
 def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
-    spec = job.spec
+    spec = job.form.spec
     plan = restore_plan(
         spec.schedules,
         spec.timing,
         seed=f"{job.namespace}/{job.name}",
         created_at_ms=job.created_at_ms,
         since_ms=job.schedules_since_ms,
-        calendars=calendars_of(view, keys.namespace_of(jid), spec.timing.exclude_calendars),
+        calendars=calendars_of(view, keys.namespace_of(jid), job.form.calendars),
+        shape=job.form.shape,
     )
     assert isinstance(plan, Plan), f"job {job.name} was accepted with a wrong schedule: {plan}"
     return plan
@@ -56,7 +57,7 @@ def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: 
 def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
     """Set the next nominal time behind an instant. The caller sets the timer and puts the state."""
     state.next_nominal_at_ms = state.next_due_at_ms = 0
-    spec = job.spec
+    spec = job.form.spec
     most = spec.timing.max_runs
     # What waits in the backlog will have been fired by then.
     waiting = sum(part.left for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE)
@@ -77,7 +78,7 @@ def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         return
     if state.after_end and not state.live:
         look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
-    elif state.fired < job.spec.timing.max_runs:
+    elif state.fired < job.form.spec.timing.max_runs:
         look_ahead(view, jid, job, state, state.last_nominal_at_ms)
 
 

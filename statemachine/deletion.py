@@ -22,9 +22,9 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     view.put(keys.job(jid), job)
     usage = runs.usage_of(view, jid)
     usage.jobs -= 1
-    usage.payload_bytes -= len(job.spec.payload.data)
+    usage.payload_bytes -= len(job.order().payload.data)
     flows.unlink(view, jid, job)
-    namespaces.use_calendars(view, namespace, job.spec.timing.exclude_calendars, -1)
+    namespaces.use_calendars(view, namespace, job.form.calendars, -1)
     state.state = clockwork.DELETING
     backlog.clear(view, jid, state)
     state.edits = ()

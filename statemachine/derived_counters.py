@@ -164,8 +164,8 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
 def _add_job(totals: Totals, jid: int, job: JobRecord) -> None:
     namespace = keys.namespace_of(jid)
     totals.jobs[namespace] += 1
-    totals.payload_bytes[namespace] += len(job.spec.payload.data)
-    for name in job.spec.timing.exclude_calendars:
+    totals.payload_bytes[namespace] += len(job.order().payload.data)
+    for name in job.form.calendars:
         totals.jobs_by_calendar[keys.calendar(namespace, name)] += 1
 
 
@@ -189,7 +189,7 @@ def _of_state(
         return wanted
     edges = keys.of_job(keys.EDGE, jid)
     wanted["has_downstream"] = next(store.scan(edges, keys.after(edges)), None) is not None
-    spec = job.spec
+    spec = job.form.spec
     rests = any(schedule.HasField("after_end") for schedule in spec.schedules)
     wanted["after_end"] = rests
     wanted["once"] = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")

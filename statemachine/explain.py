@@ -101,7 +101,7 @@ def _held(view: View, jid: int, run: RunRecord) -> Obstacle:
 
 def _slots(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacles:
     """The limits of its job and key, whether it was parked for them already or not."""
-    limit = job.spec.concurrency
+    limit = job.form.spec.concurrency
     state = view.need(keys.state(jid), StateRecord)
     if run.parking == RunRecord.PARKING_JOB or (limit.job and state.running >= limit.job):
         message = f"{state.running} runs of the job are leased, and its limit is {limit.job}"
@@ -214,7 +214,7 @@ def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
 
 
 def _overlap(job: JobRecord, state: StateRecord) -> Obstacles:
-    verdict = overlap.judge(state, job.spec)
+    verdict = overlap.judge(state, job.form.spec)
     if verdict in (overlap.SKIP, overlap.HOLD, overlap.HOLD_NEWEST):
         fate = "skipped" if verdict is overlap.SKIP else "held back"
         message = f"{state.live} runs are under way: what comes due now is {fate}"
@@ -232,7 +232,7 @@ def _backlog(state: StateRecord) -> Obstacles:
 
 
 def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
-    names = [dependency.job for dependency in job.spec.upstream.jobs]
+    names = [dependency.job for dependency in job.form.spec.upstream.jobs]
     if not names:
         return
     listed = ", ".join(names)
@@ -251,7 +251,7 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
             message = f"the wave {flow} waits for {missing}"
             yield _obstacle(Obstacle.KIND_UPSTREAM, message)
             return
-    if not job.spec.schedules:
+    if not job.form.spec.schedules:
         yield _obstacle(Obstacle.KIND_UPSTREAM, f"it happens after {listed}; no wave waits now")
 
 
@@ -262,7 +262,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
         if state.after_end and state.live:
             message = "its schedule counts from the end of a run, and one is under way"
             yield _obstacle(Obstacle.KIND_RUNNING, message)
-        elif not job.spec.schedules and not job.spec.upstream.jobs:
+        elif not job.form.spec.schedules and not job.form.spec.upstream.jobs:
             message = "it has no schedule, so it happens only by hand; trigger it"
             yield _obstacle(Obstacle.KIND_FINISHED, message)
         return
@@ -273,7 +273,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
         skipped = edit.kind == schedule_pb2.OccurrenceEdit.KIND_SKIP
         if skipped and edit.nominal_at_ms == nominal_ms:
             yield _obstacle(Obstacle.KIND_EXCLUDED, "the next occurrence was skipped by hand")
-    if job.spec.timing.exclude_calendars:
+    if job.form.calendars:
         name = excluded(clockwork.plan_of(view, jid, job), nominal_ms)
         if name is not None:
             message = f"the calendar '{name}' leaves the next occurrence out"

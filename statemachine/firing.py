@@ -21,10 +21,10 @@ from . import (
     limits,
     outcomes,
     overlap,
-    policies,
     runs,
     sweep,
 )
+from .instants import ms_or
 from .plan import due, latest_nominal_before, next_nominal
 from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from .reports import attempt_failed
@@ -108,8 +108,7 @@ def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Give every nominal time that is due its outcome. The caller settles and puts the state."""
     now_ms = view.now_ms
-    spec = job.spec
-    grace_ms = policies.grace_ms(spec)
+    grace_ms = job.form.grace_ms
     for _ in range(limits.STEP):
         nominal_ms, due_ms = state.next_nominal_at_ms, state.next_due_at_ms
         if not nominal_ms or due_ms > now_ms:
@@ -134,9 +133,9 @@ def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     shift_ms = due(plan, 0)
     last = latest_nominal_before(plan, view.now_ms - shift_ms + 1)
     last = first if last is None or last < first else last
-    rule = job.spec.misfire.rule or Misfire.RULE_LATEST
+    rule = job.form.spec.misfire.rule or Misfire.RULE_LATEST
     if rule == Misfire.RULE_SKIP:
-        overdue = view.now_ms - policies.grace_ms(job.spec) - shift_ms
+        overdue = view.now_ms - job.form.grace_ms - shift_ms
         last = max(first, latest_nominal_before(plan, overdue) or first)
         ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
     elif rule == Misfire.RULE_ALL:
@@ -168,7 +167,7 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
                 outcomes.fire(view, jid, job, state, edit.nominal_at_ms, due_ms, outcomes.SCHEDULED)
                 if edit.kind == Edit.KIND_ADD:
                     ledger.mark_added(view, jid, edit.nominal_at_ms)
-                if 0 < job.spec.timing.max_runs <= state.fired:
+                if 0 < job.form.spec.timing.max_runs <= state.fired:
                     # It was the last one, though the schedules name more.
                     state.next_nominal_at_ms = state.next_due_at_ms = 0
         elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
@@ -181,8 +180,8 @@ def _ring_run(view: View, jid: int, occasion: int) -> None:
     run.timer_at_ms = 0
     job = view.need(keys.job(jid), JobRecord)
     now_ms = view.now_ms
-    timeouts = job.spec.timeouts
-    run_ms = policies.ms_or(timeouts, "run", 0)
+    timeouts = job.form.spec.timeouts
+    run_ms = ms_or(timeouts, "run", 0)
     if run_ms and run.ready_at_ms and run.ready_at_ms + run_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.run", f"it had not ended after {run_ms} ms")
     elif run.state == runs.RUNNING:
@@ -195,7 +194,7 @@ def _ring_run(view: View, jid: int, occasion: int) -> None:
 
 def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
-    heartbeat_ms = policies.ms_or(job.spec.timeouts, "heartbeat", 0)
+    heartbeat_ms = ms_or(job.form.spec.timeouts, "heartbeat", 0)
     if 0 < run.cancel_at_ms <= now_ms:
         runs.stop(view, jid, occasion, run, LOST)
         runs.end(view, jid, occasion, run, runs.CANCELLED)
@@ -206,7 +205,7 @@ def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
         said = f"it reported no progress for {heartbeat_ms} ms"
         _attempt_over(view, jid, occasion, run, "timeout.heartbeat", said)
     else:
-        runs.arm(view, jid, occasion, run, job.spec)
+        runs.arm(view, jid, occasion, run, job.form)
         view.put(keys.run(jid, occasion), run)
 
 
@@ -220,8 +219,8 @@ def _attempt_over(
 
 def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
-    late_ms = policies.start_deadline_ms(job.spec)
-    queue_ms = policies.ms_or(job.spec.timeouts, "queue", 0)
+    late_ms = job.form.start_deadline_ms
+    queue_ms = ms_or(job.form.spec.timeouts, "queue", 0)
     started = run.started_at_ms
     if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
@@ -231,10 +230,10 @@ def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
             view, jid, occasion, run, run_pb2.OUTCOME_SKIPPED_DEADLINE, "start_deadline", message
         )
     elif 0 < run.retry_at_ms <= now_ms:
-        runs.make_ready(view, jid, occasion, run, job.spec)
+        runs.make_ready(view, jid, occasion, run, job.form)
         view.put(keys.run(jid, occasion), run)
     else:
-        runs.arm(view, jid, occasion, run, job.spec)
+        runs.arm(view, jid, occasion, run, job.form)
         view.put(keys.run(jid, occasion), run)
 
 
@@ -245,7 +244,7 @@ def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
     # It does not stand in its own way.
     state.held -= 1
     state.live -= 1
-    verdict = overlap.judge(state, job.spec)
+    verdict = overlap.judge(state, job.form.spec)
     state.live += 1
     state.held += 1
     if verdict is overlap.SKIP:
@@ -257,7 +256,7 @@ def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
     if run.held and not waits:
         run.held = False
         state.held -= 1
-        runs.make_ready(view, jid, occasion, run, job.spec)
+        runs.make_ready(view, jid, occasion, run, job.form)
     view.put(state_key, state)
     view.put(keys.run(jid, occasion), run)
 

@@ -10,7 +10,8 @@ for; it still fires if that comes.
 from __future__ import annotations
 
 from ..proto.v1 import flow_pb2, job_pb2, run_pb2
-from . import clockwork, keys, limits, namespaces, overlap, policies, rejection, runs, timers
+from . import clockwork, keys, limits, namespaces, overlap, rejection, runs, timers
+from .instants import ms_or
 from .record import FlowRecord, JobRecord, RunRecord, StateRecord, StepRecord, UpstreamRecord
 from .view import View
 
@@ -75,7 +76,7 @@ def _look(
     step = view.get(key, StepRecord)
     job = view.need(keys.job(jid), JobRecord)
     if step is None:
-        stuck_ms = policies.ms_or(job.spec.upstream, "stuck_after", limits.STUCK_AFTER_MS)
+        stuck_ms = ms_or(job.form.spec.upstream, "stuck_after", limits.STUCK_AFTER_MS)
         step = StepRecord(
             state=Step.STATE_WAITING, waiting_since_ms=view.now_ms,
             stuck_at_ms=view.now_ms + stuck_ms,
@@ -108,7 +109,7 @@ def _verdict(
 ) -> Step.State.ValueType:
     met = lost = 0
     ends = {item.jid: item.state for item in step.ended}
-    upstream = job.spec.upstream
+    upstream = job.form.spec.upstream
     for dependency in upstream.jobs:
         source = jid_named(view, keys.namespace_of(jid), dependency.job)
         if source in ends:
@@ -139,16 +140,16 @@ def _fire(
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
     occasion = runs.free_occasion(view, jid, state, keys.nominal_of(flow_occasion))
-    run = runs.new(job, job.spec, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
+    run = runs.new(job, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
     run.flow_jid, run.flow_occasion = flow_jid, flow_occasion
     run.upstream = step.ended
     run.made_in = view.base + 1
-    verdict = overlap.judge(state, job.spec)
+    verdict = overlap.judge(state, job.form.spec)
     if verdict is overlap.SKIP:
         # Each wave has its own run of the job; one that comes while another is under way waits.
         verdict = overlap.HOLD
     run.held = overlap.make_room(view, jid, state, verdict)
-    runs.begin(view, jid, occasion, run, job.spec, state)
+    runs.begin(view, jid, occasion, run, job.form, state)
     view.put(state_key, state)
     return occasion
 
@@ -252,7 +253,7 @@ def jid_named(view: View, namespace: int, name: str) -> int | None:
 
 def link(view: View, jid: int, job: JobRecord) -> None:
     """Let the upstream jobs know who depends on them."""
-    for dependency in job.spec.upstream.jobs:
+    for dependency in job.form.spec.upstream.jobs:
         source = jid_named(view, keys.namespace_of(jid), dependency.job)
         assert source is not None, f"upstream {dependency.job} was checked and is not there"
         view.put_raw(keys.edge(source, jid))
@@ -266,7 +267,7 @@ def link(view: View, jid: int, job: JobRecord) -> None:
 
 def unlink(view: View, jid: int, job: JobRecord) -> None:
     """Let the upstream jobs know that this one depends on them no more."""
-    for dependency in job.spec.upstream.jobs:
+    for dependency in job.form.spec.upstream.jobs:
         source = jid_named(view, keys.namespace_of(jid), dependency.job)
         if source is None:
             continue
@@ -320,5 +321,5 @@ def _path_back(view: View, namespace: int, name: str, sources: list[tuple[str, i
         jid = jid_named(view, namespace, at)
         job = view.get(keys.job(jid), JobRecord) if jid is not None else None
         if job is not None:
-            waiting.extend((d.job, [*path, d.job]) for d in reversed(job.spec.upstream.jobs))
+            waiting.extend((d.job, [*path, d.job]) for d in reversed(job.form.spec.upstream.jobs))
     return ""

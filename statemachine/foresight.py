@@ -8,10 +8,9 @@ from itertools import islice
 from ..proto.v1 import job_pb2, schedule_pb2
 from . import clockwork, describe, flows, keys, limits, namespaces, slots, validate
 from .difference import record
-from .instants import set_ms, timestamp, to_ms
+from .instants import ms_or, set_ms, timestamp, to_ms
 from .jobs import find
 from .plan import Plan, count_nominals, due, excluded, nominal_times
-from .policies import ms_or
 from .preview import PREVIEW_MAX, Foreseen, preview
 from .record import JobRecord, StateRecord, UsageRecord
 from .rejection import Fault, Refused
@@ -39,7 +38,7 @@ def preview_schedule(
     if request.schedules or request.HasField("timing"):
         return _preview_new(view, request, from_ms, count)
     jid, job, state = find(view, request.namespace, request.job)
-    spec = job.spec
+    spec = job.form.spec
     edits = [
         Edit(
             nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind,
@@ -69,8 +68,8 @@ def _preview_new(
     if jid is not None:
         job = view.need(keys.job(jid), JobRecord)
         created_ms = job.created_at_ms
-        schedules = schedules or list(job.spec.schedules)
-        timing = timing if request.HasField("timing") else job.spec.timing
+        schedules = schedules or list(job.form.spec.schedules)
+        timing = timing if request.HasField("timing") else job.form.spec.timing
     seed = f"{namespace.settings.name}/{request.job}"
     plan = compile_plan(
         schedules, timing, seed=seed, created_at_ms=created_ms, since_ms=view.now_ms,
@@ -163,7 +162,7 @@ def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> l
         # What comes behind the next one follows from an end that nobody knows.
         return [*dues, state.next_due_at_ms][:most]
     shift_ms = due(plan, 0)
-    most_runs = job.spec.timing.max_runs
+    most_runs = job.form.spec.timing.max_runs
     if most_runs:
         most = min(most, max(0, most_runs - state.fired))
     times = nominal_times(plan, state.next_nominal_at_ms, end_ms - shift_ms, most).times

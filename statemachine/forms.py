@@ -1,17 +1,16 @@
 """What jobs have in common whose specs differ in nothing but the payload, looked at once.
 
-Thousands of jobs are imported at a time that do the same work with other data. A form follows from
-the bytes of a spec alone, so to remember it can never change an answer.
+Thousands of jobs are made that do the same work with other data, and each of them is read when it
+fires. A form follows from its bytes alone, so to remember it can never change an answer.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
-from ..proto.v1 import job_pb2
-from . import policies, validate
-from .rejection import Fault
+from ..proto.v1 import job_pb2, worker_pb2
+from . import limits
+from .instants import ms_or
 from .schedule import Shape, shape_of
 
 KEPT = 1_024
@@ -19,48 +18,59 @@ KEPT = 1_024
 BYTES_KEPT = 4_096
 
 
-@dataclass(frozen=True, slots=True)
 class Form:
-    """A spec without its payload, and what is to be known of it."""
+    """A spec without its payload, and what every run asks of it."""
 
-    data: bytes
-    # What is wrong with it, schedules apart.
-    faults: tuple[Fault, ...]
-    has_schedules: bool
-    has_upstream: bool
-    # It happens at one instant only.
-    once: bool
-    keep_ms: int
-    # None: never.
-    delete_after_ms: int | None
-    calendars: tuple[str, ...]
-    # Its schedules and timing, as far as they are the same for all jobs.
-    shape: Shape
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        # Jobs share it, so nobody may change it.
+        self.spec = spec = job_pb2.JobSpec.FromString(data)
+        # How late a nominal time may fire and still be in time, and how late its run may start.
+        self.grace_ms, self.start_deadline_ms = limits.GRACE_MS, limits.INSTANT_MAX_MS
+        if spec.HasField("misfire"):
+            self.grace_ms = ms_or(spec.misfire, "grace", limits.GRACE_MS)
+            self.start_deadline_ms = ms_or(spec.misfire, "start_deadline", limits.INSTANT_MAX_MS)
+        self.has_timeouts = spec.HasField("timeouts")
+        self.has_limit = spec.HasField("concurrency")
+        self.priority = spec.priority
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Form) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
+
+    @cached_property
+    def max_attempts(self) -> int:
+        if self.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
+            return 1
+        return self.spec.retry.max_attempts or limits.RETRY_ATTEMPTS
+
+    @cached_property
+    def calendars(self) -> tuple[str, ...]:
+        return tuple(self.spec.timing.exclude_calendars)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Its schedules and timing, as far as they are the same for all jobs."""
+        return shape_of(self.spec.schedules, self.spec.timing)
+
+    @cached_property
+    def lease(self) -> bytes:
+        """What the leases of all jobs of the form say, as bytes of that message."""
+        return worker_pb2.Lease(action=self.spec.action).SerializeToString(deterministic=True)
 
 
 def of(spec: job_pb2.JobSpec) -> Form:
     bare = job_pb2.JobSpec()
     bare.CopyFrom(spec)
     bare.ClearField("payload")
-    data = bare.SerializeToString(deterministic=True)
-    return _kept(data) if len(data) <= BYTES_KEPT else _form(data)
+    return parse(bare.SerializeToString(deterministic=True))
 
 
-def _form(data: bytes) -> Form:
-    spec = job_pb2.JobSpec.FromString(data)
-    schedules = spec.schedules
-    delete_after = spec.HasField("delete_after")
-    return Form(
-        data=data,
-        faults=tuple(validate.spec(spec)),
-        has_schedules=bool(schedules),
-        has_upstream=bool(spec.upstream.jobs),
-        once=len(schedules) == 1 and schedules[0].HasField("once"),
-        keep_ms=policies.ms_or(spec, "keep_history", 0),
-        delete_after_ms=policies.ms_or(spec, "delete_after", 0) if delete_after else None,
-        calendars=tuple(spec.timing.exclude_calendars),
-        shape=shape_of(schedules, spec.timing),
-    )
+def parse(data: bytes) -> Form:
+    return _kept(data) if len(data) <= BYTES_KEPT else Form(data)
 
 
-_kept = lru_cache(KEPT)(_form)
+_kept = lru_cache(KEPT)(Form)
+EMPTY = Form(b"")

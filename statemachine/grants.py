@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from ..proto.v1 import job_pb2, worker_pb2
-from . import answers, keys, lanes, leases, limits, namespaces, policies, remembered, runs, slots
+from ..proto.v1 import worker_pb2
+from . import answers, keys, lanes, leases, limits, namespaces, remembered, runs, slots
+from .forms import Form
+from .instants import ms_or
 from .record import (
     JobRecord,
     LaneRecord,
@@ -203,9 +205,9 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
     job = view.need(keys.job(jid), JobRecord)
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    spec = job.spec
-    if spec.HasField("concurrency"):
-        why = slots.full(view, jid, run, spec.concurrency, state)
+    form = job.form
+    if form.has_limit:
+        why = slots.full(view, jid, run, form.spec.concurrency, state)
         if why:
             lanes.park(view, jid, occasion, run, why)
             line.granted += 1
@@ -215,17 +217,15 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
     view.put(state_key, state)
     view.meta.token += 1
     session = taker.session
-    _start(view, run, spec, view.meta.token, taker.offer.worker, session.number)
+    _start(view, run, form, view.meta.token, taker.offer.worker, session.number)
     slots.take(view, jid, occasion, run, session)
     if run.timer_at_ms or run.heard_at_ms:
-        runs.arm(view, jid, occasion, run, spec)
+        runs.arm(view, jid, occasion, run, form)
     view.put(run_key, run)
     return answers.lease(view, jid, occasion, run, job)
 
 
-def _start(
-    view: View, run: RunRecord, spec: job_pb2.JobSpec, token: int, worker: str, session: int
-) -> None:
+def _start(view: View, run: RunRecord, form: Form, token: int, worker: str, session: int) -> None:
     now_ms = view.now_ms
     run.state = runs.RUNNING
     run.attempt += 1
@@ -236,9 +236,9 @@ def _start(
     run.turn_ms = 0
     if not run.started_at_ms:
         run.started_at_ms = now_ms
-    if spec.HasField("timeouts"):
+    if form.has_timeouts:
         run.heard_at_ms = now_ms
-        attempt_ms = policies.ms_or(spec.timeouts, "attempt", 0)
+        attempt_ms = ms_or(form.spec.timeouts, "attempt", 0)
         if attempt_ms:
             run.deadline_at_ms = now_ms + attempt_ms
 

@@ -15,7 +15,7 @@ COUNTED = 1_000  # More are "over 1,000": each is a step of a scan while somebod
 
 def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[str]:
     found = list(clockwork.plan_of(view, jid, job).warnings)
-    if state.next_due_at_ms and not job.spec.timing.HasField("jitter"):
+    if state.next_due_at_ms and not job.form.spec.timing.HasField("jitter"):
         found += _herd(view, state.next_due_at_ms)
     return found
 

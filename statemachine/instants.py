@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -13,6 +14,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def to_ms(value: Timestamp | Duration) -> int:
     """Whole milliseconds; what is finer is cut off."""
     return value.seconds * 1000 + value.nanos // 1_000_000
+
+
+def ms_or(message: Message, name: str, default_ms: int) -> int:
+    """A duration or instant of a message, or what it means when it is unset."""
+    return to_ms(getattr(message, name)) if message.HasField(name) else default_ms
 
 
 def set_ms(value: Timestamp | Duration, ms: int) -> None:

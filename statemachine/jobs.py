@@ -9,6 +9,7 @@ from ..proto.v1 import job_pb2, run_pb2
 from . import (
     answers,
     audit_log,
+    checked,
     clockwork,
     deletion,
     firing,
@@ -22,14 +23,15 @@ from . import (
     limits,
     masks,
     namespaces,
-    policies,
     runs,
     validate,
 )
+from .checked import Checked
 from .field_fault import FieldFault
 from .forms import Form
+from .instants import ms_or
 from .plan import Plan, latest_nominal_before
-from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord
+from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord, payload_of
 from .rejection import Fault, Reason, Refused
 from .schedule import compile_plan
 from .view import View
@@ -70,7 +72,8 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     namespace = namespaces.need(view, wanted.namespace)
     number, name, spec = namespace.number, wanted.name, wanted.spec
     form = forms.of(spec)
-    plan = check(view, namespace, wanted, form, view.now_ms)
+    known = checked.check(form)
+    plan = check(view, namespace, wanted, form, known, view.now_ms)
     name_key = keys.job_name(number, name)
     if view.get_raw(name_key) is not None:
         going = flows.jid_named(view, number, name) is None
@@ -85,7 +88,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     view.meta.job_serial += 1
     jid = keys.jid_of(number, view.meta.job_serial)
     job = JobRecord(
-        name=name, namespace=namespace.settings.name, spec=spec,
+        name=name, namespace=namespace.settings.name, form=form, payload=payload_of(spec),
         version=1, created_at_ms=view.now_ms, updated_at_ms=view.now_ms, creator=actor,
         schedules_since_ms=view.now_ms,
     )  # fmt: skip
@@ -94,11 +97,10 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     usage = runs.usage_of(view, jid)
     usage.jobs += 1
     usage.payload_bytes += size
-    _wire(view, jid, namespace, job, state, form, plan)
+    _wire(view, jid, namespace, job, state, known, plan)
     clockwork.start(view, state, plan)
     clockwork.settle(view, jid, state)
-    # Not as records: those that come with a big import would push others out of the memory, and
-    # a spec that is remembered would keep the whole request.
+    # Not as records: those that come with a big import would push others out of the memory.
     view.put_once(keys.job(jid), job)
     view.put_once(keys.state(jid), state)
     return jid, job, state
@@ -106,32 +108,34 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
 
 def _wire(
     view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, state: StateRecord,
-    form: Form, plan: Plan,
+    known: Checked, plan: Plan,
 ) -> None:  # fmt: skip
     """Derive from a job's spec what firing and ending look at. The caller puts both records."""
+    form = job.form
     lane = view.lanes_of_forms.get((namespace.number, form.data))
     if lane is None:
-        spec = job.spec
+        spec = form.spec
         queue = spec.queue or "default"
         lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
         view.lanes_of_forms[namespace.number, form.data] = lane
     job.lane = lane
-    state.keep_ms = form.keep_ms
+    state.keep_ms = known.keep_ms
     state.after_end = bool(plan.rests)
-    state.once = form.once
-    state.may_finish = form.has_schedules and not state.after_end and not form.has_upstream
-    state.delete_after_ms = form.delete_after_ms
-    if form.has_upstream:
+    state.once = known.once
+    state.may_finish = known.has_schedules and not state.after_end and not known.has_upstream
+    state.delete_after_ms = known.delete_after_ms
+    if known.has_upstream:
         flows.link(view, jid, job)
     if form.calendars:
         namespaces.use_calendars(view, namespace.number, form.calendars, 1)
 
 
 def check(
-    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, form: Form, since_ms: int
-) -> Plan:
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, form: Form, known: Checked,
+    since_ms: int,
+) -> Plan:  # fmt: skip
     """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
-    faults = validate.name("name", wanted.name) + list(form.faults)
+    faults = validate.name("name", wanted.name) + list(known.faults)
     faults += validate.payload("spec.payload", wanted.spec.payload)
     plan = _plan(view, namespace, wanted, form, since_ms)
     if not isinstance(plan, Plan):
@@ -139,7 +143,7 @@ def check(
     if faults:
         raise Refused.of(faults)
     assert isinstance(plan, Plan)
-    if form.has_upstream:
+    if known.has_upstream:
         flows.check_upstream(view, namespace.number, wanted.name, wanted.spec)
     return plan
 
@@ -185,14 +189,15 @@ def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2
     sent = request.job
     jid, job, state = find(view, sent.namespace, sent.name)
     namespaces.check_etag(sent.etag, job.version)
-    merged = job_pb2.Job(name=job.name, spec=job.spec)
+    before = job.order()
+    merged = job_pb2.Job(name=job.name, spec=before)
     if request.update_mask.paths:
         masks.merge(sent, merged, request.update_mask, CHANGEABLE)
     else:
         for field, _ in sent.spec.ListFields():
             merged.spec.ClearField(field.name)  # type: ignore[arg-type]
         merged.spec.MergeFrom(sent.spec)
-    changed = audit_log.difference(job.spec, merged.spec, "spec.")
+    changed = audit_log.difference(before, merged.spec, "spec.")
     replace_spec(view, jid, job, state, merged)
     audit_log.add(view, actor, "UpdateJob", job.namespace, f"job/{job.name}", request, changed)
     return _with_warnings(view, jid, job, state)
@@ -203,11 +208,12 @@ def replace_spec(
 ) -> None:
     """Give a job another spec, after asking whether it is right."""
     namespace = namespaces.need(view, job.namespace)
-    old, new = job.spec, merged.spec
+    old, new = job.order(), merged.spec
     rescheduled = list(old.schedules) != list(new.schedules) or old.timing != new.timing
     since_ms = view.now_ms if rescheduled else job.schedules_since_ms
     form = forms.of(new)
-    plan = check(view, namespace, merged, form, since_ms)
+    known = checked.check(form)
+    plan = check(view, namespace, merged, form, known, since_ms)
     grown = len(new.payload.data) - len(old.payload.data)
     _check_quota(view, namespace, 0, grown)
     if rescheduled:
@@ -215,11 +221,11 @@ def replace_spec(
     flows.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
     runs.usage_of(view, jid).payload_bytes += grown
-    job.spec.CopyFrom(new)
+    job.form, job.payload = form, payload_of(new)
     job.version += 1
     job.updated_at_ms = view.now_ms
     job.schedules_since_ms = since_ms
-    _wire(view, jid, namespace, job, state, form, plan)
+    _wire(view, jid, namespace, job, state, known, plan)
     if rescheduled:
         clockwork.look_ahead(view, jid, job, state, view.now_ms)
     clockwork.settle(view, jid, state)
@@ -276,7 +282,7 @@ def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.J
     namespaces.check_etag(request.etag, job.version)
     faults = validate.text("reason", request.reason, limits.REASON_CHARS)
     faults += validate.instant("until", request, "until")
-    until_ms = policies.ms_or(request, "until", 0)
+    until_ms = ms_or(request, "until", 0)
     if until_ms and until_ms <= view.now_ms:
         message = "it has passed already; give an instant to come, or none"
         faults.append(Fault("until", Reason.ERROR_REASON_FIELD_INVALID, message))
@@ -343,9 +349,10 @@ def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str) -> Re
             if jid is not None:
                 job = view.need(keys.job(jid), JobRecord)
                 namespaces.check_etag(wanted.etag, job.version)
-                if job.spec == wanted.spec:
+                before = job.order()
+                if before == wanted.spec:
                     return Result(job=wanted.name, verdict=Result.VERDICT_UNCHANGED)
-                changed = masks.differing(job.spec, wanted.spec, "spec.")[: limits.IMPORT_PATHS]
+                changed = masks.differing(before, wanted.spec, "spec.")[: limits.IMPORT_PATHS]
                 replace_spec(view, jid, job, view.need(keys.state(jid), StateRecord), wanted)
                 return Result(job=wanted.name, verdict=UPDATED, changed_paths=changed)
         add(view, wanted, actor)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..proto.v1 import namespace_pb2
-from . import audit_log, instants, keys, limits, masks, policies, validate
+from . import audit_log, instants, keys, limits, masks, validate
+from .instants import ms_or
 from .record import CalendarRecord, JobRecord, NamespaceRecord, UsageRecord
 from .rejection import Fault, Reason, Refused
 from .view import View
@@ -49,7 +50,7 @@ def quota(view: View, name: str) -> namespace_pb2.Quota:
 def keep_ledger_ms(view: View, name: str) -> int:
     record = find(view, name)
     assert record is not None, f"a job lives in the namespace {name}, which is not there"
-    return policies.ms_or(record.settings, "keep_ledger", limits.KEEP_LEDGER_MS)
+    return ms_or(record.settings, "keep_ledger", limits.KEEP_LEDGER_MS)
 
 
 def backlog_rate(view: View, name: str) -> int:
@@ -68,8 +69,8 @@ def keep_times(view: View, jid: int) -> tuple[int, int]:
         assert record is not None, f"the job {jid} lives in a namespace that is not there"
         settings = record.settings
         found = view.keeps[number] = (
-            policies.ms_or(settings, "keep_succeeded", limits.KEEP_SUCCEEDED_MS),
-            policies.ms_or(settings, "keep_failed", limits.KEEP_FAILED_MS),
+            ms_or(settings, "keep_succeeded", limits.KEEP_SUCCEEDED_MS),
+            ms_or(settings, "keep_failed", limits.KEEP_FAILED_MS),
         )
     return found
 

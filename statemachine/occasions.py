@@ -15,11 +15,10 @@ from . import (
     limits,
     namespaces,
     overlap,
-    policies,
     runs,
     validate,
 )
-from .instants import to_ms
+from .instants import ms_or, to_ms
 from .jobs import find
 from .plan import next_nominal, nominal_times
 from .record import (
@@ -46,11 +45,11 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
     taken = _holder(view, jid, request)
     if taken is not None and request.unique.policy != Unique.POLICY_REPLACE:
         return _show(view, jid, taken, job)
-    due_ms = max(view.now_ms, policies.ms_or(request, "due_time", 0))
+    due_ms = max(view.now_ms, ms_or(request, "due_time", 0))
     later = due_ms > view.now_ms
-    verdict = overlap.GO if request.force else overlap.judge(state, job.spec)
+    verdict = overlap.GO if request.force else overlap.judge(state, job.form.spec)
     if verdict is overlap.SKIP and not later and taken is None:
-        limit = job.spec.overlap.limit or 1
+        limit = job.form.spec.overlap.limit or 1
         raise Refused.because(
             Reason.ERROR_REASON_OVERLAP_REFUSED,
             f"'{job.name}' has {state.live} runs under way, and its overlap policy allows {limit}; "
@@ -61,7 +60,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
         held = view.get(keys.run(jid, taken), RunRecord)
         if held is not None:
             runs.cancel(view, jid, taken, held, "a newer run took its unique key", 0)
-            verdict = overlap.judge(state, job.spec)
+            verdict = overlap.judge(state, job.form.spec)
             verdict = overlap.HOLD if verdict is overlap.SKIP else verdict
     occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
     run = _triggered(view, request, job, due_ms)
@@ -70,7 +69,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
         _take(view, jid, occasion, run.unique_key)
     if state.has_downstream:
         flows.start(view, jid, occasion, run)
-    runs.begin(view, jid, occasion, run, job.spec, state)
+    runs.begin(view, jid, occasion, run, job.form, state)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, "TriggerJob", job.namespace, f"job/{job.name}", request)
     return answers.run(view, jid, occasion, run, job)
@@ -150,18 +149,18 @@ def _show(view: View, jid: int, occasion: int, job: JobRecord) -> run_pb2.Run:
 def _triggered(
     view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, due_ms: int
 ) -> RunRecord:
-    run = runs.new(job, job.spec, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
+    run = runs.new(job, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
     run.made_in = view.base + 1
     if request.HasField("payload"):
         run.payload = request.payload
     if request.priority or request.queue:
-        run.priority = request.priority or job.spec.priority
-        queue = request.queue or job.spec.queue or "default"
+        run.priority = request.priority or job.form.spec.priority
+        queue = request.queue or job.form.spec.queue or "default"
         number = namespaces.need(view, job.namespace).number
-        run.lane = lanes.lane_for(view, number, job.spec, queue, run.priority)
+        run.lane = lanes.lane_for(view, number, job.form.spec, queue, run.priority)
     if request.unique.key:
         run.unique_key = request.unique.key
-        run.unique_hold_ms = policies.ms_or(request.unique, "hold", 0)
+        run.unique_hold_ms = ms_or(request.unique, "hold", 0)
     return run
 
 
@@ -170,7 +169,7 @@ def backfill(
 ) -> job_pb2.BackfillJobResponse:
     """Plan past nominal times to run, at a pace; those that ran are left alone."""
     jid, job, state = find(view, request.namespace, request.job)
-    first, end = policies.ms_or(request, "from_time", -1), policies.ms_or(request, "to_time", -1)
+    first, end = ms_or(request, "from_time", -1), ms_or(request, "to_time", -1)
     faults = validate.between("runs_per_minute", request.runs_per_minute, 0, 60_000)
     if not 0 <= first < end <= view.now_ms:
         message = "give from_time before to_time, and to_time not in the future"

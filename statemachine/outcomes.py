@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..proto.v1 import run_pb2, schedule_pb2
-from . import clockwork, flows, keys, ledger, namespaces, overlap, policies, runs
+from . import clockwork, flows, keys, ledger, namespaces, overlap, runs
 from .plan import excluded
 from .record import EditRecord, JobRecord, RunRecord, StateRecord
 from .view import View
@@ -28,8 +28,7 @@ def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_m
         if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_MOVE:
             # It has an instant of its own, and gets its outcome there.
             return True
-    spec = job.spec
-    if spec.HasField("timing") and spec.timing.exclude_calendars:
+    if job.form.calendars:
         plan = clockwork.plan_of(view, jid, job)
         if excluded(plan, nominal_ms) is not None:
             ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
@@ -46,16 +45,15 @@ def fire(
     A patient one does not take no from the overlap policy: False says that it must wait.
     """
     late_ms = view.now_ms - due_ms
-    spec = job.spec
-    grace_ms, deadline_ms = policies.lateness(spec)
-    if late_ms > deadline_ms and cause != BACKFILL:
+    form = job.form
+    if late_ms > form.start_deadline_ms and cause != BACKFILL:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
         return True
     most = namespaces.quota(view, job.namespace).live_runs
     if most and runs.usage_of(view, jid).live >= most:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
-    verdict = overlap.judge(state, spec)
+    verdict = overlap.judge(state, form.spec)
     if verdict is overlap.SKIP:
         if patient:
             return False
@@ -64,14 +62,14 @@ def fire(
     occasion = keys.occasion_of(nominal_ms)
     if cause == BACKFILL:
         _make_way(view, jid, occasion)
-    outcome = LATE if late_ms > grace_ms else RAN
-    run = runs.new(job, spec, cause, outcome, due_ms)
+    outcome = LATE if late_ms > form.grace_ms else RAN
+    run = runs.new(job, cause, outcome, due_ms)
     if verdict is not overlap.GO:
         run.held = overlap.make_room(view, jid, state, verdict)
     ledger.settle(view, jid, state, nominal_ms, outcome)
     if state.has_downstream:
         flows.start(view, jid, occasion, run)
-    runs.begin(view, jid, occasion, run, spec, state)
+    runs.begin(view, jid, occasion, run, form, state)
     return True
 
 

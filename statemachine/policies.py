@@ -4,44 +4,11 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from google.protobuf.message import Message
-
 from ..proto.v1 import job_pb2, run_pb2
 from . import limits
-from .instants import to_ms
+from .instants import ms_or, to_ms
 from .record import RunRecord
 from .timers import earliest
-
-
-def ms_or(message: Message, name: str, default_ms: int) -> int:
-    """A duration or instant of a message, or what it means when it is unset."""
-    return to_ms(getattr(message, name)) if message.HasField(name) else default_ms
-
-
-def max_attempts(spec: job_pb2.JobSpec) -> int:
-    if not spec.HasField("retry"):
-        return limits.RETRY_ATTEMPTS
-    return spec.retry.max_attempts or limits.RETRY_ATTEMPTS
-
-
-def grace_ms(spec: job_pb2.JobSpec) -> int:
-    if not spec.HasField("misfire"):
-        return limits.GRACE_MS
-    return ms_or(spec.misfire, "grace", limits.GRACE_MS)
-
-
-def start_deadline_ms(spec: job_pb2.JobSpec) -> int:
-    """How late a run may start; for ever when nothing is said."""
-    if not spec.HasField("misfire"):
-        return limits.INSTANT_MAX_MS
-    return ms_or(spec.misfire, "start_deadline", limits.INSTANT_MAX_MS)
-
-
-def lateness(spec: job_pb2.JobSpec) -> tuple[int, int]:
-    """How late a nominal time may fire and still be in time, and how late its run may start."""
-    if not spec.HasField("misfire"):
-        return limits.GRACE_MS, limits.INSTANT_MAX_MS
-    return grace_ms(spec), start_deadline_ms(spec)
 
 
 def back_off_ms(retry: job_pb2.RetryPolicy, attempt: int, seed: bytes) -> int:

@@ -93,7 +93,10 @@ def _state(
     if not record.ended_at_ms:
         return Flow.STATE_STUCK if record.stuck else Flow.STATE_LIVE
     waited_for = {
-        dependency.job for job in jobs if job is not None for dependency in job.spec.upstream.jobs
+        dependency.job
+        for job in jobs
+        if job is not None
+        for dependency in job.form.spec.upstream.jobs
     }
     # A failure that another job waits for is that job's business; a failure at the end is not.
     lost = any(step.run_state == runs.FAILED and step.job not in waited_for for step in steps)
@@ -122,7 +125,7 @@ def _because(
 ) -> Iterator[str]:
     """The upstream jobs that a step waits for, or that ended otherwise than it wants."""
     ends = {item.jid: item.state for item in step.ended}
-    for dependency in job.spec.upstream.jobs:
+    for dependency in job.form.spec.upstream.jobs:
         source = flows.jid_named(view, keys.namespace_of(jid), dependency.job)
         lost = source is None
         if source is not None and source in ends:
@@ -141,7 +144,7 @@ def _sorted(view: View, jids: Iterable[int], jobs: dict[int, JobRecord | None]) 
         job = jobs[jid]
         sources = {
             flows.jid_named(view, keys.namespace_of(jid), dependency.job)
-            for dependency in (job.spec.upstream.jobs if job is not None else ())
+            for dependency in (job.form.spec.upstream.jobs if job is not None else ())
         }
         waiting[jid] = {source for source in sources if source is not None and source in jobs}
     done: dict[int, None] = {}
@@ -165,7 +168,7 @@ def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -
     for number in _sorted(view, sorted(around), present):
         record = around[number]
         answer.jobs.append(record.name)
-        for dependency in record.spec.upstream.jobs:
+        for dependency in record.form.spec.upstream.jobs:
             source = flows.jid_named(view, keys.namespace_of(number), dependency.job)
             if source in around:
                 answer.edges.add(
@@ -176,7 +179,7 @@ def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -
 
 
 def _upstream_of(view: View, jid: int, job: JobRecord) -> list[int]:
-    names = [dependency.job for dependency in job.spec.upstream.jobs]
+    names = [dependency.job for dependency in job.form.spec.upstream.jobs]
     found = [flows.jid_named(view, keys.namespace_of(jid), name) for name in names]
     return [source for source in found if source is not None]
 

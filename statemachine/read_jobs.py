@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from ..proto.v1 import job_pb2, run_pb2
 from . import answers, filters, herds, keys, lanes, limits, namespaces, pages
-from .instants import instant_of, timestamp
+from .instants import instant_of, ms_or, timestamp
 from .jobs import find
-from .policies import ms_or
 from .record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
 from .rejection import Fault, Reason, Refused
 from .view import View
@@ -67,7 +66,7 @@ def _range(number: int, terms: Terms) -> tuple[bytes, bytes]:
 
 
 def _fields(job: JobRecord, state: StateRecord, terms: Terms) -> dict[str, str | int]:
-    spec = job.spec
+    spec = job.form.spec
     fields: dict[str, str | int] = {
         "name": job.name,
         "state": word(job_pb2.JobStatus.State.Name(state.state), "STATE_"),

@@ -30,6 +30,8 @@ from ..proto.v1 import (
     run_pb2,
     schedule_pb2,
 )
+from . import forms
+from .forms import Form
 
 FORMAT = 1
 Outcome = run_pb2.Outcome
@@ -125,8 +127,10 @@ class JobRecord(Record):
     name: str = ""
     # Its namespace's name.
     namespace: str = ""
-    # What the user ordered.
-    spec: job_pb2.JobSpec = msgspec.field(default_factory=job_pb2.JobSpec)
+    # What the user ordered, but for the payload.
+    form: Form = forms.EMPTY
+    # The message of the payload, in bytes, since it goes to workers as it is. None: there is none.
+    payload: bytes | None = None
     # See Job.version.
     version: int = 0
     created_at_ms: int = 0
@@ -139,8 +143,22 @@ class JobRecord(Record):
     # Since when the schedules are the present ones.
     schedules_since_ms: int = 0
 
+    def order(self) -> job_pb2.JobSpec:
+        """All that the user ordered."""
+        spec = job_pb2.JobSpec.FromString(self.form.data)
+        if self.payload is not None:
+            spec.payload.MergeFromString(self.payload)
+        return spec
+
     def weight(self) -> int:
-        return self.spec.ByteSize()
+        return len(self.form.data) + len(self.payload or b"")
+
+
+def payload_of(spec: job_pb2.JobSpec) -> bytes | None:
+    """A spec's payload as a job keeps it."""
+    if not spec.HasField("payload"):
+        return None
+    return spec.payload.SerializeToString(deterministic=True)
 
 
 class EditRecord(Part):
@@ -569,19 +587,20 @@ class Change(Record):
     meta: MetaRecord = msgspec.field(default_factory=MetaRecord)
 
 
-def _message_bytes(message: Message) -> bytes:
+def _bytes_of(part: Message | Form) -> bytes:
+    if isinstance(part, Form):
+        return part.data
     # Sorted maps: equal records are equal bytes, whatever the process.
-    return message.SerializeToString(deterministic=True)
+    return part.SerializeToString(deterministic=True)
 
 
-def _message(kind: type[Message], data: bytes) -> Message:
-    return kind.FromString(data)
+def _part(kind: type[Message | Form], data: bytes) -> Message | Form:
+    return forms.parse(data) if issubclass(kind, Form) else kind.FromString(data)
 
 
-encode = msgspec.msgpack.Encoder(enc_hook=_message_bytes).encode
+encode = msgspec.msgpack.Encoder(enc_hook=_bytes_of).encode
 _DECODE = {
-    kind: msgspec.msgpack.Decoder(kind, dec_hook=_message).decode
-    for kind in Record.__subclasses__()
+    kind: msgspec.msgpack.Decoder(kind, dec_hook=_part).decode for kind in Record.__subclasses__()
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from . import instants, keys, lanes, limits, policies, rejection, runs, slots, validate
+from .instants import ms_or
 from .record import (
     AttemptRecord,
     JobRecord,
@@ -156,9 +157,9 @@ def attempt_failed(
     if at_ms > view.now_ms:
         run.state = runs.RETRYING
         run.retry_at_ms = at_ms
-        runs.arm(view, jid, occasion, run, job.spec)
+        runs.arm(view, jid, occasion, run, job.form)
     else:
-        runs.make_ready(view, jid, occasion, run, job.spec)
+        runs.make_ready(view, jid, occasion, run, job.form)
     view.put(keys.run(jid, occasion), run)
 
 
@@ -167,18 +168,18 @@ def _retry_at(
     wait_ms: int | None,
 ) -> int:  # fmt: skip
     """When the next attempt may begin; 0 when there is none."""
-    spec = job.spec
+    spec = job.form.spec
     retry = spec.retry
     used = run.attempt - run.attempts_forgiven
     if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE or kind in retry.fatal_kinds:
         return 0
-    if used >= policies.max_attempts(spec):
+    if used >= job.form.max_attempts:
         return 0
     if wait_ms is None:
         seed = jid.to_bytes(8, "big") + occasion.to_bytes(8, "big")
         wait_ms = policies.back_off_ms(retry, used, seed)
     at_ms = view.now_ms + wait_ms
-    total_ms = policies.ms_or(retry, "total", 0)
+    total_ms = ms_or(retry, "total", 0)
     if total_ms and at_ms > run.ready_at_ms + total_ms:
         return 0
     return at_ms
@@ -212,7 +213,7 @@ def _give_back(
 ) -> None:
     if back.checkpoint:
         run.checkpoint = back.checkpoint
-    put_back(view, jid, occasion, run, policies.ms_or(back, "delay", 0))
+    put_back(view, jid, occasion, run, ms_or(back, "delay", 0))
 
 
 def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int = 0) -> None:
@@ -226,11 +227,11 @@ def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int 
     run.attempt -= 1
     if delay_ms > 0:
         run.retry_at_ms = view.now_ms + delay_ms
-        runs.arm(view, jid, occasion, run, job.spec)
+        runs.arm(view, jid, occasion, run, job.form)
     else:
         priority = view.need(keys.lane(run.lane), LaneRecord).priority
         run.turn_ms = run.ready_at_ms + lanes.BOOSTS[priority]
-        runs.make_ready(view, jid, occasion, run, job.spec)
+        runs.make_ready(view, jid, occasion, run, job.form)
     view.put(keys.run(jid, occasion), run)
 
 
@@ -282,7 +283,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
         record = run or view.get(keys.ended(jid, occasion), RunRecord)
         found = _no_run(request.run) if record is None else lost(request.run, request.token, record)
         raise rejection.Refused(found)
-    by_ms = policies.ms_or(request, "by", 0)
+    by_ms = ms_or(request, "by", 0)
     if not limits.SECOND_MS <= by_ms <= limits.DAY_MS:
         raise rejection.Refused.because(
             Reason.ERROR_REASON_FIELD_INVALID,
@@ -293,7 +294,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     if run.deadline_at_ms:
         # A wish for more time never leaves less; a lease without a deadline needs none.
         run.deadline_at_ms = max(run.deadline_at_ms, view.now_ms + by_ms)
-        runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).spec)
+        runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).form)
         view.put(keys.run(jid, occasion), run)
         instants.set_ms(answer.deadline, run.deadline_at_ms)
     return answer

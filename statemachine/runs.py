@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..proto.v1 import job_pb2, run_pb2, worker_pb2
 from . import clockwork, flows, keys, lanes, limits, namespaces, policies, slots, timers
+from .forms import Form
 from .instants import set_ms
 from .record import (
     JobRecord,
@@ -32,14 +33,13 @@ Rule = job_pb2.OverlapPolicy.Rule
 
 def new(
     job: JobRecord,
-    spec: job_pb2.JobSpec,
     cause: run_pb2.Cause.ValueType,
     outcome: run_pb2.Outcome.ValueType,
     due_ms: int,
 ) -> RunRecord:
     return RunRecord(
         state=PENDING, cause=cause, outcome=outcome, due_at_ms=due_ms,
-        lane=job.lane, priority=spec.priority,
+        lane=job.lane, priority=job.form.priority,
     )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def begin(
     jid: int,
     occasion: int,
     run: RunRecord,
-    spec: job_pb2.JobSpec,
+    form: Form,
     state: StateRecord,
 ) -> None:
     """Add a run that the overlap policy let through, ready or held. The caller puts the state."""
@@ -62,31 +62,29 @@ def begin(
         if run.due_at_ms > view.now_ms:
             timers.set_run(view, jid, occasion, run, run.due_at_ms)
     else:
-        make_ready(view, jid, occasion, run, spec)
+        make_ready(view, jid, occasion, run, form)
     view.put(keys.run(jid, occasion), run)
 
 
-def make_ready(view: View, jid: int, occasion: int, run: RunRecord, spec: job_pb2.JobSpec) -> None:
+def make_ready(view: View, jid: int, occasion: int, run: RunRecord, form: Form) -> None:
     """Let workers have a run from now on. The caller puts the run."""
     run.state = PENDING
     run.retry_at_ms = 0
     lanes.enter(view, jid, occasion, run)
-    arm(view, jid, occasion, run, spec)
+    arm(view, jid, occasion, run, form)
 
 
-def arm(view: View, jid: int, occasion: int, run: RunRecord, spec: job_pb2.JobSpec) -> None:
+def arm(view: View, jid: int, occasion: int, run: RunRecord, form: Form) -> None:
     """Set a run's timer to the first thing that may happen to it. The caller puts the run."""
     at_ms = 0
     if run.state == RETRYING or run.retry_at_ms:
         at_ms = run.retry_at_ms
-    if spec.HasField("timeouts"):
-        at_ms = timers.earliest(at_ms, policies.next_timeout(run, spec.timeouts))
+    if form.has_timeouts:
+        at_ms = timers.earliest(at_ms, policies.next_timeout(run, form.spec.timeouts))
     if run.state == RUNNING:
         at_ms = timers.earliest(at_ms, run.deadline_at_ms, run.cancel_at_ms)
-    elif not run.started_at_ms and spec.HasField("misfire"):
-        late_ms = policies.start_deadline_ms(spec)
-        if late_ms < limits.INSTANT_MAX_MS:
-            at_ms = timers.earliest(at_ms, run.due_at_ms + late_ms)
+    elif not run.started_at_ms and form.start_deadline_ms < limits.INSTANT_MAX_MS:
+        at_ms = timers.earliest(at_ms, run.due_at_ms + form.start_deadline_ms)
     if at_ms != run.timer_at_ms:
         timers.set_run(view, jid, occasion, run, at_ms)
 
@@ -198,7 +196,7 @@ def release_held(view: View, jid: int, state: StateRecord) -> None:
         if run.held and run.due_at_ms <= view.now_ms:
             run.held = False
             state.held -= 1
-            make_ready(view, jid, occasion, run, job.spec)
+            make_ready(view, jid, occasion, run, job.form)
             view.put(key, run)
             return
 

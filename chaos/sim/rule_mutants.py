@@ -98,9 +98,9 @@ def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """A new leader cannot know whether the last one fired, and does it again."""
     last_ms = state.last_nominal_at_ms
     if Office.first_ring and last_ms:
-        run = runs.new(job, job.spec, run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN, last_ms)
+        run = runs.new(job, run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN, last_ms)
         state.serial += 1
-        runs.begin(view, jid, keys.occasion_of(last_ms, state.serial), run, job.spec, state)
+        runs.begin(view, jid, keys.occasion_of(last_ms, state.serial), run, job.form, state)
     fire_due(view, jid, job, state)
 
 

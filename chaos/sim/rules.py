@@ -78,8 +78,9 @@ class SchedulerCluster(Cluster):
         if value is None or stored is None:
             raise Violation(f"S1 {owned.name} was acknowledged and is gone")
         job = parse(keys.job(jid), stored, JobRecord)
-        if job.spec.payload.data != owned.payload:
-            raise Violation(f"S1 {owned.name} has {job.spec.payload.data!r}, not {owned.payload!r}")
+        payload = job.order().payload.data
+        if payload != owned.payload:
+            raise Violation(f"S1 {owned.name} has {payload!r}, not {owned.payload!r}")
         if judge.triggered[jid] != len(owned.triggers):
             raise Violation(
                 f"S1 {owned.name} was triggered {judge.triggered[jid]} times, "

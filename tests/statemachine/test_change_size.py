@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from raftsched.proto.v1 import common_pb2, dead_letter_pb2, job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine import limits
+from raftsched.statemachine import forms, limits
 from raftsched.statemachine.instants import duration
 from raftsched.statemachine.machine import Request, decide
-from raftsched.statemachine.record import AttemptRecord, JobRecord, RunRecord
+from raftsched.statemachine.record import AttemptRecord, JobRecord, RunRecord, payload_of
 from raftsched.statemachine.request import Grant, Lapse, Note, Offer, Report, Resume, Ring
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, job_of
@@ -176,4 +176,4 @@ def test_what_is_large_in_a_run_is_weighed(fill: Callable[[RunRecord], None], si
     assert size <= run.weight() < size + 500
     assert RunRecord().weight() < 500
     spec = job_of("a", payload=LARGE).spec
-    assert 65_536 <= JobRecord(spec=spec).weight() < 66_000
+    assert 65_536 <= JobRecord(form=forms.of(spec), payload=payload_of(spec)).weight() < 66_000

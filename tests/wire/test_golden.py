@@ -21,6 +21,9 @@ from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from raftsched.proto.v1 import job_pb2
+from raftsched.statemachine import forms
+from raftsched.statemachine.forms import Form
 from raftsched.statemachine.record import FORMAT, Part, Record, UnknownFormat, encode, parse
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -47,6 +50,8 @@ def value_of(hint: object, place: int) -> object:
     assert isinstance(kind, type), kind
     if issubclass(kind, Message):
         return filled_message(kind())
+    if kind is Form:
+        return forms.of(cast(job_pb2.JobSpec, filled_message(job_pb2.JobSpec())))
     if issubclass(kind, Record | Part):
         return filled(kind)
     if kind is bytes:
@@ -99,9 +104,10 @@ def told(value: object, indent: str = "") -> Iterator[str]:
             if isinstance(item, Record | Part):
                 yield f"{indent}{name}:"
                 yield from told(item, indent + "  ")
-            elif isinstance(item, Message):
+            elif isinstance(item, Message | Form):
                 yield f"{indent}{name}:"
-                text = text_format.MessageToString(item)
+                message = item.spec if isinstance(item, Form) else item
+                text = text_format.MessageToString(message)
                 yield from (f"{indent}  {line}" for line in text.splitlines())
             else:
                 yield f"{indent}{name}: {item!r}"

@@ -1,0 +1,47 @@
+"""What is to be known of a form before a job is made of it, looked at once for many jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from . import validate
+from .forms import BYTES_KEPT, KEPT, Form
+from .instants import ms_or
+from .rejection import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A form after it was looked at."""
+
+    # What is wrong with it, schedules apart.
+    faults: tuple[Fault, ...]
+    has_schedules: bool
+    has_upstream: bool
+    # It happens at one instant only.
+    once: bool
+    keep_ms: int
+    # None: never.
+    delete_after_ms: int | None
+
+
+def check(form: Form) -> Checked:
+    return _kept(form) if len(form.data) <= BYTES_KEPT else _check(form)
+
+
+def _check(form: Form) -> Checked:
+    spec = form.spec
+    schedules = spec.schedules
+    delete_after = spec.HasField("delete_after")
+    return Checked(
+        faults=tuple(validate.spec(spec)),
+        has_schedules=bool(schedules),
+        has_upstream=bool(spec.upstream.jobs),
+        once=len(schedules) == 1 and schedules[0].HasField("once"),
+        keep_ms=ms_or(spec, "keep_history", 0),
+        delete_after_ms=ms_or(spec, "delete_after", 0) if delete_after else None,
+    )
+
+
+_kept = lru_cache(KEPT)(_check)
