@@ -135,6 +135,8 @@ def next_wake(view: View, state: StateRecord) -> int:
     if state.state == PAUSED:
         return timers.earliest(state.pause_until_ms, purge_at_ms)
     if not state.edits and not state.backlog:
+        if not state.delete_at_ms and not purge_at_ms:
+            return state.next_due_at_ms
         return timers.earliest(state.next_due_at_ms, state.delete_at_ms, purge_at_ms)
     return timers.earliest(
         state.next_due_at_ms,

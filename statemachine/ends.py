@@ -49,6 +49,6 @@ def release(
 
 
 def _take(view: View, result: worker_pb2.Result) -> None:
-    refusal = reports.take(view, "", result)
+    refusal = reports.take(view, result)
     if refusal is not None:
         raise Refused(refusal)

@@ -203,7 +203,7 @@ def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacl
 
 
 def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
-    most = namespaces.quota(view, job.namespace).live_runs
+    most = namespaces.live_runs(view, job.namespace)
     usage = view.get(keys.usage(keys.namespace_of(jid)), UsageRecord)
     if most and usage is not None and usage.live >= most:
         message = (

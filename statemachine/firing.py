@@ -49,6 +49,7 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
     behind = due[-1] + b"\0" if more else max(end, first)
     # Timers that this decision has set already are not stored yet; the next ring finds them.
     view.meta.timers_from = min(behind, view.first_timer)
+    _read_ahead(view, due)
     for done, key in enumerate(due):
         if view.writes > WRITES_MAX or view.is_full:
             view.meta.timers_from = min(view.meta.timers_from, key)
@@ -71,6 +72,13 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
             assert kind == keys.WAKE_FLOW, f"unknown timer {key!r}"
             flows.ring(view, *keys.run_of(key))
     return Rung(len(due), more)
+
+
+def _read_ahead(view: View, due: list[bytes]) -> None:
+    """Jobs that were made together ring together."""
+    jids = sorted(key[10:18] for key in due if key[9:10] == keys.WAKE_JOB)
+    view.read_ahead([keys.JOB + jid for jid in jids], JobRecord)
+    view.read_ahead([keys.STATE + jid for jid in jids], StateRecord)
 
 
 def _ring_job(view: View, jid: int) -> None:

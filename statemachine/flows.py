@@ -183,7 +183,7 @@ def _set_timer(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord, 
         view.delete(keys.flow_timer(flow.timer_at_ms, flow_jid, flow_occasion))
         flow.timer_at_ms = 0
     if at_ms and not flow.timer_at_ms:
-        timers.put(view, keys.flow_timer(at_ms, flow_jid, flow_occasion))
+        view.put_timer(keys.flow_timer(at_ms, flow_jid, flow_occasion))
         flow.timer_at_ms = at_ms
 
 

@@ -34,12 +34,6 @@ class Form:
         self.has_limit = spec.HasField("concurrency")
         self.priority = spec.priority
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and self.data == other.data
-
-    def __hash__(self) -> int:
-        return hash(self.data)
-
     @cached_property
     def max_attempts(self) -> int:
         if self.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:

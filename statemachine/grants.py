@@ -47,6 +47,8 @@ class Line:
     granted: int = 0
     # The queue's allowance and its instant before it was refilled for this grant.
     before: tuple[int, int] = (0, 0)
+    # Its queue may hold it back.
+    limited: bool = True
 
     def advance(self) -> None:
         self.entry = next(self.entries, b"")
@@ -176,7 +178,7 @@ def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
     best_turn = 0
     for tenant in tenants:
         usage = tenant.usage
-        turn = max(usage.turn, tenant.floor)
+        turn = usage.turn if usage.turn > tenant.floor else tenant.floor
         if best is not None and turn >= best_turn:
             continue
         if tenant.quota and usage.leased >= tenant.quota:
@@ -184,44 +186,43 @@ def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
         first: Line | None = None
         head = LATEST
         for line in tenant.lines:
-            if line.head < head and _open(line.queue):
+            if line.head < head and not (line.limited and _is_shut(line.queue)):
                 first, head = line, line.head
         if first is not None:
             best, best_turn = (tenant, first), turn
     return best
 
 
-def _open(queue: QueueRecord) -> bool:
+def _is_shut(queue: QueueRecord) -> bool:
     if queue.paused or (queue.concurrency and queue.leased >= queue.concurrency):
-        return False
-    return not queue.rate or queue.allowance >= 1000
+        return True
+    return bool(queue.rate) and queue.allowance < 1000
 
 
 def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.Lease | None:
     """Lease the first run of a lane, or park it when its job or key has no free slot."""
     jid, occasion = keys.run_of(line.entry)
     run_key = keys.run(jid, occasion)
-    run = view.need(run_key, RunRecord)
     job = view.need(keys.job(jid), JobRecord)
-    state_key = keys.state(jid)
-    state = view.need(state_key, StateRecord)
     form = job.form
     if form.has_limit:
+        run = view.need(run_key, RunRecord)
+        state = view.need(keys.state(jid), StateRecord)
         why = slots.full(view, jid, run, form.spec.concurrency, state)
         if why:
             lanes.park(view, jid, occasion, run, why)
             line.granted += 1
             return None
+    # It was fired in this very change, as a rule, and is among the writes already.
+    run = view.edit(run_key, RunRecord)
     view.delete(line.entry)
-    _count(tenant, line, state)
-    view.put(state_key, state)
-    view.meta.token += 1
-    session = taker.session
-    _start(view, run, form, view.meta.token, taker.offer.worker, session.number)
+    _count(tenant, line, view.edit(keys.state(jid), StateRecord))
+    meta, session = view.meta, taker.session
+    meta.token += 1
+    _start(view, run, form, meta.token, taker.offer.worker, session.number)
     slots.take(view, jid, occasion, run, session)
     if run.timer_at_ms or run.heard_at_ms:
         runs.arm(view, jid, occasion, run, form)
-    view.put(run_key, run)
     return answers.lease(view, jid, occasion, run, job)
 
 
@@ -247,12 +248,15 @@ def _count(tenant: Tenant, line: Line, state: StateRecord) -> None:
     state.running += 1
     usage = tenant.usage
     usage.leased += 1
-    usage.turn = max(usage.turn, tenant.floor) + tenant.stride
+    if usage.turn < tenant.floor:
+        usage.turn = tenant.floor
+    usage.turn += tenant.stride
     tenant.granted += 1
     line.granted += 1
-    line.queue.leased += 1
-    if line.queue.rate:
-        line.queue.allowance -= 1000
+    queue = line.queue
+    queue.leased += 1
+    if queue.rate:
+        queue.allowance -= 1000
 
 
 def _tenants(
@@ -316,7 +320,8 @@ def _line(view: View, number: int, lane: LaneRecord) -> Line:
         refill(view, queue)
     prefix = keys.ready_in(number)
     entries = view.scan(prefix + lane.ready_from, keys.after(prefix))
-    line = Line(keys.lane(number), lane, queue, queue_key, entries, before=before)
+    limited = bool(queue.paused or queue.concurrency or queue.rate)
+    line = Line(keys.lane(number), lane, queue, queue_key, entries, before=before, limited=limited)
     line.advance()
     return line
 

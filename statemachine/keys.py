@@ -301,6 +301,7 @@ def run_key(run_id: str) -> tuple[int, int] | None:
         serial = int(parts[3]) if len(parts) == 4 else 0
     except ValueError:
         return None
-    if 0 <= jid < 1 << 64 and 0 <= nominal_ms < 1 << 48 and 0 <= serial < 1 << 16:
-        return jid, nominal_ms << 16 | serial
-    return None
+    # What is left of a number that is too large; of a negative one, -1.
+    if jid >> 64 or nominal_ms >> 48 or serial >> 16:
+        return None
+    return jid, nominal_ms << 16 | serial

@@ -39,12 +39,17 @@ def need(view: View, name: str) -> NamespaceRecord:
 
 
 def quota(view: View, name: str) -> namespace_pb2.Quota:
-    found = view.quotas.get(name)
-    if found is None:
-        record = find(view, name)
-        assert record is not None, f"a job lives in the namespace {name}, which is not there"
-        found = view.quotas[name] = record.settings.quota
-    return found
+    record = find(view, name)
+    assert record is not None, f"a job lives in the namespace {name}, which is not there"
+    return record.settings.quota
+
+
+def live_runs(view: View, name: str) -> int:
+    """How many runs may be under way at once, by quota; 0 for any number."""
+    most = view.live_runs.get(name)
+    if most is None:
+        most = view.live_runs[name] = quota(view, name).live_runs
+    return most
 
 
 def keep_ledger_ms(view: View, name: str) -> int:
@@ -115,7 +120,7 @@ def update(view: View, request: namespace_pb2.UpdateNamespaceRequest, actor: str
     name = record.settings.name
     changed = audit_log.difference(record.settings, merged)
     record.settings.CopyFrom(merged)
-    view.quotas.pop(name, None)
+    view.live_runs.pop(name, None)
     view.keeps.pop(record.number, None)
     record.version += 1
     view.put(keys.namespace(name), record)

@@ -96,7 +96,7 @@ def _check_trigger(
             "trigger with force",
             job=job.name, pause_reason=state.pause_reason,
         )  # fmt: skip
-    most = namespaces.quota(view, job.namespace).live_runs
+    most = namespaces.live_runs(view, job.namespace)
     namespace = namespaces.need(view, job.namespace)
     usage = view.get(keys.usage(namespace.number), UsageRecord)
     if most and usage is not None and usage.live >= most:

@@ -49,7 +49,7 @@ def fire(
     if late_ms > form.start_deadline_ms and cause != BACKFILL:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
         return True
-    most = namespaces.quota(view, job.namespace).live_runs
+    most = namespaces.live_runs(view, job.namespace)
     if most and runs.usage_of(view, jid).live >= most:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True

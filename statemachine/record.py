@@ -354,9 +354,12 @@ class RunRecord(Record):
 
     def weight(self) -> int:
         size = len(self.log_tail) + len(self.checkpoint)
-        for part in (self.payload, self.result, self.error):
-            if part is not None:
-                size += part.ByteSize()
+        if self.payload is not None:
+            size += self.payload.ByteSize()
+        if self.result is not None:
+            size += self.result.ByteSize()
+        if self.error is not None:
+            size += self.error.ByteSize()
         for past in self.attempts:
             if past.error is not None:
                 size += past.error.ByteSize()

@@ -32,15 +32,16 @@ def report(view: View, request: Report, actor: str) -> list[Ack]:
     for result in request.results:
         if view.is_full:
             break
-        refusal = take(view, request.worker, result)
-        if refusal is None:
-            acks.append(Ack(token=result.token))
-        else:
-            acks.append(Ack(token=result.token, reason=refusal.word, message=refusal.message))
+        refusal = take(view, result)
+        ack = Ack()
+        ack.token = result.token
+        if refusal is not None:
+            ack.reason, ack.message = refusal.word, refusal.message
+        acks.append(ack)
     return acks
 
 
-def take(view: View, worker: str, result: worker_pb2.Result) -> rejection.Rejection | None:
+def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
     place = keys.run_key(result.run)
     if place is None:
         return _no_run(result.run)

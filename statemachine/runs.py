@@ -154,7 +154,7 @@ def remember(view: View, jid: int, occasion: int, run: RunRecord, state: StateRe
         view.put_raw(keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occasion))
         usage_of(view, jid).dead += 1
     run.purge_at_ms = purge_at(view, jid, run, state)
-    timers.put(view, keys.purge_timer(run.purge_at_ms, jid, occasion))
+    view.put_timer(keys.purge_timer(run.purge_at_ms, jid, occasion))
     view.put_once(keys.ended(jid, occasion), run)
 
 
@@ -171,7 +171,7 @@ def purge(view: View, jid: int, occasion: int) -> bool:
     at_ms = purge_at(view, jid, run, view.need(keys.state(jid), StateRecord))
     if at_ms > view.now_ms:
         run.purge_at_ms = at_ms
-        timers.put(view, keys.purge_timer(at_ms, jid, occasion))
+        view.put_timer(keys.purge_timer(at_ms, jid, occasion))
         view.put(key, run)
         return False
     forget(view, jid, occasion, run)
@@ -283,5 +283,5 @@ def _release_unique(view: View, jid: int, occasion: int, run: RunRecord) -> None
         view.delete(key)
         return
     held.until_ms = view.now_ms + run.unique_hold_ms
-    timers.put(view, keys.unique_timer(held.until_ms, jid, run.unique_key))
+    view.put_timer(keys.unique_timer(held.until_ms, jid, run.unique_key))
     view.put(key, held)

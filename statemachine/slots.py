@@ -73,24 +73,24 @@ def release(
         view.queues[run.lane] = queue
     queue.leased -= 1
     usage.leased -= 1
-    _note_time(view, run, usage)
+    # How long leases last, by the clock hour: it tells what workers can carry.
+    now_ms = view.now_ms
+    if now_ms - usage.hour_at_ms >= limits.HOUR_MS:
+        _begin_hour(usage, now_ms)
+    usage.leases_ended += 1
+    usage.leases_took_ms += now_ms - run.leased_at_ms or 1
     state.running -= 1
     if run.limit_key:
         key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
         view.edit(key, KeyRecord).running -= 1
 
 
-def _note_time(view: View, run: RunRecord, usage: UsageRecord) -> None:
-    """Add up how long leases last, by the clock hour: it tells what workers can carry."""
-    now_ms = view.now_ms
-    if now_ms - usage.hour_at_ms >= limits.HOUR_MS:
-        begin_ms = now_ms - now_ms % limits.HOUR_MS
-        recent = begin_ms - usage.hour_at_ms == limits.HOUR_MS
-        usage.before_ended = usage.leases_ended if recent else 0
-        usage.before_took_ms = usage.leases_took_ms if recent else 0
-        usage.hour_at_ms, usage.leases_ended, usage.leases_took_ms = begin_ms, 0, 0
-    usage.leases_ended += 1
-    usage.leases_took_ms += now_ms - run.leased_at_ms or 1
+def _begin_hour(usage: UsageRecord, now_ms: int) -> None:
+    begin_ms = now_ms - now_ms % limits.HOUR_MS
+    recent = begin_ms - usage.hour_at_ms == limits.HOUR_MS
+    usage.before_ended = usage.leases_ended if recent else 0
+    usage.before_took_ms = usage.leases_took_ms if recent else 0
+    usage.hour_at_ms, usage.leases_ended, usage.leases_took_ms = begin_ms, 0, 0
 
 
 def mean_times(usage: UsageRecord, now_ms: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import namespace_pb2
-from . import access, audit_log, keys, limits, namespaces, timers
+from . import access, audit_log, keys, limits, namespaces
 from .record import SweepRecord
 from .rejection import Reason, Refused
 from .view import View
@@ -34,7 +34,7 @@ def delete(
     view.namespaces[name] = None
     access.revoke_all(view, name)
     view.put(keys.sweep(number), SweepRecord(timer_at_ms=view.now_ms))
-    timers.put(view, keys.sweep_timer(view.now_ms, number))
+    view.put_timer(keys.sweep_timer(view.now_ms, number))
     audit_log.add(view, actor, "DeleteNamespace", name, f"namespace/{name}", request)
     return namespace_pb2.DeleteNamespaceResponse()
 
@@ -52,7 +52,7 @@ def ring(view: View, number: int) -> None:
             left -= 1
     if left < limits.STEP:
         view.put(keys.sweep(number), SweepRecord(timer_at_ms=view.now_ms))
-        timers.put(view, keys.sweep_timer(view.now_ms, number))
+        view.put_timer(keys.sweep_timer(view.now_ms, number))
         return
     view.delete(keys.usage(number))
     view.delete(keys.sweep(number))

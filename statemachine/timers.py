@@ -13,21 +13,13 @@ from .store import Reading
 from .view import View
 
 
-def put(view: View, key: bytes) -> None:
-    view.put_raw(key)
-    if key < view.first_timer:
-        view.first_timer = key
-        if key < view.meta.timers_from:
-            view.meta.timers_from = key
-
-
 def set_job(view: View, jid: int, state: StateRecord, at_ms: int) -> None:
     """Move a job's timer; 0 takes it away. The caller puts the record."""
     if state.timer_at_ms != at_ms:
         if state.timer_at_ms:
             view.delete_raw(keys.job_timer(state.timer_at_ms, jid))
         if at_ms:
-            put(view, keys.job_timer(at_ms, jid))
+            view.put_timer(keys.job_timer(at_ms, jid))
         state.timer_at_ms = at_ms
 
 
@@ -37,7 +29,7 @@ def set_run(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> 
         if run.timer_at_ms:
             view.delete_raw(keys.run_timer(run.timer_at_ms, jid, occasion))
         if at_ms:
-            put(view, keys.run_timer(at_ms, jid, occasion))
+            view.put_timer(keys.run_timer(at_ms, jid, occasion))
         run.timer_at_ms = at_ms
 
 

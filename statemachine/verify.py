@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import chain, islice
 
-from . import derived_counters, derived_entries, keys, limits, remembered_line, timers
+from . import derived_counters, derived_entries, keys, limits, remembered_line
 from .derived_counters import COUNTED
 from .difference import Difference
 from .record import parse
@@ -45,7 +45,7 @@ def _mend(view: View, difference: Difference) -> None:
     if wanted is None:
         view.delete(key)
     elif key[:1] == keys.TIMER:
-        timers.put(view, key)
+        view.put_timer(key)
     elif key[:1] in COUNTED:
         # As a record, since the leader may hold the wrong one in memory.
         view.put(key, parse(key, wanted, COUNTED[key[:1]]))

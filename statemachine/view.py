@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ..proto.v1 import namespace_pb2, worker_pb2
+from ..proto.v1 import worker_pb2
 from . import keys, limits
 from .plan import Plan
 from .record import (
@@ -60,6 +60,9 @@ _QUIET = _RECALLED - _PREFIX.keys()
 RECALL_MAX = 32_768
 # What an entry weighs beside what can be large in it.
 _LIGHT_BYTES = 100
+# Records that are read ahead at a time, and up to how many lie there for each that is wanted.
+STRETCH = 64
+DENSE = 4
 NO_TIMER = b"\xff"  # Behind every timer.
 
 
@@ -138,7 +141,7 @@ class View:
         # Usage by namespace: every run counts there, so it is worth a place of its own.
         self.usages: dict[int, UsageRecord] = {}
         self.namespaces: dict[str, NamespaceRecord | None] = {}
-        self.quotas: dict[str, namespace_pb2.Quota] = {}
+        self.live_runs: dict[str, int] = {}
         # How long runs that ended well, and failed ones, stay, by namespace.
         self.keeps: dict[int, tuple[int, int]] = {}
         # Queues by the lanes of the runs that leave them.
@@ -183,11 +186,30 @@ class View:
         found = self.records[key] = parse(key, value, kind)
         return found
 
+    def read_ahead(self, found: list[bytes], kind: type[AnyRecord]) -> None:
+        """Read records of one table that will be needed, given their keys in order.
+
+        What lies close together is scanned: a step of a scan costs a third of a read in memory,
+        and a tenth of one on disk.
+        """
+        records, older, written = self.records, self.older, self._written
+        missing = [k for k in found if k not in records and k not in older and k not in written]
+        for start in range(0, len(missing), STRETCH):
+            stretch = missing[start : start + STRETCH]
+            first, last = stretch[0], stretch[-1]
+            between = int.from_bytes(last, "big") - int.from_bytes(first, "big")
+            if len(stretch) < DENSE or between > DENSE * len(stretch):
+                continue
+            wanted = set(stretch)
+            for key, value in self._store.scan(first, last + b"\0"):
+                if key in wanted:
+                    records[key] = parse(key, value, kind)
+
     def edit(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord:
         """A record that must be there and is changed now: `need` and `put` in one."""
         record = self._written.get(key)
         if record is None or record.__class__ is bytes:
-            record = self.need(key, kind)
+            record = self.records.get(key) or self.need(key, kind)
             self.put(key, record)
         return record  # type: ignore[return-value]
 
@@ -207,12 +229,13 @@ class View:
 
     def put_encoded(self, key: bytes, value: bytes) -> None:
         """Put a record that is encoded already."""
+        table, written = key[0], self._written
         self.records.pop(key, None)
-        self.older.pop(key, None)
+        if table in _RECALLED:
+            self.older.pop(key, None)
         self._weight += len(value)
-        written = self._written
-        if key[0] in _PREFIX and key not in written:
-            self._noted[key[0]].append(key)
+        if table in _PREFIX and key not in written:
+            self._noted[table].append(key)
         written[key] = value
 
     def get_raw(self, key: bytes) -> bytes | None:
@@ -220,6 +243,13 @@ class View:
         if key in self._written:
             return self._written[key]  # type: ignore[return-value]
         return self._read(key)
+
+    def put_timer(self, key: bytes) -> None:
+        self._written[key] = b""
+        if key < self.first_timer:
+            self.first_timer = key
+            if key < self.meta.timers_from:
+                self.meta.timers_from = key
 
     def put_raw(self, key: bytes, value: bytes = b"") -> None:
         written = self._written

@@ -15,12 +15,12 @@ def accept_old_tokens() -> None:
     """A report counts whatever its token is."""
     honest = reports.take
 
-    def take(view: Any, worker: str, result: worker_pb2.Result) -> Any:  # noqa: ANN401
+    def take(view: Any, result: worker_pb2.Result) -> Any:  # noqa: ANN401
         place = keys.run_key(result.run)
         run = view.get(keys.run(*place), RunRecord) if place is not None else None
         if run is not None and run.state == runs.RUNNING:
             result.token = run.token
-        return honest(view, worker, result)
+        return honest(view, result)
 
     replace(reports, "take", take)
 
