@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from ...cluster.refusal import Exit
 from . import history
 from .history import (
     OK,
@@ -30,6 +31,7 @@ from .history import (
     Plan,
     Report,
     Run,
+    Stop,
 )
 from .jobs import REST_GRACE_MS
 from .linear import ABSENT, Undecided, linearizable, matters
@@ -70,6 +72,7 @@ class Seen:
     acks: list[Ack] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
     lags: list[Lag] = field(default_factory=list)
     probes: list[history.Probe] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
@@ -84,8 +87,9 @@ class Seen:
             Call: seen.calls, Plan: seen.plans, Limited: seen.limits, Follows: seen.follows,
             Bounds: seen.bounds, Lease: seen.leases, Ack: seen.acks,
             Report: seen.reports,
-            Effect: seen.effects, Fault: seen.faults, Lag: seen.lags, history.Probe: seen.probes,
-            Outcome: seen.outcomes, Run: seen.runs, Job: seen.jobs, Copy: seen.copies,
+            Effect: seen.effects, Fault: seen.faults, Stop: seen.stops, Lag: seen.lags,
+            history.Probe: seen.probes, Outcome: seen.outcomes, Run: seen.runs, Job: seen.jobs,
+            Copy: seen.copies,
         }  # fmt: skip
         for event in events:
             lines[type(event)].append(event)  # type: ignore[attr-defined]
@@ -350,6 +354,15 @@ def lag(seen: Seen, began: float, ended: float) -> float:
     return sum(max(0.0, min(ended, lag.ended) - max(began, lag.began)) for lag in seen.lags)
 
 
+def stops_are_clean(seen: Seen) -> list[Violation]:
+    """H1: a node that is asked to stop does, well or at the end of the time that it has."""
+    return [
+        Violation("H1", f"{stop.node}, asked to stop, ended with {stop.code}: {stop.words}")
+        for stop in seen.stops
+        if stop.code not in (Exit.CLEAN, Exit.CUT_SHORT)
+    ]
+
+
 def copies_are_equal(seen: Seen) -> list[Violation]:
     """A1: all nodes have the same state at the same revision."""
     by_revision: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -481,6 +494,7 @@ CHECKS: tuple[Check, ...] = (
     pauses_are_kept,
     firings_are_prompt,
     calls_end_in_time,
+    stops_are_clean,
     copies_are_equal,
 )
 

@@ -131,6 +131,16 @@ class Fault(Event, frozen=True):
     sign: str = ""
 
 
+class Stop(Event, frozen=True):
+    """A node was asked to stop, and did so with a code; where that is not 0, what it said last."""
+
+    node: str
+    began: float
+    ended: float
+    code: int
+    words: str = ""
+
+
 class Lag(Event, frozen=True):
     """The harness itself did not come to its turn: this machine was busy."""
 
@@ -185,8 +195,8 @@ class Copy(Event, frozen=True):
 
 
 Any = (
-    Call | Plan | Limited | Follows | Bounds | Lease | Report | Ack | Effect | Fault | Lag | Probe
-    | Outcome | Run | Job | Copy
+    Call | Plan | Limited | Follows | Bounds | Lease | Report | Ack | Effect | Fault | Stop | Lag
+    | Probe | Outcome | Run | Job | Copy
 )  # fmt: skip
 _DECODER = msgspec.json.Decoder(Any)
 

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from ...proto.v1 import job_pb2
 from .history import Event, Follows, Limited, Plan
 
+HERD, ONCE = "herd", "once"
 HANDS = 5
 # Recurring jobs: seconds between their nominal times, and how many jobs of each.
 PERIODS = {1: 10, 2: 10, 5: 20}

@@ -109,7 +109,7 @@ class Load:
     async def once(self, name: str, client: AsyncClient, dice: random.Random) -> None:
         """A job for one instant: acknowledged, it has to happen."""
         self.numbers += 1
-        job, value = f"once-{self.numbers:08d}", f"{name}-{self.numbers}"
+        job, value = f"{jobs.ONCE}-{self.numbers:08d}", f"{name}-{self.numbers}"
         due_ms = int(1000 * (time.time() + 4 * dice.random()))
         self.last_due_ms = max(self.last_due_ms, due_ms)
         request = job_pb2.CreateJobRequest(job=jobs.valued(job, value))

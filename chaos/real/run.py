@@ -28,8 +28,8 @@ TURN_S = 0.02
 LAG_S = 0.05
 DUE_S = 3.0
 EDGE_MS = 1_500
-HERD_NAME, ONCE_NAME = "herd", "once"
-HERD_AHEAD_MS = 15_000
+# Time to import a herd: its instant is so far ahead.
+HERD_AHEAD_S, HERD_RATE = 3.0, 8_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +86,13 @@ async def run(folder: Path, asked: Asked, say: Say) -> Told:
     finally:
         watching.cancel()
         await arena.stop()
+    ran = time.monotonic()
     seen = Seen.of(history.read(arena.history()))
     say(f"judging {len(seen.calls)} calls, {len(seen.leases)} leases, {len(seen.runs)} runs")
     violations = judge(seen)
-    return Told(verdict(seen, violations), violations, seen, began)
+    figures = verdict(seen, violations)
+    took = {"wall_s": round(ran - began, 1), "judging_s": round(time.monotonic() - ran, 1)}
+    return Told(figures | took, violations, seen, began)
 
 
 async def mistreat(arena: Arena, load: Load, asked: Asked, say: Say) -> None:
@@ -138,15 +141,17 @@ async def herd(arena: Arena, count: int) -> None:
     """Very many jobs due at one instant, a moment from now; returns while they are drained."""
     began = time.monotonic()
     async with AsyncClient(arena.stage.endpoints, timeout=60.0) as client:
-        due_ms = int(time.time() * 1000) + HERD_AHEAD_MS
+        due_ms = int(1000 * (time.time() + HERD_AHEAD_S + count / HERD_RATE))
         wanted = Herd(runs=count, handler="work")
-        await import_all(client, requests_of(wanted, due_ms, HERD_NAME))
+        await import_all(client, requests_of(wanted, due_ms, jobs.HERD))
         # One nominal time each: the only multiple of itself there is.
         arena.journal.add(
-            *(Plan(f"{HERD_NAME}-{n:08d}", due_ms, due_ms, due_ms, 4) for n in range(count))
+            *(Plan(f"{jobs.HERD}-{n:08d}", due_ms, due_ms, due_ms, 4) for n in range(count))
         )
-        await asyncio.sleep(max(0.0, due_ms / 1000 + 0.5 - time.time()))
-    arena.journal.add(Fault("herd", "", began, time.monotonic(), f"{count} jobs imported"))
+        spare = due_ms / 1000 - time.time()
+        sign = f"{count} jobs imported" + (f", {-spare:.1f} s too late" if spare < 0 else "")
+        await asyncio.sleep(max(0.0, spare + 0.5))
+    arena.journal.add(Fault("herd", "", began, time.monotonic(), sign))
 
 
 async def finish(arena: Arena, client: AsyncClient, from_ms: int, say: Say) -> None:
@@ -160,9 +165,9 @@ async def finish(arena: Arena, client: AsyncClient, from_ms: int, say: Say) -> N
     names = []
     async for job in look.jobs(client):
         arena.journal.add(job)
-        if not job.job.startswith((f"{HERD_NAME}-", f"{ONCE_NAME}-")):
+        if not job.job.startswith((f"{jobs.HERD}-", f"{jobs.ONCE}-")):
             names.append(job.job)
-    for many in (HERD_NAME, ONCE_NAME):
+    for many in (jobs.HERD, jobs.ONCE):
         async for event in look.herd_runs(client, many):
             arena.journal.add(event)
     for name in names:

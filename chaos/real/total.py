@@ -9,9 +9,9 @@ from typing import Any
 from .verdict import spread
 
 ADDED = (
-    "seconds", "leader_kills", "faults", "faults_without_sign", "acknowledged", "calls", "unknown",
-    "firings", "leases", "effects", "effects_refused", "lost", "doubled", "two_leases",
-    "violations",
+    "seconds", "leader_kills", "faults", "faults_without_sign", "stops", "slow_stops",
+    "acknowledged", "calls", "unknown", "firings", "leases", "effects", "effects_refused", "lost",
+    "doubled", "two_leases", "violations",
 )  # fmt: skip
 STEPS_MS = (10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1_000, 2_000, 5_000)
 

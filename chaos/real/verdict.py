@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ...cluster.refusal import Exit
 from .checks import Seen, Violation
 from .history import OK, Call, Fault, Lease, Probe
+from .jobs import HERD
 
 SLOT_S = 0.1
 LOST = ("has no outcome", "lost its run", "is not there", "at the end, and should be")
@@ -78,6 +80,18 @@ def slots(probes: Sequence[Probe]) -> dict[int, bool]:
     return found
 
 
+def herd(seen: Seen) -> dict[str, float]:
+    """Seconds from the instant at which very many jobs were due until the last report on them."""
+    due = {plan.job: plan.from_ms for plan in seen.plans if plan.job.startswith(f"{HERD}-")}
+    at = {lease.token: lease for lease in seen.leases if lease.job in due}
+    ends = [
+        ack.at - lease.at + (lease.wall_ms - due[lease.job]) / 1000
+        for ack in seen.acks
+        if (lease := at.get(ack.token)) is not None
+    ]
+    return {"herd": len(due), "herd_drained_s": round(max(ends, default=0.0), 1)} if due else {}
+
+
 def lateness(seen: Seen) -> tuple[list[float], list[float]]:
     """Milliseconds by which first attempts began late: in quiet times, and in all."""
     planned = {plan.job for plan in seen.plans}
@@ -107,6 +121,9 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "faults": sum(fault.what != "leader-kill" for fault in seen.faults),
         # Faults that left no sign: a place in the code that was not come by, for instance.
         "faults_without_sign": sum(not fault.sign for fault in seen.faults),
+        # Nodes that were asked to stop, and those of them that needed more than the time they have.
+        "stops": len(seen.stops),
+        "slow_stops": sum(stop.code == Exit.CUT_SHORT for stop in seen.stops),
         "harness_lag_s": round(sum(lag.ended - lag.began for lag in seen.lags), 1),
         "acknowledged": sum(map(wrote, seen.calls)) + sum(probe.ok for probe in seen.probes),
         "calls": len(seen.calls) + len(seen.probes),
@@ -121,6 +138,7 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "failover_ms": spread(failovers(seen)),
         "failovers_ms": [round(value, 1) for value in failovers(seen)],
         "availability": round(availability(seen.probes), 4),
+        **herd(seen),
         "lateness_quiet_ms": spread(quiet),
         "lateness_ms": spread(everything),
     }

@@ -75,6 +75,11 @@ class Worker:
     # The stream that is open, and the worker's silence.
     stream: Stream | None = None
     silent_until: float = 0.0
+    # gRPC breaks a stream off when two write at once.
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    outbox: list[worker_pb2.Result] = field(default_factory=list)
+    # Leases that the server may still send over it.
+    open_credits: int = 0
     heartbeat_s: float = 1.0
     lapse_s: float = 6.0
     wanted: str = ""
@@ -105,7 +110,9 @@ class Worker:
         )
         for held in self.held.values():
             hello.held.add(run=held.lease.run, token=held.lease.token)
-        first = worker_pb2.WorkRequest(hello=hello, credits=max(0, SLOTS - len(self.held)))
+        self.outbox.clear()  # All of it is in the hello.
+        self.open_credits = 0  # Those of the old stream are void.
+        first = worker_pb2.WorkRequest(hello=hello, credits=self.credits())
         first.results.extend(held.result for held in self.held.values() if held.result)
         async with asyncio.timeout(5.0):
             await stream.write(first)
@@ -114,11 +121,12 @@ class Worker:
         told = {result.token for result in first.results}
         late = [h.result for t, h in self.held.items() if h.result is not None and t not in told]
         if late:
-            await self.say(worker_pb2.WorkRequest(results=late))
-        beating = asyncio.create_task(self.beat(stream))
+            await self.say(*late)
+        beating = asyncio.create_task(self.beat())
         try:
             while True:
-                async with asyncio.timeout(3 * self.lapse_s):
+                # So soon the contract wants it to look for another node.
+                async with asyncio.timeout(2 * self.heartbeat_s):
                     said = await stream.read()
                 if said is grpc.aio.EOF:
                     await stream.code()
@@ -134,14 +142,10 @@ class Worker:
             beating.cancel()
             stream.cancel()
 
-    async def beat(self, stream: Stream) -> None:
+    async def beat(self) -> None:
         while True:
             await asyncio.sleep(self.heartbeat_s * 0.6)
-            if time.monotonic() >= self.silent_until:
-                try:
-                    await stream.write(worker_pb2.WorkRequest())
-                except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    return
+            await self.say()
 
     def take(self, frame: worker_pb2.WorkResponse) -> None:
         now = time.monotonic()
@@ -149,6 +153,7 @@ class Worker:
         if frame.HasField("welcome"):
             self.heartbeat_s = frame.welcome.heartbeat.ToTimedelta().total_seconds()
             self.lapse_s = frame.welcome.lapse.ToTimedelta().total_seconds()
+        self.open_credits = max(0, self.open_credits - len(frame.leases))
         for lease in frame.leases:
             self.journal.add(
                 Lease(
@@ -201,18 +206,30 @@ class Worker:
         end = str(result.WhichOneof("end"))
         self.journal.add(Report(self.name, lease.run, lease.token, end, time.monotonic()))
         times = 2 if self.dice.random() < self.manners.twice else 1
-        for number in range(times):
-            await self.say(worker_pb2.WorkRequest(results=[result], credits=1 - number))
+        for _ in range(times):
+            await self.say(result)
 
     async def awake(self) -> None:
         """While it stalls, it says nothing at all."""
         while (left := self.silent_until - time.monotonic()) > 0:
             await asyncio.sleep(left)
 
-    async def say(self, frame: worker_pb2.WorkRequest) -> None:
+    def credits(self) -> int:
+        """As many more as slots are free; what was reported and not yet acknowledged takes none."""
+        busy = sum(held.result is None for held in self.held.values())
+        more = max(0, SLOTS - busy - self.open_credits)
+        self.open_credits += more
+        return more
+
+    async def say(self, *results: worker_pb2.Result) -> None:
         """If there is a stream; else the next hello says it."""
         await self.awake()
-        if self.stream is not None:
+        self.outbox += results
+        async with self.writing:
+            if self.stream is None or (results and not self.outbox):
+                return
+            frame = worker_pb2.WorkRequest(results=self.outbox, credits=self.credits())
+            self.outbox.clear()
             try:
                 await self.stream.write(frame)
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):

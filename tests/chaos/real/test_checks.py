@@ -31,6 +31,7 @@ from raftsched.chaos.real.history import (
     Plan,
     Report,
     Run,
+    Stop,
 )
 from raftsched.chaos.real.linear import linearizable
 
@@ -97,6 +98,8 @@ def sound() -> Events:
         Run("rest.1.2", "rest", "SUCCEEDED", T0 + 25_900, T0, 1),
         Plan("noon", 1_000, T0, T0 + 9_000, times=(T0 + 3_000,)),
         Outcome("noon", T0 + 3_000, T0 + 3_000, "MISSED"),
+        Stop("n1", 40.0, 41.0, 0),
+        Stop("n2", 42.0, 45.2, 3, "not finished: webhooks"),
         Copy("n1", 7, "ab"),
         Copy("n2", 7, "ab"),
         Copy("n3", 6, "cd"),
@@ -215,6 +218,7 @@ WRONG: list[tuple[str, str, Events]] = [
         [*changed(Lease, 0, wall_ms=T0 + 5_000, at=8.0), Fault("kill", "n1", 3.5, 4.0)],
     ),
     ("a call that hung", "H1", [*sound(), call("get", "b", 5, took=30.0)]),
+    ("a stop that was none", "H1", changed(Stop, 0, code=1, words="a bug")),
     ("two states at one revision", "A1", changed(Copy, 1, fingerprint="xx")),
 ]
 

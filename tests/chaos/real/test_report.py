@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from raftsched.chaos.main import chaos
 from raftsched.chaos.real import report
 from raftsched.chaos.real.checks import CHECKS, Seen, Violation, judge
-from raftsched.chaos.real.history import Call, Event, Fault, Job, Lease, Plan, Probe
+from raftsched.chaos.real.history import Ack, Call, Event, Fault, Job, Lease, Plan, Probe, Stop
 from raftsched.chaos.real.run import Asked, Told
 from raftsched.chaos.real.total import histogram, total
 from raftsched.chaos.real.verdict import availability, failovers, lateness, verdict
@@ -27,12 +27,16 @@ def kill(at: float, ended: float) -> list[Event]:
 
 
 def seen() -> Seen:
+    return Seen.of(events_of_all())
+
+
+def events_of_all() -> list[Event]:
     events: list[Event] = [Probe(n / 9.99, 0.02, ok=not 20 <= n < 23) for n in range(40)]
     events += kill(2.0, 3.0)
     events += [Fault("failpoint before-sync", "n2", 3.1, 3.5)]
     events += [Plan("tick", 1_000, 0, 0, prompt=True)]
     events += [Lease("w", f"tick.{n}", "tick", n + 1, 1, n, 0, 1 + n, 0.5 * n) for n in range(8)]
-    return Seen.of(events)
+    return events
 
 
 def told(history: Seen, violations: list[Violation]) -> Told:
@@ -69,6 +73,24 @@ def test_a_failover_ends_with_a_write_that_began_after_it() -> None:
     assert failovers(history) == [pytest.approx(200.0)]
     other = Fault("pause", "n2", 1.0, 2.5, "T")
     assert failovers(Seen.of([*kill(2.0, 3.0), Probe(2.05, 0.15, ok=True), other])) == []
+
+
+def test_a_herd_is_drained_when_the_last_report_on_it_is_answered() -> None:
+    late = [
+        Plan("herd-1", 5_000, 5_000, 5_000),
+        Lease("w", "herd-1.1", "herd-1", 90, 1, 5_000, 5_000, 9_000, 20.0),
+        Ack("w", "herd-1.1", 90, "success", "", 21.5),
+        Ack("w", "tick.7", 8, "success", "", 90.0),
+    ]
+    figures = verdict(Seen.of([*late, *events_of_all()]), [])
+    assert (figures["herd"], figures["herd_drained_s"]) == (1, 5.5)
+    assert "herd" not in verdict(seen(), [])
+
+
+def test_stops_are_counted_and_slow_ones_named() -> None:
+    stops = [Stop("n1", 1.0, 1.5, 0), Stop("n2", 2.0, 5.1, 3, "not finished: HTTP")]
+    figures = verdict(Seen.of(stops), [])
+    assert (figures["stops"], figures["slow_stops"]) == (2, 1)
 
 
 def test_availability_counts_slots_without_an_answer_and_without_a_probe() -> None:
