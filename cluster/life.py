@@ -68,7 +68,8 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
     if clock_file is not None:
         virtual = virtual_clock(config, clock_file)
         config = msgspec.structs.replace(config, cluster=config.cluster + MARK)
-    asked = listen_to_signals()
+    ending = Ending()
+    asked = listen_to_signals(ending)
     locks = tls.peer_contexts(config), tls.server(config), tls.onward(config)
     room = FRESH_SEGMENTS * config.segment_mb + FRESH_STATE_MB << 20
     folder = Folder(Path(config.folder), config.cluster, config.name, room)
@@ -79,14 +80,15 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
         life = Life(config, writer, context, *locks, virtual)
         await life.start()
         code = await life.until(asked)
-        await life.stop()
+        await life.stop(ending, code)
         says.info("stopped", code=int(code))
+        ending.done(code)
         return code
     except (CannotStart, ConfigWrong):
         raise
     except Exception:
         says.exception("did not start or stop as it should; this is a bug")
-        end_soon()
+        ending.soon(Exit.DIED)
         return Exit.DIED
     finally:
         if writer is not None:
@@ -94,7 +96,33 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
         folder.close()
 
 
-def listen_to_signals() -> asyncio.Event:
+class Ending:
+    """Ends the process in time, from a thread: the loop itself may be what hangs."""
+
+    def __init__(self) -> None:
+        # What is being done, for whoever asks why it took so long.
+        self.step = "its loop did not hear of the signal"
+        self._code: Exit | None = None
+
+    def soon(self, code: Exit) -> None:
+        """Unless all is done before, the process ends with this code when its time is over."""
+        threading.Thread(target=self._give_up, args=(code,), name="give-up", daemon=True).start()
+
+    def done(self, code: Exit) -> None:
+        """Only the interpreter's own end is left, which is not worth a complaint."""
+        self._code = code
+
+    def _give_up(self, code: Exit) -> None:
+        threading.Event().wait(STOP_SECONDS)
+        if self._code is None:
+            sys.stderr.write(
+                f"raftsched: not stopped within {STOP_SECONDS:.0f} s, so it ends now, with "
+                f"{code:d}; not finished: {self.step}; nothing is lost by that\n"
+            )
+        os._exit(code if self._code is None else self._code)
+
+
+def listen_to_signals(ending: Ending) -> asyncio.Event:
     """The first signal asks for the end, the second is the end."""
     asked, loop = asyncio.Event(), asyncio.get_running_loop()
     heard: list[int] = []
@@ -103,25 +131,13 @@ def listen_to_signals() -> asyncio.Event:
         if heard:
             os._exit(128 + number)
         heard.append(number)
-        end_soon()
+        ending.soon(Exit.CUT_SHORT)
         loop.call_soon_threadsafe(asked.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         # Not the loop's own handlers: those are not called while it is busy, or hangs.
         signal.signal(number, hear)
     return asked
-
-
-def end_soon() -> None:
-    """See to it that the process ends, from a thread: the loop itself may be what hangs."""
-    threading.Thread(target=give_up, name="give-up", daemon=True).start()
-
-
-def give_up() -> None:
-    threading.Event().wait(STOP_SECONDS)
-    sys.stderr.write(f"raftsched: not stopped within {STOP_SECONDS:.0f} s, so it ends now; "
-                     "nothing is lost by that\n")  # fmt: skip
-    os._exit(Exit.DIED)
 
 
 async def parent_gone() -> None:
@@ -209,20 +225,26 @@ class Life:
                       kind=type(error).__name__)  # fmt: skip
         return Exit.DAMAGED if isinstance(error, faults.Damaged) else Exit.DIED
 
-    async def stop(self) -> None:
+    async def stop(self, ending: Ending, code: Exit) -> None:
         """Each step has its own bound; a thread ends the process if they do not hold."""
-        end_soon()
+        ending.soon(Exit.CUT_SHORT if code is Exit.CLEAN else code)
         systemd.notify("STOPPING=1")
         node, dead = self.node, self.node.ended.done()
         node.draining = True
+        ending.step = "telling streams to go"
         await self.server.drain(f"{node.name} is stopping")
         if not dead:
+            ending.step = "handing the leadership over"
             await node.hand_over(HAND_OVER_SECONDS)
+        ending.step = "calls that were under way"
         await self.server.stop(0 if dead else GRACE_SECONDS)
+        ending.step = "webhooks, watch and HTTP"
         await self.webhooks.stop()
         await self.watch.stop()
         await self.http.stop()
+        ending.step = "the journal and the store"
         await node.stop()
+        ending.step = "the folder and the log"
 
     def checks(self) -> Mapping[str, str]:
         """What must hold before somebody sends calls here, and why it does not."""

@@ -28,6 +28,7 @@ Exit codes:
   0  it was stopped, or removed from the cluster
   1  it ended by itself; the last line says why
   2  the command line or the configuration is wrong
+  3  it was asked to stop and needed over 3 s, so it ended at once; nothing is lost by that
  10  the folder is not empty and not a node's      11  ... is in use
  12  ... is of another cluster                     13  ... is of another node
  14  ... was written by a newer version            15  ... cannot be written to

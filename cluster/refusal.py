@@ -11,6 +11,7 @@ class Exit(IntEnum):
     CLEAN = 0
     DIED = 1
     CONFIG = 2
+    CUT_SHORT = 3
     FOLDER_FOREIGN = 10
     FOLDER_LOCKED = 11
     OTHER_CLUSTER = 12

@@ -56,7 +56,7 @@ async def test_a_stop_that_hangs_ends_after_three_seconds(tmp_path: Path) -> Non
     hang = (
         "import time, os, signal\n"
         "from raftsched.cluster import life\n"
-        "async def forever(self): time.sleep(60)\n"
+        "async def forever(self, *how): time.sleep(60)\n"
         "life.Life.stop = forever"
     )
     log = tmp_path / "log"
@@ -67,7 +67,7 @@ async def test_a_stop_that_hangs_ends_after_three_seconds(tmp_path: Path) -> Non
 
     code, seconds = await node.stop()
 
-    assert code == 1
+    assert code == 3
     assert 2.5 < seconds < 4.5 * crowd()
     assert "not stopped within 3 s" in log.read_text()
 
@@ -89,15 +89,49 @@ async def test_a_loop_that_hangs_ends_three_seconds_after_the_signal(tmp_path: P
 
     code, seconds = await node.stop()
 
-    assert code == 1
+    assert code == 3
     assert seconds < 6 * crowd()
+    assert "not finished: its loop did not hear of the signal" in log.read_text()
+
+
+SLOW_STORE = (
+    "import time\n"
+    "from raftsched.cluster import replica\n"
+    "replica.Replica.close = lambda self: time.sleep(60)"
+)
+SLOW_INTERPRETER = "import atexit, time\natexit.register(time.sleep, 60)"
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted", "words"),
+    [
+        (SLOW_STORE, 3, "not finished: the journal and the store"),
+        # All is done, so there is nothing to complain of.
+        (SLOW_INTERPRETER, 0, ""),
+    ],
+)
+async def test_a_stop_over_its_time_says_what_was_not_finished(
+    how: str, wanted: int, words: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    node = NodeProcess("n1", [], log)
+    with log.open("ab") as out:
+        node.process = subprocess.Popen(broken(how, tmp_path, free_base(1)), stderr=out)
+    await until(lambda: "serves" in log.read_text(), 20)
+
+    code, seconds = await node.stop()
+
+    assert code == wanted
+    assert 2.5 < seconds < 4.5 * crowd()
+    assert words in log.read_text()
+    assert bool(words) == ("not stopped within 3 s" in log.read_text())
 
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     slow = (
         "import asyncio\n"
         "from raftsched.cluster import life\n"
-        "async def slow(self): await asyncio.sleep(60)\n"
+        "async def slow(self, *how): await asyncio.sleep(60)\n"
         "life.Life.stop = slow"
     )
     log = tmp_path / "log"
