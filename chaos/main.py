@@ -300,7 +300,10 @@ def chaos() -> None:
 @click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",
               show_default=True, help="json: one object, the last line of stdout.")  # fmt: skip
 @click.option("--late-ms", type=click.FloatRange(1), default=1_000, show_default=True,
-              help="So late may a first attempt begin while nothing is wrong.")  # fmt: skip
+              help="So late may a first attempt begin at most, where no fault and no busy machine "
+              "explains it.")  # fmt: skip
+@click.option("--calm-ms", type=click.FloatRange(1), default=50, show_default=True,
+              help="So late may 99 of 100 begin where neither was near.")  # fmt: skip
 @click.option("--recover", "recover_s", type=click.FloatRange(0.1), default=10, show_default=True,
               help="Seconds after a fault in which it may be later.")  # fmt: skip
 @click.option("--herd", type=click.IntRange(1_000, 1_000_000), default=100_000, show_default=True,
@@ -315,6 +318,7 @@ def run(
     report: Path | None,
     output: str,
     late_ms: float,
+    calm_ms: float,
     recover_s: float,
     herd: int,
     break_rule: str | None,
@@ -332,7 +336,8 @@ def run(
 
     asked = Asked(
         scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
-        broken_rule=break_rule or "", late_ms=late_ms, recover_s=recover_s, herd=herd,
+        broken_rule=break_rule or "", late_ms=late_ms, calm_ms=calm_ms,
+        recover_s=recover_s, herd=herd,
     )  # fmt: skip
     with data_folder(folder) as place:
         try:

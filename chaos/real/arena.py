@@ -141,6 +141,11 @@ class Arena:
     def nodes(self) -> list[NodeProcess]:
         return list(self.stage.nodes.values())
 
+    @property
+    def processes(self) -> list[Process]:
+        """Those that a call or a run goes through."""
+        return [*self.nodes, *self.workers, self.sink]
+
     def history(self) -> list[Path]:
         return sorted(self.folder.glob("*.jsonl"))
 

@@ -7,6 +7,7 @@ scheduler speaks of is in milliseconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -73,6 +74,8 @@ class Bounds(Event, frozen=True):
 
     late_ms: float
     recover_s: float
+    # 99 of 100 begin within so much while nothing is wrong, here and with the machine.
+    calm_ms: float
 
 
 class Lease(Event, frozen=True):
@@ -148,6 +151,16 @@ class Lag(Event, frozen=True):
     ended: float
 
 
+class Crowd(Event, frozen=True):
+    """The machine kept a process of this run waiting, for a processor or for the disk."""
+
+    began: float
+    ended: float
+    # Who waited, and for how long of that time.
+    who: str
+    waited: float
+
+
 class Probe(Event, frozen=True):
     """A small write, many times a second: was the cluster there?"""
 
@@ -196,7 +209,7 @@ class Copy(Event, frozen=True):
 
 Any = (
     Call | Plan | Limited | Follows | Bounds | Lease | Report | Ack | Effect | Fault | Stop | Lag
-    | Probe | Outcome | Run | Job | Copy
+    | Crowd | Probe | Outcome | Run | Job | Copy
 )  # fmt: skip
 _DECODER = msgspec.json.Decoder(Any)
 
@@ -220,3 +233,41 @@ def read(paths: Iterable[Path]) -> Iterator[Event]:
         for line in path.read_bytes().splitlines(keepends=True):
             if line.endswith(b"\n"):
                 yield _DECODER.decode(line)
+
+
+@dataclass(slots=True)
+class Seen:
+    """A history, sorted by kind."""
+
+    calls: list[Call] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    limits: list[Limited] = field(default_factory=list)
+    follows: list[Follows] = field(default_factory=list)
+    bounds: list[Bounds] = field(default_factory=list)
+    leases: list[Lease] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    acks: list[Ack] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
+    lags: list[Lag] = field(default_factory=list)
+    crowds: list[Crowd] = field(default_factory=list)
+    probes: list[Probe] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Seen:
+        seen = cls()
+        lines = {
+            Call: seen.calls, Plan: seen.plans, Limited: seen.limits, Follows: seen.follows,
+            Bounds: seen.bounds, Lease: seen.leases, Report: seen.reports, Ack: seen.acks,
+            Effect: seen.effects, Fault: seen.faults, Stop: seen.stops, Lag: seen.lags,
+            Crowd: seen.crowds, Probe: seen.probes, Outcome: seen.outcomes, Run: seen.runs,
+            Job: seen.jobs, Copy: seen.copies,
+        }  # fmt: skip
+        for event in events:
+            lines[type(event)].append(event)  # type: ignore[attr-defined]
+        return seen

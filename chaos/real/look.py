@@ -38,6 +38,17 @@ async def until_quiet(client: AsyncClient) -> None:
         await asyncio.sleep(0.1)
 
 
+async def until_fired(client: AsyncClient, names: Iterable[str], until_ms: int) -> None:
+    """Return when nothing that was due by then waits to be fired, or after long."""
+    limit = time.monotonic() + QUIET_S
+    for name in names:
+        while time.monotonic() < limit:
+            job = await client.call(job_pb2.GetJobRequest(job=name), timeout=CALL_S)
+            if job.status.next_nominal_time.ToMilliseconds() > until_ms:
+                break
+            await asyncio.sleep(0.1)
+
+
 async def jobs(client: AsyncClient) -> AsyncIterator[Job]:
     token = ""
     while True:

@@ -6,9 +6,9 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
-from .checks import Seen
-from .history import Fault
-from .verdict import crowded, failovers, slots
+from .history import Fault, Seen
+from .lateness import crowded
+from .verdict import failovers, slots
 
 WIDTH, LEFT, ROW, PLOT = 900, 120, 18, 150
 DOTS_MAX = 4_000

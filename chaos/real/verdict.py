@@ -8,19 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...cluster.refusal import Exit
-from .checks import Seen, Violation
-from .history import OK, Call, Fault, Lease, Probe
+from .checks import Violation
+from .history import OK, Call, Probe, Seen
 from .jobs import HERD
+from .lateness import Spans, calm, crowded, firsts, percentile
 
 SLOT_S = 0.1
 LOST = ("has no outcome", "lost its run", "is not there", "at the end, and should be")
 DOUBLED = ("outcomes", "became", "times and ran", "was leased as", "succeeded with")
-QUIET_AFTER_S = 3.0  # Behind a fault, lateness is its doing for so long.
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -50,16 +45,6 @@ def failovers(seen: Seen) -> list[float]:
     return found
 
 
-def crowded(kill: Fault, faults: Sequence[Fault]) -> bool:
-    """Other faults held as well: then there may have been no majority to fail over to."""
-    return any(
-        fault.began - 0.05 <= kill.began < fault.ended
-        and not (fault.what == "kill" and fault.target == kill.target)
-        for fault in faults
-        if fault.what != "leader-kill" and not fault.what.endswith("-workers")
-    )
-
-
 def wrote(call: Call) -> bool:
     return call.outcome == OK and call.what != "get"
 
@@ -80,6 +65,15 @@ def slots(probes: Sequence[Probe]) -> dict[int, bool]:
     return found
 
 
+def crowded_share(seen: Seen) -> float:
+    """How much of the time the machine kept somebody waiting."""
+    if not seen.probes:
+        return 0.0
+    began, ended = seen.probes[0].at, max(probe.at + probe.took for probe in seen.probes)
+    spans = Spans((crowd.began, crowd.ended) for crowd in seen.crowds)
+    return round(spans.within(began, ended) / (ended - began), 3)
+
+
 def herd(seen: Seen) -> dict[str, float]:
     """Seconds from the instant at which very many jobs were due until the last report on them."""
     due = {plan.job: plan.from_ms for plan in seen.plans if plan.job.startswith(f"{HERD}-")}
@@ -92,26 +86,9 @@ def herd(seen: Seen) -> dict[str, float]:
     return {"herd": len(due), "herd_drained_s": round(max(ends, default=0.0), 1)} if due else {}
 
 
-def lateness(seen: Seen) -> tuple[list[float], list[float]]:
-    """Milliseconds by which first attempts began late: in quiet times, and in all."""
-    planned = {plan.job for plan in seen.plans}
-    first = [lease for lease in seen.leases if lease.attempt == 1 and lease.job in planned]
-    faults = [fault for fault in seen.faults if fault.what != "leader-kill"]
-    everything = [float(lease.wall_ms - lease.due_ms) for lease in first]
-    quiet = [float(lease.wall_ms - lease.due_ms) for lease in first if is_quiet(lease, faults)]
-    return quiet, everything
-
-
-def is_quiet(lease: Lease, faults: Sequence[Fault]) -> bool:
-    # A lease that was late because of a fault was due in it.
-    due_at = lease.at - max(0, lease.wall_ms - lease.due_ms) / 1000
-    return not any(
-        fault.began - 0.2 <= lease.at and due_at <= fault.ended + QUIET_AFTER_S for fault in faults
-    )
-
-
 def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
-    quiet, everything = lateness(seen)
+    everything = [first.late_ms for first in firsts(seen)]
+    quiet = calm(seen) if seen.bounds else []
     kinds = Counter(violation.invariant for violation in violations)
     return {
         "verdict": "violated" if violations else "ok",
@@ -125,6 +102,8 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "stops": len(seen.stops),
         "slow_stops": sum(stop.code == Exit.CUT_SHORT for stop in seen.stops),
         "harness_lag_s": round(sum(lag.ended - lag.began for lag in seen.lags), 1),
+        # Of every second of the run, what the machine kept one of its processes waiting for.
+        "crowded_share": crowded_share(seen),
         "acknowledged": sum(map(wrote, seen.calls)) + sum(probe.ok for probe in seen.probes),
         "calls": len(seen.calls) + len(seen.probes),
         "unknown": sum(call.outcome == "unknown" for call in seen.calls),
@@ -139,6 +118,8 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "failovers_ms": [round(value, 1) for value in failovers(seen)],
         "availability": round(availability(seen.probes), 4),
         **herd(seen),
-        "lateness_quiet_ms": spread(quiet),
+        # Firings with neither a fault nor a busy machine near.
+        "calm_firings": len(quiet),
+        "calm_lateness_ms": spread(quiet),
         "lateness_ms": spread(everything),
     }

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from raftsched.chaos.real import history
-from raftsched.chaos.real.checks import CHECKS, Seen, judge
+from raftsched.chaos.real.checks import CHECKS, judge
 from raftsched.chaos.real.history import (
     OK,
     REFUSED,
@@ -19,6 +19,7 @@ from raftsched.chaos.real.history import (
     Bounds,
     Call,
     Copy,
+    Crowd,
     Effect,
     Event,
     Fault,
@@ -31,8 +32,10 @@ from raftsched.chaos.real.history import (
     Plan,
     Report,
     Run,
+    Seen,
     Stop,
 )
+from raftsched.chaos.real.lateness import Spans
 from raftsched.chaos.real.linear import linearizable
 
 T0 = 1_800_000_000_000
@@ -90,7 +93,7 @@ def sound() -> Events:
         Run("hand.2.7.1", "hand", "SUCCEEDED", T0, T0, 1, scheduled=False),
         *followed("up", "down", T0),
         Limited(("tick",), 1),
-        Bounds(50.0, 2.0),
+        Bounds(1_000.0, 2.0, 50.0),
         call("pause", "rest", 20, str(T0 + 20_000)),
         call("resume", "rest", 25, str(T0 + 25_000), UNKNOWN),
         call("resume", "rest", 26, str(T0 + 26_000)),
@@ -140,6 +143,16 @@ def changed(kind: type[Event], number: int, **fields: object) -> Events:
     place = [at for at, event in enumerate(events) if isinstance(event, kind)][number]
     events[place] = msgspec.structs.replace(events[place], **fields)
     return events
+
+
+def calm_firings(count: int, late: int) -> Events:
+    """All due at once, and on time but for some; at second 5 of the harness's clock."""
+    leases = [
+        Lease("w1", f"tick.{n}", "tick", n + 1, 1, T0, T0, T0 + ms, 5 + ms / 1000)
+        for n in range(count)
+        for ms in [80 if n < late else 4]
+    ]
+    return [Plan("tick", 1_000, T0, T0, prompt=True), Bounds(1_000.0, 2.0, 50.0), *leases]
 
 
 LAST = f"tick.1.{T0 + 2_000}"
@@ -217,6 +230,7 @@ WRONG: list[tuple[str, str, Events]] = [
         "S8",
         [*changed(Lease, 0, wall_ms=T0 + 5_000, at=8.0), Fault("kill", "n1", 3.5, 4.0)],
     ),
+    ("one in fifty late in calm", "S8", calm_firings(500, late=10)),
     ("a call that hung", "H1", [*sound(), call("get", "b", 5, took=30.0)]),
     ("a stop that was none", "H1", changed(Stop, 0, code=1, words="a bug")),
     ("two states at one revision", "A1", changed(Copy, 1, fingerprint="xx")),
@@ -237,11 +251,46 @@ def test_each_check_finds_something() -> None:
 def test_lateness_is_excused_by_a_fault_and_by_a_busy_harness() -> None:
     late = changed(Lease, 0, wall_ms=T0 + 5_000, at=8.0)
     assert "S8" in found(late)
-    assert "S8" not in found([*late, Fault("kill", "n1", 3.5, 7.0)])
+    assert "S8" not in found([*late, Fault("pause", "n1", 3.5, 7.0)])
     assert "S8" not in found([*late, Lag(3.0, 7.99)])
+    assert "S8" not in found([*late, Crowd(3.0, 7.1, "n1", 2.0)])
+    assert "S8" in found([*late, Crowd(3.0, 5.0, "n1", 2.0), Lag(4.0, 6.0)])
     hung = [*sound(), call("get", "b", 5, took=10.0)]
     assert "H1" in found(hung)
     assert "H1" not in found([*hung, Lag(6.0, 11.0)])
+
+
+def test_the_death_of_one_node_excuses_only_until_another_takes_over() -> None:
+    late = changed(Lease, 0, wall_ms=T0 + 5_000, at=8.0)
+    assert "S8" in found([*late, Fault("kill", "n1", 3.5, 7.9)])
+    assert "S8" not in found([*late, Fault("kill", "n1", 6.0, 7.9)])
+    # Of three nodes, two that are gone leave nobody to take over.
+    assert "S8" not in found([*late, Fault("kill", "n1,n2", 3.5, 7.9)])
+    other = Fault("pause", "n2", 3.4, 3.6)
+    assert "S8" not in found([*late, Fault("kill", "n1", 3.5, 7.9), other])
+
+
+def test_one_in_a_hundred_may_be_late_in_calm_and_no_more() -> None:
+    assert "S8" not in found(calm_firings(400, late=3))
+    assert "S8" in found(calm_firings(400, late=5))
+    assert "S8" not in found(calm_firings(200, late=5))
+    for excuse in (
+        Fault("kill", "n1", 3.9, 4.0),
+        Lag(4.5, 5.0),
+        Crowd(5.02, 5.1, "disk", 0.04),
+    ):
+        assert "S8" not in found([*calm_firings(400, late=5), excuse]), excuse
+    # Long before or long after, it explains nothing.
+    for none in (Fault("kill", "n1", 2.0, 3.0), Fault("kill", "n1", 9.0, 9.5), Lag(2.0, 4.7)):
+        assert "S8" in found([*calm_firings(400, late=5), none]), none
+
+
+def test_stretches_of_time_are_joined() -> None:
+    spans = Spans([(5, 6), (1, 2), (1.5, 3), (8, 9)])
+    assert [spans.within(0, 10), spans.within(2, 5.5), spans.within(3.5, 4.5)] == [4, 1.5, 0]
+    assert [spans.touch(*span) for span in ((3.5, 4.5), (2.5, 2.6), (0, 1), (9.1, 99))] == [
+        False, True, True, False,
+    ]  # fmt: skip
 
 
 def test_a_clock_may_be_a_little_ahead_and_no_more() -> None:

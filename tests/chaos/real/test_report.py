@@ -12,11 +12,24 @@ from click.testing import CliRunner
 
 from raftsched.chaos.main import chaos
 from raftsched.chaos.real import report
-from raftsched.chaos.real.checks import CHECKS, Seen, Violation, judge
-from raftsched.chaos.real.history import Ack, Call, Event, Fault, Job, Lease, Plan, Probe, Stop
+from raftsched.chaos.real.checks import CHECKS, Violation, judge
+from raftsched.chaos.real.history import (
+    Ack,
+    Bounds,
+    Call,
+    Crowd,
+    Event,
+    Fault,
+    Job,
+    Lease,
+    Plan,
+    Probe,
+    Seen,
+    Stop,
+)
 from raftsched.chaos.real.run import Asked, Told
 from raftsched.chaos.real.total import histogram, total
-from raftsched.chaos.real.verdict import availability, failovers, lateness, verdict
+from raftsched.chaos.real.verdict import availability, failovers, verdict
 
 EMPTY = {"meta", "line", "rect", "circle", "br", "link", "img"}
 
@@ -100,10 +113,14 @@ def test_availability_counts_slots_without_an_answer_and_without_a_probe() -> No
     assert availability([]) == 0
 
 
-def test_quiet_lateness_leaves_out_what_a_fault_made_late() -> None:
-    quiet, everything = lateness(seen())
-    assert len(everything) == 8
-    assert quiet == [1, 2, 3, 4]
+def test_calm_lateness_leaves_out_what_a_fault_or_the_machine_made_late() -> None:
+    assert verdict(seen(), [])["calm_firings"] == 0  # Nothing was promised.
+    bounds = Bounds(1_000.0, 10.0, 50.0)
+    figures = verdict(Seen.of([*events_of_all(), bounds, Crowd(0.9, 1.1, "n1", 0.05)]), [])
+    # Those at seconds 0, 0.5 and 1.5; at 1 somebody waited, and from 1.8 on a fault was near.
+    assert (figures["calm_firings"], figures["calm_lateness_ms"]["max"]) == (3, 4)
+    assert figures["lateness_ms"]["max"] == 8
+    assert figures["crowded_share"] == pytest.approx(0.2 / 4, abs=0.01)
 
 
 def test_the_verdict_names_what_was_broken_and_what_left_no_sign() -> None:
