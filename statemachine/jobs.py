@@ -31,10 +31,10 @@ from .field_fault import FieldFault
 from .forms import Form
 from .instants import ms_or
 from .plan import Plan, latest_nominal_before
-from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord, payload_of
+from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord, encode, payload_of
 from .rejection import Fault, Reason, Refused
 from .schedule import compile_plan
-from .view import View
+from .view import Mold, View
 
 Import = job_pb2.ImportJobsRequest
 Result = job_pb2.ImportResult
@@ -72,8 +72,14 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     namespace = namespaces.need(view, wanted.namespace)
     number, name, spec = namespace.number, wanted.name, wanted.spec
     form = forms.of(spec)
-    known = checked.check(form)
-    plan = check(view, namespace, wanted, form, known, view.now_ms)
+    mold = view.molds.get((number, form))
+    if mold is None:
+        known = checked.check(form)
+        plan = check(view, namespace, wanted, form, known, view.now_ms)
+    else:
+        faults = validate.name("name", name) + validate.payload("spec.payload", spec.payload)
+        if faults:
+            raise Refused.of(faults)
     name_key = keys.job_name(number, name)
     if view.get_raw(name_key) is not None:
         going = flows.jid_named(view, number, name) is None
@@ -92,18 +98,26 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
         version=1, created_at_ms=view.now_ms, updated_at_ms=view.now_ms, creator=actor,
         schedules_since_ms=view.now_ms,
     )  # fmt: skip
-    state = StateRecord(state=clockwork.ACTIVE)
     view.put_raw(name_key, jid.to_bytes(8, "big"))
     usage = runs.usage_of(view, jid)
     usage.jobs += 1
     usage.payload_bytes += size
-    _wire(view, jid, namespace, job, state, known, plan)
-    clockwork.start(view, state, plan)
-    clockwork.settle(view, jid, state)
+    if mold is None:
+        state = StateRecord(state=clockwork.ACTIVE)
+        _wire(view, jid, namespace, job, state, known, plan)
+        clockwork.start(view, state, plan)
+        clockwork.settle(view, jid, state)
+        mold = Mold(job.lane, state, encode(state))
+        if form.shape.is_common and not known.has_upstream:
+            view.molds[number, form] = mold
+    else:
+        job.lane = mold.lane
+        if mold.state.timer_at_ms:
+            view.put_timer(keys.job_timer(mold.state.timer_at_ms, jid))
     # Not as records: those that come with a big import would push others out of the memory.
     view.put_once(keys.job(jid), job)
-    view.put_once(keys.state(jid), state)
-    return jid, job, state
+    view.put_encoded(keys.state(jid), mold.encoded)
+    return jid, job, mold.state
 
 
 def _wire(
@@ -112,13 +126,9 @@ def _wire(
 ) -> None:  # fmt: skip
     """Derive from a job's spec what firing and ending look at. The caller puts both records."""
     form = job.form
-    lane = view.lanes_of_forms.get((namespace.number, form.data))
-    if lane is None:
-        spec = form.spec
-        queue = spec.queue or "default"
-        lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
-        view.lanes_of_forms[namespace.number, form.data] = lane
-    job.lane = lane
+    spec = form.spec
+    queue = spec.queue or "default"
+    job.lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
     state.keep_ms = known.keep_ms
     state.after_end = bool(plan.rests)
     state.once = known.once
@@ -153,7 +163,7 @@ def _plan(
 ) -> Plan | list[FieldFault]:
     """The plan of a job, or what is wrong with its schedules. What has nothing of the job's own in
     it is compiled once in a decision for all jobs of the form."""
-    place = (form.data, since_ms)
+    place = (form, since_ms)
     plan: Plan | list[FieldFault] | None = view.plans.get(place)
     if plan is None:
         plan = compile_plan(
@@ -356,7 +366,10 @@ def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str) -> Re
                 replace_spec(view, jid, job, view.need(keys.state(jid), StateRecord), wanted)
                 return Result(job=wanted.name, verdict=UPDATED, changed_paths=changed)
         add(view, wanted, actor)
-        return Result(job=wanted.name, verdict=CREATED)
+        result = Result()
+        result.job = wanted.name
+        result.verdict = CREATED
+        return result
     except Refused as refused:
         no = refused.rejection
         return Result(

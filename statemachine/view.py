@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ..proto.v1 import worker_pb2
 from . import keys, limits
+from .forms import Form
 from .plan import Plan
 from .record import (
     AnyRecord,
@@ -21,6 +23,7 @@ from .record import (
     QueueRecord,
     Record,
     SessionRecord,
+    StateRecord,
     UsageRecord,
     encode,
     parse,
@@ -105,6 +108,16 @@ class Recall:
         self._revision = view.base + (1 if view.writes else 0)
 
 
+@dataclass(slots=True)
+class Mold:
+    """What jobs of one form that are made at one instant have in common, as far as they do."""
+
+    lane: int
+    # Where each of them stands at first, which nobody may change; and its bytes.
+    state: StateRecord
+    encoded: bytes
+
+
 class View:
     """State as one decision sees and changes it."""
 
@@ -149,10 +162,10 @@ class View:
         # Sessions by their number, of the leases that end; they are put already.
         self.sessions: dict[int, SessionRecord] = {}
         self.lanes: dict[bytes, int] = {}
-        # By namespace and form of a spec.
-        self.lanes_of_forms: dict[tuple[int, bytes], int] = {}
+        # By namespace and form, of jobs that this decision has made.
+        self.molds: dict[tuple[int, Form], Mold] = {}
         # By form and since when its schedules are in force.
-        self.plans: dict[tuple[bytes, int], Plan] = {}
+        self.plans: dict[tuple[Form, int], Plan] = {}
 
     def get(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord | None:
         """The record at a key. Change it only together with a `put`."""
