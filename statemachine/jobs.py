@@ -38,7 +38,6 @@ from .view import Mold, View
 
 Import = job_pb2.ImportJobsRequest
 Result = job_pb2.ImportResult
-CREATED, UPDATED = Result.VERDICT_CREATED, Result.VERDICT_UPDATED
 CHANGEABLE = frozenset({"spec"})
 
 
@@ -82,13 +81,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
             raise Refused.of(faults)
     name_key = keys.job_name(number, name)
     if view.get_raw(name_key) is not None:
-        going = flows.jid_named(view, number, name) is None
-        hint = "it is being deleted, wait for its end" if going else "update it"
-        raise Refused.because(
-            Reason.ERROR_REASON_JOB_EXISTS,
-            f"there is a job '{name}' already; {hint}, or take another name",
-            namespace=namespace.settings.name, job=name,
-        )  # fmt: skip
+        raise _taken(view, namespace, name)
     size = len(spec.payload.data)
     _check_quota(view, namespace, 1, size)
     view.meta.job_serial += 1
@@ -103,13 +96,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     usage.jobs += 1
     usage.payload_bytes += size
     if mold is None:
-        state = StateRecord(state=clockwork.ACTIVE)
-        _wire(view, jid, namespace, job, state, known, plan)
-        clockwork.start(view, state, plan)
-        clockwork.settle(view, jid, state)
-        mold = Mold(job.lane, state, encode(state))
-        if form.shape.is_common and not known.has_upstream:
-            view.molds[number, form] = mold
+        mold = _mold(view, jid, namespace, job, known, plan)
     else:
         job.lane = mold.lane
         if mold.state.timer_at_ms:
@@ -118,6 +105,30 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     view.put_once(keys.job(jid), job)
     view.put_encoded(keys.state(jid), mold.encoded)
     return jid, job, mold.state
+
+
+def _taken(view: View, namespace: NamespaceRecord, name: str) -> Refused:
+    going = flows.jid_named(view, namespace.number, name) is None
+    hint = "it is being deleted, wait for its end" if going else "update it"
+    return Refused.because(
+        Reason.ERROR_REASON_JOB_EXISTS,
+        f"there is a job '{name}' already; {hint}, or take another name",
+        namespace=namespace.settings.name, job=name,
+    )  # fmt: skip
+
+
+def _mold(
+    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, known: Checked, plan: Plan
+) -> Mold:
+    """Set a new job going, and remember what others of its form need not be asked again."""
+    state = StateRecord(state=clockwork.ACTIVE)
+    _wire(view, jid, namespace, job, state, known, plan)
+    clockwork.start(view, state, plan)
+    clockwork.settle(view, jid, state)
+    mold = Mold(job.lane, state, encode(state))
+    if job.form.shape.is_common and not known.has_upstream:
+        view.molds[namespace.number, job.form] = mold
+    return mold
 
 
 def _wire(
@@ -342,16 +353,20 @@ def import_jobs(view: View, request: Import, actor: str) -> job_pb2.ImportJobsRe
     if faults:
         raise Refused.of(faults)
     upsert = request.mode == Import.MODE_UPSERT
-    results = [_import_one(view, wanted, upsert, actor) for wanted in request.jobs]
-    done = sum([result.verdict in (CREATED, UPDATED) for result in results])
+    answer = job_pb2.ImportJobsResponse()
+    done = 0
+    for wanted in request.jobs:
+        done += _import_one(view, wanted, upsert, actor, answer.results.add())
     if done:
-        said = f"{done} of {len(results)} jobs created or updated"
+        said = f"{done} of {len(request.jobs)} jobs created or updated"
         namespace = request.jobs[0].namespace or namespaces.DEFAULT
         audit_log.add(view, actor, "ImportJobs", namespace, "job", request, said)
-    return job_pb2.ImportJobsResponse(results=results)
+    return answer
 
 
-def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str) -> Result:
+def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str, result: Result) -> bool:
+    """Whether a job was created or updated."""
+    result.job = wanted.name
     try:
         if upsert:
             number = namespaces.need(view, wanted.namespace).number
@@ -361,18 +376,18 @@ def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str) -> Re
                 namespaces.check_etag(wanted.etag, job.version)
                 before = job.order()
                 if before == wanted.spec:
-                    return Result(job=wanted.name, verdict=Result.VERDICT_UNCHANGED)
+                    result.verdict = Result.VERDICT_UNCHANGED
+                    return False
                 changed = masks.differing(before, wanted.spec, "spec.")[: limits.IMPORT_PATHS]
                 replace_spec(view, jid, job, view.need(keys.state(jid), StateRecord), wanted)
-                return Result(job=wanted.name, verdict=UPDATED, changed_paths=changed)
+                result.verdict = Result.VERDICT_UPDATED
+                result.changed_paths.extend(changed)
+                return True
         add(view, wanted, actor)
-        result = Result()
-        result.job = wanted.name
-        result.verdict = CREATED
-        return result
+        result.verdict = Result.VERDICT_CREATED
+        return True
     except Refused as refused:
         no = refused.rejection
-        return Result(
-            job=wanted.name, verdict=Result.VERDICT_REFUSED, reason=no.word,
-            field=no.values.get("field", ""), message=no.message,
-        )  # fmt: skip
+        result.verdict, result.reason = Result.VERDICT_REFUSED, no.word
+        result.field, result.message = no.values.get("field", ""), no.message
+        return False
