@@ -18,6 +18,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from ..proto.v1 import cluster_pb2
 from ..statemachine import keys
 from ..statemachine.record import Change, MetaRecord, RunRecord, parse, parse_change
 from .leader import Done, Leader
@@ -144,6 +145,20 @@ class Metrics:
         if spread is None:
             spread = self.call_seconds[key[0]] = Spread(CALLS)
         spread.add(seconds)
+
+    def tally(self) -> cluster_pb2.Tally:
+        """The same for whoever asks by gRPC; see the services' Observer."""
+        told = self.told
+        shown = cluster_pb2.Tally(
+            nominal_times=told["nominal_times"], leased=told["leases_granted"],
+            ended=told["runs_ended"], dead_letters=told["dead_letters"],
+        )  # fmt: skip
+        bounds = (*self.lateness.bounds, None)
+        for bound, leases in zip(bounds, self.lateness.counts, strict=True):
+            band = shown.lateness.add(leases=leases)
+            if bound is not None:
+                band.most.FromMilliseconds(round(bound * 1000))
+        return shown
 
     def collect(self) -> Iterator[Metric]:
         for name, help_, spread in (

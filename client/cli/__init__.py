@@ -37,6 +37,7 @@ COMMANDS = {
     "token": Entry(".token:token", "Access tokens: who may do what."),
     "worker": Entry(".worker:worker", "Workers: list, drain, run one."),
     "watch": Entry(".watch:watch", "Follow what happens, as it happens."),
+    "top": Entry(".top:top", "The cluster at a glance, drawn again each second."),
     "alert": Entry(".alert:alert", "Alerts: conditions to be told about."),
     "audit": Entry(".audit:audit", "Prove that no nominal time of a job is unaccounted for."),
     "audit-log": Entry(".audit_log:audit_log", "Who changed what."),
@@ -54,7 +55,7 @@ main = Root(
     table=COMMANDS,
     examples=EXAMPLES,
     epilog=EPILOG,
-    help="Schedule jobs on a Raft cluster: nothing lost, nothing doubled, no database beside it.",
+    help="Schedule jobs on a Raft cluster: nothing lost, nothing doubled, no database.",
     context_settings={
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "RAFTSCHED",

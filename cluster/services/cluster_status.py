@@ -14,6 +14,7 @@ from ..consensus.snapshot import folder_of
 from ..feed import Feed
 from ..node import STALE_MAX, Node
 from .leadership import Leadership
+from .observer import Observer
 
 Shown = cluster_pb2.Node
 ROLES = {
@@ -27,8 +28,9 @@ BEHIND_ENTRIES = 10_000
 class StatusView:
     """Shows the status of the cluster."""
 
-    def __init__(self, node: Node, feed: Feed, leadership: Leadership) -> None:
+    def __init__(self, node: Node, feed: Feed, leadership: Leadership, observer: Observer) -> None:
         self.node, self.feed, self.leadership = node, feed, leadership
+        self.observer = observer
 
     def show(self) -> cluster_pb2.ClusterStatus:
         node, status, meta = self.node, self.node.status(), self.node.replica.meta
@@ -47,6 +49,9 @@ class StatusView:
                                   default=FEATURE_LEVEL)  # fmt: skip
         if node.leader_name:
             set_ms(shown.leader_since, self.leadership.since_ms)
+        tally = self.observer.tally() if node.leads else None
+        if tally is not None:
+            shown.tally.CopyFrom(tally)
         self._count(shown)
         self._tell_snapshot(shown)
         shown.problems.extend(self._problems(shown, status))

@@ -1,8 +1,10 @@
-"""Who counts calls: the services tell, what becomes of it is not their business."""
+"""Who counts: the services tell of calls, and are told what the node has decided."""
 
 from __future__ import annotations
 
 from typing import Protocol
+
+from ...proto.v1 import cluster_pb2
 
 
 class Observer(Protocol):
@@ -12,8 +14,14 @@ class Observer(Protocol):
         """A call ended: "JobService/CreateJob", "OK" or another gRPC code, and how long it took
         here; of a stream, its life."""
 
+    def tally(self) -> cluster_pb2.Tally | None:
+        """What this node has decided so far; None when nobody counts."""
+
 
 class Nobody:
     """Counts nothing."""
 
     def called(self, method: str, code: str, seconds: float) -> None: ...
+
+    def tally(self) -> cluster_pb2.Tally | None:
+        return None

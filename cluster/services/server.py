@@ -89,7 +89,7 @@ class Server:
         self._leadership.listeners.append(self._waits.wake_all)
         # The cluster itself is asked of real nodes only.
         real = cast("RealNode", node)
-        view = StatusView(real, self.feed, self._leadership)
+        view = StatusView(real, self.feed, self._leadership, observer)
         self._cluster = ClusterCalls(real, view, self._peers, self._leadership, self._shed)
         own: dict[str, Own] = {
             "EventService/ListEvents": self.events.list,

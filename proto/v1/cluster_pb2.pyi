@@ -148,6 +148,7 @@ class ClusterStatus(_message.Message):
     BACKLOG_FIELD_NUMBER: _builtins.int
     FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
     WORKERS_FIELD_NUMBER: _builtins.int
+    TALLY_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Made when the cluster was first started."""
     node: _builtins.str
@@ -198,6 +199,10 @@ class ClusterStatus(_message.Message):
     def snapshot_time(self) -> _timestamp_pb2.Timestamp:
         """The newest snapshot of this node. Unset: none."""
 
+    @_builtins.property
+    def tally(self) -> Global___Tally:
+        """On the leader only."""
+
     def __init__(
         self,
         *,
@@ -221,14 +226,87 @@ class ClusterStatus(_message.Message):
         backlog: _builtins.int = ...,
         feature_level: _builtins.int = ...,
         workers: _builtins.int = ...,
+        tally: Global___Tally | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["leader_since", b"leader_since", "snapshot_time", b"snapshot_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leader_since", b"leader_since", "snapshot_time", b"snapshot_time", "tally", b"tally"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "backlog", b"backlog", "cluster_id", b"cluster_id", "commit_index", b"commit_index", "feature_level", b"feature_level", "fingerprint", b"fingerprint", "jobs", b"jobs", "leader", b"leader", "leader_since", b"leader_since", "live_runs", b"live_runs", "margin", b"margin", "node", b"node", "nodes", b"nodes", "oldest_revision", b"oldest_revision", "problems", b"problems", "quorum", b"quorum", "revision", b"revision", "snapshot_time", b"snapshot_time", "term", b"term", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "backlog", b"backlog", "cluster_id", b"cluster_id", "commit_index", b"commit_index", "feature_level", b"feature_level", "fingerprint", b"fingerprint", "jobs", b"jobs", "leader", b"leader", "leader_since", b"leader_since", "live_runs", b"live_runs", "margin", b"margin", "node", b"node", "nodes", b"nodes", "oldest_revision", b"oldest_revision", "problems", b"problems", "quorum", b"quorum", "revision", b"revision", "snapshot_time", b"snapshot_time", "tally", b"tally", "term", b"term", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClusterStatus: _TypeAlias = ClusterStatus  # noqa: Y015
+
+@_typing.final
+class Tally(_message.Message):
+    """What a node has decided while it led, counted since its process began. Two of one node, some time
+    apart, tell rates; if a number is smaller than before, the process is another one.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOMINAL_TIMES_FIELD_NUMBER: _builtins.int
+    LEASED_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    LATENESS_FIELD_NUMBER: _builtins.int
+    nominal_times: _builtins.int
+    """Nominal times, and stretches of them, that became a run or got another outcome."""
+    leased: _builtins.int
+    """Leases that were granted."""
+    ended: _builtins.int
+    """Runs that ended, however they did."""
+    dead_letters: _builtins.int
+    """Runs that became dead letters."""
+    @_builtins.property
+    def lateness(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lateness]:
+        """How long after their due time runs were leased for the first time, from the shortest wait to
+        the longest.
+        """
+
+    def __init__(
+        self,
+        *,
+        nominal_times: _builtins.int = ...,
+        leased: _builtins.int = ...,
+        ended: _builtins.int = ...,
+        dead_letters: _builtins.int = ...,
+        lateness: _abc.Iterable[Global___Lateness] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "ended", b"ended", "lateness", b"lateness", "leased", b"leased", "nominal_times", b"nominal_times"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Tally: _TypeAlias = Tally  # noqa: Y015
+
+@_typing.final
+class Lateness(_message.Message):
+    """Leases that came about as late as each other."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOST_FIELD_NUMBER: _builtins.int
+    LEASES_FIELD_NUMBER: _builtins.int
+    leases: _builtins.int
+    """How many; those that are less late are not among them."""
+    @_builtins.property
+    def most(self) -> _duration_pb2.Duration:
+        """At most so late. Unset: later than all others."""
+
+    def __init__(
+        self,
+        *,
+        most: _duration_pb2.Duration | None = ...,
+        leases: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["most", b"most"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leases", b"leases", "most", b"most"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Lateness: _TypeAlias = Lateness  # noqa: Y015
 
 @_typing.final
 class GetClusterStatusRequest(_message.Message):

@@ -67,6 +67,25 @@ def test_a_change_counts_what_its_keys_tell() -> None:
     assert found["raftsched_change_items_sum"] == 6
 
 
+def test_the_tally_says_the_same_by_grpc() -> None:
+    counted = leading()
+    change = Change(
+        keys=[keys.ledger(1, 2), keys.ended(1, 2), keys.ended(1, 3), keys.dead(1, 2, 3, 4)],
+        values=[b""] * 4,
+    )
+
+    counted.changed(1, encode(change), META)
+    counted.changed(2, leases(3, late_ms=3), META)
+    counted.changed(3, leases(2, late_ms=4_000_000), META)
+
+    tally = counted.tally()
+    assert (tally.nominal_times, tally.leased, tally.ended, tally.dead_letters) == (1, 5, 2, 1)
+    assert [(one.most.ToMilliseconds(), one.leases) for one in tally.lateness if one.leases] == [
+        (5, 3), (0, 2),
+    ]  # fmt: skip
+    assert not tally.lateness[-1].HasField("most")
+
+
 @pytest.mark.parametrize("count", [1, 64, 65, 1000])
 def test_lateness_counts_every_lease_though_it_looks_at_few(count: int) -> None:
     counted = leading()

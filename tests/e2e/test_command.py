@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import json
+import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +26,7 @@ class Shell:
     """Types commands and reads what they print."""
 
     def __init__(self, running: Cluster, folder: Path) -> None:
-        self._environment = environment() | {
+        self.environment = environment() | {
             "RAFTSCHED_ENDPOINTS": running.endpoints,
             "RAFTSCHED_CONFIG": str(folder / "config.toml"),
             "XDG_STATE_HOME": str(folder / "state"),
@@ -27,7 +34,7 @@ class Shell:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", RUN, *words], env=self._environment, text=True,
+            [sys.executable, "-c", RUN, *words], env=self.environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -49,6 +56,105 @@ async def test_a_session_at_the_shell(tmp_path: Path) -> None:
         await work(shell)
         await carry_over(shell, tmp_path)
         await move_the_lead(shell)
+
+
+async def test_top_shows_the_cluster_and_outlives_its_leader(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as running:
+        shell = Shell(running, tmp_path)
+        worker = shell.start("worker", "run", "--executor", "shell")
+        await shell("job", "create", "tick", "--every", "1s", "--shell", "true")
+
+        async def one_look() -> bool:
+            seen = await shell.json("top", "--once")
+            return seen.get("rates", {}).get("ended", 0) > 0 and "lateness" in seen
+
+        await until(one_look, 20)
+        seen = await shell.json("top", "--once", "--endpoints", running.address("n2"))
+        assert seen["cluster"]["tally"]["leased"]
+        assert [queue["name"] for queue in seen["queues"]] == ["default"]
+        assert len(seen["workers"]) == 1
+        assert "missing" not in seen
+
+        with Terminal(shell) as terminal:
+            before = await running.leader()
+            await terminal.shows(f"{before} leads")
+            await terminal.shows("late p50")
+            running.nodes[before].kill()
+            await terminal.shows(*(f"{name} leads" for name in running.nodes if name != before))
+            terminal.type("q")
+            assert await terminal.ended() == 0
+        assert terminal.said.endswith(LEFT)
+        with Terminal(shell) as terminal:
+            await terminal.shows("leads")
+            terminal.type("\x03")
+            assert await terminal.ended() == 0
+        worker.send_signal(signal.SIGTERM)
+        await until(lambda: worker.poll() is not None, 30)
+        worker.communicate()
+
+
+# What gives the screen back: the cursor is shown, and what was there before.
+LEFT = "\x1b[?25h\x1b[?1049l"
+
+
+class Terminal:
+    """`raftsched top` on a terminal of its own."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._ours, theirs = pty.openpty()
+        os.set_blocking(self._ours, False)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", RUN, "top", "--every", "300ms"],
+            env=shell.environment | {"TERM": "xterm", "NO_COLOR": "1"},
+            stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=partial(own_terminal, theirs),
+        )  # fmt: skip
+        os.close(theirs)
+        self.said = ""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(5)
+        os.close(self._ours)
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def _read(self) -> None:
+        # A terminal that nobody is at any more answers with an error.
+        with contextlib.suppress(OSError):
+            while some := os.read(self._ours, 65_536):
+                self.said += some.decode(errors="replace")
+
+    async def shows(self, *either: str) -> None:
+        """From now on one of these."""
+        self._read()
+        begun = len(self.said)
+
+        def shown() -> bool:
+            self._read()
+            return any(words in self.said[begun:] for words in either)
+
+        await until(shown, 20)
+
+    async def ended(self) -> int:
+        def over() -> bool:
+            self._read()
+            return self._process.poll() is not None
+
+        await until(over, 10)
+        self._read()
+        self.said = self.said.rstrip()
+        return self._process.returncode
+
+
+def own_terminal(fd: int) -> None:
+    """In the child: the terminal's keys send it signals."""
+    os.setsid()
+    fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
 
 
 async def look_around(shell: Shell) -> None:

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf.message import Message
 
 from raftsched.cluster.services.call import Call
+from raftsched.cluster.services.observer import Nobody
 from raftsched.cluster.services.server import Server
 
 from .fake import FakeNode, World
@@ -36,7 +37,7 @@ class Served:
 
 
 @dataclass
-class Counted:
+class Counted(Nobody):
     """What an observer was told."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
