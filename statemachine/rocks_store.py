@@ -8,6 +8,9 @@ a synced write would stop the whole interpreter. Neither happens here.
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import cast
@@ -23,6 +26,9 @@ FIGURES = (
     "estimate-pending-compaction-bytes", "num-running-compactions", "num-running-flushes",
     "is-write-stopped", "actual-delayed-write-rate", "background-errors", "num-snapshots",
 )  # fmt: skip
+# How nice they are who merge tables: a tenth of a processor is left to them when all are busy, and
+# under the largest load they need a fortieth.
+PATIENCE = 10
 CHUNK = 64  # Entries that a scan of a snapshot reads at a time.
 
 
@@ -173,6 +179,7 @@ def _options(cache_bytes: int) -> rocksdict.Options:
     options.set_max_write_buffer_number(3)
     options.set_max_open_files(OPEN_FILES)
     options.set_keep_log_file_num(4)
+    options.set_env(_env())
     table = rocksdict.BlockBasedOptions()
     table.set_block_cache(rocksdict.Cache(cache_bytes))
     table.set_block_size(16 * 1024)
@@ -185,6 +192,29 @@ def _options(cache_bytes: int) -> rocksdict.Options:
     table.set_partition_filters(True)
     options.set_block_based_table_factory(table)
     return options
+
+
+def _env() -> rocksdict.Env:
+    """The engine's threads, which are those of the process; the ones that merge stand back.
+
+    All nodes write the same, so all merge their tables at the same moment; on the processors of one
+    machine that stood in front of their loops for a second and more. Merging can wait for a gap.
+    The engine knows only one lower priority, the last, and behind a busy machine that is never: the
+    tables would pile up until reads are slow and writers stopped. But a thread is as patient as the
+    one that starts it.
+    """
+    env = rocksdict.Env()
+
+    def begin() -> None:
+        if sys.platform == "linux":  # Elsewhere it would be the patience of the whole process.
+            os.nice(PATIENCE)
+        # More than one, the engine's own number: then it starts them at once.
+        env.set_low_priority_background_threads(2)
+
+    beginning = threading.Thread(target=begin)
+    beginning.start()
+    beginning.join()
+    return env
 
 
 def peek(path: Path, key: bytes) -> bytes | None:

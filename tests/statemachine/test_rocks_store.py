@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +32,31 @@ def test_the_engine_has_nothing_to_flush_while_it_makes_a_checkpoint(
 
     assert in_memory[0] > 20_000_000
     assert in_memory[1] < 1_000_000
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere threads have no priority of their own"
+)
+def test_merging_tables_stands_back_behind_everything_else(tmp_path: Path) -> None:
+    """All nodes merge at the same moment, since they write the same: on a small machine that took
+    the processors away from their loops."""
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    store = RocksStore(tmp_path / "store", cache_bytes=8 << 20)
+    for number in range(6):
+        store.write([(bytes([number, each]), bytes(100)) for each in range(100)], [])
+        store.flush()
+    store.close()
+    assert set(nice_of("rocksdb:low")) == {min(19, usual + rocks_store.PATIENCE)}
+    # Who waits for a flush is a writer, and with it the node's loop.
+    assert set(nice_of("rocksdb:high")) <= {usual}
+    assert os.getpriority(os.PRIO_PROCESS, 0) == usual
+
+
+def nice_of(name: str) -> list[int]:
+    """How far the threads of this process that have a name stand back."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().strip() == name:
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            found.append(int(fields[16]))
+    return found
