@@ -75,6 +75,7 @@ def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 1
         window_bytes=dice.choice((6000, 64 << 10)),
         compact_bytes=dice.choice((48 << 10, 96 << 10, 1 << 20)),
         tail_entries=dice.choice((0, 5, 50)),
+        tail_bytes=random.Random(f"tail {seed}").choice((0, 32 << 10, 1 << 30)),
         chunk_bytes=dice.choice((512, 2048, 16384)),
         chunk_window=dice.choice((1, 4)),
         apply_step=dice.choice((1, 16, 256)),

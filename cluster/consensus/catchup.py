@@ -78,9 +78,14 @@ class CatchUp(State):
         self.snapshots.add(manifest, {p.offered for p in self.progress.values()})
         self.cut_journal()
 
+    def tail_before(self, index: int) -> int:
+        """Where the journal begins that is kept for slow followers behind a snapshot."""
+        settings = self.settings
+        return self.journal.tail_before(index, settings.tail_entries, settings.tail_bytes)
+
     def cut_journal(self) -> None:
         """Drop old segments, but not what a follower needs that fetches a snapshot now."""
-        limit = self.snapshots.last_index - self.settings.tail_entries
+        limit = self.tail_before(self.snapshots.last_index)
         for progress in self.progress.values():
             if progress.offered:
                 limit = min(limit, progress.offered)

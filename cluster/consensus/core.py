@@ -105,7 +105,7 @@ class Core(Introduction):
 
     def compact(self) -> None:
         """Make a snapshot, unless the last one would allow the same cut."""
-        if self.last_applied - self.settings.tail_entries > self.snapshots.last_index:
+        if self.tail_before(self.last_applied) > self.snapshots.last_index:
             self.make_snapshot()
         else:
             self.cut_journal()

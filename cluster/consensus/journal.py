@@ -175,6 +175,14 @@ class Journal:
             if size <= 0:
                 return
 
+    def tail_before(self, index: int, entries: int, size: int) -> int:
+        """Return where a tail begins that ends at `index`: it has so many entries, or it has the
+        whole segments that make so many bytes and the one of `index`, if that is less."""
+        at = bisect.bisect_right(self._runs, index, key=lambda r: r.first) - 1
+        keep = self._runs[at].number - size // self.limits.segment if at >= 0 else 0
+        first = bisect.bisect_left(self._runs, keep, key=lambda r: r.number)
+        return max(index - entries, self._runs[first - 1].last if first else 0)
+
     # What changes it.
 
     def append(self, entry: Entry) -> None:

@@ -72,7 +72,8 @@ class Settings:
     outbox_bytes: int = 128 << 20  # The same in bytes: the windows of all followers and more.
     apply_step: int = 256  # Entries applied before the loop looks at its messages again.
     compact_bytes: int = 256 << 20  # Journal kept before a snapshot is made and it is cut.
-    tail_entries: int = 10_000  # Entries kept behind a snapshot for slow followers.
+    tail_entries: int = 10_000  # Entries kept behind a snapshot for slow followers,
+    tail_bytes: int = 64 << 20  # and no more whole segments than make so many bytes.
     chunk_bytes: int = 256 << 10  # Of a snapshot; small enough not to delay heartbeats.
     chunk_window: int = 4  # Chunks asked for ahead.
     introduce: float = 0.2  # How often a node without a cluster asks around.

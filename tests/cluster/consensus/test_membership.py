@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from raftsched.chaos.sim.disk import SimDisk
-from raftsched.chaos.sim.group import Group, Node
+from raftsched.chaos.sim.group import LIMITS, Group, Node
 from raftsched.cluster.consensus.faults import Damaged, Refused
 from raftsched.cluster.consensus.journal import COMMAND, CONFIG, NOOP, Entry
 from raftsched.cluster.consensus.membership import Configuration, Member
@@ -225,6 +225,28 @@ def test_a_node_far_behind_joins_by_snapshot() -> None:
     assert node.core.snapshots.last_index > 0
     assert node.core.last_applied == leader.core.last_applied
     assert node.machine.digest == leader.machine.digest
+
+
+def test_large_entries_behind_a_snapshot_are_kept_up_to_a_number_of_bytes() -> None:
+    """Ten thousand entries of an import are gigabytes, to be kept on the disk and read at a start;
+    and all of them were kept before the first snapshot was made."""
+    kept = 64 << 10
+    group = Group(3, Settings(compact_bytes=kept, tail_entries=1000, tail_bytes=16 << 10))
+    leader = group.lead()
+    made = set()
+    for number in range(150):
+        group.write(leader, f"{number:03d}" + "x" * 3000)
+        group.run(0.02)
+        made.add(leader.core.snapshots.last_index)
+
+    # Two entries fill a segment, and each snapshot is of use for two segments.
+    assert len(made) <= 150 / 4
+    for node in group.nodes.values():
+        journal = node.core.journal
+        assert journal.bytes_kept <= kept + LIMITS.segment
+        # And the tail is there, so that nobody needs a snapshot for having been away a moment.
+        behind = node.core.snapshots.last_index - journal.base_index
+        assert behind >= 2
 
 
 def test_a_snapshot_goes_on_where_the_line_broke() -> None:
