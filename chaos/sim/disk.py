@@ -115,6 +115,9 @@ class SimDisk:
         prefix = path + "/"
         return sorted({n[len(prefix) :].split("/")[0] for n in self.files if n.startswith(prefix)})
 
+    def is_one(self, path: str, other: str) -> bool:
+        return path in self.files and self.files.get(other) is self.files[path]
+
     def make_folder(self, path: str) -> None:
         """Folders are there when something is in them."""
 

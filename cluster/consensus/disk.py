@@ -1,4 +1,4 @@
-"""The disk as consensus sees it: eleven calls on paths below one folder.
+"""The disk as consensus sees it: twelve calls on paths below one folder.
 
 The simulator has another one, which loses what was not synced. Whatever consensus keeps goes
 through here, so a crash is tried on the same code that runs in production.
@@ -45,6 +45,9 @@ class Disk(Protocol):
 
     def list(self, path: str) -> list[str]:
         """Return the names in the folder, sorted; none if there is no such folder."""
+
+    def is_one(self, path: str, other: str) -> bool:
+        """Tell whether both names are there and lead to one file."""
 
     def make_folder(self, path: str) -> None:
         """Create a folder, durably: what is synced in it later must be found."""
@@ -101,6 +104,12 @@ class RealDisk:
     def list(self, path: str) -> list[str]:
         folder = self.root / path
         return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+    def is_one(self, path: str, other: str) -> bool:
+        try:
+            return os.path.samefile(self.root / path, self.root / other)
+        except FileNotFoundError:
+            return False
 
     def make_folder(self, path: str) -> None:
         folder = self.root / path

@@ -175,17 +175,23 @@ class Snapshots:
     # Making one; all of it on the helper.
 
     def write(self, checkpoint: Callable[[str], int]) -> Callable[[], tuple[int, list[FileOf]]]:
-        disk, folder = self.disk, f"{FOLDER}/making"
+        """Tables of the state never change, and most of them were in the last snapshot: with
+        millions of jobs, to read all of them each time would keep the processor busy for seconds.
+        """
+        disk, folder, latest = self.disk, f"{FOLDER}/making", self.latest
+        known = {file.name: file for file in latest.files} if latest else {}
+        before = folder_of(latest.index) if latest else ""
+
+        def described(name: str) -> FileOf:
+            if name in known and disk.is_one(f"{before}/{name}", f"{folder}/{name}"):
+                return known[name]
+            return FileOf(name, *digest_of(disk, f"{folder}/{name}"))
 
         def work() -> tuple[int, list[FileOf]]:
             disk.remove(folder)
             disk.make_folder(folder)
             index = checkpoint(folder)
-            files = []
-            for name in disk.list(folder):
-                size, digest = digest_of(disk, f"{folder}/{name}")
-                files.append(FileOf(name, size, digest))
-            return index, files
+            return index, [described(name) for name in disk.list(folder)]
 
         return work
 
