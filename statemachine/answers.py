@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
-from . import keys
+from . import keys, limits
 from .instants import set_ms, timestamp
 from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord, StateRecord
 from .view import View
@@ -56,6 +56,7 @@ def flow_id(view: View, run: RunRecord) -> str:
 
 def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
     results = []
+    room = limits.UPSTREAM_BYTES
     for item in run.upstream:
         job = view.get(keys.job(item.jid), JobRecord)
         name = job.name if job else "deleted"
@@ -64,7 +65,12 @@ def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
         )
         ended = view.get(keys.ended(item.jid, item.occasion), RunRecord)
         if ended is not None and ended.result is not None:
-            result.result.CopyFrom(ended.result)
+            size = len(ended.result.data)
+            if size <= room:
+                room -= size
+                result.result.CopyFrom(ended.result)
+            else:
+                result.result_omitted = True
         results.append(result)
     return results
 

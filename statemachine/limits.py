@@ -46,6 +46,7 @@ GRAPH_JOBS = 10_000  # Jobs that a search for a cycle looks at.
 PAGE = 1_000
 PAGE_DEFAULT = 50
 PAGE_BYTES = 1024 * 1024
+UPSTREAM_BYTES = 1024 * 1024  # Of results that come along: a lease must fit into a frame of 3 MiB.
 
 # One change. Its size decides how long the loop is busy without a break (about 20 ms).
 CHANGE_ITEMS = 1_000

@@ -70,8 +70,6 @@ class _EventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventKind.V
     """An alert's condition came true."""
     EVENT_KIND_ALERT_CLEARED: _EventKind.ValueType  # 41
     """An alert's condition is no longer true."""
-    EVENT_KIND_MEMBERS_CHANGED: _EventKind.ValueType  # 50
-    """A node joined, was promoted, moved or left."""
     EVENT_KIND_FLOW_STUCK: _EventKind.ValueType  # 60
     """A wave waits longer than one of its jobs allows."""
     EVENT_KIND_FLOW_ENDED: _EventKind.ValueType  # 61
@@ -122,8 +120,6 @@ EVENT_KIND_ALERT_RAISED: EventKind.ValueType  # 40
 """An alert's condition came true."""
 EVENT_KIND_ALERT_CLEARED: EventKind.ValueType  # 41
 """An alert's condition is no longer true."""
-EVENT_KIND_MEMBERS_CHANGED: EventKind.ValueType  # 50
-"""A node joined, was promoted, moved or left."""
 EVENT_KIND_FLOW_STUCK: EventKind.ValueType  # 60
 """A wave waits longer than one of its jobs allows."""
 EVENT_KIND_FLOW_ENDED: EventKind.ValueType  # 61

@@ -540,7 +540,9 @@ class UpstreamResult(_message.Message):
     state: Global___RunState.ValueType
     """How it ended."""
     result_omitted: _builtins.bool
-    """The result is left out, as the results upstream are over 1 MiB together; GetRun has it."""
+    """The result is left out, as the results upstream are over 1 MiB together; GetRun of that run has
+    it.
+    """
     @_builtins.property
     def result(self) -> _common_pb2.Payload:
         """What it returned."""

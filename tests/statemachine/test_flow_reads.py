@@ -72,6 +72,32 @@ def test_a_wave_shows_its_steps_upstream_first(machine: Machine) -> None:
     assert [item.job for item in over.steps] == ["root", "left", "right", "join"]
 
 
+def test_results_upstream_beyond_a_mebibyte_are_left_out_and_said_to_be(machine: Machine) -> None:
+    """A lease must fit into a frame: one that does not is granted again and again."""
+    names = [f"part-{number:02}" for number in range(20)]
+    machine.create("root")
+    for name in names:
+        machine.create(name, after=["root"])
+    machine.create("join", after=names)
+    machine.trigger("root")
+    step(machine, "root")
+    for lease in machine.grant():
+        machine.succeed(lease, bytes(limits.PAYLOAD_BYTES))
+
+    [joined] = machine.grant()
+    seen = ask(machine, run_pb2.GetRunRequest(run=joined.run), run_pb2.Run)
+
+    assert joined.job == "join"
+    assert joined.ByteSize() < 1_100_000
+    for upstream in (joined.upstream, seen.upstream):
+        assert [one.job for one in upstream] == names
+        assert [one.result_omitted for one in upstream] == [False] * 16 + [True] * 4
+        assert {len(one.result.data) for one in upstream[:16]} == {limits.PAYLOAD_BYTES}
+        assert not any(one.HasField("result") for one in upstream[16:])
+    whole = ask(machine, run_pb2.GetRunRequest(run=joined.upstream[19].run), run_pb2.Run)
+    assert len(whole.result.data) == limits.PAYLOAD_BYTES
+
+
 def test_a_failure_upstream_is_named_by_what_cannot_run(machine: Machine) -> None:
     name = diamond(machine)
     step(machine, "root")
