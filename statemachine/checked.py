@@ -17,7 +17,6 @@ class Checked:
 
     # What is wrong with it, schedules apart.
     faults: tuple[Fault, ...]
-    has_schedules: bool
     has_upstream: bool
     # It happens at one instant only.
     once: bool
@@ -36,7 +35,6 @@ def _check(form: Form) -> Checked:
     delete_after = spec.HasField("delete_after")
     return Checked(
         faults=tuple(validate.spec(spec)),
-        has_schedules=bool(schedules),
         has_upstream=bool(spec.upstream.jobs),
         once=len(schedules) == 1 and schedules[0].HasField("once"),
         keep_ms=ms_or(spec, "keep_history", 0),

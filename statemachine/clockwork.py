@@ -19,17 +19,23 @@ DELETING = Status.STATE_DELETING
 
 
 def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
-    spec = job.form.spec
+    form = job.form
+    place = (form, job.schedules_since_ms)
+    known = view.restored.get(place)
+    if known is not None:
+        return known
     plan = restore_plan(
-        spec.schedules,
-        spec.timing,
+        form.spec.schedules,
+        form.spec.timing,
         seed=f"{job.namespace}/{job.name}",
         created_at_ms=job.created_at_ms,
         since_ms=job.schedules_since_ms,
-        calendars=calendars_of(view, keys.namespace_of(jid), job.form.calendars),
-        shape=job.form.shape,
+        calendars=calendars_of(view, keys.namespace_of(jid), form.calendars),
+        shape=form.shape,
     )
     assert isinstance(plan, Plan), f"job {job.name} was accepted with a wrong schedule: {plan}"
+    if form.shape.is_common:
+        view.restored[place] = plan
     return plan
 
 
@@ -57,11 +63,11 @@ def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: 
 def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
     """Set the next nominal time behind an instant. The caller sets the timer and puts the state."""
     state.next_nominal_at_ms = state.next_due_at_ms = 0
-    spec = job.form.spec
-    most = spec.timing.max_runs
+    form = job.form
+    most = form.max_runs
     # What waits in the backlog will have been fired by then.
     waiting = sum(part.left for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE)
-    if not spec.schedules or (most and state.fired + waiting >= most):
+    if not form.has_schedules or (most and state.fired + waiting >= most):
         return
     plan = plan_of(view, jid, job)
     nominal_ms = next_nominal(plan, after_ms, last_end_ms=_last_end(view, state))
@@ -78,7 +84,7 @@ def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         return
     if state.after_end and not state.live:
         look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
-    elif state.fired < job.form.spec.timing.max_runs:
+    elif state.fired < job.form.max_runs:
         look_ahead(view, jid, job, state, state.last_nominal_at_ms)
 
 

@@ -175,7 +175,7 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
                 outcomes.fire(view, jid, job, state, edit.nominal_at_ms, due_ms, outcomes.SCHEDULED)
                 if edit.kind == Edit.KIND_ADD:
                     ledger.mark_added(view, jid, edit.nominal_at_ms)
-                if 0 < job.form.spec.timing.max_runs <= state.fired:
+                if 0 < job.form.max_runs <= state.fired:
                     # It was the last one, though the schedules name more.
                     state.next_nominal_at_ms = state.next_due_at_ms = 0
         elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):

@@ -162,7 +162,7 @@ def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> l
         # What comes behind the next one follows from an end that nobody knows.
         return [*dues, state.next_due_at_ms][:most]
     shift_ms = due(plan, 0)
-    most_runs = job.form.spec.timing.max_runs
+    most_runs = job.form.max_runs
     if most_runs:
         most = min(most, max(0, most_runs - state.fired))
     times = nominal_times(plan, state.next_nominal_at_ms, end_ms - shift_ms, most).times

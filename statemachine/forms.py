@@ -32,6 +32,8 @@ class Form:
             self.start_deadline_ms = ms_or(spec.misfire, "start_deadline", limits.INSTANT_MAX_MS)
         self.has_timeouts = spec.HasField("timeouts")
         self.has_limit = spec.HasField("concurrency")
+        self.has_schedules = bool(spec.schedules)
+        self.max_runs = spec.timing.max_runs if spec.HasField("timing") else 0
         self.priority = spec.priority
 
     @cached_property

@@ -143,7 +143,7 @@ def _wire(
     state.keep_ms = known.keep_ms
     state.after_end = bool(plan.rests)
     state.once = known.once
-    state.may_finish = known.has_schedules and not state.after_end and not known.has_upstream
+    state.may_finish = form.has_schedules and not state.after_end and not known.has_upstream
     state.delete_after_ms = known.delete_after_ms
     if known.has_upstream:
         flows.link(view, jid, job)

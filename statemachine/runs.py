@@ -18,6 +18,7 @@ from .record import (
     StateRecord,
     UniqueRecord,
     UsageRecord,
+    encode,
 )
 from .view import View
 
@@ -55,7 +56,7 @@ def begin(
     state.live += 1
     if state.live == 1 or occasion < state.live_from:
         state.live_from = occasion
-    usage = usage_of(view, jid)
+    usage = view.usages.get(jid >> keys.SERIAL_BITS) or usage_of(view, jid)
     usage.live += 1
     if run.held:
         state.held += 1
@@ -100,7 +101,7 @@ def end(
     now_ms = view.now_ms
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    usage = usage_of(view, jid)
+    usage = view.usages.get(jid >> keys.SERIAL_BITS) or usage_of(view, jid)
     if run.state == RUNNING:
         slots.release(view, jid, run, state, usage)
     elif run.turn_ms:
@@ -153,14 +154,15 @@ def remember(view: View, jid: int, occasion: int, run: RunRecord, state: StateRe
     if run.state == FAILED:
         view.put_raw(keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occasion))
         usage_of(view, jid).dead += 1
-    run.purge_at_ms = purge_at(view, jid, run, state)
-    view.put_timer(keys.purge_timer(run.purge_at_ms, jid, occasion))
-    view.put_once(keys.ended(jid, occasion), run)
+    at_ms = run.purge_at_ms = purge_at(view, jid, run, state)
+    view.put_timer(keys.purge_timer(at_ms, jid, occasion))
+    view.put_encoded(keys.ended(jid, occasion), encode(run))
 
 
 def purge_at(view: View, jid: int, run: RunRecord, state: StateRecord) -> int:
     """When a run that has ended leaves the history, as its job and its namespace say now."""
-    well_ms, failed_ms = namespaces.keep_times(view, jid)
+    kept = view.keeps.get(jid >> keys.SERIAL_BITS) or namespaces.keep_times(view, jid)
+    well_ms, failed_ms = kept
     return run.ended_at_ms + (failed_ms if run.state == FAILED else state.keep_ms or well_ms)
 
 

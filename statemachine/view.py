@@ -164,8 +164,10 @@ class View:
         self.lanes: dict[bytes, int] = {}
         # By namespace and form, of jobs that this decision has made.
         self.molds: dict[tuple[int, Form], Mold] = {}
-        # By form and since when its schedules are in force.
+        # By form and since when its schedules are in force: of specs that were asked whether they
+        # can be, and of jobs that are there.
         self.plans: dict[tuple[Form, int], Plan] = {}
+        self.restored: dict[tuple[Form, int], Plan] = {}
 
     def get(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord | None:
         """The record at a key. Change it only together with a `put`."""
