@@ -301,6 +301,11 @@ class Machine:
         found += [str(breach) for breach in check.check(self.store)]
         if not self.limits_may_be_exceeded:
             found += [str(breach) for breach in check.check_limits(self.store)]
+        prefix = keys.JOB
+        for key, value in self.store.scan(prefix, keys.after(prefix)):
+            form = parse(key, value, JobRecord).form
+            if form.spec.SerializeToString(deterministic=True) != form.data:
+                found.append(f"somebody changed the spec that all jobs like {key!r} share")
         assert not found, "\n".join(found)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.proto.v1 import job_pb2, schedule_pb2
+from raftsched.proto.v1 import common_pb2, job_pb2, schedule_pb2
+from raftsched.statemachine import limits
 from raftsched.statemachine.instants import duration
 from raftsched.statemachine.machine import Request, apply, decide
 from raftsched.statemachine.record import StateRecord, encode
@@ -14,6 +15,7 @@ from raftsched.statemachine.view import View
 from .driver import START_MS, Machine, job_of
 
 NAMES = ("a", "b", "c", "d")
+OTHER = common_pb2.Payload(data=b"other")
 
 
 def made(*changes: list[job_pb2.Job]) -> list[bytes]:
@@ -50,3 +52,62 @@ def test_what_is_a_job_s_own_is_not_shared() -> None:
         jobs = [job_of(name, **own) for name in NAMES]
 
         assert len(set(made(jobs))) == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [None, common_pb2.Payload(), common_pb2.Payload(data=b"x" * 200, content_type="text/plain")],
+)
+def test_what_was_ordered_is_handed_on_whole(
+    machine: Machine, payload: common_pb2.Payload | None
+) -> None:
+    wanted = job_of("a", once=START_MS + 1, payload=payload)
+    machine.do(job_pb2.CreateJobRequest(job=wanted))
+    machine.do(job_pb2.CreateJobRequest(job=job_of("b", once=START_MS + 1, payload=OTHER)))
+    assert machine.job("a").spec == wanted.spec
+    machine.advance(1)
+    machine.ring()
+
+    lease = next(lease for lease in machine.grant("w", 2) if lease.job == "a")
+
+    assert lease.HasField("payload") == (payload is not None)
+    assert lease.payload == (payload or common_pb2.Payload())
+    assert lease.action == wanted.spec.action
+
+
+def test_a_job_that_gets_another_payload_leaves_the_others_theirs(machine: Machine) -> None:
+    for name in NAMES:
+        machine.create(name, every_ms=90_000, payload=OTHER)
+    job = job_of("b", every_ms=90_000, payload=common_pb2.Payload(data=b"new"))
+
+    machine.do(job_pb2.UpdateJobRequest(job=job))
+
+    found = {name: machine.job(name).spec.payload.data for name in NAMES}
+    assert found == {"a": b"other", "b": b"new", "c": b"other", "d": b"other"}
+
+
+def test_a_form_that_is_too_long_to_be_kept_is_a_form_all_the_same(machine: Machine) -> None:
+    labels = {f"label-{number}": "x" * 200 for number in range(32)}
+    for name in NAMES:
+        machine.create(name, every_ms=90_000, labels=labels)
+
+    assert machine.job("c").spec.labels == labels
+    machine.advance(90_000)
+    machine.ring()
+    assert len(machine.grant("w", 9)) == len(NAMES)
+
+
+def test_what_is_a_job_s_own_is_asked_of_each(machine: Machine) -> None:
+    large = common_pb2.Payload(data=b"x" * (limits.PAYLOAD_BYTES + 1))
+    jobs = [
+        job_of("a", once=START_MS + 1), job_of("A", once=START_MS + 1),
+        job_of("b", once=START_MS + 1, payload=large), job_of("a", once=START_MS + 1),
+        job_of("c", once=START_MS + 1),
+    ]  # fmt: skip
+
+    answer = machine.ask(job_pb2.ImportJobsRequest(jobs=jobs), job_pb2.ImportJobsResponse)
+
+    assert [result.reason for result in answer.results] == [
+        "", "FIELD_INVALID", "PAYLOAD_TOO_LARGE", "JOB_EXISTS", "",
+    ]  # fmt: skip
+    assert [result.verdict for result in answer.results] == [1, 4, 4, 4, 1]
