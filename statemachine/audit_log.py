@@ -78,7 +78,9 @@ def difference(before: Message, after: Message, path: str = "") -> str:
 def _shown(field: object, value: object) -> str:
     kind = getattr(field, "enum_type", None)
     if kind is not None and not getattr(field, "is_repeated", False):
-        return str(kind.values_by_number[value].name)
+        # What is not known yet is about to be refused.
+        known = kind.values_by_number.get(value)
+        return str(value if known is None else known.name)
     if isinstance(value, Message):
         text = MessageToString(value, as_one_line=True)
     elif isinstance(value, bytes):

@@ -17,6 +17,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from ...proto.v1 import common_pb2
+from ...statemachine import validate
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
 from .access import hide
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 Own = Callable[[Call, Any], Awaitable[Message | Passed]]
 NO_FORWARD = "raftsched-no-forward"
+FRESHNESS = "read.consistency"
 CALLS_MAX = 10_000  # Unary calls under way on a node; long polls are most of them.
 BYTES_MAX = 256 << 20  # What these calls came with.
 # An election after a lost connection takes some 50 ms, after a silence up to 700.
@@ -164,6 +166,8 @@ class Calls:
             answer = await node.write(request, call.actor, call.timeout())
         else:
             options = getattr(request, "read", None)
+            if options is not None and (faults := validate.enum(FRESHNESS, options, "consistency")):
+                raise Refused.of(faults)
             found = await node.read(request, options, call.timeout())
             answer, revision = found.message, found.revision
             age_ms = found.age_ms if wants_less(request) else None

@@ -115,6 +115,18 @@ def test_a_wrong_spec_is_refused_by_field_and_reason(
     assert refusal.word == reason
 
 
+@pytest.mark.parametrize(("spec", "field", "reason"), SPECS, ids=lambda value: str(value)[:40])
+def test_a_wrong_change_of_a_spec_is_refused_likewise(
+    machine: Machine, spec: Spec, field: str, reason: str
+) -> None:
+    machine.create("a")
+
+    refusal = machine.refused(job_pb2.UpdateJobRequest(job=job_pb2.Job(name="a", spec=spec)))
+
+    assert [fault.field for fault in refusal.faults] == [field]
+    assert refusal.word == reason
+
+
 def stage(machine: Machine) -> None:
     """Some things to be refused about."""
     machine.create("a", cron="0 * * * *", overlap=job_pb2.OverlapPolicy(limit=1))

@@ -169,6 +169,15 @@ async def test_a_fault_of_ours_is_internal_and_logged(
     assert served.counted.calls == [("JobService/CreateJob", "INTERNAL")]
 
 
+async def test_a_freshness_that_nobody_knows_is_refused(start: Start) -> None:
+    await start("a")
+    follower = await start("b")
+    read = common_pb2.ReadOptions(consistency=9)  # type: ignore[arg-type]
+    found = await refused(jobs(follower).GetJob(job_pb2.GetJobRequest(job="x", read=read)))
+    assert (found.reason, found.values) == ("FIELD_INVALID", {"field": "read.consistency"})
+    assert "CONSISTENCY_STALE" in found.message
+
+
 async def test_a_draining_node_refuses_and_names_the_leader(start: Start, world: World) -> None:
     leader, other = await start("a"), await start("b")
     other.node.draining = True
