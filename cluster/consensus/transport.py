@@ -1,10 +1,10 @@
 """The links to the other nodes: TCP, or mutual TLS where the certificate is the identity.
 
-Both ends dial, every 50 to 200 ms, until there is one connection. Each end then says which
-cluster, protocol, node and disk it is; whatever does not fit closes the connection. Frames are a
-length and a body, bounded; pings go both ways, so that a link that is dead in one direction is
-noticed at both ends. A message may be lost here at any time and consensus expects that, so a
-peer that does not read loses messages instead of costing memory.
+Both ends dial, every 50 to 200 ms and one dial at a time, until there is one connection. Each end
+then says which cluster, protocol, node and disk it is; whatever does not fit closes the connection.
+Frames are a length and a body, bounded; pings go both ways, so that a link that is dead in one
+direction is noticed at both ends. A message may be lost here at any time and consensus expects
+that, so a peer that does not read loses messages instead of costing memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class LinkLimits:
 
     ping: float = 0.1
     dead: float = 2.0  # Without a byte for so long the connection is given up.
-    hello: float = 1.0  # From the connection to an accepted hello.
+    # From the connection to an accepted hello; more where the last ones came too late.
+    hello: float = 1.0
+    hello_max: float = 3.0
     dial_min: float = 0.05
     dial_max: float = 0.2
     dial_timeout: float = 1.0
@@ -66,6 +68,8 @@ class Session(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.buffer = bytearray()
         self.heard_at = self.began_at = links.clock()
+        self.patience = links.limits.hello_max
+        self.too_late = False
         self.lost_messages = 0
 
     @property
@@ -178,6 +182,11 @@ class Session(asyncio.Protocol):
             for frame in frames:
                 parts += (_LENGTH.pack(len(frame)), frame)
             self.transport.writelines(parts)
+
+    @property
+    def pending(self) -> bool:
+        """It may still become a connection that is used."""
+        return self.transport is not None and self.peer is None
 
     @property
     def backed_up(self) -> bool:
@@ -330,26 +339,37 @@ class Links:
             self._down(session.peer)
 
     async def _keep_dialling(self, name: str) -> None:
-        loop = asyncio.get_running_loop()
-        context = self.contexts[1] if self.contexts else None
+        """One dial at a time, with ever more patience while answers come too late: a machine that
+        is too busy for a hello in time would else be kept so by ever more dials."""
+        limits, session = self.limits, Session(self, name)
+        patience = limits.hello
         for turn in itertools.count():
-            if name not in self.sessions:
+            if name in self.sessions:
+                patience = limits.hello
+            elif not session.pending:
                 known = self._addresses[name]
-                host, port = split(known[turn % len(known)])
+                if session.too_late:
+                    patience = min(2 * patience, limits.hello_max)
                 session = Session(self, name)
+                session.patience = patience
+                await self._dial(session, name, known[turn % len(known)])
+            await asyncio.sleep(self.dice.uniform(limits.dial_min, limits.dial_max))
 
-                def made(session: Session = session) -> Session:
-                    return session
-
-                extra: dict[str, Any] = {}
-                if context is not None:
-                    extra = {"ssl": context, "server_hostname": name}
-                try:
-                    async with asyncio.timeout(self.limits.dial_timeout):
-                        await loop.create_connection(made, host, port, **extra)
-                except (OSError, TimeoutError, UnicodeError, OverflowError) as error:
-                    logger.debug("%s at %s is not reachable: %s", name, host, error)
-            await asyncio.sleep(self.dice.uniform(self.limits.dial_min, self.limits.dial_max))
+    async def _dial(self, session: Session, name: str, address: str) -> None:
+        host, port = split(address)
+        extra: dict[str, Any] = {}
+        limit = self.limits.dial_timeout
+        if self.contexts is not None:
+            # Keys are agreed on within this, which takes a processor at both ends.
+            extra, limit = {"ssl": self.contexts[1], "server_hostname": name}, session.patience
+        try:
+            async with asyncio.timeout(limit):
+                await asyncio.get_running_loop().create_connection(
+                    lambda: session, host, port, **extra
+                )
+        except (OSError, TimeoutError, UnicodeError, OverflowError) as error:
+            session.too_late = bool(extra) and isinstance(error, TimeoutError)
+            logger.debug("%s at %s is not reachable: %s", name, host, error)
 
     async def _keep_pinging(self) -> None:
         while True:
@@ -357,7 +377,8 @@ class Links:
             now = self.clock()
             for session in list(self._all):
                 if session.peer is None:
-                    if now - session.began_at > self.limits.hello:
+                    if now - session.began_at > session.patience:
+                        session.too_late = True
                         session.close("it did not say who it is in time")
                 elif now - session.heard_at > self.limits.dead:
                     session.close(f"silent for {now - session.heard_at:.1f} s")

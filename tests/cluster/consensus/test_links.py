@@ -1,0 +1,73 @@
+"""Two nodes that find each other over a machine that is slow."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+from raftsched.cluster.consensus.transport import Identity, LinkLimits, Links
+
+LIMITS = LinkLimits(hello=0.05, hello_max=2.0, dial_min=0.001, dial_max=0.002, dead=60.0, ping=0.01)
+DELAY_S = 0.1  # Each way: the answer comes long after the first patience is over.
+LIMIT_S = 20.0
+
+
+def links(name: str, up: asyncio.Event) -> Links:
+    identity = Identity(cluster="c", node=name, incarnation=1)
+    return Links(
+        identity, LIMITS, time.monotonic, random.Random(1), lambda *_: None,
+        up=lambda _: up.set(), down=lambda _: None,
+    )  # fmt: skip
+
+
+class Slow:
+    """A way to a node that delays all bytes and counts connections."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.open, self.most = port, 0, 0
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
+        self.most = max(self.most, self.open)
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.port)
+        pumps = [
+            asyncio.create_task(self.pump(*way))
+            for way in ((reader, there_writer), (there_reader, writer))
+        ]
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        writer.close()
+        there_writer.close()
+        self.open -= 1
+
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(4096):
+            await asyncio.sleep(DELAY_S)
+            writer.write(data)
+
+
+async def test_answers_that_come_too_late_are_waited_for_longer_and_not_dialled_over() -> None:
+    """Else each try to connect makes the next one slower, and two live nodes never meet."""
+    called, calling = asyncio.Event(), asyncio.Event()
+    callee, caller = links("a", called), links("b", calling)
+    address = await callee.listen("127.0.0.1:0")
+    slow = Slow(int(address.rpartition(":")[2]))
+    front = await asyncio.start_server(slow.carry, "127.0.0.1", 0)
+    port = front.sockets[0].getsockname()[1]
+    await caller.listen("127.0.0.1:0")
+    caller.follow({"a": [f"127.0.0.1:{port}"]})
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await calling.wait()
+            await called.wait()
+        # One that was given up may not have been noticed at once by the way between.
+        assert slow.most <= 4
+    finally:
+        await caller.close()
+        await callee.close()
+        front.close()
+        while slow.open:
+            await asyncio.sleep(0.01)
