@@ -141,10 +141,10 @@ class Arena:
     def nodes(self) -> list[NodeProcess]:
         return list(self.stage.nodes.values())
 
-    @property
-    def processes(self) -> list[Process]:
-        """Those that a call or a run goes through."""
-        return [*self.nodes, *self.workers, self.sink]
+    def processes(self) -> dict[str, int]:
+        """Those that a call or a run goes through, if they live, and how the kernel calls them."""
+        ours = [*self.nodes, *self.workers, self.sink]
+        return {each.name: each.pid for each in ours if each.alive} | {"links": self.links.pid}
 
     def history(self) -> list[Path]:
         return sorted(self.folder.glob("*.jsonl"))

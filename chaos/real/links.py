@@ -188,6 +188,10 @@ class LinksProcess:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
 
+    @property
+    def pid(self) -> int:
+        return 0 if self._process is None else self._process.pid
+
     async def tell(self, what: str, **how: Any) -> int:  # noqa: ANN401
         """Do something to the links; how many bytes were mistreated until now."""
         process = self._process

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from ..stage import Process
 from .history import Crowd, Journal, Lag
 
+# By name, those that live.
+Processes = Callable[[], dict[str, int]]
 TURN_S = 0.02
 LAG_S = 0.05
 SLOT_S = 0.1
@@ -22,7 +23,7 @@ WAITED_S = 0.02  # Of a slot; of the 50 ms that are promised this leaves little.
 SYNC_BYTES = b"x" * 600
 
 
-async def watch(journal: Journal, folder: Path, processes: Sequence[Process]) -> None:
+async def watch(journal: Journal, folder: Path, processes: Processes) -> None:
     """For as long as the run lasts."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(watch_self(journal))
@@ -40,13 +41,13 @@ async def watch_self(journal: Journal) -> None:
             journal.add(Lag(began + TURN_S, ended))
 
 
-async def watch_turns(journal: Journal, processes: Sequence[Process]) -> None:
+async def watch_turns(journal: Journal, processes: Processes) -> None:
     """Write down who could run and had no processor, and for how long of a tenth of a second."""
     before: dict[int, float] = {}
     began = time.monotonic()
     while True:
         await asyncio.sleep(SLOT_S)
-        now = {p.pid: (p.name, waited_s(p.pid)) for p in processes if p.alive}
+        now = {pid: (name, waited_s(pid)) for name, pid in processes().items()}
         ended = time.monotonic()
         worst, who = max(
             ((waited - before.get(pid, waited), name) for pid, (name, waited) in now.items()),

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 SLOTS = 8
 WORK_S = 0.05  # At most, as a rule.
 SLOW_S = 0.8
-RECONNECT_S = 0.2
+# It connects again after a wait that grows until a node answers: 20 workers that did so at once kept
+# a machine busy that had lost its leader by being too busy.
+RECONNECT_S, RECONNECT_MAX_S = 0.2, 2.0
 SINK_S = 30.0
 OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -83,6 +85,7 @@ class Worker:
     heartbeat_s: float = 1.0
     lapse_s: float = 6.0
     wanted: str = ""
+    reconnect_s: float = RECONNECT_S
     heard_at: float = 0.0
 
     async def live(self) -> None:
@@ -98,7 +101,8 @@ class Worker:
                 # Whatever ended it, the contract says to say hello again.
                 pass
             self.stream = None
-            await asyncio.sleep(RECONNECT_S * self.dice.random())
+            await asyncio.sleep(self.reconnect_s * self.dice.random())
+            self.reconnect_s = min(2 * self.reconnect_s, RECONNECT_MAX_S)
 
     async def work(self, channel: grpc.aio.Channel) -> None:
         stream = WorkerServiceStub(channel).Work()
@@ -150,6 +154,7 @@ class Worker:
     def take(self, frame: worker_pb2.WorkResponse) -> None:
         now = time.monotonic()
         self.heard_at = now
+        self.reconnect_s = RECONNECT_S
         if frame.HasField("welcome"):
             self.heartbeat_s = frame.welcome.heartbeat.ToTimedelta().total_seconds()
             self.lapse_s = frame.welcome.lapse.ToTimedelta().total_seconds()
