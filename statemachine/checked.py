@@ -18,8 +18,6 @@ class Checked:
     # What is wrong with it, schedules apart.
     faults: tuple[Fault, ...]
     has_upstream: bool
-    # It happens at one instant only.
-    once: bool
     keep_ms: int
     # None: never.
     delete_after_ms: int | None
@@ -31,12 +29,10 @@ def check(form: Form) -> Checked:
 
 def _check(form: Form) -> Checked:
     spec = form.spec
-    schedules = spec.schedules
     delete_after = spec.HasField("delete_after")
     return Checked(
         faults=tuple(validate.spec(spec)),
         has_upstream=bool(spec.upstream.jobs),
-        once=len(schedules) == 1 and schedules[0].HasField("once"),
         keep_ms=ms_or(spec, "keep_history", 0),
         delete_after_ms=ms_or(spec, "delete_after", 0) if delete_after else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
-from . import keys, limits, timers
+from . import forms, keys, limits, timers
 from .calendar_days import CalendarDays, compile_calendar
 from .plan import Plan, due, next_nominal
 from .record import CalendarRecord, EditRecord, JobRecord, StateRecord
@@ -20,21 +20,20 @@ DELETING = Status.STATE_DELETING
 
 def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
     form = job.form
-    place = (form, job.schedules_since_ms)
+    place = (form, job.schedules, job.schedules_since_ms)
     known = view.restored.get(place)
     if known is not None:
         return known
+    shape = forms.shape(form, job.schedules)
     plan = restore_plan(
-        form.spec.schedules,
-        form.spec.timing,
+        shape,
         seed=f"{job.namespace}/{job.name}",
         created_at_ms=job.created_at_ms,
         since_ms=job.schedules_since_ms,
         calendars=calendars_of(view, keys.namespace_of(jid), form.calendars),
-        shape=form.shape,
     )
     assert isinstance(plan, Plan), f"job {job.name} was accepted with a wrong schedule: {plan}"
-    if form.shape.is_common:
+    if shape.is_common:
         view.restored[place] = plan
     return plan
 
@@ -67,7 +66,7 @@ def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_m
     most = form.max_runs
     # What waits in the backlog will have been fired by then.
     waiting = sum(part.left for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE)
-    if not form.has_schedules or (most and state.fired + waiting >= most):
+    if not job.schedules or (most and state.fired + waiting >= most):
         return
     plan = plan_of(view, jid, job)
     nominal_ms = next_nominal(plan, after_ms, last_end_ms=_last_end(view, state))

@@ -189,7 +189,7 @@ def _of_state(
         return wanted
     edges = keys.of_job(keys.EDGE, jid)
     wanted["has_downstream"] = next(store.scan(edges, keys.after(edges)), None) is not None
-    spec = job.form.spec
+    spec = job.order()
     rests = any(schedule.HasField("after_end") for schedule in spec.schedules)
     wanted["after_end"] = rests
     wanted["once"] = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")

@@ -251,7 +251,7 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
             message = f"the wave {flow} waits for {missing}"
             yield _obstacle(Obstacle.KIND_UPSTREAM, message)
             return
-    if not job.form.spec.schedules:
+    if not job.schedules:
         yield _obstacle(Obstacle.KIND_UPSTREAM, f"it happens after {listed}; no wave waits now")
 
 
@@ -262,7 +262,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
         if state.after_end and state.live:
             message = "its schedule counts from the end of a run, and one is under way"
             yield _obstacle(Obstacle.KIND_RUNNING, message)
-        elif not job.form.spec.schedules and not job.form.spec.upstream.jobs:
+        elif not job.schedules and not job.form.spec.upstream.jobs:
             message = "it has no schedule, so it happens only by hand; trigger it"
             yield _obstacle(Obstacle.KIND_FINISHED, message)
         return

@@ -38,7 +38,7 @@ def preview_schedule(
     if request.schedules or request.HasField("timing"):
         return _preview_new(view, request, from_ms, count)
     jid, job, state = find(view, request.namespace, request.job)
-    spec = job.form.spec
+    spec = job.order()
     edits = [
         Edit(
             nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind,
@@ -68,7 +68,7 @@ def _preview_new(
     if jid is not None:
         job = view.need(keys.job(jid), JobRecord)
         created_ms = job.created_at_ms
-        schedules = schedules or list(job.form.spec.schedules)
+        schedules = schedules or list(job.order().schedules)
         timing = timing if request.HasField("timing") else job.form.spec.timing
     seed = f"{namespace.settings.name}/{request.job}"
     plan = compile_plan(

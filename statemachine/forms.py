@@ -1,12 +1,14 @@
-"""What jobs have in common whose specs differ in nothing but the payload, looked at once.
+"""What jobs have in common whose specs differ in schedules and payload only, looked at once.
 
-Thousands of jobs are made that do the same work with other data, and each of them is read when it
-fires. A form follows from its bytes alone, so to remember it can never change an answer.
+Thousands of jobs are made that do the same work at other times with other data, and each of them
+is read when it fires. A form follows from its bytes alone, so to remember it can never change an
+answer.
 """
 
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from ..proto.v1 import job_pb2, worker_pb2
 from . import limits
@@ -19,7 +21,7 @@ BYTES_KEPT = 4_096
 
 
 class Form:
-    """A spec without its payload, and what every run asks of it."""
+    """A spec without its schedules and payload, and what every run asks of it."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -32,7 +34,6 @@ class Form:
             self.start_deadline_ms = ms_or(spec.misfire, "start_deadline", limits.INSTANT_MAX_MS)
         self.has_timeouts = spec.HasField("timeouts")
         self.has_limit = spec.HasField("concurrency")
-        self.has_schedules = bool(spec.schedules)
         self.max_runs = spec.timing.max_runs if spec.HasField("timing") else 0
         self.priority = spec.priority
 
@@ -47,26 +48,49 @@ class Form:
         return tuple(self.spec.timing.exclude_calendars)
 
     @cached_property
-    def shape(self) -> Shape:
-        """Its schedules and timing, as far as they are the same for all jobs."""
-        return shape_of(self.spec.schedules, self.spec.timing)
-
-    @cached_property
     def lease(self) -> bytes:
         """What the leases of all jobs of the form say, as bytes of that message."""
         return worker_pb2.Lease(action=self.spec.action).SerializeToString(deterministic=True)
 
 
-def of(spec: job_pb2.JobSpec) -> Form:
+class Parts(NamedTuple):
+    """What a spec says beside its payload."""
+
+    form: Form
+    # As bytes of a spec that says nothing else. Empty: there are none.
+    schedules: bytes
+
+
+def of(spec: job_pb2.JobSpec) -> Parts:
     bare = job_pb2.JobSpec()
     bare.CopyFrom(spec)
     bare.ClearField("payload")
-    return parse(bare.SerializeToString(deterministic=True))
+    data = bare.SerializeToString(deterministic=True)
+    return _kept_parts(data) if len(data) <= BYTES_KEPT else _parts(data)
+
+
+def _parts(data: bytes) -> Parts:
+    spec = job_pb2.JobSpec.FromString(data)
+    schedules = job_pb2.JobSpec(schedules=spec.schedules).SerializeToString(deterministic=True)
+    spec.ClearField("schedules")
+    return Parts(parse(spec.SerializeToString(deterministic=True)), schedules)
 
 
 def parse(data: bytes) -> Form:
     return _kept(data) if len(data) <= BYTES_KEPT else Form(data)
 
 
+def shape(form: Form, schedules: bytes) -> Shape:
+    """Schedules and timing, as far as they are the same for all jobs."""
+    is_kept = len(form.data) <= BYTES_KEPT
+    return _kept_shape(form, schedules) if is_kept else _shape(form, schedules)
+
+
+def _shape(form: Form, schedules: bytes) -> Shape:
+    return shape_of(job_pb2.JobSpec.FromString(schedules).schedules, form.spec.timing)
+
+
 _kept = lru_cache(KEPT)(Form)
+_kept_parts = lru_cache(KEPT)(_parts)
+_kept_shape = lru_cache(KEPT)(_shape)
 EMPTY = Form(b"")

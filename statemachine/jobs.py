@@ -28,7 +28,7 @@ from . import (
 )
 from .checked import Checked
 from .field_fault import FieldFault
-from .forms import Form
+from .forms import Parts
 from .instants import ms_or
 from .plan import Plan, latest_nominal_before
 from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord, encode, payload_of
@@ -70,11 +70,11 @@ def _with_warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> 
 def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, StateRecord]:
     namespace = namespaces.need(view, wanted.namespace)
     number, name, spec = namespace.number, wanted.name, wanted.spec
-    form = forms.of(spec)
-    mold = view.molds.get((number, form))
+    parts = forms.of(spec)
+    mold = view.molds.get((number, parts))
     if mold is None:
-        known = checked.check(form)
-        plan = check(view, namespace, wanted, form, known, view.now_ms)
+        known = checked.check(parts.form)
+        plan = check(view, namespace, wanted, parts, known, view.now_ms)
     else:
         faults = validate.name("name", name) + validate.payload("spec.payload", spec.payload)
         if faults:
@@ -87,7 +87,8 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     view.meta.job_serial += 1
     jid = keys.jid_of(number, view.meta.job_serial)
     job = JobRecord(
-        name=name, namespace=namespace.settings.name, form=form, payload=payload_of(spec),
+        name=name, namespace=namespace.settings.name,
+        form=parts.form, schedules=parts.schedules, payload=payload_of(spec),
         version=1, created_at_ms=view.now_ms, updated_at_ms=view.now_ms, creator=actor,
         schedules_since_ms=view.now_ms,
     )  # fmt: skip
@@ -96,7 +97,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     usage.jobs += 1
     usage.payload_bytes += size
     if mold is None:
-        mold = _mold(view, jid, namespace, job, known, plan)
+        mold = _mold(view, jid, namespace, job, parts, known, plan)
     else:
         job.lane = mold.lane
         if mold.state.timer_at_ms:
@@ -118,16 +119,17 @@ def _taken(view: View, namespace: NamespaceRecord, name: str) -> Refused:
 
 
 def _mold(
-    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, known: Checked, plan: Plan
-) -> Mold:
-    """Set a new job going, and remember what others of its form need not be asked again."""
+    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, parts: Parts,
+    known: Checked, plan: Plan,
+) -> Mold:  # fmt: skip
+    """Set a new job going, and remember what others like it need not be asked again."""
     state = StateRecord(state=clockwork.ACTIVE)
     _wire(view, jid, namespace, job, state, known, plan)
     clockwork.start(view, state, plan)
     clockwork.settle(view, jid, state)
     mold = Mold(job.lane, state, encode(state))
-    if job.form.shape.is_common and not known.has_upstream:
-        view.molds[namespace.number, job.form] = mold
+    if forms.shape(*parts).is_common and not known.has_upstream:
+        view.molds[namespace.number, parts] = mold
     return mold
 
 
@@ -142,8 +144,8 @@ def _wire(
     job.lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
     state.keep_ms = known.keep_ms
     state.after_end = bool(plan.rests)
-    state.once = known.once
-    state.may_finish = form.has_schedules and not state.after_end and not known.has_upstream
+    state.once = forms.shape(form, job.schedules).is_once
+    state.may_finish = bool(job.schedules) and not state.after_end and not known.has_upstream
     state.delete_after_ms = known.delete_after_ms
     if known.has_upstream:
         flows.link(view, jid, job)
@@ -152,13 +154,13 @@ def _wire(
 
 
 def check(
-    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, form: Form, known: Checked,
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: Parts, known: Checked,
     since_ms: int,
 ) -> Plan:  # fmt: skip
     """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
     faults = validate.name("name", wanted.name) + list(known.faults)
     faults += validate.payload("spec.payload", wanted.spec.payload)
-    plan = _plan(view, namespace, wanted, form, since_ms)
+    plan = _plan(view, namespace, wanted, parts, since_ms)
     if not isinstance(plan, Plan):
         faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]
     if faults:
@@ -170,20 +172,21 @@ def check(
 
 
 def _plan(
-    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, form: Form, since_ms: int
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: Parts, since_ms: int
 ) -> Plan | list[FieldFault]:
     """The plan of a job, or what is wrong with its schedules. What has nothing of the job's own in
-    it is compiled once in a decision for all jobs of the form."""
-    place = (form, since_ms)
+    it is compiled once in a decision for all jobs that have the same."""
+    place = (*parts, since_ms)
     plan: Plan | list[FieldFault] | None = view.plans.get(place)
     if plan is None:
+        shape = forms.shape(*parts)
         plan = compile_plan(
             wanted.spec.schedules, wanted.spec.timing,
-            seed=f"{namespace.settings.name}/{wanted.name}", shape=form.shape,
+            seed=f"{namespace.settings.name}/{wanted.name}", shape=shape,
             created_at_ms=view.now_ms, since_ms=since_ms,
-            calendars=clockwork.calendars_of(view, namespace.number, form.calendars),
+            calendars=clockwork.calendars_of(view, namespace.number, parts.form.calendars),
         )  # fmt: skip
-        if form.shape.is_common and isinstance(plan, Plan):
+        if shape.is_common and isinstance(plan, Plan):
             view.plans[place] = plan
     return plan
 
@@ -232,9 +235,9 @@ def replace_spec(
     old, new = job.order(), merged.spec
     rescheduled = list(old.schedules) != list(new.schedules) or old.timing != new.timing
     since_ms = view.now_ms if rescheduled else job.schedules_since_ms
-    form = forms.of(new)
-    known = checked.check(form)
-    plan = check(view, namespace, merged, form, known, since_ms)
+    parts = forms.of(new)
+    known = checked.check(parts.form)
+    plan = check(view, namespace, merged, parts, known, since_ms)
     grown = len(new.payload.data) - len(old.payload.data)
     _check_quota(view, namespace, 0, grown)
     if rescheduled:
@@ -242,7 +245,7 @@ def replace_spec(
     flows.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
     runs.usage_of(view, jid).payload_bytes += grown
-    job.form, job.payload = form, payload_of(new)
+    job.form, job.schedules, job.payload = *parts, payload_of(new)
     job.version += 1
     job.updated_at_ms = view.now_ms
     job.schedules_since_ms = since_ms

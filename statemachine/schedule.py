@@ -101,6 +101,11 @@ class Shape:
     shared: tuple[tuple[Once, ...], tuple[Repeat, ...], tuple[int, ...]] | None
 
     @property
+    def is_once(self) -> bool:
+        """Whether a job with it happens at one instant only."""
+        return len(self.parts) == 1 and isinstance(self.parts[0], Once)
+
+    @property
     def is_common(self) -> bool:
         """Whether jobs that are made at one instant have one plan."""
         rules = self.rules
@@ -123,13 +128,11 @@ def compile_plan(
     anchor counts from the creation all the same.
     """
     plan = restore_plan(
-        schedules,
-        timing,
+        shape or shape_of(schedules, timing),
         seed=seed,
         created_at_ms=created_at_ms,
         calendars=calendars,
         since_ms=since_ms,
-        shape=shape,
     )
     if not isinstance(plan, Plan):
         return plan
@@ -141,17 +144,14 @@ def compile_plan(
 
 
 def restore_plan(
-    schedules: Sequence[schedule_pb2.Schedule],
-    timing: schedule_pb2.Timing,
+    shape: Shape,
     *,
     seed: str,
     created_at_ms: int,
     calendars: Mapping[str, CalendarDays],
     since_ms: int | None = None,
-    shape: Shape | None = None,
 ) -> Plan | list[FieldFault]:
     """Compile what was accepted before. A schedule that has done its work is no fault."""
-    shape = shape or shape_of(schedules, timing)
     rules, faults, warnings = shape.rules, list(shape.faults), shape.warnings
     known: Sequence[tuple[str, CalendarDays]] = ()
     if rules.calendars:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..proto.v1 import worker_pb2
 from . import keys, limits
-from .forms import Form
+from .forms import Form, Parts
 from .plan import Plan
 from .record import (
     AnyRecord,
@@ -110,7 +110,7 @@ class Recall:
 
 @dataclass(slots=True)
 class Mold:
-    """What jobs of one form that are made at one instant have in common, as far as they do."""
+    """What jobs that differ in name and payload only have in common when they are made at once."""
 
     lane: int
     # Where each of them stands at first, which nobody may change; and its bytes.
@@ -162,12 +162,12 @@ class View:
         # Sessions by their number, of the leases that end; they are put already.
         self.sessions: dict[int, SessionRecord] = {}
         self.lanes: dict[bytes, int] = {}
-        # By namespace and form, of jobs that this decision has made.
-        self.molds: dict[tuple[int, Form], Mold] = {}
-        # By form and since when its schedules are in force: of specs that were asked whether they
-        # can be, and of jobs that are there.
-        self.plans: dict[tuple[Form, int], Plan] = {}
-        self.restored: dict[tuple[Form, int], Plan] = {}
+        # By namespace and spec without payload, of jobs that this decision has made.
+        self.molds: dict[tuple[int, Parts], Mold] = {}
+        # By form, schedules and since when these are in force: of specs that were asked whether
+        # they can be, and of jobs that are there.
+        self.plans: dict[tuple[Form, bytes, int], Plan] = {}
+        self.restored: dict[tuple[Form, bytes, int], Plan] = {}
 
     def get(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord | None:
         """The record at a key. Change it only together with a `put`."""

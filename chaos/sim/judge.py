@@ -223,7 +223,7 @@ class Judge:
             if 0 < state.next_due_at_ms < true_ms - LATE_MS:
                 late = true_ms - state.next_due_at_ms
                 raise Violation(f"S8 {job.name} should have fired {late} ms ago")
-            every_ms = job.form.spec.schedules[0].interval.every.ToMilliseconds()
+            every_ms = job.order().schedules[0].interval.every.ToMilliseconds()
             since_ms, next_ms = job.schedules_since_ms, state.next_nominal_at_ms
             first = anchor_ms + ((since_ms - anchor_ms) // every_ms + 1) * every_ms
             book = self.books.get(jid, Book())

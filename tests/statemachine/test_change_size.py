@@ -176,4 +176,4 @@ def test_what_is_large_in_a_run_is_weighed(fill: Callable[[RunRecord], None], si
     assert size <= run.weight() < size + 500
     assert RunRecord().weight() < 500
     spec = job_of("a", payload=LARGE).spec
-    assert 65_536 <= JobRecord(form=forms.of(spec), payload=payload_of(spec)).weight() < 66_000
+    assert 65_536 <= JobRecord(form=forms.of(spec).form, payload=payload_of(spec)).weight() < 66_000

@@ -51,7 +51,7 @@ def value_of(hint: object, place: int) -> object:
     if issubclass(kind, Message):
         return filled_message(kind())
     if kind is Form:
-        return forms.of(cast(job_pb2.JobSpec, filled_message(job_pb2.JobSpec())))
+        return forms.of(cast(job_pb2.JobSpec, filled_message(job_pb2.JobSpec()))).form
     if issubclass(kind, Record | Part):
         return filled(kind)
     if kind is bytes:

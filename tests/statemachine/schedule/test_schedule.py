@@ -18,7 +18,7 @@ from raftsched.statemachine import schedule as engine
 from raftsched.statemachine.calendar_days import CalendarDays
 from raftsched.statemachine.field_fault import FieldFault
 from raftsched.statemachine.plan import BEFORE_ALL, Plan, next_nominal
-from raftsched.statemachine.schedule import compile_plan, lints, restore_plan
+from raftsched.statemachine.schedule import compile_plan, lints, restore_plan, shape_of
 from raftsched.statemachine.zoned_cron import zoned_cron
 from raftsched.statemachine.zones import find_zone
 
@@ -215,7 +215,7 @@ def test_a_stored_job_that_has_done_its_work_is_no_fault(instant: Instant) -> No
     schedules = [Schedule(cron=schedule_pb2.Cron(expression="0 0 0 1 1 * 2025"))]
 
     plan = restore_plan(
-        schedules, Timing(), seed="a/b", created_at_ms=instant("2026-01-01"), calendars={}
+        shape_of(schedules, Timing()), seed="a/b", created_at_ms=instant("2026-01-01"), calendars={}
     )
 
     assert isinstance(plan, Plan)
