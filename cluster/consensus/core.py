@@ -272,6 +272,13 @@ class Core(Introduction):
 
     def transfer(self, target: str | None, now: float, reply: Callable[[bool], None]) -> None:
         """Hand leadership to a node, or to the one that is furthest; reply whether it went."""
+        self.transfer_to = self.heir(target)
+        self.transfer_until = now + self.settings.transfer
+        self.transfer_sent = False
+        self.transfer_reply = reply
+
+    def heir(self, target: str | None) -> str:
+        """Who would lead instead; Refused if nobody can, or not this one."""
         if self.role != LEADER:
             raise Refused(f"{self.me} does not lead; ask {self.leader or 'the leader'}")
         if self.transfer_to is not None:
@@ -279,12 +286,9 @@ class Core(Introduction):
         ready = [v for v in self.other_voters() if v in self.connected]
         if target is None and ready:
             target = max(ready, key=lambda v: (self.progress[v].match, v))
-        if target not in ready:
+        if target is None or target not in ready:
             raise Refused(f"{target or 'nobody'} is no connected voter; there are {ready}")
-        self.transfer_to = target
-        self.transfer_until = now + self.settings.transfer
-        self.transfer_sent = False
-        self.transfer_reply = reply
+        return target
 
     def may_change_members(self) -> bool:
         """One change at a time, and none before this term has committed something."""
@@ -298,6 +302,10 @@ class Core(Introduction):
     def add_member(self, name: str, now: float, reply: Reply, client: str = "") -> None:
         """Admit a node that has introduced itself; it gets a vote when it has caught up. `client`
         is where clients reach it; empty: it says so itself."""
+        self.change_members(self.admitting(name, client), now, reply)
+
+    def admitting(self, name: str, client: str = "") -> Configuration:
+        """The members with this one; Refused if it may not be now."""
         self.check_may_change()
         if name in self.config.members:
             raise Refused(f"{name} is a member already")
@@ -306,19 +314,27 @@ class Core(Introduction):
         incarnation, address = self.applicants[name]
         config = self.config.with_learner(name, incarnation, address, client)
         config.check_size()
-        self.change_members(config, now, reply)
+        return config
 
     def remove_member(self, name: str, now: float, reply: Reply) -> None:
         """Take a node out of the cluster; it is told and stops."""
+        self.change_members(self.removing(name), now, reply)
+
+    def removing(self, name: str) -> Configuration:
+        """The members without this one; Refused if it may not be now."""
         self.check_may_change()
-        self.change_members(self.config.without(name), now, reply)
+        return self.config.without(name)
 
     def move_member(self, name: str, address: str, client: str, now: float, reply: Reply) -> None:
         """Give a member other addresses: for nodes, for clients. An empty one stays as it was."""
+        self.change_members(self.moving(name, address, client), now, reply)
+
+    def moving(self, name: str, address: str, client: str) -> Configuration:
+        """The members with this one elsewhere; Refused if it may not be now."""
         self.check_may_change()
         config = self.config.moved(name, address, client)
         config.check_size()
-        self.change_members(config, now, reply)
+        return config
 
     def check_may_change(self) -> None:
         if self.role != LEADER:

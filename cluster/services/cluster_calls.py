@@ -112,8 +112,7 @@ class ClusterCalls:
                 field="peer_address",
             )
         if request.validate_only:
-            self._may_change()
-            return self.view.show()
+            return self._tried(partial(core.admitting, request.name, request.client_address))
         add = partial(self.node.driver.add_member, request.name, request.client_address)
         return await self._change(call, add)
 
@@ -121,8 +120,7 @@ class ClusterCalls:
         """Take a node out of the cluster."""
         self._need(request.node)
         if request.validate_only:
-            self._may_change()
-            return self.view.show()
+            return self._tried(partial(self.node.driver.core.removing, request.node))
         return await self._change(call, partial(self.node.driver.remove_member, request.node))
 
     async def move(self, call: Call, request: cluster_pb2.MoveNodeRequest) -> Status:
@@ -136,8 +134,7 @@ class ClusterCalls:
         if (peer or member.address, client or member.client) == (member.address, member.client):
             return self.view.show()
         if request.validate_only:
-            self._may_change()
-            return self.view.show()
+            return self._tried(partial(self.node.driver.core.moving, request.node, peer, client))
         move = partial(self.node.driver.move_member, request.node, peer, client)
         return await self._change(call, move)
 
@@ -181,11 +178,13 @@ class ClusterCalls:
             raise refusals.commit_timeout(timeout)
         return self.view.show()
 
-    def _may_change(self) -> None:
+    def _tried(self, change: Callable[[], object]) -> Status:
+        """Refuse as the change itself would be."""
         try:
-            self.node.driver.core.check_may_change()
+            change()
         except faults.Refused as refused:
             raise self._refused(refused) from refused
+        return self.view.show()
 
     def _refused(self, refused: faults.Refused) -> Refused:
         if not self.node.leads:
@@ -209,23 +208,33 @@ class ClusterCalls:
         """Hand the leadership over."""
         if request.node:
             self._need(request.node)
-        if request.node != self.node.name and not request.validate_only:
+        if request.node != self.node.name and request.validate_only:
+            self._need_heir(request.node)
+        elif request.node != self.node.name:
             await self._hand_over(call, request.node)
         return self.view.show()
 
+    def _need_heir(self, target: str) -> None:
+        try:
+            self.node.driver.core.heir(target or None)
+        except faults.Refused as refused:
+            raise self._stays(target, str(refused)) from refused
+
+    def _stays(self, target: str, why: str) -> Refused:
+        return refusals.refused(
+            Reason.ERROR_REASON_TRANSFER_REFUSED,
+            f"leadership stays at {self.node.name}: {why}",
+            target=target,
+        )
+
     async def _hand_over(self, call: Call, target: str) -> None:
         timeout = min(call.timeout(), HAND_OVER_S)
-        why = "no follower took it over in time"
         try:
             gone = await self.node.driver.transfer(target or None, timeout)
         except faults.Refused as refused:
-            gone, why = False, str(refused)
+            raise self._stays(target, str(refused)) from refused
         if not gone:
-            raise refusals.refused(
-                Reason.ERROR_REASON_TRANSFER_REFUSED,
-                f"leadership stays at {self.node.name}: {why}",
-                target=target,
-            )
+            raise self._stays(target, "no follower took it over in time")
         give_up = self.leadership.clock() + min(SEEN_S, call.timeout())
         while not self.leadership.elsewhere() and self.leadership.clock() < give_up:
             await self.leadership.changed(give_up - self.leadership.clock())
@@ -236,6 +245,8 @@ class ClusterCalls:
         if request.node != node.name:
             return await self._pass_to(call, request)
         if request.validate_only:
+            if node.leads and not request.resume:
+                self._need_heir("")
             return self.view.show()
         if request.resume:
             node.draining = False

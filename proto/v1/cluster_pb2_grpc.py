@@ -26,7 +26,11 @@ if _version_not_supported:
 
 
 class ClusterServiceStub(object):
-    """The cluster itself. Three things are not calls, as they must work without a leader:
+    """The cluster itself. Its calls are no part of the state, so their request ids are remembered by
+    the node that answered, the last 1,000; on another one a change that is there already is refused
+    (NAME_EXISTS, NODE_NOT_FOUND), and the others may be repeated.
+
+    Three things are not calls, as they must work without a leader:
 
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
@@ -91,7 +95,11 @@ class ClusterServiceStub(object):
 
 
 class ClusterServiceServicer(object):
-    """The cluster itself. Three things are not calls, as they must work without a leader:
+    """The cluster itself. Its calls are no part of the state, so their request ids are remembered by
+    the node that answered, the last 1,000; on another one a change that is there already is refused
+    (NAME_EXISTS, NODE_NOT_FOUND), and the others may be repeated.
+
+    Three things are not calls, as they must work without a leader:
 
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
@@ -231,7 +239,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterService(object):
-    """The cluster itself. Three things are not calls, as they must work without a leader:
+    """The cluster itself. Its calls are no part of the state, so their request ids are remembered by
+    the node that answered, the last 1,000; on another one a change that is there already is refused
+    (NAME_EXISTS, NODE_NOT_FOUND), and the others may be repeated.
+
+    Three things are not calls, as they must work without a leader:
 
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node

@@ -27,7 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClusterServiceStub:
-    """The cluster itself. Three things are not calls, as they must work without a leader:
+    """The cluster itself. Its calls are no part of the state, so their request ids are remembered by
+    the node that answered, the last 1,000; on another one a change that is there already is refused
+    (NAME_EXISTS, NODE_NOT_FOUND), and the others may be repeated.
+
+    Three things are not calls, as they must work without a leader:
 
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
@@ -78,7 +82,11 @@ class ClusterServiceStub:
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
-    """The cluster itself. Three things are not calls, as they must work without a leader:
+    """The cluster itself. Its calls are no part of the state, so their request ids are remembered by
+    the node that answered, the last 1,000; on another one a change that is there already is refused
+    (NAME_EXISTS, NODE_NOT_FOUND), and the others may be repeated.
+
+    Three things are not calls, as they must work without a leader:
 
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node
@@ -125,7 +133,11 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The cluster itself. Three things are not calls, as they must work without a leader:
+    """The cluster itself. Its calls are no part of the state, so their request ids are remembered by
+    the node that answered, the last 1,000; on another one a change that is there already is refused
+    (NAME_EXISTS, NODE_NOT_FOUND), and the others may be repeated.
+
+    Three things are not calls, as they must work without a leader:
 
     * A node drains by itself before it stops (SIGTERM).
     * A cluster that has lost its majority for good is mended by `raftsched node recover` on a node

@@ -33,8 +33,9 @@ Rules that hold in every service and are not repeated at each call:
   NOT_LEADER, DRAINING, STATE_DIVERGED and whatever has a RetryInfo are worth another try too,
   after a wait that grows, is no shorter than RetryInfo says and differs between callers; other
   refusals stay what they are.
-* A call without a deadline has 30 s, one with more than 150 s has 150 s. A call that waits
-  (WaitRun, Lease) is answered a little before its deadline, if that comes first.
+* A call without a deadline has 30 s, one with more than 150 s has 150 s; VerifyState and
+  TakeSnapshot may take an hour, streams as long as they like. A call that waits (WaitRun, Lease)
+  is answered a little before its deadline, if that comes first.
 * Each call names the refusals of its own. Beside them, any call may meet UNAUTHENTICATED,
   FORBIDDEN, NAMESPACE_NOT_FOUND, FIELD_REQUIRED (what is made has no name; where something is
   looked up, an empty name is one that is not found), FIELD_INVALID, RATE_LIMITED, BACKLOG_FULL,
@@ -67,13 +68,14 @@ Rules that hold in every service and are not repeated at each call:
 * An instant is a Timestamp in UTC, kept to the millisecond (what is finer is cut off). A length
   of time is a Duration, likewise.
 * Unknown enum values are refused with FIELD_INVALID; UNSPECIFIED means the documented default.
-* HTTP: the paths of google.api.http, with the JSON form of these messages (lowerCamelCase names,
-  64-bit integers as strings, bytes in base64). Fields that are neither in the path nor in the
-  body are query parameters (`?pageSize=10&read.consistency=CONSISTENCY_STALE`). The header
-  `Idempotency-Key` stands for `request_id`; the trailing metadata above are headers of the
-  answer. A refusal has the HTTP status that belongs to its gRPC code and the body
-  `{"error": {"code", "status", "message", "details"}}`; a stream is one JSON object per line. An
-  unknown field is refused with FIELD_INVALID.
+* HTTP, which no node of 0.1.0 serves yet (its HTTP port is for probes and metrics): the paths of
+  google.api.http, with the JSON form of these messages (lowerCamelCase names, 64-bit integers as
+  strings, bytes in base64). Fields that are neither in the path nor in the body are query
+  parameters (`?pageSize=10&read.consistency=CONSISTENCY_STALE`). The header `Idempotency-Key`
+  stands for `request_id`; the trailing metadata above are headers of the answer. A refusal has
+  the HTTP status that belongs to its gRPC code and the body `{"error": {"code", "status",
+  "message", "details"}}`; a stream is one JSON object per line. An unknown field is refused with
+  FIELD_INVALID.
 * The nodes share one log today. Should a cluster ever hold several logs, each with its own share
   of the jobs, then revisions and tokens count per log; so give the run beside the token wherever
   there is a field for it, and compare revisions only where they came from one call.

@@ -157,6 +157,21 @@ async def test_members_go_and_strangers_are_refused(tmp_path: Path) -> None:
         assert found.reason == "NODE_NOT_FOUND"
 
 
+async def test_what_is_tried_without_effect_is_refused_as_if_it_were_meant(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        alone = nodes["n1"].stub(CLUSTER)
+        stranger = cluster_pb2.AddNodeRequest(
+            name="n9", peer_address="x:1", client_address="y:1", validate_only=True
+        )
+        last = cluster_pb2.RemoveNodeRequest(node="n1", validate_only=True)
+        nobody = cluster_pb2.TransferLeadershipRequest(validate_only=True)
+        drain = cluster_pb2.DrainNodeRequest(node="n1", validate_only=True)
+        assert "has not introduced itself" in (await refused(alone.AddNode(stranger))).message
+        assert "is the last voter" in (await refused(alone.RemoveNode(last))).message
+        assert (await refused(alone.TransferLeadership(nobody))).reason == "TRANSFER_REFUSED"
+        assert (await refused(alone.DrainNode(drain))).reason == "TRANSFER_REFUSED"
+
+
 async def test_a_node_that_is_added_is_shown_where_the_call_says(tmp_path: Path) -> None:
     """Also when it says otherwise itself, as behind a translated address, or nothing yet."""
     async with cluster(tmp_path, 1) as nodes:
