@@ -20,6 +20,7 @@ import click
 from .real.faults import SCENARIOS
 
 Figures = dict[str, float | int]
+OverTime = dict[str, list[float]]
 Command = Callable[..., None]
 
 
@@ -82,7 +83,9 @@ def steady(rate: float, seconds: float, **how: Any) -> None:
     from .bench import steady as scenario
 
     asked = scenario.Steady(rate=rate, seconds=seconds)
-    measure("steady", how, lambda folder, stage: scenario.run(folder, stage, asked))
+    over_time: OverTime = {}
+    measure("steady", how, lambda folder, stage: scenario.run(folder, stage, asked, over_time),
+            over_time=over_time)  # fmt: skip
 
 
 @bench.command()
@@ -100,13 +103,26 @@ def create(clients: int, seconds: float, bulk: int, **how: Any) -> None:
 
 @bench.command()
 @click.option("--jobs", type=click.IntRange(1, 20_000_000), default=1_000_000, show_default=True)
+@click.option("--rate", type=click.FloatRange(0, 100_000), default=1_667, show_default=True,
+              help="A steady load beside them: jobs due each second.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(1, 3_600), default=15, show_default=True,
+              help="How long the steady load lasts.")  # fmt: skip
 @common
-def idle(jobs: int, **how: Any) -> None:
-    """Many jobs that are not due: memory, processor, start of a node, lateness of one that is."""
+def idle(jobs: int, rate: float, seconds: float, **how: Any) -> None:
+    """Many jobs that are not due: memory, processor, start of a node, lateness of one that is.
+
+    With 10,000,000 jobs it needs minutes for the import and 15 GB of disk; it tells how it goes.
+    """
     from .bench import idle as scenario
 
-    asked = scenario.Idle(jobs=jobs)
-    measure("idle", how, lambda folder, stage: scenario.run(folder, stage, asked))
+    asked = scenario.Idle(jobs=jobs, rate=rate, seconds=seconds)
+    over_time: OverTime = {}
+
+    def say(word: str) -> None:
+        click.echo(f"idle: {word}", err=True)
+
+    measure("idle", how, lambda folder, stage: scenario.run(folder, stage, asked, say, over_time),
+            over_time=over_time)  # fmt: skip
 
 
 @bench.command()
@@ -213,8 +229,9 @@ def compare(
 
 
 def measure(
-    name: str, how: dict[str, Any], scenario: Callable[..., Any], settings: Sequence[str] = ()
-) -> None:
+    name: str, how: dict[str, Any], scenario: Callable[..., Any], settings: Sequence[str] = (),
+    over_time: OverTime | None = None,
+) -> None:  # fmt: skip
     """Start a cluster, run a scenario on it, print what it found."""
     import asyncio
 
@@ -233,7 +250,8 @@ def measure(
             click.echo(f"raftsched bench: {error}", err=True)
             sys.exit(1)
     figures = {"nodes": int(how["nodes"])} | figures
-    tell(name, figures, figures, around, how)
+    whole = figures | ({"over_time": over_time} if over_time else {})
+    tell(name, whole, figures, around, how, over_time)
 
 
 def note_other_work() -> None:
@@ -247,12 +265,13 @@ def tell(
     rows: Mapping[str, object],
     around: Mapping[str, object],
     how: dict[str, Any],
+    over_time: OverTime | None = None,
 ) -> None:
     """Write what was found, as rows or whole, and what it was measured on."""
     from .bench.page import shown, write_page
 
     if how["report"] is not None:
-        write_page(how["report"], name, rows, around)
+        write_page(how["report"], name, rows, around, over_time or {})
         click.echo(f"wrote {how['report']}", err=True)
     if how["output"] == "json":
         click.echo(json.dumps({"scenario": name, **found, "on": around}))

@@ -138,9 +138,11 @@ class Process:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def rss_mb(self) -> int:
+    def rss_mb(self, *, peak: bool = False) -> int:
+        """Memory that is resident, now or at most since it started."""
+        field = "VmHWM:" if peak else "VmRSS:"
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(field):
                 return int(line.split()[1]) >> 10
         return 0
 

@@ -30,6 +30,8 @@ class Crew:
 
     def start(self) -> None:
         for worker in self.workers:
+            # What a crew before it said in the same folder is not of this one.
+            worker.log.unlink(missing_ok=True)
             worker.start()
 
     def begun(self) -> int:
@@ -41,10 +43,6 @@ class Crew:
     def stop(self) -> None:
         for worker in self.workers:
             worker.stop()
-
-    def lateness(self, since: float) -> list[float]:
-        """Seconds in order, of the runs that were due since an instant."""
-        return sorted(late for _, late in self.pairs(since))
 
     def pairs(self, since: float) -> Iterator[tuple[float, float]]:
         """Due time and lateness of each such run; to be asked after `stop`."""
@@ -62,6 +60,16 @@ def _last_count(worker: Process) -> int:
         log.seek(max(0, log.seek(0, 2) - 64))
         lines = log.read().split(b"\n")[:-1]
     return int(lines[-1]) if lines and lines[-1].isdigit() else 0
+
+
+def by_second(pairs: Sequence[tuple[float, float]], since: float, share: float) -> list[float]:
+    """Of those who were due in each second, the lateness below which this share of them lies; 0
+    where nobody was."""
+    seconds: dict[int, list[float]] = {}
+    for due, late in pairs:
+        seconds.setdefault(int(due - since), []).append(late)
+    last = max(seconds, default=-1)
+    return [percentile(sorted(seconds.get(n, (0.0,))), share) for n in range(last + 1)]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +37,15 @@ class Herd:
     insert_rate: int = 15_000
 
 
-async def import_all(client: AsyncClient, requests: Iterator[job_pb2.ImportJobsRequest]) -> float:
-    """Import all jobs, some requests at a time; the seconds it took."""
+async def import_all(
+    client: AsyncClient,
+    requests: Iterator[job_pb2.ImportJobsRequest],
+    progress: Callable[[int], None] = lambda jobs: None,
+) -> float:
+    """Import all jobs, some requests at a time; the seconds it took.
+
+    `progress` is told of the jobs of each request that was answered.
+    """
     began = time.monotonic()
 
     async def pull() -> None:
@@ -47,6 +54,7 @@ async def import_all(client: AsyncClient, requests: Iterator[job_pb2.ImportJobsR
             refused = [result for result in response.results if result.reason]
             if refused:
                 raise StageFailed(f"{len(refused)} jobs were refused; the first: {refused[0]}")
+            progress(len(request.jobs))
 
     await asyncio.gather(*(pull() for _ in range(IMPORTERS)))
     return time.monotonic() - began

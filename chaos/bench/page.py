@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 STYLE = """
@@ -36,6 +36,31 @@ def page(title: str, body: str) -> str:
     )
 
 
-def write_page(path: Path, name: str, figures: Rows, around: Rows) -> None:
-    body = f"{table(figures)}<h2>Measured on</h2>{table(around)}"
+def columns(over_time: Mapping[str, Sequence[float]]) -> str:
+    """Figures of each second or look, one row for each; those of one length stand together."""
+    tables = []
+    for length in sorted({len(values) for values in over_time.values()}):
+        names = [name for name, values in over_time.items() if len(values) == length]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *names))
+        rows = "".join(
+            f"<tr><td>{at}</td>"
+            + "".join(f"<td>{shown(over_time[name][at])}</td>" for name in names)
+            + "</tr>"
+            for at in range(length)
+        )
+        tables.append(f"<table><tr>{head}</tr>{rows}</table>")
+    return "".join(tables)
+
+
+def write_page(
+    path: Path,
+    name: str,
+    figures: Rows,
+    around: Rows,
+    over_time: Mapping[str, Sequence[float]],
+) -> None:
+    body = table(figures)
+    if over_time:
+        body += f"<h2>Over time</h2>{columns(over_time)}"
+    body += f"<h2>Measured on</h2>{table(around)}"
     path.write_text(page(f"raftsched bench {name}", body))

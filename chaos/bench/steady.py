@@ -16,8 +16,11 @@ from pathlib import Path
 from ...client import AsyncClient
 from ...proto.v1 import job_pb2
 from ..stage import Stage, StageFailed
-from .crew import Crew, percentile
+from .crew import Crew, by_second, percentile
 from .herd import BATCH, PAYLOAD, ROOM_S, drain, import_all, warm_up
+
+# Figures of each second, or of each look, in their order.
+OverTime = dict[str, list[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +51,10 @@ def requests_of(steady: Steady, first_s: float) -> Iterator[job_pb2.ImportJobsRe
         yield request
 
 
-async def run(folder: Path, stage: Stage, steady: Steady) -> dict[str, float | int]:
-    """A steady load on a cluster that is there."""
+async def run(
+    folder: Path, stage: Stage, steady: Steady, over_time: OverTime | None = None
+) -> dict[str, float | int]:
+    """A steady load on a cluster that is there; `over_time` gets what each second was like."""
     crew = Crew(folder, stage.endpoints, steady.workers, slots=steady.slots, lateness=True)
     crew.start()
     try:
@@ -67,7 +72,12 @@ async def run(folder: Path, stage: Stage, steady: Steady) -> dict[str, float | i
             used = sum(node.cpu_s() - cpu[name] for name, node in stage.nodes.items())
     finally:
         crew.stop()
-    late = [1000 * seconds for seconds in crew.lateness(first_s)]
+    pairs = [(due, 1000 * late) for due, late in crew.pairs(first_s)]
+    late = sorted(late for _, late in pairs)
+    p99s = [round(ms, 2) for ms in by_second(pairs, first_s, 0.99)]
+    if over_time is not None:
+        over_time["lateness_p50_ms"] = [round(ms, 2) for ms in by_second(pairs, first_s, 0.5)]
+        over_time["lateness_p99_ms"] = p99s
     return {
         "runs": steady.count,
         "begun": len(late),
@@ -76,6 +86,8 @@ async def run(folder: Path, stage: Stage, steady: Steady) -> dict[str, float | i
         "lateness_p95_ms": round(percentile(late, 0.95), 2),
         "lateness_p99_ms": round(percentile(late, 0.99), 2),
         "lateness_max_ms": round(late[-1], 2),
+        "lateness_worst_second": p99s.index(max(p99s)),
+        "lateness_worst_second_p99_ms": max(p99s),
         "nodes_cores": round(used / seconds, 3),
         "nodes_us_per_run": round(used / steady.count * 1e6, 1),
     }

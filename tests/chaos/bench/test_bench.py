@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from raftsched.chaos.bench.crew import by_second
+
 MAIN = "from raftsched.client.cli import main; main()"
 
 
@@ -37,6 +39,24 @@ def test_a_small_herd_is_drained_whole(tmp_path: Path) -> None:
 def test_a_steady_load_begins_every_run_once() -> None:
     found = bench("steady", "--rate", "100", "--seconds", "3")
     assert (found["runs"], found["begun"]) == (300, 300)
+    over_time = found["over_time"]
+    assert isinstance(over_time, dict)
+    assert len(over_time["lateness_p99_ms"]) == 3
+
+
+@pytest.mark.slow
+def test_jobs_that_wait_leave_room_for_those_that_are_due(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    found = bench("idle", "--jobs", "3000", "--rate", "50", "--seconds", "2", "--report", str(page))
+    assert found["jobs"] == 3_000
+    assert float(str(found["start_after_kill_s"])) > 0
+    assert found["steady_begun"] == 100
+    assert "<h2>Over time" in page.read_text()
+
+
+def test_what_was_late_is_told_by_the_second() -> None:
+    pairs = [(100.0 + n / 10, float(n // 10)) for n in range(30) if not 10 <= n < 20]
+    assert by_second([(100.0, 7.0), *pairs], 100.0, 0.95) == [7.0, 0.0, 2.0]
 
 
 @pytest.mark.slow
