@@ -139,9 +139,13 @@ def _wire(
 ) -> None:  # fmt: skip
     """Derive from a job's spec what firing and ending look at. The caller puts both records."""
     form = job.form
-    spec = form.spec
-    queue = spec.queue or "default"
-    job.lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
+    lane = view.lanes_of_forms.get((namespace.number, form))
+    if lane is None:
+        spec = form.spec
+        queue = spec.queue or "default"
+        lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
+        view.lanes_of_forms[namespace.number, form] = lane
+    job.lane = lane
     state.keep_ms = known.keep_ms
     state.after_end = bool(plan.rests)
     state.once = forms.shape(form, job.schedules).is_once

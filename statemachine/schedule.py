@@ -201,7 +201,8 @@ def _shape(schedules: tuple[bytes, ...], timing: bytes) -> Shape:
         found = str(len(schedules))
         faults.append(FieldFault("schedules", LIMIT, found, why, "lists in one expression"))
         schedules = schedules[:SCHEDULES_MAX]
-    rules = _read_rules(schedule_pb2.Timing.FromString(timing), faults)
+    rules, wrong = _rules(timing)
+    faults += wrong
     parts: list[Part] = []
     for at, stored in enumerate(schedules):
         schedule = schedule_pb2.Schedule.FromString(stored)
@@ -211,6 +212,14 @@ def _shape(schedules: tuple[bytes, ...], timing: bytes) -> Shape:
     same = [part for part in parts if not isinstance(part, Unanchored | Spread)]
     shared = _sort_out(same) if len(same) == len(parts) else None
     return Shape(tuple(faults), rules, tuple(parts), tuple(warnings), shared)
+
+
+@lru_cache(maxsize=SHAPES_KEPT)
+def _rules(timing: bytes) -> tuple[Rules, tuple[FieldFault, ...]]:
+    """What a timing says, and what is wrong with it; schedules that differ share one, as a rule."""
+    faults: list[FieldFault] = []
+    rules = _read_rules(schedule_pb2.Timing.FromString(timing), faults)
+    return rules, tuple(faults)
 
 
 def _read_rules(timing: schedule_pb2.Timing, faults: list[FieldFault]) -> Rules:

@@ -162,6 +162,7 @@ class View:
         # Sessions by their number, of the leases that end; they are put already.
         self.sessions: dict[int, SessionRecord] = {}
         self.lanes: dict[bytes, int] = {}
+        self.lanes_of_forms: dict[tuple[int, Form], int] = {}
         # By namespace and spec without payload, of jobs that this decision has made.
         self.molds: dict[tuple[int, Parts], Mold] = {}
         # By form, schedules and since when these are in force: of specs that were asked whether
