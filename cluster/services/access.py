@@ -63,6 +63,18 @@ class Access:
         call.actor = token.name
         call.hides = token.role == Role.ROLE_VIEWER and not token.see_payloads
 
+    def check(self, call: Call) -> None:
+        """Refuse whoever opened a stream with a token that is valid no more, or, before there were
+        tokens, without one."""
+        if not self._is_closed():
+            return
+        if access.find(self.node.replica.store, call.digest, self._now_ms()) is None:
+            raise refusals.refused(
+                Reason.ERROR_REASON_UNAUTHENTICATED,
+                "the access token that opened this stream was revoked or has expired, or there "
+                "was none and one is needed now; ask an admin for a new one",
+            )
+
     def _is_closed(self) -> bool:
         revision = self.node.revision
         if self._closed[0] != revision:
@@ -78,8 +90,8 @@ class Access:
                 "nobody says who calls; send the metadata 'authorization: Bearer SECRET' with the "
                 "secret of an access token",
             )
-        secret = said[len(BEARER) :].strip()
-        token = access.find(self.node.replica.store, digest(secret), self._now_ms())
+        call.digest = digest(said[len(BEARER) :].strip())
+        token = access.find(self.node.replica.store, call.digest, self._now_ms())
         if token is None:
             raise refusals.refused(
                 Reason.ERROR_REASON_UNAUTHENTICATED,

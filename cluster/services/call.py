@@ -34,6 +34,7 @@ class Call:
         "actor",
         "began",
         "context",
+        "digest",
         "hides",
         "margin",
         "metadata",
@@ -48,6 +49,8 @@ class Call:
         self.began = time.monotonic()
         self.metadata = dict(context.invocation_metadata() or ())
         self.actor = ""
+        # Of the secret that the caller has shown; empty as long as nobody needs one.
+        self.digest = b""
         # The caller may not see payloads.
         self.hides = False
         left = None if stream else context.time_remaining()

@@ -107,7 +107,7 @@ class Server:
 
         self.calls = Calls(node, self._peers, self._leadership, observer, own, admit)
         self.work = Work(node, node.sessions, self._leadership, self._access.admit)
-        self._streams = Streams(observer, self.calls.trailing)
+        self._streams = Streams(observer, self.calls.trailing, self._access.check)
         self._following: dict[str, Follow] = {
             "EventService/WatchEvents": self.events.watch,
             "ClusterService/Backup": BackupCalls(real, self._access.admit).stream,
@@ -162,6 +162,7 @@ class Server:
             self._leadership.look()
             self._peers.follow(self.node.leader_address, loop.time(), DEPOSED_S)
             self.work.look(loop.time())
+            self._streams.look(loop.time())
             self._tell_health()
             await asyncio.sleep(LOOK_S)
 

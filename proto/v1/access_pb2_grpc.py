@@ -79,8 +79,9 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RevokeAccessToken(self, request, context):
-        """It is not valid from now on. Without the last one the cluster is open to everybody again.
-        Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
+        """It is not valid from now on; streams that were opened with it end with UNAUTHENTICATED within
+        ten seconds. Without the last one the cluster is open to everybody again. Refused with
+        ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,8 +42,9 @@ class AccessServiceStub:
     ListAccessTokens: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
     RevokeAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]
-    """It is not valid from now on. Without the last one the cluster is open to everybody again.
-    Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
+    """It is not valid from now on; streams that were opened with it end with UNAUTHENTICATED within
+    ten seconds. Without the last one the cluster is open to everybody again. Refused with
+    ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
     """
     ListAuditRecords: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]
     """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`. Refused with
@@ -64,8 +65,9 @@ class AccessServiceAsyncStub(AccessServiceStub):
     ListAccessTokens: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]  # type: ignore[assignment]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
     RevokeAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]  # type: ignore[assignment]
-    """It is not valid from now on. Without the last one the cluster is open to everybody again.
-    Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
+    """It is not valid from now on; streams that were opened with it end with UNAUTHENTICATED within
+    ten seconds. Without the last one the cluster is open to everybody again. Refused with
+    ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
     """
     ListAuditRecords: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]  # type: ignore[assignment]
     """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`. Refused with
@@ -101,8 +103,9 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_pb2.RevokeAccessTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.RevokeAccessTokenResponse, _abc.Awaitable[_access_pb2.RevokeAccessTokenResponse]]:
-        """It is not valid from now on. Without the last one the cluster is open to everybody again.
-        Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
+        """It is not valid from now on; streams that were opened with it end with UNAUTHENTICATED within
+        ten seconds. Without the last one the cluster is open to everybody again. Refused with
+        ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
         """
 
     @_abc_1.abstractmethod

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import grpc
 import pytest
 
+from raftsched.cluster.services import streams
 from raftsched.cluster.services.methods import methods
 from raftsched.proto.v1 import (
     access_pb2,
@@ -275,6 +278,47 @@ async def test_a_stream_shows_its_token_too(split: tuple[Served, str, str]) -> N
     assert worker.refusal is not None
     assert worker.refusal.reason == "FORBIDDEN"
     await Worker(served.channel, metadata=bearer(editor)).hello(namespaces=["team"])
+
+
+async def rest_of(stream: Anything) -> str:
+    """Read to the end."""
+    async with asyncio.timeout(10):
+        while await stream.read() is not grpc.aio.EOF:
+            pass
+    return "it ended well"
+
+
+async def test_streams_end_with_the_token_that_opened_them(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that were opened before there were tokens."""
+    monkeypatch.setattr(streams, "LOOK_AGAIN_S", 0.05)
+    served = await start("a")
+    events: Anything = event_pb2_grpc.EventServiceStub(served.channel)
+    everything = event_pb2.WatchEventsRequest()
+    unnamed = events.WatchEvents(everything)
+    await unnamed.read()
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    await make(served, "mine", Role.ROLE_WORKER, root)
+    mine = await make(served, "short", Role.ROLE_WORKER, root)
+    worker = await Worker(served.channel, metadata=bearer(mine)).hello()
+    watch = events.WatchEvents(everything, metadata=bearer(mine))
+    kept = events.WatchEvents(everything, metadata=bearer(root))
+    for stream in (watch, kept):
+        await stream.read()
+    revoke = access_pb2.RevokeAccessTokenRequest(access_token="short")
+    await access(served).RevokeAccessToken(revoke, metadata=bearer(root))
+    await worker.ended()
+    assert worker.refusal is not None
+    assert (worker.refusal.reason, served.node.sessions.by_worker["w1"].credits) == (
+        "UNAUTHENTICATED", 0,
+    )  # fmt: skip
+    for stream in (unnamed, watch):
+        assert (await refused(rest_of(stream))).reason == "UNAUTHENTICATED"
+    await jobs(served).CreateJob(create("a"), metadata=bearer(root))
+    while not (await kept.read()).events:
+        pass
+    kept.cancel()
 
 
 async def test_payloads_are_for_those_who_may_see_them(start: Start) -> None:
