@@ -152,11 +152,11 @@ class Lag(Event, frozen=True):
 
 
 class Crowd(Event, frozen=True):
-    """The machine kept a process of this run waiting, for a processor or for the disk."""
+    """The machine kept processes of this run waiting, for a processor or for the disk."""
 
     began: float
     ended: float
-    # Who waited, and for how long of that time.
+    # Who waited most, and for how long all of them did.
     who: str
     waited: float
 
