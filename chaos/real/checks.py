@@ -8,11 +8,21 @@ against what clients, workers and the sink saw, and against nominal times comput
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ...cluster.refusal import Exit
 from . import history
+from .ends import (
+    attempts_are_explained,
+    completions_are_recorded_once,
+    ends_were_reported,
+    everything_ended,
+    leases_do_not_overlap,
+    no_effect_after_success,
+    runs_are_known,
+    runs_end_for_a_reason,
+)
 from .history import (
     OK,
     REFUSED,
@@ -22,9 +32,10 @@ from .history import (
     Plan,
     Seen,
 )
-from .jobs import REST_GRACE_MS
+from .jobs import PROBE, REST_GRACE_MS, everything
 from .lateness import Spans, calm, overdue, percentile
 from .linear import ABSENT, Undecided, linearizable, matters
+from .violation import Check, Violation
 
 SLACK_S = 1.0  # A call may end so much after its deadline: the machine is busy.
 CLOCK_MS = 50  # Clocks of two processes are read so far apart at most.
@@ -34,22 +45,6 @@ CLOCK_S = 2.0  # So long after a fault its clock may still be in a firing that i
 CALM_LEAST = 300
 RECORD_CALLS = frozenset({"create", "update", "delete", "get"})
 RAN = frozenset({"RAN", "LATE"})
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A promise that was broken."""
-
-    invariant: str
-    story: str
-    # The check that found it.
-    check: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.invariant}: {self.story}"
-
-
-Check = Callable[[Seen], list[Violation]]
 
 
 def acknowledged_writes_survive(seen: Seen) -> list[Violation]:
@@ -103,6 +98,10 @@ def nominal_times_have_one_outcome(seen: Seen) -> list[Violation]:
             if outcome.outcome in RAN and (plan.job, outcome.nominal_ms) not in runs:
                 story = f"{plan.job} at {outcome.nominal_ms} ran, and its run is not there"
                 found.append(Violation("S2", story))
+            meant = plan.from_ms <= outcome.last_ms and outcome.nominal_ms <= plan.until_ms
+            if plan.must_run and meant and outcome.outcome not in RAN:
+                story = f"{plan.job} at {outcome.nominal_ms} has no outcome but {outcome.outcome}"
+                found.append(Violation("S2", story))
     return found
 
 
@@ -110,9 +109,9 @@ def scheduled_runs_are_unique(seen: Seen) -> list[Violation]:
     """S2: a nominal time became one run, whatever its id."""
     counts = Counter((run.job, run.nominal_ms) for run in seen.runs if run.scheduled)
     leased: dict[tuple[str, int], set[str]] = defaultdict(set)
-    planned = {plan.job for plan in seen.plans}
+    by_hand = {call.job for call in seen.calls if call.what == "trigger"}
     for lease in seen.leases:
-        if lease.job in planned:
+        if lease.job not in by_hand:
             leased[lease.job, lease.nominal_ms].add(lease.run)
     found = [
         Violation("S2", f"{job} at {nominal_ms} became {count} runs")
@@ -175,15 +174,59 @@ def triggers_run_once(seen: Seen) -> list[Violation]:
         for call in seen.calls
         if call.what == "trigger" and call.outcome == OK and call.value not in runs
     ]
-    asked = Counter(
-        call.job for call in seen.calls if call.what == "trigger" and call.outcome != REFUSED
-    )
-    there = Counter(run.job for run in seen.runs if not run.scheduled)
-    for job, count in there.items():
-        if job in asked and count > asked[job]:
-            story = f"{job} was triggered {asked[job]} times and ran {count} times"
-            found.append(Violation("S2", story))
+    asked: dict[str, list[str]] = defaultdict(list)
+    unsure = Counter[str]()
+    for call in seen.calls:
+        if call.what == "trigger" and call.outcome == OK:
+            asked[call.job].append(call.value)
+        elif call.what == "trigger" and call.outcome == history.UNKNOWN:
+            unsure[call.job] += 1
+    for job, ids in asked.items():
+        found += [
+            Violation("S2", f"{count} triggers of {job} share the run {run}")
+            for run, count in Counter(ids).items()
+            if count > 1
+        ]
+    there: dict[str, set[str]] = defaultdict(set)
+    for run in seen.runs:
+        if not run.scheduled:
+            there[run.job].add(run.run)
+    for job, ids_there in there.items():
+        more = len(ids_there - set(asked[job]))
+        if more > unsure[job]:
+            story = f"{job} was triggered {len(asked[job])} times and ran {len(ids_there)} times"
+            found.append(Violation("S2", f"{story}; {unsure[job]} outcomes are unknown"))
     return found
+
+
+def probes_survive(seen: Seen) -> list[Violation]:
+    """S1: the record that the probe writes shows no value older than one acknowledged before."""
+    probes = {str(probe.number): probe for probe in seen.probes if probe.number}
+    found = []
+    for job in seen.jobs:
+        if job.job != PROBE or not probes:
+            continue
+        last = probes.get(job.value)
+        if last is None:
+            found.append(
+                Violation("S1", f"{PROBE} is {job.value!r} at the end, and never was that")
+            )
+            continue
+        ended = last.at + last.took if last.ok else float("inf")
+        later = [probe for probe in seen.probes if probe.ok and probe.at > ended]
+        if later:
+            wanted = f"should be {later[-1].number} or a later one"
+            found.append(Violation("S1", f"{PROBE} is {job.value} at the end, and {wanted}"))
+    return found
+
+
+def records_have_an_author(seen: Seen) -> list[Violation]:
+    """S1: no job is there that nobody created."""
+    known = {job.name for job in everything()} | {plan.job for plan in seen.plans}
+    known |= {call.job for call in seen.calls if call.what == "create" and call.outcome != REFUSED}
+    return [
+        Violation("S1", f"nobody created {job.job}") for job in seen.jobs if job.job not in known
+    ]
 
 
 def tokens_grow(seen: Seen) -> list[Violation]:
@@ -217,76 +260,6 @@ def the_sink_took_no_old_token(seen: Seen) -> list[Violation]:
         if effect.accepted:
             highest[effect.run] = max(before, effect.token)
     return found
-
-
-def completions_are_recorded_once(seen: Seen) -> list[Violation]:
-    """S6: one lease ends a run well; what was acknowledged is what the cluster shows."""
-    found = []
-    states = {run.run: run for run in seen.runs}
-    tokens: dict[str, set[int]] = defaultdict(set)
-    for ack in seen.acks:
-        if ack.end == "success" and not ack.reason:
-            tokens[ack.run].add(ack.token)
-    for run_id, taken in tokens.items():
-        if len(taken) > 1:
-            found.append(Violation("S6", f"{run_id} succeeded with the tokens {sorted(taken)}"))
-        run = states.get(run_id)
-        if run is not None and run.state != "SUCCEEDED":
-            found.append(Violation("S6", f"{run_id} is {run.state}; its success was acknowledged"))
-    return found
-
-
-def ends_were_reported(seen: Seen) -> list[Violation]:
-    """S6: an attempt that succeeded or failed was reported so by whoever held that very lease."""
-    said = {(report.token, report.end) for report in seen.reports}
-    found = []
-    for run in seen.runs:
-        for token, end in run.attempts:
-            word = {"SUCCEEDED": "success", "FAILED": "failure"}.get(end)
-            if word is not None and (token, word) not in said:
-                story = f"{run.run}: the attempt with token {token} {end}, which nobody reported"
-                found.append(Violation("S6", story))
-    return found
-
-
-def no_effect_after_success(seen: Seen) -> list[Violation]:
-    """S6: once a success is acknowledged, no other lease of that run does anything."""
-    done: dict[str, tuple[float, int]] = {}
-    for ack in seen.acks:
-        if ack.end == "success" and not ack.reason:
-            done.setdefault(ack.run, (ack.at, ack.token))
-    found = []
-    for lease in seen.leases:
-        at, token = done.get(lease.run, (float("inf"), 0))
-        if lease.token > token and at < float("inf"):
-            story = f"{lease.run} was leased with {lease.token} though {token} had succeeded"
-            found.append(Violation("S6", story))
-    return found
-
-
-def attempts_are_explained(seen: Seen) -> list[Violation]:
-    """S7: no more attempts than the policy allows, and none without an end of the one before."""
-    allowed = {plan.job: plan.max_attempts for plan in seen.plans}
-    found = []
-    for run in seen.runs:
-        most = allowed.get(run.job)
-        if most is not None and run.attempt > most:
-            found.append(Violation("S7", f"{run.run} has {run.attempt} attempts of {most}"))
-        # A lease that was given back does not count, but stands among the ends.
-        ends = [end for _, end in run.attempts if end not in ("SUCCEEDED", "UNSPECIFIED")]
-        if len(ends) < run.attempt - 1:
-            story = f"{run.run} is at attempt {run.attempt}, and {len(ends)} ends are recorded"
-            found.append(Violation("S7", story))
-    return found
-
-
-def everything_ended(seen: Seen) -> list[Violation]:
-    """S2: with the faults over, every run that was due has ended."""
-    return [
-        Violation("S2", f"{run.run} is still {run.state}")
-        for run in seen.runs
-        if run.state in ("PENDING", "RUNNING", "RETRYING")
-    ]
 
 
 def calls_end_in_time(seen: Seen) -> list[Violation]:
@@ -427,13 +400,18 @@ def calm_firings_are_soon(seen: Seen) -> list[Violation]:
 
 CHECKS: tuple[Check, ...] = (
     acknowledged_writes_survive,
+    probes_survive,
+    records_have_an_author,
     records_are_linearizable,
     nominal_times_have_one_outcome,
     scheduled_runs_are_unique,
     triggers_run_once,
     everything_ended,
+    runs_are_known,
+    runs_end_for_a_reason,
     nothing_runs_without_reason,
     tokens_grow,
+    leases_do_not_overlap,
     the_sink_took_no_old_token,
     completions_are_recorded_once,
     ends_were_reported,

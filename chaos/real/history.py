@@ -53,6 +53,8 @@ class Plan(Event, frozen=True):
     # Its lateness is judged.
     prompt: bool = False
     times: tuple[int, ...] | None = None
+    # Neither patience nor overlap excuses it: each of its nominal times has to run.
+    must_run: bool = False
 
 
 class Limited(Event, frozen=True):
@@ -167,6 +169,8 @@ class Probe(Event, frozen=True):
     at: float
     took: float
     ok: bool
+    # What it wrote; higher than what those before it wrote.
+    number: int = 0
 
 
 class Outcome(Event, frozen=True):

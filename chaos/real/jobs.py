@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from ...proto.v1 import job_pb2
 from .history import Event, Follows, Limited, Plan
 
-HERD, ONCE = "herd", "once"
+HERD, ONCE, PROBE = "herd", "once", "probe"
 HANDS = 5
 # Recurring jobs: seconds between their nominal times, and how many jobs of each.
 PERIODS = {1: 10, 2: 10, 5: 20}
@@ -101,7 +101,7 @@ def everything() -> Iterator[job_pb2.Job]:
         for each in upstream:
             job.spec.upstream.jobs.add(job=each)
         yield job
-    for name in (*(f"hand-{number}" for number in range(HANDS)), "probe"):
+    for name in (*(f"hand-{number}" for number in range(HANDS)), PROBE):
         job = job_pb2.Job(name=name)
         plain(job.spec)
         yield job
@@ -111,11 +111,12 @@ def plans(from_ms: int, until_ms: int) -> Iterator[Event]:
     """What is surely due between two instants, and what else is promised of these jobs."""
     for name, every_ms in periods().items():
         prompt = name.startswith("every-")
-        yield Plan(name, every_ms, from_ms, until_ms, ATTEMPTS, prompt=prompt)
+        must_run = name not in RESTS
+        yield Plan(name, every_ms, from_ms, until_ms, ATTEMPTS, prompt, must_run=must_run)
     for name, zoned in ZONED.items():
         # Times before and after are no less nominal times, only not surely fired.
         times = tuple(zoned.times(from_ms - FAR_MS // 4, until_ms + FAR_MS // 4))
-        yield Plan(name, 1000, from_ms, until_ms, ATTEMPTS, prompt=True, times=times)
+        yield Plan(name, 1000, from_ms, until_ms, ATTEMPTS, True, times, must_run=True)
     yield Limited(tuple(f"limited-{number}" for number in range(LIMITED_JOBS)), LIMIT)
     yield Follows("flow-b", ("flow-a",))
     yield Follows("flow-c", ("flow-a", "flow-b"))

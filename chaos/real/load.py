@@ -28,7 +28,7 @@ PROBE_DEADLINE_S = 1.0
 PROBES_OPEN = 100
 RECORDS = 20
 CALLS_PER_RECORD = 40  # More would make the search for an order too long.
-RESUME_S = 60.0
+RESUME_S = 240.0  # A majority that was killed may need long to come back on a busy machine.
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class Load:
         request.job.spec.schedules.add().once.time.FromMilliseconds(due_ms)
         outcome = await self.tell(name, "create", job, value, lambda: client.call(request))
         if outcome == OK:
-            self.journal.add(Plan(job, due_ms, due_ms, due_ms, jobs.ATTEMPTS))
+            self.journal.add(Plan(job, due_ms, due_ms, due_ms, jobs.ATTEMPTS, must_run=True))
 
     async def rest(self, dice: random.Random) -> None:
         """Pause recurring jobs and let them go on, again and again."""
@@ -185,14 +185,14 @@ class Load:
             await asyncio.gather(*under_way)
 
     async def probe_once(self, client: AsyncClient, number: int) -> None:
-        request = job_pb2.UpdateJobRequest(job=jobs.valued("probe", str(number)))
+        request = job_pb2.UpdateJobRequest(job=jobs.valued(jobs.PROBE, str(number)))
         request.update_mask.paths.append("spec.payload")
         began, ok = time.monotonic(), True
         try:
             await client.call(request)
         except RaftschedError:
             ok = False
-        self.journal.add(Probe(began, time.monotonic() - began, ok))
+        self.journal.add(Probe(began, time.monotonic() - began, ok, number))
 
 
 def outcome_of(what: str, error: RaftschedError) -> str:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ..bench.page import page, table
-from .checks import CHECKS, Violation
+from .checks import CHECKS
 from .run import Asked, Told
 from .timeline import picture
 from .total import histogram
 from .verdict import failovers
+from .violation import Violation
 
 VIOLATIONS_SHOWN = 200
 STYLE = """<style>

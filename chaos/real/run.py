@@ -14,11 +14,12 @@ from ..bench.herd import Herd, import_all, requests_of
 from ..stage import StageFailed
 from . import history, jobs, look, machine
 from .arena import Arena
-from .checks import Violation, judge
+from .checks import judge
 from .faults import Planned, plan
 from .history import Bounds, Fault, Plan, Seen
 from .load import Load
 from .verdict import verdict
+from .violation import Violation
 
 Say = Callable[[str], None]
 FAULT_S = 400.0  # With everything that has to come back after it.
@@ -138,7 +139,10 @@ async def herd(arena: Arena, count: int) -> None:
         await import_all(client, requests_of(wanted, due_ms, jobs.HERD))
         # One nominal time each: the only multiple of itself there is.
         arena.journal.add(
-            *(Plan(f"{jobs.HERD}-{n:08d}", due_ms, due_ms, due_ms, 4) for n in range(count))
+            *(
+                Plan(f"{jobs.HERD}-{n:08d}", due_ms, due_ms, due_ms, 4, must_run=True)
+                for n in range(count)
+            )
         )
         spare = due_ms / 1000 - time.time()
         sign = f"{count} jobs imported" + (f", {-spare:.1f} s too late" if spare < 0 else "")

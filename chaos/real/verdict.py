@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...cluster.refusal import Exit
-from .checks import Violation
 from .history import OK, Call, Probe, Seen
 from .jobs import HERD
 from .lateness import Spans, calm, crowded, firsts, percentile
+from .violation import Violation
 
 SLOT_S = 0.1
-LOST = ("has no outcome", "lost its run", "is not there", "at the end, and should be")
+LOST = (
+    "has no outcome", "lost its run", "is not there", "at the end, and should be", "share the run",
+    "which nobody asked for", "was given up",
+)  # fmt: skip
 DOUBLED = ("outcomes", "became", "times and ran", "was leased as", "succeeded with")
 
 

@@ -30,6 +30,7 @@ from raftsched.chaos.real.history import (
     Limited,
     Outcome,
     Plan,
+    Probe,
     Report,
     Run,
     Seen,
@@ -50,7 +51,9 @@ def call(
 
 def sound() -> Events:
     """A job that ran three times (once at the second attempt), a record, a trigger."""
-    events: Events = [Plan("tick", 1_000, T0, T0 + 2_000, max_attempts=2, prompt=True)]
+    events: Events = [
+        Plan("tick", 1_000, T0, T0 + 2_000, max_attempts=2, prompt=True, must_run=True)
+    ]
     token = 0
     for number in range(3):
         nominal = T0 + 1_000 * number
@@ -90,15 +93,21 @@ def sound() -> Events:
         Job("tick", "-"),
         call("trigger", "hand", 5, "hand.2.7.1"),
         Lease("w1", "hand.2.7.1", "hand", 9, 1, T0, T0, T0, 9.0),
-        Run("hand.2.7.1", "hand", "SUCCEEDED", T0, T0, 1, scheduled=False),
+        Report("w1", "hand.2.7.1", 9, "success", 9.1),
+        Run("hand.2.7.1", "hand", "SUCCEEDED", T0, T0, 1, ((9, "SUCCEEDED"),), scheduled=False),
+        call("trigger", "hand", 5, "", UNKNOWN),
+        Probe(1.0, 0.1, ok=True, number=1),
+        Probe(1.2, 9.0, ok=False, number=2),
+        Probe(1.25, 0.1, ok=True, number=3),
+        Job("probe", "2"),
         *followed("up", "down", T0),
         Limited(("tick",), 1),
         Bounds(1_000.0, 2.0, 50.0),
         call("pause", "rest", 20, str(T0 + 20_000)),
         call("resume", "rest", 25, str(T0 + 25_000), UNKNOWN),
         call("resume", "rest", 26, str(T0 + 26_000)),
-        Run("rest.1.1", "rest", "SUCCEEDED", T0 + 19_000, T0, 1),
-        Run("rest.1.2", "rest", "SUCCEEDED", T0 + 25_900, T0, 1),
+        Run("rest.1.1", "rest", "SKIPPED", T0 + 19_000, T0, 1),
+        Run("rest.1.2", "rest", "SKIPPED", T0 + 25_900, T0, 1),
         Plan("noon", 1_000, T0, T0 + 9_000, times=(T0 + 3_000,)),
         Outcome("noon", T0 + 3_000, T0 + 3_000, "MISSED"),
         Stop("n1", 40.0, 41.0, 0),
@@ -175,11 +184,47 @@ WRONG: list[tuple[str, str, Events]] = [
         "S2",
         [*sound(), Lease("w2", "tick.9.9", "tick", 50, 1, T0, T0, T0, 50.0)],
     ),
+    ("a firing that was skipped", "S2", changed(Outcome, 1, outcome="MISSED")),
+    ("a run that was given up", "S2", changed(Run, 2, state="FAILED")),
+    ("a run that nobody cancelled", "S2", changed(Run, 2, state="CANCELLED")),
+    (
+        "a leased run that is gone",
+        "S2",
+        [*sound(), Lease("w1", "hand.2.7.9", "hand", 60, 1, T0, T0, T0, 60.0)],
+    ),
+    (
+        "two triggers that became one",
+        "S2",
+        [*sound(), call("trigger", "hand", 6, "hand.2.7.1")],
+    ),
+    ("a probe that is older", "S1", changed(Job, 2, value="1")),
+    ("a probe that nobody wrote", "S1", changed(Job, 2, value="7")),
+    ("a job that nobody created", "S1", [*sound(), Job("record-9", "x")]),
+    ("a success without an attempt", "S6", changed(Run, 2, attempts=())),
+    (
+        "a report that counted for another run",
+        "S6",
+        [*changed(Report, 3, run="tick.9"), Report("w1", "tick.9", 77, "success", 9.0)],
+    ),
+    (
+        "a report taken after a newer lease",
+        "S4",
+        changed(Report, 1, at=3.05),
+    ),
+    (
+        "a flow that became two",
+        "S2",
+        [*sound(), Lease("w1", "down.9", "down", 80, 1, T0, T0, T0, 80.0)],
+    ),
     ("a lost trigger", "S2", without(Run, lambda e: e.job == "hand")),  # type: ignore[attr-defined]
     (
         "a doubled trigger",
         "S2",
-        [*sound(), Run("hand.2.7.2", "hand", "SUCCEEDED", T0, T0, 1, scheduled=False)],
+        [
+            *sound(),
+            Run("hand.2.7.2", "hand", "SUCCEEDED", T0, T0, 1, scheduled=False),
+            Run("hand.2.7.3", "hand", "SUCCEEDED", T0, T0, 1, scheduled=False),
+        ],
     ),
     ("a run that never ended", "S2", changed(Run, 2, state="RUNNING")),
     ("a lost update", "S1", changed(Job, 0, value="one")),

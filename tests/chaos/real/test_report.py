@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from raftsched.chaos.main import chaos
 from raftsched.chaos.real import report
-from raftsched.chaos.real.checks import CHECKS, Violation, judge
+from raftsched.chaos.real.checks import CHECKS, judge
 from raftsched.chaos.real.history import (
     Ack,
     Bounds,
@@ -30,6 +30,7 @@ from raftsched.chaos.real.history import (
 from raftsched.chaos.real.run import Asked, Told
 from raftsched.chaos.real.total import histogram, total
 from raftsched.chaos.real.verdict import availability, failovers, verdict
+from raftsched.chaos.real.violation import Violation
 
 EMPTY = {"meta", "line", "rect", "circle", "br", "link", "img"}
 
@@ -159,7 +160,9 @@ def test_a_page_of_nothing_is_a_page(tmp_path: Path) -> None:
 
 
 def test_a_violation_names_its_check() -> None:
-    (violation,) = judge(Seen.of([Call("c", "create", "a", 0, 1, 5.0, "ok", "v"), Job("b", "")]))
+    (violation,) = judge(
+        Seen.of([Call("c", "create", "a", 0, 1, 5.0, "ok", "v"), Job("probe", "")])
+    )
     assert violation.check == "acknowledged_writes_survive"
 
 
