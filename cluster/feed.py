@@ -19,6 +19,7 @@ import msgspec
 
 from ..proto.v1 import event_pb2
 from ..statemachine import events
+from ..statemachine.machine import Prepared
 from ..statemachine.record import MetaRecord
 from ..statemachine.rejection import Reason, Refused
 from ..statemachine.store import Store
@@ -56,7 +57,7 @@ class State(Protocol):
     def meta(self) -> MetaRecord: ...
 
     @property
-    def listeners(self) -> list[Callable[[int, bytes, MetaRecord], None]]: ...
+    def listeners(self) -> list[Callable[[int, Prepared, MetaRecord], None]]: ...
 
     @property
     def store(self) -> Store: ...
@@ -137,7 +138,7 @@ class Feed:
         self._state.listeners.remove(self._applied)
         self._helper.shutdown(wait=False, cancel_futures=True)
 
-    def _applied(self, index: int, change: bytes, meta: MetaRecord) -> None:
+    def _applied(self, index: int, prepared: Prepared, meta: MetaRecord) -> None:
         self._note(meta.revision, index)
         if self._waiting:
             self.wake()

@@ -118,7 +118,8 @@ class Leader:
         self._turn = object()
         self._busy = False
         self._recall = Recall()
-        self._turn = object()
+        # What the last change was made of, until there is time to let go of it.
+        self._past: object = None
         # When the last change was begun, on the clock of `seconds`.
         self.began_at = float("-inf")
         self._next_timer_ms: int | None = None
@@ -202,6 +203,11 @@ class Leader:
         return bool(self._waiting.line) and not self._busy
 
     @property
+    def is_busy(self) -> bool:
+        """A change is on its way."""
+        return self._busy
+
+    @property
     def rests(self) -> bool:
         """It leads, and all that was there to do is done and known."""
         under_way = self._busy or self._carried or self._waiting.line or self._look is not None
@@ -217,6 +223,12 @@ class Leader:
         if parts:
             self._busy = True
             self._decide(parts)
+
+    def prepare(self) -> None:
+        """Use the time in which a change is on its way: to be called soon after `step`, when what
+        that sent has left."""
+        self._past = None
+        self.applied.prepare()
 
     def next_ms(self) -> int | None:
         """When `step` is to be called at the latest, on the clock of `now_ms`."""
@@ -310,11 +322,13 @@ class Leader:
             self._look_ahead(view.now_ms)
             # Whatever the answers set off comes into the next change.
             self.sessions.poke()
+            self._past = (parts, view, decision)
 
         try:
             if decision.change:
                 self.done.changes += 1
                 self.done.bytes += len(decision.change)
+                self.applied.expect(decision.change, decision.sealed)
                 self.consensus.submit(decision.change, reply)
             elif any(part.sure for part in parts):
                 self.consensus.confirm(reply)

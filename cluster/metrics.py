@@ -20,7 +20,8 @@ from prometheus_client.core import (
 
 from ..proto.v1 import cluster_pb2
 from ..statemachine import keys
-from ..statemachine.record import Change, MetaRecord, RunRecord, parse, parse_change
+from ..statemachine.machine import Prepared
+from ..statemachine.record import Change, MetaRecord, RunRecord, parse
 from .leader import Done, Leader
 from .replica import Applied
 
@@ -92,40 +93,41 @@ class Metrics:
         self._leader, self._applied = leader, applied
         applied.listeners.append(self.changed)
 
-    def changed(self, index: int, data: bytes, meta: MetaRecord) -> None:
+    def changed(self, index: int, prepared: Prepared, meta: MetaRecord) -> None:
         """A change was applied; a listener of the replica."""
         self.apply.add(self._applied.wrote_s if self._applied is not None else 0.0)
         # Each change is applied by all nodes; who decided it counts it.
         if self._leader is None or not self._leader.leading:
             return
         self._time(self._leader.done)
-        change = parse_change(data, meta.revision)
-        self.change_bytes.add(len(data))
+        change = prepared.change
+        self.change_bytes.add(len(prepared.data))
         self.change_items.add(len(change.keys) + len(change.deletes))
-        tables = bytes([key[0] for key in change.keys])
         for table, name in PUTS.items():
-            self.told[name] += tables.count(table)
-        self.told["leases_ended"] += bytes([key[0] for key in change.deletes]).count(keys.LEASE)
-        if keys.LEASE in tables:
-            self._late(change, tables)
-        if keys.DEAD in tables:
+            self.told[name] += len(_places(change.keys, table))
+        self.told["leases_ended"] += len(_places(change.deletes, keys.LEASE))
+        self._late(change)
+        if _places(change.keys, keys.DEAD):
             self.dead_letters(change)
 
-    def _late(self, change: Change, tables: bytes) -> None:
+    def _late(self, change: Change) -> None:
         """How long after their time runs were leased, told by an even sample of them."""
-        now_ms, values = self.wall() * 1000, change.values
-        leased = [place for place, table in enumerate(tables) if table == keys.LEASE[0]]
+        leased = _places(change.keys, keys.LEASE)
+        if not leased:
+            return
+        now_ms = self.wall() * 1000
         sample = leased[:: -(-len(leased) // SAMPLES)]
-        runs = {keys.run(*keys.run_of(values[place])) for place in sample}
         late = []
-        for place, key in enumerate(change.keys):
-            if key in runs:
-                run = parse(key, values[place], RunRecord)
+        for place in sample:
+            key = keys.run(*keys.run_of(change.values[place]))
+            at = bisect_left(change.keys, key)
+            if at < len(change.keys) and change.keys[at] == key:
+                run = parse(key, change.values[at], RunRecord)
                 # A later attempt was not due when the run was.
                 if run.attempt <= 1:
                     late.append(max(0.0, now_ms - run.due_at_ms) / 1000)
         if late:
-            self.lateness.add_all(late, len(leased) * len(late) // len(runs))
+            self.lateness.add_all(late, len(leased) * len(late) // len(sample))
 
     def _time(self, done: Done) -> None:
         """The loop keeps sums, and one change is in flight at a time: so what was added since the
@@ -204,6 +206,12 @@ PUTS = {
     keys.ENDED: "runs_ended",
     keys.DEAD: "dead_letters",
 }
+
+
+def _places(ordered: Sequence[bytes], table: bytes) -> range:
+    """Where the keys of a table stand among the keys of a change, which are in order."""
+    first = bisect_left(ordered, table)
+    return range(first, bisect_left(ordered, keys.after(table), first))
 
 
 def counter(name: str, help_: str, value: float) -> Metric:

@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 
 from ..proto.v1 import common_pb2
 from ..statemachine import reads
+from ..statemachine.machine import Prepared
 from ..statemachine.record import MetaRecord
 from ..statemachine.rejection import Refused, Rejection
 from ..statemachine.rocks_store import CACHE_BYTES
@@ -362,7 +363,7 @@ class Node:
             self._watch_clock()
             self._poke()
 
-    def _applied(self, index: int, change: bytes, meta: MetaRecord) -> None:
+    def _applied(self, index: int, prepared: Prepared, meta: MetaRecord) -> None:
         self.known.applied(meta)
         self._moved.set()
         self._moved = asyncio.Event()
@@ -395,9 +396,18 @@ class Node:
             return
         try:
             self.leader.step()
+            if self.leader.is_busy:
+                # Behind the turn of consensus, which sends the change on its way.
+                self._loop.call_soon(self._prepare)
             if self._journey is not None and not self._poked and self.driver.staleness() < HEARD:
                 self._journey.go_on()
             self._set_timer()
+        except Exception as error:
+            self.fail(error)
+
+    def _prepare(self) -> None:
+        try:
+            self.leader.prepare()
         except Exception as error:
             self.fail(error)
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from time import perf_counter
 
 from ..statemachine import keys, machine
-from ..statemachine.record import MetaRecord, parse
+from ..statemachine.record import Change, MetaRecord, parse
 from ..statemachine.rocks_store import CACHE_BYTES, RocksStore, peek
 from ..statemachine.store import Store
 from .consensus.snapshot import MANIFEST
 
-Listener = Callable[[int, bytes, MetaRecord], None]
+# With the index of a change, the change, and where history stands after it.
+Listener = Callable[[int, machine.Prepared, MetaRecord], None]
 PREFIX = "state-"
 RENEWING = "renewing"  # Where a new cluster's state is made; see renewal.py.
 
@@ -36,14 +37,32 @@ class Applied:
         self.listeners: list[Listener] = []
         # Seconds it took to write the last change.
         self.wrote_s = 0.0
+        # A change that was decided here and is on its way, and the same when it is prepared.
+        self._expected: tuple[bytes, Change | None] = (b"", None)
+        self._prepared: machine.Prepared | None = None
 
     def applied(self) -> int:
         return self.meta.applied_index
 
+    def expect(self, data: bytes, change: Change | None) -> None:
+        """These very bytes are on their way into the log, and this is what they say."""
+        self._expected, self._prepared = (data, change), None
+
+    def prepare(self) -> None:
+        """Do what can be done with what is expected, while it is on its way."""
+        data, change = self._expected
+        if change is not None and self._prepared is None:
+            self._prepared = machine.prepare(self.store, data, change)
+
     def apply(self, index: int, data: bytes) -> None:
         began = perf_counter()
+        if data is self._expected[0]:
+            self.prepare()
+        prepared, self._prepared, self._expected = self._prepared, None, (b"", None)
+        if prepared is None or prepared.data is not data:
+            prepared = machine.prepare(self.store, data)
         try:
-            self.meta = machine.apply(self.store, index, data)
+            self.meta = machine.write(self.store, index, prepared)
         except machine.WrongBase:
             # Its leader was deposed while it was under way, and the next one decided otherwise.
             self.meta = machine.skip(self.store, index)
@@ -51,10 +70,11 @@ class Applied:
         self.changed_at = index
         self.wrote_s = perf_counter() - began
         for listener in self.listeners:
-            listener(index, data, self.meta)
+            listener(index, prepared, self.meta)
 
     def replace(self, store: Store) -> None:
         """Go on from another state, which a snapshot brought."""
+        self.expect(b"", None)
         self.store = store
         self.meta = machine.read_meta(store)
         self.changed_at = self.meta.applied_index

@@ -7,6 +7,7 @@ import structlog
 from ..proto.v1 import event_pb2
 from ..statemachine import keys
 from ..statemachine.events import events
+from ..statemachine.machine import Prepared
 from ..statemachine.record import Change, JobRecord, MetaRecord, RunRecord, parse
 from .node import Node
 
@@ -35,9 +36,9 @@ def tell_dead_letters(node: Node, change: Change) -> None:
 def tell_steps(node: Node) -> None:
     """Have each change told by the leader; each event is looked up in the state for it."""
 
-    def tell(index: int, change: bytes, meta: MetaRecord) -> None:
+    def tell(index: int, prepared: Prepared, meta: MetaRecord) -> None:
         if node.leads:
-            for event in events(change, meta.revision, node.replica.store):
+            for event in events(prepared.data, meta.revision, node.replica.store):
                 words = event_pb2.EventKind.Name(event.kind).removeprefix("EVENT_KIND_")
                 said = {"job": event.job, "run": event.run.id, "token": event.run.token,
                         "attempt": event.run.attempt, "worker": event.run.worker}  # fmt: skip

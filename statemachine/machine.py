@@ -18,10 +18,10 @@ from google.protobuf.message import Message
 
 from ..proto.v1 import worker_pb2
 from . import keys, remembered
-from .record import MetaRecord, encode, parse, parse_change
+from .record import Change, MetaRecord, encode, parse, parse_change
 from .rejection import Refused, Rejection
 from .rules import RULES
-from .store import Store
+from .store import Store, Write
 from .view import View
 
 
@@ -45,6 +45,17 @@ class Decision:
     replies: list[object]
     # Attempts to stop, by worker, beside those that their worker reports on itself.
     stops: list[tuple[str, worker_pb2.Stop]] = field(default_factory=list)
+    # The change before it became bytes, so that whoever decided it need not read it.
+    sealed: Change | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A change with all done to it that can be done before it is committed."""
+
+    data: bytes
+    change: Change
+    write: Write
 
 
 class WrongBase(Exception):
@@ -57,7 +68,7 @@ def decide(view: View, requests: Sequence[Request]) -> Decision:
         if view.is_full:
             break
         replies.append(_decide_one(view, request))
-    return Decision(view.seal(), replies, view.stops)
+    return Decision(view.seal(), replies, view.stops, view.sealed)
 
 
 def _decide_one(view: View, request: Request) -> object:
@@ -95,19 +106,29 @@ def _decide_once(
 def apply(store: Store, index: int, data: bytes) -> MetaRecord:
     """Write a committed change. `index` is its place in the log; an old one does nothing."""
     meta = read_meta(store)
-    if index <= meta.applied_index:
-        return meta
-    change = parse_change(data, meta.revision + 1)
-    if change.base != meta.revision:
-        raise WrongBase(f"index {index} was decided on {change.base}, state is at {meta.revision}")
-    after = change.meta
+    return meta if index <= meta.applied_index else write(store, index, prepare(store, data))
+
+
+def prepare(store: Store, data: bytes, change: Change | None = None) -> Prepared:
+    """Get a change ready to be written, on the present state; who knows it need not have it read.
+    Its meta becomes that of the state after it."""
+    meta = read_meta(store)
+    change = change or parse_change(data, meta.revision + 1)
+    if change.base == meta.revision:
+        change.meta.revision = meta.revision + 1
+        change.meta.fingerprint = blake2b(data, key=meta.fingerprint, digest_size=16).digest()
+    puts = zip(change.keys, change.values, strict=True)
+    return Prepared(data, change, store.prepare(puts, change.deletes))
+
+
+def write(store: Store, index: int, prepared: Prepared) -> MetaRecord:
+    """Write a change that is committed now."""
+    meta, after, base = read_meta(store), prepared.change.meta, prepared.change.base
+    if base != meta.revision:
+        raise WrongBase(f"index {index} was decided on {base}, state is at {meta.revision}")
     assert after.now_ms >= meta.now_ms, "the replicated clock ran backwards"
     after.applied_index = index
-    after.revision = meta.revision + 1
-    after.fingerprint = blake2b(data, key=meta.fingerprint, digest_size=16).digest()
-    puts = list(zip(change.keys, change.values, strict=True))
-    puts.append((keys.META, encode(after)))
-    store.write(puts, change.deletes)
+    prepared.write([(keys.META, encode(after))])
     return after
 
 
@@ -127,4 +148,7 @@ def read_meta(store: Store) -> MetaRecord:
     return parse(keys.META, value, MetaRecord)
 
 
-__all__ = ["Decision", "Rejection", "Request", "WrongBase", "apply", "decide", "read_meta", "skip"]
+__all__ = [
+    "Decision", "Prepared", "Rejection", "Request", "WrongBase", "apply", "decide", "prepare",
+    "read_meta", "skip", "write",
+]  # fmt: skip

@@ -17,6 +17,8 @@ from typing import cast
 
 import rocksdict
 
+from .store import Write
+
 CACHE_BYTES = 256 * 1024 * 1024
 MEMTABLE_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 512
@@ -60,13 +62,22 @@ class RocksStore:
         return _scan(self._db, first, end, backwards)
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        self.prepare(puts, deletes)(())
+
+    def prepare(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> Write:
         batch = rocksdict.WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
         for key, value in puts:
             put(key, value)
         for key in deletes:
             delete(key)
-        self._db.write(batch, self._no_log)
+
+        def write(last: Iterable[tuple[bytes, bytes]]) -> None:
+            for key, value in last:
+                put(key, value)
+            self._db.write(batch, self._no_log)
+
+        return write
 
     def snapshot(self) -> RocksReading:
         return RocksReading(self._db)

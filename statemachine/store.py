@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 
+# Writes a batch that was prepared, with these puts behind its own; to be called once.
+Write = Callable[[Iterable[tuple[bytes, bytes]]], None]
+
+
 class Reading(Protocol):
     """State at one instant."""
 
@@ -30,6 +34,10 @@ class Store(Reading, Protocol):
     """State that can be written."""
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None: ...
+
+    def prepare(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> Write:
+        """Make a batch ready, of which nothing is written before somebody says so."""
+        ...
 
     def snapshot(self) -> Reading:
         """State as it is now, for readers; later writes do not show in it."""
@@ -67,6 +75,10 @@ class MemoryStore:
         for key in deletes:
             if self.items.pop(key, None) is not None:
                 del self._keys[bisect_left(self._keys, key)]
+
+    def prepare(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> Write:
+        first, gone = list(puts), list(deletes)
+        return lambda last: self.write([*first, *last], gone)
 
     def snapshot(self) -> MemoryStore:
         return MemoryStore(self.items)

@@ -144,6 +144,8 @@ class View:
         self._scanned: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
+        # What `seal` made, before it became bytes.
+        self.sealed: Change | None = None
         self.meta.now_ms = self.now_ms
         # The first of the timers that this decision has set.
         self.first_timer = NO_TIMER
@@ -381,7 +383,7 @@ class View:
         written = self._written
         if not written:
             return b""
-        change = Change(base=self.base, now_ms=self.now_ms, meta=self.meta)
+        change = self.sealed = Change(base=self.base, now_ms=self.now_ms, meta=self.meta)
         names, values, deletes = change.keys, change.values, change.deletes
         # In the order of the keys, in which the store takes them at half the cost.
         for key in sorted(written):

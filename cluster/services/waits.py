@@ -12,6 +12,7 @@ import contextlib
 from ...proto.v1 import run_pb2
 from ...statemachine import keys
 from ...statemachine.instants import to_ms
+from ...statemachine.machine import Prepared
 from ...statemachine.record import MetaRecord
 from .. import refusals
 from .call import Call
@@ -82,7 +83,7 @@ class Waits:
                 if not waiting:
                     del self._waiting[key]
 
-    def _applied(self, *_: int | bytes | MetaRecord) -> None:
+    def _applied(self, *_: int | Prepared | MetaRecord) -> None:
         if self._waiting and not self._looking:
             self._looking = True
             asyncio.get_running_loop().call_later(LOOK_S, self._look)

@@ -14,6 +14,7 @@ from raftsched.cluster.leader import Done, Leader
 from raftsched.cluster.metrics import Metrics, Spread
 from raftsched.cluster.replica import Applied
 from raftsched.statemachine import keys
+from raftsched.statemachine.machine import Prepared
 from raftsched.statemachine.record import Change, MetaRecord, RunRecord, encode
 from raftsched.statemachine.store import MemoryStore
 
@@ -38,25 +39,34 @@ def leading() -> Metrics:
     return counted
 
 
-def leases(count: int, late_ms: int = 3) -> bytes:
+def prepared(change: Change) -> Prepared:
+    return Prepared(encode(change), change, lambda last: None)
+
+
+def of(puts: dict[bytes, bytes]) -> Change:
+    """A change has its keys in their order."""
+    return Change(keys=sorted(puts), values=[puts[key] for key in sorted(puts)])
+
+
+def leases(count: int, late_ms: int = 3) -> Change:
     """A change that grants so many."""
     puts = {}
     for token in range(count):
         run = keys.run(1 << 40 | token, 5 << 16)
         puts[run] = encode(RunRecord(due_at_ms=NOW_MS - late_ms, token=token))
         puts[keys.lease(1, token)] = run[1:]
-    return encode(Change(keys=list(puts), values=list(puts.values())))
+    return of(puts)
 
 
 def test_a_change_counts_what_its_keys_tell() -> None:
     counted = leading()
     change = Change(
-        keys=[keys.ledger(1, 2), keys.ended(1, 2), keys.ended(1, 3), keys.dead(1, 2, 3, 4)],
+        keys=sorted([keys.ledger(1, 2), keys.ended(1, 2), keys.ended(1, 3), keys.dead(1, 2, 3, 4)]),
         values=[b""] * 4,
         deletes=[keys.lease(1, 2), keys.state(1)],
     )
 
-    counted.changed(1, encode(change), META)
+    counted.changed(1, prepared(change), META)
 
     found = shown(counted)
     assert found["raftsched_nominal_times_total"] == 1
@@ -90,7 +100,7 @@ def test_the_tally_says_the_same_by_grpc() -> None:
 def test_lateness_counts_every_lease_though_it_looks_at_few(count: int) -> None:
     counted = leading()
 
-    counted.changed(1, leases(count, late_ms=3), META)
+    counted.changed(1, prepared(leases(count, late_ms=3)), META)
 
     found = shown(counted)
     assert found["raftsched_leases_granted_total"] == count
@@ -110,7 +120,7 @@ def test_a_second_attempt_says_nothing_of_lateness() -> None:
         keys.lease(1, 2): again[1:],
     }
 
-    counted.changed(1, encode(Change(keys=list(puts), values=list(puts.values()))), META)
+    counted.changed(1, prepared(of(puts)), META)
 
     found = shown(counted)
     assert found["raftsched_leases_granted_total"] == 2
@@ -125,7 +135,7 @@ def test_the_time_of_each_change_is_told_by_the_sums_of_the_loop() -> None:
 
     for decide_s, commit_s in ((0.0015, 0.0), (0.0035, 0.015), (0.0047, 0.025)):
         done.decide_s, done.commit_s = decide_s, commit_s
-        counted.changed(1, encode(Change()), META)
+        counted.changed(1, prepared(Change()), META)
 
     found = shown(counted)
     assert found["raftsched_decide_seconds_count"] == 3
