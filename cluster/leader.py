@@ -118,8 +118,6 @@ class Leader:
         self._turn = object()
         self._busy = False
         self._recall = Recall()
-        # What the last change was made of, until there is time to let go of it.
-        self._past: object = None
         # When the last change was begun, on the clock of `seconds`.
         self.began_at = float("-inf")
         self._next_timer_ms: int | None = None
@@ -227,7 +225,6 @@ class Leader:
     def prepare(self) -> None:
         """Use the time in which a change is on its way: to be called soon after `step`, when what
         that sent has left."""
-        self._past = None
         self.applied.prepare()
 
     def next_ms(self) -> int | None:
@@ -322,7 +319,6 @@ class Leader:
             self._look_ahead(view.now_ms)
             # Whatever the answers set off comes into the next change.
             self.sessions.poke()
-            self._past = (parts, view, decision)
 
         try:
             if decision.change:

@@ -10,7 +10,6 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-
 # Writes a batch that was prepared, with these puts behind its own; to be called once.
 Write = Callable[[Iterable[tuple[bytes, bytes]]], None]
 

@@ -25,10 +25,12 @@ from .. import refusals
 from ..hello import check, no_namespace, stranger
 from ..sessions import CREDITS_MAX, Session, Sessions
 from .call import Call, Context
+from .frame import Heads, take
 from .leadership import LOOK_S, Leadership
 from .port import Node
 
 FRAME_MAX = 3 << 20
+HEAD_MAX = 64 << 10  # Of that, for what stands in a frame once.
 LEASES_IN_FRAME = 1_000
 ACKS_IN_FRAME = 5_000
 WORDS_MAX = 1_000  # Of each kind in a frame of the worker.
@@ -42,6 +44,9 @@ PATIENCE_S = 1.0  # How long a stream on a node that does not lead waits for wor
 # that does not read must be bounded, and this is plenty for one that does.
 AHEAD = 1_000
 Response = worker_pb2.WorkResponse
+LEASES, ACKS, STOPS = (
+    Heads(Response.DESCRIPTOR.fields_by_name[name].number) for name in ("leases", "acks", "stops")
+)
 
 
 class WorkStream:
@@ -60,9 +65,13 @@ class WorkStream:
         self.credits = self.at_session = 0
         # What the next frames say.
         self._welcome: worker_pb2.Welcome | None = welcome
-        self._leases: list[worker_pb2.Lease] = []
-        self._acks: list[worker_pb2.ResultAck] = []
-        self._stops: list[worker_pb2.Stop] = []
+        self._leases: list[bytes] = []
+        self._acks: list[bytes] = []
+        self._stops: list[bytes] = []
+        self._lines = (
+            (self._acks, ACKS_IN_FRAME), (self._stops, ACKS_IN_FRAME),
+            (self._leases, LEASES_IN_FRAME),
+        )  # fmt: skip
         self._drain: str | None = None
         self._redirect: worker_pb2.Redirect | None = None
         # The redirect is said, and nothing comes behind it.
@@ -72,17 +81,17 @@ class WorkStream:
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
         if leases:
-            self._leases.extend(leases)
+            self._leases += LEASES.pieces(leases)
             self.at_session -= len(leases)
             self.pass_credits()
             self.wake()
 
     def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
-        self._acks.extend(acks)
+        self._acks += ACKS.pieces(acks)
         self.wake()
 
     def stops(self, stops: Sequence[worker_pb2.Stop]) -> None:
-        self._stops.extend(stops)
+        self._stops += STOPS.pieces(stops)
         self.wake()
 
     def drain(self, reason: str) -> None:
@@ -137,30 +146,25 @@ class WorkStream:
 
     def _frame(self) -> bytes:
         """The next frame, within its limit."""
-        acks, self._acks = self._acks[:ACKS_IN_FRAME], self._acks[ACKS_IN_FRAME:]
-        stops, self._stops = self._stops[:ACKS_IN_FRAME], self._stops[ACKS_IN_FRAME:]
-        welcome, self._welcome = self._welcome, None
-        frame = Response(welcome=welcome, acks=acks, stops=stops, beat=self.beat)
-        count = min(len(self._leases), LEASES_IN_FRAME)
-        while True:
-            frame.leases.extend(self._leases[:count])
-            last = count == len(self._leases) and not self._acks and not self._stops
-            if last and self._drain is not None:
+        frame = Response(welcome=self._welcome, beat=self.beat)
+        self._welcome = None
+        pieces: list[bytes] = []
+        room = FRAME_MAX - HEAD_MAX
+        for line, most in self._lines:
+            taken = take(line, most, room)
+            room -= sum(map(len, taken))
+            pieces += taken
+        if not pieces and self._leases:
+            # One that is larger than a frame must go all the same.
+            pieces.append(self._leases.pop(0))
+        if not self._leases and not self._acks and not self._stops:
+            if self._drain is not None:
                 frame.drain, frame.drain_reason = True, self._drain
-            if last and self._redirect is not None:
+                self._drain = None
+            if self._redirect is not None:
                 frame.redirect.CopyFrom(self._redirect)
-            data = frame.SerializeToString()
-            if len(data) <= FRAME_MAX or count <= 1:
-                break
-            count //= 2
-            frame.ClearField("leases")
-            frame.ClearField("drain")
-            frame.ClearField("redirect")
-        del self._leases[:count]
-        if frame.drain:
-            self._drain = None
-        self._over = frame.HasField("redirect")
-        return data
+                self._over = True
+        return frame.SerializeToString() + b"".join(pieces)
 
     def look(self, now: float, heartbeat: float) -> None:
         """Say something now and then, and give up on a worker that does not read."""

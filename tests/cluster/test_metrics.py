@@ -149,7 +149,7 @@ def test_a_follower_counts_no_changes_but_what_they_cost_it() -> None:
     counted = Metrics()
     counted.follow(Applied(MemoryStore()), cast(Leader, SimpleNamespace(leading=False)))
 
-    counted.changed(1, leases(3), META)
+    counted.changed(1, prepared(leases(3)), META)
 
     assert shown(counted)["raftsched_leases_granted_total"] == 0
     assert shown(counted)["raftsched_change_bytes_count"] == 0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from raftsched.cluster.replica import Replica
 from raftsched.proto.v1 import job_pb2
-from raftsched.statemachine.machine import Request, decide
+from raftsched.statemachine import keys, machine
+from raftsched.statemachine.machine import Decision, Request, decide
 from raftsched.statemachine.store import Store
 from raftsched.statemachine.view import View
 
@@ -18,9 +21,13 @@ def replica(folder: Path, root: Path) -> Replica:
 
 
 def change(store: Store, name: str) -> bytes:
+    return decision(store, name).change
+
+
+def decision(store: Store, name: str) -> Decision:
     request = job_pb2.CreateJobRequest(job=job_pb2.Job(name=name))
     request.job.spec.action.handler = "build"
-    return decide(View(store, 1_000), [Request(request)]).change
+    return decide(View(store, 1_000), [Request(request)])
 
 
 def image(replica: Replica) -> dict[bytes, bytes]:
@@ -135,4 +142,58 @@ def test_what_was_decided_on_another_state_is_passed_over(tmp_path: Path) -> Non
 
     assert (one.applied(), one.changed_at, one.meta.revision) == (2, 1, 1)
     assert heard == [1]
+    one.close()
+
+
+@pytest.mark.parametrize("prepare", [True, False])
+def test_what_was_decided_here_is_written_without_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepare: bool
+) -> None:
+    one, other = replica(tmp_path / "one", tmp_path), replica(tmp_path / "other", tmp_path)
+    decided = decision(one.store, "a")
+    other.apply(3, decided.change)
+
+    with monkeypatch.context() as patch:
+        patch.delattr(machine, "parse_change")
+        one.expect(decided.change, decided.sealed)
+        if prepare:
+            one.prepare()
+            one.prepare()
+        assert one.store.get(keys.META) is None
+        one.apply(3, decided.change)
+
+    assert image(one) == image(other)
+    assert one.meta == other.meta
+    one.close()
+    other.close()
+
+
+def test_what_comes_instead_of_what_was_expected_is_read(tmp_path: Path) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    mine, came = decision(one.store, "mine"), decision(one.store, "came")
+    one.expect(mine.change, mine.sealed)
+    one.prepare()
+
+    one.apply(1, came.change)
+    one.apply(2, mine.change)
+
+    assert (one.changed_at, one.meta.revision, one.applied()) == (1, 1, 2)
+    assert one.store.get(keys.job_name(0, "came")) is not None
+    assert one.store.get(keys.job_name(0, "mine")) is None
+    one.close()
+
+
+def test_what_was_prepared_on_a_state_that_is_gone_is_not_written(tmp_path: Path) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    one.apply(1, change(one.store, "a"))
+    checkpoint(one, tmp_path, "snapshot")
+    mine = decision(one.store, "mine")
+    one.expect(mine.change, mine.sealed)
+    one.prepare()
+
+    one.restore("snapshot")
+    one.apply(2, mine.change)
+
+    assert one.store.get(keys.job_name(0, "mine")) is not None
+    assert one.meta.revision == 2
     one.close()
