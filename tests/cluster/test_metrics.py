@@ -80,13 +80,13 @@ def test_a_change_counts_what_its_keys_tell() -> None:
 def test_the_tally_says_the_same_by_grpc() -> None:
     counted = leading()
     change = Change(
-        keys=[keys.ledger(1, 2), keys.ended(1, 2), keys.ended(1, 3), keys.dead(1, 2, 3, 4)],
+        keys=sorted([keys.ledger(1, 2), keys.ended(1, 2), keys.ended(1, 3), keys.dead(1, 2, 3, 4)]),
         values=[b""] * 4,
     )
 
-    counted.changed(1, encode(change), META)
-    counted.changed(2, leases(3, late_ms=3), META)
-    counted.changed(3, leases(2, late_ms=4_000_000), META)
+    counted.changed(1, prepared(change), META)
+    counted.changed(2, prepared(leases(3, late_ms=3)), META)
+    counted.changed(3, prepared(leases(2, late_ms=4_000_000)), META)
 
     tally = counted.tally()
     assert (tally.nominal_times, tally.leased, tally.ended, tally.dead_letters) == (1, 5, 2, 1)
