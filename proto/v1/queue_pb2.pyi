@@ -23,7 +23,9 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Queue(_message.Message):
-    """A named line of runs that workers pull from. It exists as soon as a job names it."""
+    """A named line of runs that workers pull from. It exists as soon as a job names it, and as long as
+    its namespace. A job may have one of its own, so their number has no limit of its own.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -82,7 +82,7 @@ class QueueServiceServicer(object):
 
     def UpdateQueue(self, request, context):
         """Change limits; makes the queue if there is none. Refused with FIELD_INVALID, MASK_INVALID,
-        ETAG_MISMATCH, LIMIT_EXCEEDED (10,000 queues for a namespace).
+        ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

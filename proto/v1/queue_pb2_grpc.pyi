@@ -39,7 +39,7 @@ class QueueServiceStub:
     """List queues by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.UpdateQueueRequest, _queue_pb2.Queue]
     """Change limits; makes the queue if there is none. Refused with FIELD_INVALID, MASK_INVALID,
-    ETAG_MISMATCH, LIMIT_EXCEEDED (10,000 queues for a namespace).
+    ETAG_MISMATCH.
     """
     PauseQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.PauseQueueRequest, _queue_pb2.Queue]
     """Grant no leases from it until it is resumed; runs that are leased go on. Refused with
@@ -59,7 +59,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """List queues by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.UpdateQueueRequest, _queue_pb2.Queue]  # type: ignore[assignment]
     """Change limits; makes the queue if there is none. Refused with FIELD_INVALID, MASK_INVALID,
-    ETAG_MISMATCH, LIMIT_EXCEEDED (10,000 queues for a namespace).
+    ETAG_MISMATCH.
     """
     PauseQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.PauseQueueRequest, _queue_pb2.Queue]  # type: ignore[assignment]
     """Grant no leases from it until it is resumed; runs that are leased go on. Refused with
@@ -94,7 +94,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.Queue, _abc.Awaitable[_queue_pb2.Queue]]:
         """Change limits; makes the queue if there is none. Refused with FIELD_INVALID, MASK_INVALID,
-        ETAG_MISMATCH, LIMIT_EXCEEDED (10,000 queues for a namespace).
+        ETAG_MISMATCH.
         """
 
     @_abc_1.abstractmethod
