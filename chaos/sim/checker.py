@@ -1,9 +1,10 @@
 """What must hold at every moment of a history.
 
 E1 one leader per term; L1, L2 one entry per index once it is committed; K1 commit and applied
-never go down; K2 an acknowledged entry is on the durable image of a majority, and what a leader
-believes of a follower is so; V1 no disk votes twice in a term; A1 the same entries, each once,
-with equal digests; R1 reads see what was acknowledged before; H1 everybody is answered.
+never go down; K2 a committed entry is on the durable image of a majority from the moment its
+leader calls it so, and what a leader believes of a follower is so; V1 no disk votes twice in a
+term; A1 the same entries, each once, with equal digests; R1 reads see what was acknowledged
+before; H1 everybody is answered.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Checker:
     def durable(self, index: int, copies: list[bool], lost: int, voters: int) -> None:
         """K2; `lost` disks were taken away whole, which no protocol can help."""
         if 2 * (sum(copies) + lost) <= voters:
-            self.fail(f"K2 entry {index} is acknowledged with {sum(copies)} of {voters} copies")
+            self.fail(f"K2 entry {index} is committed with {sum(copies)} of {voters} copies")
 
 
 def holds(disk: SimDisk, limits: JournalLimits, index: int, term: int) -> bool:

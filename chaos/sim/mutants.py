@@ -116,13 +116,22 @@ class CommitsOldTerms(Core):
     """Copies of an entry of an old term commit it (figure 8 of the Raft paper)."""
 
     def advance_commit(self) -> None:
-        voters = self.config.voters
-        match = [
-            self.journal.synced_index if v == self.me else self.progress[v].match for v in voters
-        ]
-        index = sorted(match, reverse=True)[len(voters) // 2]
+        voters, durable = self.config.voters, self.journal.synced_index
+        match = [durable if v == self.me else self.progress[v].match for v in voters]
+        index = min(durable, sorted(match, reverse=True)[len(voters) // 2])
         if index > self.commit:
             self.move_commit(index)
+
+
+class CountsWhatItHasNotSynced(Core):
+    """A leader counts itself for an entry that its own disk is still writing."""
+
+    def advance_commit(self) -> None:
+        voters, last = self.config.voters, self.journal.last_index
+        match = [last if v == self.me else self.progress[v].match for v in voters]
+        index = sorted(match, reverse=True)[len(voters) // 2]
+        if index > self.commit and self.journal.term_at(index) == self.term:
+            self.commit = index
 
 
 COMMITS: weakref.WeakKeyDictionary[SimDisk, int] = weakref.WeakKeyDictionary()
@@ -324,6 +333,9 @@ MUTANTS = [
     Mutant("C10", Kit(core=C10LeavesCallersWaiting), 30, frozenset({"isolate"})),
     Mutant("B1-no-sync", Kit(journal=SyncsNothing), 30, frozenset({"power_all"})),
     Mutant("B1-outbox", Kit(release=speaks_too_soon), 50, frozenset({"power_all"})),
+    Mutant(
+        "own-unsynced", Kit(core=CountsWhatItHasNotSynced), 60, frozenset({"slow_disk", "isolate"})
+    ),
     Mutant("A13-votes-twice", Kit(core=VotesTwice), 100, frozenset({"kill", "pause", "cut"})),
     Mutant(
         "read-without-round", Kit(core=ReadsWithoutARound), 100, frozenset({"isolate", "halves"})

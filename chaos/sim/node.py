@@ -14,6 +14,7 @@ from ...cluster.consensus.journal import Batch
 from ...cluster.consensus.message import Introduce, decode, encode
 from ...cluster.consensus.port import Machine
 from ...cluster.consensus.state import Job
+from ...cluster.consensus.walled import LEADER
 from .disk import SimDisk
 from .register import Register
 from .world import Violation
@@ -202,7 +203,10 @@ class SimNode:
         self.set_timer(core)
 
     def watch(self, core: Core) -> None:
+        commit = self.marks[0]
         self.marks = self.cluster.checker.stepped(self.name, core, self.marks)
+        if core.role == LEADER and core.commit > commit and self.world.dice.random() < 0.02:
+            self.cluster.check_copies(self, core.commit)
         for peer in core.progress:
             follower = self.cluster.nodes[peer].core
             if follower is not None:

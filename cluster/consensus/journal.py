@@ -104,7 +104,8 @@ class Journal:
         self.base_index = self.base_term = 0
         self.last_index = self.last_term = 0
         self.end = self.synced = 0  # In bytes ever appended.
-        self.spoken_for = 0  # Where the last vote or identity ended.
+        self.spoken_for = 0  # Where the last vote or identity ended,
+        self.spoken_index = 0  # and the last entry before it.
         self.synced_index = 0
         self._unsynced: deque[tuple[int, int]] = deque()
         self._runs: list[Run] = []
@@ -213,14 +214,17 @@ class Journal:
         if (term, vote) != (self.term, self.vote):
             self.term, self.vote = term, vote
             self._write(VOTE, 0, term, 0, (vote or "").encode())
-            self.spoken_for = self.end
+            self._spoke()
 
     def set_identity(self, identity: dict[str, Any]) -> None:
         """Note who this node is; kept in each segment's header from now on."""
         self.identity = identity
         self._roll(reset=False)
         self._write(IDENTITY, 0, 0, 0, b"")
-        self.spoken_for = self.end
+        self._spoke()
+
+    def _spoke(self) -> None:
+        self.spoken_for, self.spoken_index = self.end, self.last_index
 
     def reset(self, index: int, term: int, configs: list[tuple[int, str]]) -> None:
         """Begin anew behind a snapshot: every entry on this disk is void."""
@@ -234,7 +238,7 @@ class Journal:
         old = list(self._segments)
         self._roll(reset=True)
         self._write(IDENTITY, 0, 0, 0, b"")
-        self.spoken_for = self.end
+        self._spoke()
         self._drop(old)
 
     def cut(self, index: int) -> None:
@@ -430,7 +434,7 @@ class Journal:
         else:
             self._roll(reset=False)
             self._write(IDENTITY, 0, 0, 0, b"")
-            self.spoken_for = self.end
+            self._spoke()
         batch = self.take()
         if batch is not None:
             batch.run()

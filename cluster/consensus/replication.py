@@ -5,6 +5,8 @@ The rules, checked at run time:
  2. Commit moves up only, over entries this leader is known to have the same as ours.
  3. Every message carries a term; another term's answer changes nothing.
  4. An ack raises `match` and `next` and never lowers them; a refusal never reaches `match`.
+ 5. What a leader sends and has not on its own disk yet it has created itself, in this term; it
+    commits nothing before it has it there.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ class Replication(CatchUp):
         self.progress = {}
         self.follow_config(now)
         self.quorum_at = self.round_at = now
+        require(
+            self.journal.spoken_index == self.journal.last_index,
+            f"{self.me} leads with entries that came after its vote",
+        )
         self.noop_index = self.journal.last_index + 1
         self.journal.append(Entry(self.noop_index, self.term, NOOP, b""))
         self.beat(now)
@@ -47,7 +53,7 @@ class Replication(CatchUp):
             )
 
     def beat(self, now: float) -> None:
-        """Tell everyone that the leader lives; not behind entries, which wait for the disk."""
+        """Tell everyone that the leader lives; this waits for no entry to be durable."""
         self.beat_at = now + self.settings.heartbeat
         age = now - self.quorum_at
         for peer, progress in self.progress.items():
@@ -70,7 +76,7 @@ class Replication(CatchUp):
                 progress.probe_at = now + self.settings.probe
                 progress.probed = progress.next - 1
                 message = self.append_from(progress.next, shared)
-                self.send(peer, message, size_of(message))
+                self.send_entries(peer, message, size_of(message))
         elif progress.match < progress.next - 1 and now - progress.moved_at > (
             2 * self.settings.probe
         ):
@@ -91,7 +97,17 @@ class Replication(CatchUp):
             progress.next += len(message.entries)
             progress.sent.append((progress.next - 1, size))
             progress.in_flight += size
-            self.send(peer, message, size)
+            self.send_entries(peer, message, size)
+
+    def send_entries(self, peer: str, message: Append, size: int) -> None:
+        """Let entries go while our own disk still writes them (thesis of Raft, 10.2.1).
+
+        They wait for our vote, and with it for all that came before it; what came after it is
+        our own of this term. After a crash nobody can take another entry of this term for them:
+        this node stands in a later one.
+        """
+        require(self.role == LEADER, f"{self.me} sends entries and does not lead")
+        self.send_first(peer, message, size)
 
     def append_from(self, first: int, shared: dict[int, Append]) -> Append:
         """Return the append that begins at `first`; one for all who need the same."""
@@ -136,18 +152,25 @@ class Replication(CatchUp):
             progress.echo = ack.at
 
     def advance_commit(self) -> None:
-        """Commit what is durable on a majority, if it is of this term (Raft, section 5.4.2)."""
+        """Commit what is durable on a majority, if it is of this term (Raft, section 5.4.2).
+
+        And on our own disk: the others alone may be a majority, but what is committed here is
+        read here, and after a crash this node must not be behind what it has told.
+        """
         voters = self.config.voters
-        match = [
-            self.journal.synced_index if v == self.me else self.progress[v].match for v in voters
-        ]
-        index = sorted(match, reverse=True)[len(voters) // 2]
+        durable = self.journal.synced_index
+        match = [durable if v == self.me else self.progress[v].match for v in voters]
+        index = min(durable, sorted(match, reverse=True)[len(voters) // 2])
         if index > self.commit and self.journal.term_at(index) == self.term:
             self.move_commit(index)
 
     def move_commit(self, index: int) -> None:
         require(index >= self.commit, f"commit would go back from {self.commit} to {index}")
         require(index <= self.journal.last_index, f"commit {index} is beyond the journal")
+        require(
+            self.role != LEADER or index <= self.journal.synced_index,
+            f"{self.me} would commit {index} before it has it on its disk",
+        )
         self.commit = index
 
     # The follower's side.

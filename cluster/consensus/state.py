@@ -25,8 +25,9 @@ class Outbox:
     """Messages that wait until what they say is durable.
 
     Each waits for the journal to be durable up to where it ended when the message was written.
-    Heartbeats say nothing about entries, only about the term, and pre-votes bind nobody, so they
-    go in a line of their own that waits for the last vote: a slow disk does not silence a leader.
+    Heartbeats say nothing about entries, only about the term, pre-votes bind nobody, and a leader
+    counts on no entry that it sends before it has it itself. So these go in a line of their own
+    that waits for the last vote: a slow disk does not silence a leader.
     A message may be lost anywhere on its way, so a line that is full, by number or by bytes, drops
     its oldest.
     """
@@ -44,7 +45,7 @@ class Outbox:
             self.bytes[line] -= waiting.popleft()[3]
 
     def release(self, synced: int) -> list[tuple[str, Message]]:
-        """Return what may leave now, heartbeats first."""
+        """Return what may leave now; first what waits for a vote only."""
         ready = []
         for number, line in enumerate(self.lines):
             while line and line[0][0] <= synced:
@@ -216,6 +217,7 @@ class State(Walled):
         self.outbox.put(1, self.journal.end, to, message, size)
 
     def send_first(self, to: str, message: Message, size: int = 64) -> None:
+        """Let a message go when our last vote is durable, whatever entries wait for the disk."""
         self.outbox.put(0, self.journal.spoken_for, to, message, size)
 
     # Terms and callers.
