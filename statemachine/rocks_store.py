@@ -56,6 +56,10 @@ class RocksStore:
         # The shipped stub calls this a method; it is a property.
         self._no_log.disable_wal = True  # type: ignore[method-assign,assignment]
 
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        # The shipped stub wants a list of any kind of key.
+        return cast("list[bytes | None]", self._db.get(keys))  # type: ignore[arg-type]
+
     def scan(
         self, first: bytes, end: bytes, *, backwards: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
@@ -123,6 +127,9 @@ class RocksReading:
             if str(error) == "key not found":
                 return None
             raise
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
 
     def scan(
         self, first: bytes, end: bytes, *, backwards: bool = False

@@ -22,6 +22,10 @@ class Reading(Protocol):
         """The value at a key, or None."""
         ...
 
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """The values at some keys, in their order."""
+        ...
+
     def scan(
         self, first: bytes, end: bytes, *, backwards: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
@@ -58,6 +62,9 @@ class MemoryStore:
 
     def get(self, key: bytes) -> bytes | None:
         return self.items.get(key)
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
 
     def scan(
         self, first: bytes, end: bytes, *, backwards: bool = False

@@ -8,7 +8,7 @@ done, `seal` turns the writes into a change. The store is never written here.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..proto.v1 import worker_pb2
@@ -63,8 +63,10 @@ _QUIET = _RECALLED - _PREFIX.keys()
 RECALL_MAX = 32_768
 # What an entry weighs beside what can be large in it.
 _LIGHT_BYTES = 100
-# Records that are read ahead at a time, and up to how many lie there for each that is wanted.
+# Records that are read ahead at a time; so few that no scan pays; and up to how many may lie there
+# for each that is wanted, so that it does.
 STRETCH = 64
+FEW = 8
 DENSE = 4
 NO_TIMER = b"\xff"  # Behind every timer.
 
@@ -208,7 +210,7 @@ class View:
         """Read records of one table that will be needed, given their keys in order.
 
         What lies close together is scanned: a step of a scan costs a third of a read in memory,
-        and a tenth of one on disk.
+        and a tenth of one on disk. For the others, many reads at once are cheaper than one by one.
         """
         records, older, written = self.records, self.older, self._written
         missing = [k for k in found if k not in records and k not in older and k not in written]
@@ -216,11 +218,14 @@ class View:
             stretch = missing[start : start + STRETCH]
             first, last = stretch[0], stretch[-1]
             between = int.from_bytes(last, "big") - int.from_bytes(first, "big")
-            if len(stretch) < DENSE or between > DENSE * len(stretch):
-                continue
+            if len(stretch) > FEW and between <= DENSE * len(stretch):
+                read: Iterable[tuple[bytes, bytes | None]]
+                read = self._store.scan(first, last + b"\0")
+            else:
+                read = zip(stretch, self._store.get_many(stretch), strict=True)
             wanted = set(stretch)
-            for key, value in self._store.scan(first, last + b"\0"):
-                if key in wanted:
+            for key, value in read:
+                if value is not None and key in wanted:
                     records[key] = parse(key, value, kind)
 
     def edit(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord:

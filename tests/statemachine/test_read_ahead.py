@@ -8,22 +8,27 @@ from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine import keys
 from raftsched.statemachine.record import StateRecord, encode
 from raftsched.statemachine.request import Ring
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.store import MemoryStore, Store
 from raftsched.statemachine.view import DENSE, STRETCH, View
 
 from .driver import MINUTE_MS, START_MS, Machine
 
 
 class Counted(MemoryStore):
-    """A store that tells which keys were read one by one."""
+    """A store that tells which keys were read one by one, and which many at once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.read: list[bytes] = []
+        self.read_at_once = 0
 
     def get(self, key: bytes) -> bytes | None:
         self.read.append(key)
         return super().get(key)
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        self.read_at_once += len(keys)
+        return [self.items.get(key) for key in keys]
 
 
 def filled(jids: range) -> Counted:
@@ -41,7 +46,7 @@ def read_singly(view: View, store: Counted, jids: list[int]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("jids", "singly"),
+    ("jids", "at_once"),
     [
         (list(range(1, 100)), 0),
         (list(range(1, 300, DENSE - 1)), 0),
@@ -49,16 +54,21 @@ def read_singly(view: View, store: Counted, jids: list[int]) -> int:
         ([*range(1, 1 + STRETCH), 900, 1_800, *range(2_000, 2_000 + STRETCH)], STRETCH + 2),
         ([1, 2, 3], 3),
         ([7], 1),
+        ([7, 5_000], 2),
         ([], 0),
     ],
 )
-def test_what_lies_close_together_needs_no_reads(jids: list[int], singly: int) -> None:
+def test_what_lies_close_together_is_scanned_and_all_is_there(
+    jids: list[int], at_once: int
+) -> None:
     store = filled(range(1, 3_000))
     view = View(store, START_MS)
 
     view.read_ahead([keys.state(jid) for jid in jids], StateRecord)
 
-    assert read_singly(view, store, jids) == singly
+    assert store.read_at_once == at_once
+    assert read_singly(view, store, [jid for jid in jids if jid < 3_000]) == 0
+    assert view.get(keys.state(5_000), StateRecord) is None
 
 
 def test_nothing_else_is_kept() -> None:
@@ -84,6 +94,15 @@ def test_what_a_decision_has_written_is_not_read_again() -> None:
     assert view.need(keys.state(3), StateRecord) is mine
     assert view.need(keys.state(4), StateRecord).fired == 77
     assert view.get(keys.state(5), StateRecord) is None
+
+
+def test_many_reads_at_once_are_single_reads(store: Store) -> None:
+    store.write([(b"%04d" % number, b"%d" % number) for number in range(0, 200, 2)], [b"0006"])
+    wanted = [b"0004", b"0199", b"0002", b"0006", b"0004"]
+
+    for reading in (store, store.snapshot()):
+        assert reading.get_many(wanted) == [b"4", None, b"2", None, b"4"]
+        assert reading.get_many([]) == []
 
 
 def test_jobs_that_ring_together_do_what_was_asked_before_in_the_same_change(
