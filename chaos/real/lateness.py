@@ -64,26 +64,27 @@ def firsts(seen: Seen) -> Iterator[First]:
 
 def calm(seen: Seen) -> list[float]:
     """Milliseconds by which those were late that had neither a fault nor a busy machine near."""
-    spans = Spans(
-        [(fault.began - BEFORE_S, fault.ended + AFTER_S) for fault in over(seen)]
-        + [(lag.began, lag.ended) for lag in seen.lags]
-        + [(crowd.began, crowd.ended) for crowd in seen.crowds]
-    )
+    faults = Spans((fault.began - BEFORE_S, fault.ended + AFTER_S) for fault in over(seen))
+    machine = busy(seen)
     return [
         first.late_ms
         for first in firsts(seen)
-        if not spans.touch(first.due_at - BEFORE_S, first.lease.at)
+        for span in [(first.due_at - BEFORE_S, first.lease.at)]
+        if not faults.touch(*span) and not machine.touch(*span)
     ]
+
+
+def busy(seen: Seen) -> Spans:
+    """When the machine kept somebody waiting, the harness included."""
+    lags = [(lag.began, lag.ended) for lag in seen.lags]
+    return Spans(lags + [(crowd.began, crowd.ended) for crowd in seen.crowds])
 
 
 def overdue(seen: Seen, bounds: Bounds) -> list[First]:
     """Those that were late by more than the bound, whatever was done to the cluster."""
     faults = over(seen)
     excuses = [(fault.began, excused_until(fault, faults, bounds)) for fault in faults]
-    busy = Spans(
-        [(lag.began, lag.ended) for lag in seen.lags]
-        + [(crowd.began, crowd.ended) for crowd in seen.crowds]
-    )
+    machine = busy(seen)
     found = []
     for first in firsts(seen):
         if first.late_ms <= bounds.late_ms:
@@ -92,7 +93,7 @@ def overdue(seen: Seen, bounds: Bounds) -> list[First]:
         for began, until in excuses:
             if began <= at and until >= first.due_at:
                 excused = max(excused, min(at, until))
-        if 1000 * (at - excused - busy.within(excused, at)) > bounds.late_ms:
+        if 1000 * (at - excused - machine.within(excused, at)) > bounds.late_ms:
             found.append(first)
     return found
 

@@ -45,7 +45,8 @@ def body(asked: Asked, told: Told) -> str:
         + "<h2>What happened</h2>"
         + picture(told.seen)
         + "<p>A bar is a fault, from its beginning until everything was back; point at it to see "
-        "what it was. Red slots of the probe: 100 ms in which no write was answered. A dot is a "
+        "what it was. Red slots of the probe: 100 ms in which no write was answered. Grey: the "
+        "machine kept processes of the run waiting for a processor or the disk. A dot is a "
         "run: when its first attempt began, and how long after it was due. A stem is the death of "
         "a leader: how long until a write was acknowledged again.</p>"
         + "<h2>From the death of a leader to the next acknowledged write</h2>"
@@ -72,7 +73,7 @@ def banner(asked: Asked, told: Told) -> str:
 
 
 def cards(figures: dict[str, Any]) -> str:
-    failover = figures["failover_ms"]
+    failover, calm = figures["failover_ms"], figures["calm_lateness_ms"]
     kills = figures["leader_kills"]
     shown = [
         (figures["faults"], "faults"),
@@ -81,6 +82,10 @@ def cards(figures: dict[str, Any]) -> str:
         (figures["firings"], f"firings, {figures['doubled']} doubled"),
         (figures["leases"], f"leases, {figures['two_leases']} broke fencing"),
         (f"{failover['p50']:.0f} ms" if figures["failovers_ms"] else "-", "failover, half of them"),
+        (
+            f"{calm['p99']:.0f} ms" if figures["calm_firings"] else "-",
+            f"99 of 100 of {figures['calm_firings']:,} calm firings were late by at most",
+        ),
         (f"{100 * figures['availability']:.1f} %", "of 100 ms slots with an answer"),
     ]
     cells = (

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from .history import Fault, Seen
-from .lateness import crowded
+from .lateness import busy, crowded
 from .verdict import failovers, slots
 
 WIDTH, LEFT, ROW, PLOT = 900, 120, 18, 150
@@ -43,6 +43,7 @@ def picture(seen: Seen) -> str:
     for label, drawn, height in (
         *fault_rows(held, axis),
         ("probe answered", availability(seen, axis), ROW),
+        ("machine busy", machine(seen, axis), ROW),
         ("", "", 10),
         ("lateness", lateness(seen, axis), PLOT),
         ("", "", 14),
@@ -111,6 +112,19 @@ def availability(seen: Seen, axis: Axis) -> str:
         f'height="{ROW - 6}" fill="#c0392b"/>'
         for slot in range(max(answered, default=-1) + 1)
         if not answered.get(slot, False)
+    )
+
+
+def machine(seen: Seen, axis: Axis) -> str:
+    """When the machine kept processes of the run waiting: what is late then may be its doing."""
+    spans = busy(seen)
+    bars = (
+        (axis.x(began), max(0.6, axis.x(ended) - axis.x(began)))
+        for began, ended in zip(spans.begins, spans.ends, strict=True)
+    )
+    return "".join(
+        f'<rect x="{x:.1f}" y="3" width="{wide:.2f}" height="{ROW - 6}" fill="#7f8c8d"/>'
+        for x, wide in bars
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...cluster.refusal import Exit
 from .history import OK, Call, Probe, Seen
 from .jobs import HERD
-from .lateness import Spans, calm, crowded, firsts, percentile
+from .lateness import busy, calm, crowded, firsts, percentile
 from .violation import Violation
 
 SLOT_S = 0.1
@@ -68,13 +68,12 @@ def slots(probes: Sequence[Probe]) -> dict[int, bool]:
     return found
 
 
-def crowded_share(seen: Seen) -> float:
+def busy_share(seen: Seen) -> float:
     """How much of the time the machine kept somebody waiting."""
     if not seen.probes:
         return 0.0
     began, ended = seen.probes[0].at, max(probe.at + probe.took for probe in seen.probes)
-    spans = Spans((crowd.began, crowd.ended) for crowd in seen.crowds)
-    return round(spans.within(began, ended) / (ended - began), 3)
+    return round(busy(seen).within(began, ended) / (ended - began), 3)
 
 
 def herd(seen: Seen) -> dict[str, float]:
@@ -105,8 +104,8 @@ def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
         "stops": len(seen.stops),
         "slow_stops": sum(stop.code == Exit.CUT_SHORT for stop in seen.stops),
         "harness_lag_s": round(sum(lag.ended - lag.began for lag in seen.lags), 1),
-        # Of every second of the run, what the machine kept one of its processes waiting for.
-        "crowded_share": crowded_share(seen),
+        # The share of the time in which the machine kept processes of the run waiting.
+        "busy_share": busy_share(seen),
         "acknowledged": sum(map(wrote, seen.calls)) + sum(probe.ok for probe in seen.probes),
         "calls": len(seen.calls) + len(seen.probes),
         "unknown": sum(call.outcome == "unknown" for call in seen.calls),

@@ -121,7 +121,7 @@ def test_calm_lateness_leaves_out_what_a_fault_or_the_machine_made_late() -> Non
     # Those at seconds 0, 0.5 and 1.5; at 1 somebody waited, and from 1.8 on a fault was near.
     assert (figures["calm_firings"], figures["calm_lateness_ms"]["max"]) == (3, 4)
     assert figures["lateness_ms"]["max"] == 8
-    assert figures["crowded_share"] == pytest.approx(0.2 / 4, abs=0.01)
+    assert figures["busy_share"] == pytest.approx(0.2 / 4, abs=0.01)
 
 
 def test_the_verdict_names_what_was_broken_and_what_left_no_sign() -> None:
