@@ -10,6 +10,8 @@ from .history import Bounds, Fault, Lease, Seen
 
 # A fault may show so long before it is written down, and after it is over.
 BEFORE_S, AFTER_S = 0.2, 1.0
+# What a busy machine left undone takes so long to catch up.
+BACKLOG_S = 0.5
 # So soon others have taken over from one node that died or hung.
 TAKEOVER_S = 1.5
 
@@ -62,15 +64,15 @@ def firsts(seen: Seen) -> Iterator[First]:
             yield First(lease, late_ms, lease.at - max(0.0, late_ms) / 1000)
 
 
-def calm(seen: Seen) -> list[float]:
-    """Milliseconds by which those were late that had neither a fault nor a busy machine near."""
+def calm(seen: Seen) -> list[First]:
+    """Those that had neither a fault nor a busy machine near."""
     faults = Spans((fault.began - BEFORE_S, fault.ended + AFTER_S) for fault in over(seen))
     machine = busy(seen)
     return [
-        first.late_ms
+        first
         for first in firsts(seen)
-        for span in [(first.due_at - BEFORE_S, first.lease.at)]
-        if not faults.touch(*span) and not machine.touch(*span)
+        if not faults.touch(first.due_at - BEFORE_S, first.lease.at)
+        and not machine.touch(first.due_at - BACKLOG_S, first.lease.at)
     ]
 
 

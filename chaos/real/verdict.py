@@ -90,7 +90,7 @@ def herd(seen: Seen) -> dict[str, float]:
 
 def verdict(seen: Seen, violations: Sequence[Violation]) -> dict[str, Any]:
     everything = [first.late_ms for first in firsts(seen)]
-    quiet = calm(seen) if seen.bounds else []
+    quiet = [first.late_ms for first in calm(seen)] if seen.bounds else []
     kinds = Counter(violation.invariant for violation in violations)
     return {
         "verdict": "violated" if violations else "ok",
