@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
-from itertools import islice
 
 from ..proto.v1 import worker_pb2
-from ..statemachine import keys, namespaces, validate
+from ..statemachine import validate
 from ..statemachine.rejection import Fault, Reason, Refused
-from ..statemachine.store import Reading
-from . import refusals
 
 WORKER = re.compile(r"[A-Za-z0-9._-]{1,128}")
 HELD_MAX = 10_000
@@ -36,30 +32,6 @@ def check(hello: worker_pb2.WorkerHello) -> None:
     faults += validate.count("hello.held", len(hello.held), HELD_MAX)
     if faults:
         raise Refused.of(faults)
-
-
-def stranger(hello: worker_pb2.WorkerHello, state: Reading) -> str:
-    """A namespace that a worker names and that is not there; empty when all are.
-
-    Whoever was welcome before knows how to spell them: what is gone was deleted.
-    """
-    if hello.welcomed:
-        return ""
-    there = (name for name in hello.namespaces if name not in ("", namespaces.DEFAULT))
-    return next((name for name in there if state.get(keys.namespace(name)) is None), "")
-
-
-def no_namespace(name: str, state: Reading) -> Refused:
-    found = state.scan(keys.NAMESPACE, keys.after(keys.NAMESPACE))
-    names = {namespaces.DEFAULT, *(key[1:].decode() for key, _ in islice(found, NEAR_AMONG))}
-    near = " or ".join(get_close_matches(name, sorted(names)))
-    hint = f"did you mean {near}?" if near else "'raftsched namespace list' shows all."
-    return refusals.refused(
-        Reason.ERROR_REASON_NAMESPACE_NOT_FOUND,
-        f"there is no namespace '{name}', so this worker would wait in it for ever; {hint} If it "
-        f"is to be made: raftsched namespace create {name}",
-        namespace=name,
-    )
 
 
 def _worker(worker: str) -> list[Fault]:

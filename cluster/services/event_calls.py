@@ -18,6 +18,7 @@ from ...statemachine import events, filters, limits
 from ...statemachine.rejection import Reason
 from .. import refusals
 from ..feed import Feed, Told, gone
+from . import places
 from .access import hide
 from .call import Call
 from .calls import END
@@ -72,6 +73,9 @@ class EventCalls:
             after = request.after
         place = Place(after)
         self._check_kept(place)
+        if not request.HasField("after"):
+            # Of one that was deleted, what happened before can be gone on with.
+            await places.need_here(self.node, self.feed, request.namespace)
         self.watchers += 1
         try:
             # The first word says that the watch stands, and from where.

@@ -22,8 +22,8 @@ from ...statemachine import limits
 from ...statemachine.instants import set_ms
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
-from ..hello import check, no_namespace, stranger
 from ..sessions import CREDITS_MAX, Session, Sessions
+from . import places
 from .call import Call, Context
 from .frame import Heads, take
 from .leadership import LOOK_S, Leadership
@@ -276,7 +276,7 @@ class Work:
         hello = await said_first(context)
         self.admit(call, hello.hello)
         if node.leads:
-            await need_namespaces(node, hello.hello, call.timeout())
+            await places.need_of(node, hello.hello, call.timeout())
         if not node.leads:
             await context.write(self._elsewhere())
             return
@@ -314,18 +314,6 @@ class Work:
         """Send all workers elsewhere."""
         for stream in self.streams:
             stream.redirect(self.leadership.elsewhere(), reason)
-
-
-async def need_namespaces(node: Node, hello: worker_pb2.WorkerHello, timeout: float) -> None:
-    """Refuse a first hello with a namespace that is not there: nobody else would notice."""
-    if not stranger(hello, node.replica.store):
-        return
-    check(hello)
-    # A leader that was deposed and does not know it yet has not heard of what was made since.
-    await node.barrier(timeout)
-    name = stranger(hello, node.replica.store)
-    if name:
-        raise no_namespace(name, node.replica.store)
 
 
 def welcome(sessions: Sessions) -> worker_pb2.Welcome:

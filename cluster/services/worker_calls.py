@@ -20,10 +20,11 @@ from ...statemachine.request import Again, Note, Report
 from ...statemachine.view import View
 from .. import refusals
 from ..sessions import Session
+from . import places
 from .call import Call
 from .calls import Own
 from .port import Node
-from .work import FRAME_MAX, WORDS_MAX, need_namespaces, too_many, welcome, within, wrong
+from .work import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
 
 LEASES_MAX = 1_000
 WAIT_MAX_S = 60.0
@@ -118,7 +119,7 @@ class WorkerCalls:
             raise wrong("maximum", f"is {request.maximum}; it must be from 1 to {LEASES_MAX}")
         if self.node.leader.skew_ms:
             raise refusals.clock_skew(self.node.leader.skew_ms)
-        await need_namespaces(self.node, request.hello, call.timeout())
+        await places.need_of(self.node, request.hello, call.timeout())
         async with self._turn(request.hello.worker):
             if request.request_id:
                 again = await self.node.ask(Again(request), call.actor, call.timeout())
@@ -274,6 +275,7 @@ class WorkerCalls:
         self, call: Call, request: worker_pb2.ListWorkersRequest
     ) -> worker_pb2.ListWorkersResponse:
         """The sessions by their ids."""
+        await places.need(self.node, request.namespace, call.timeout())
         terms = filters.parse(request.filter, FIELDS)
         text = f"{request.namespace}\0{request.filter}"
         wish = pages.read("workers", 0, text, request.page_size, request.page_token)

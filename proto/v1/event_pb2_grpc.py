@@ -57,7 +57,7 @@ class EventServiceServicer(object):
         as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
         missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
         heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
-        `progress`. Refused with REVISION_GONE, FILTER_INVALID.
+        `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,7 +39,7 @@ class EventServiceStub:
     as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
     missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
     heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
-    `progress`. Refused with REVISION_GONE, FILTER_INVALID.
+    `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
     """
     ListEvents: _grpc.UnaryUnaryMultiCallable[_event_pb2.ListEventsRequest, _event_pb2.ListEventsResponse]
     """A page of past events, oldest first. It has no page token: the revision is one that never goes
@@ -57,7 +57,7 @@ class EventServiceAsyncStub(EventServiceStub):
     as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
     missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
     heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
-    `progress`. Refused with REVISION_GONE, FILTER_INVALID.
+    `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
     """
     ListEvents: _aio.UnaryUnaryMultiCallable[_event_pb2.ListEventsRequest, _event_pb2.ListEventsResponse]  # type: ignore[assignment]
     """A page of past events, oldest first. It has no page token: the revision is one that never goes
@@ -78,7 +78,7 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
         missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
         heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
-        `progress`. Refused with REVISION_GONE, FILTER_INVALID.
+        `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
         """
 
     @_abc_1.abstractmethod

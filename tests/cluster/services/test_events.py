@@ -13,8 +13,8 @@ from google.protobuf.message import Message
 
 from raftsched.cluster import feed
 from raftsched.cluster.consensus.journal import CONFIG, NOOP, Entry
-from raftsched.cluster.services import event_calls
-from raftsched.proto.v1 import common_pb2, event_pb2, event_pb2_grpc, job_pb2
+from raftsched.cluster.services import event_calls, places
+from raftsched.proto.v1 import common_pb2, event_pb2, event_pb2_grpc, job_pb2, namespace_pb2
 from raftsched.statemachine import events as events_of
 
 from .conftest import Served, Start
@@ -117,8 +117,27 @@ async def test_a_watch_begins_in_the_middle_of_a_change(start: Start) -> None:
     assert [event.revision.position for event in await watch.events(2)] == [1, 2]
 
 
+async def test_a_watch_of_a_namespace_that_is_not_there_is_refused(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for ever. One that is made a moment later, or was there, is another matter."""
+    served = await start("a")
+    made = namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name="shop"))
+    slow = events(served).WatchEvents(event_pb2.WatchEventsRequest(namespace="shop"))
+    await do(served.node, made)
+    await slow.read()
+    monkeypatch.setattr(places, "PATIENCE_S", 0.05)
+    found = await refused_watch(served, namespace="shpo")
+    assert (found.reason, found.values) == ("NAMESPACE_NOT_FOUND", {"namespace": "shpo"})
+    assert "did you mean shop?" in found.message
+    later = common_pb2.Revision(change=1)
+    await Watch(served, namespace="gone", after=later).opened()
+
+
 async def test_filters_and_namespaces_choose(start: Start) -> None:
     served = await start("a")
+    other = namespace_pb2.Namespace(name="other")
+    await do(served.node, namespace_pb2.CreateNamespaceRequest(namespace=other))
     watch = await Watch(served, filter="job=mail-* AND kind=JOB_CREATED").opened()
     elsewhere = await Watch(served, namespace="other").opened()
     await do(served.node, create("report"), create("mail-1"), job_pb2.PauseJobRequest(job="mail-1"))

@@ -77,6 +77,14 @@ async def test_a_call_from_a_namespace_that_is_not_there_is_refused(start: Start
     assert not (await workers(served).Lease(worker_pb2.LeaseRequest(hello=hello))).leases
 
 
+async def test_the_workers_of_a_namespace_that_is_not_there_are_not_just_none(start: Start) -> None:
+    served = await start("a")
+    request = worker_pb2.ListWorkersRequest(namespace="defualt")
+    assert (await refused(workers(served).ListWorkers(request))).reason == "NAMESPACE_NOT_FOUND"
+    request.namespace = "default"
+    assert not (await workers(served).ListWorkers(request)).workers
+
+
 async def test_a_call_that_does_not_wait_is_answered_with_nothing(start: Start) -> None:
     served = await start("a")
     answer = await workers(served).Lease(wish(), timeout=2)
