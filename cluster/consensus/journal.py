@@ -421,16 +421,21 @@ class Journal:
         numbers = segment.numbers(self.disk, FOLDER)
         if numbers != list(range(numbers[0], numbers[0] + len(numbers))) if numbers else False:
             raise Damaged(f"segments are missing among {numbers}. {segment.ADVICE}")
-        found = [(n, segment.read(self.disk, FOLDER, n)) for n in numbers]
-        if found and found[-1][1] is None:
-            self.disk.remove(segment.path_of(FOLDER, found.pop()[0]))
-            self.disk.sync_folder(FOLDER)
-        for number, part in found:
-            if part is None:
+        last = None
+        for number in numbers:
+            part = segment.read(self.disk, FOLDER, number)
+            if part is not None:
+                self._recover_segment(part)
+                # One segment in memory at a time.
+                last = part._replace(records=[])
+            elif number != numbers[-1]:
                 raise Damaged(f"segment {number} has no intact header. {segment.ADVICE}")
-            self._recover_segment(part)
+            else:
+                self.disk.remove(segment.path_of(FOLDER, number))
+                self.disk.sync_folder(FOLDER)
+            del part
         if self._number:
-            self._clean_tail(found[-1][1])
+            self._clean_tail(last)
         else:
             self._roll(reset=False)
             self._write(IDENTITY, 0, 0, 0, b"")

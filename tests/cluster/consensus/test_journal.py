@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,26 @@ def test_a_journal_cut_in_a_replaced_tail_begins_where_it_should() -> None:
     again = opened(disk.image())
     assert (again.base_index, again.last_index) == (journal.base_index, 199)
     assert contents(again) == contents(journal)
+
+
+def test_a_start_has_one_segment_in_memory_at_a_time() -> None:
+    limits = JournalLimits(segment=1 << 20, cache=2 << 10, entry=64 << 10)
+    disk = SimDisk()
+    journal = Journal(disk, limits, ID)
+    for index in range(1, 400):
+        journal.append(entry(index, size=40_000))
+    sync(journal)
+
+    tracemalloc.start()
+    again = Journal(disk, limits, ID)
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert journal.bytes_kept > 14 << 20
+    assert again.last_index == 399
+    # The bytes of one as they are read, and the records that they are cut into.
+    assert most < 5 << 20
+    assert kept < 1 << 20
 
 
 def test_a_reset_voids_everything_before_it() -> None:
