@@ -154,11 +154,11 @@ class Lag(Event, frozen=True):
 
 
 class Crowd(Event, frozen=True):
-    """The machine kept processes of this run waiting, for a processor or for the disk."""
+    """The machine kept a process of this run waiting, for a processor or for the disk."""
 
     began: float
     ended: float
-    # Who waited most, and for how long all of them did.
+    # Who waited most, and for how long of that time.
     who: str
     waited: float
 
