@@ -15,7 +15,7 @@ from .rejection import Fault
 class Checked:
     """A form after it was looked at."""
 
-    # What is wrong with it, schedules apart.
+    # What is wrong with it.
     faults: tuple[Fault, ...]
     has_upstream: bool
     keep_ms: int
@@ -31,7 +31,7 @@ def _check(form: Form) -> Checked:
     spec = form.spec
     delete_after = spec.HasField("delete_after")
     return Checked(
-        faults=tuple(validate.spec(spec)),
+        faults=tuple(validate.form(spec)),
         has_upstream=bool(spec.upstream.jobs),
         keep_ms=ms_or(spec, "keep_history", 0),
         delete_after_ms=ms_or(spec, "delete_after", 0) if delete_after else None,

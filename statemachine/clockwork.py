@@ -20,7 +20,7 @@ DELETING = Status.STATE_DELETING
 
 def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
     form = job.form
-    place = (form, job.schedules, job.schedules_since_ms)
+    place = (job.schedules, form.timing, job.schedules_since_ms)
     known = view.restored.get(place)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""What jobs have in common whose specs differ in schedules and payload only, looked at once.
+"""What jobs have in common whose specs differ in schedules, notes and payload only, looked at once.
 
 Thousands of jobs are made that do the same work at other times with other data, and each of them
 is read when it fires. A form follows from its bytes alone, so to remember it can never change an
@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from ..proto.v1 import job_pb2, worker_pb2
+from ..proto.v1 import job_pb2, schedule_pb2, worker_pb2
 from . import limits
 from .instants import ms_or
 from .schedule import Shape, shape_of
@@ -21,7 +21,7 @@ BYTES_KEPT = 4_096
 
 
 class Form:
-    """A spec without its schedules and payload, and what every run asks of it."""
+    """A spec without its schedules, notes and payload, and what every run asks of it."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -34,18 +34,17 @@ class Form:
             self.start_deadline_ms = ms_or(spec.misfire, "start_deadline", limits.INSTANT_MAX_MS)
         self.has_timeouts = spec.HasField("timeouts")
         self.has_limit = spec.HasField("concurrency")
-        self.max_runs = spec.timing.max_runs if spec.HasField("timing") else 0
+        self.timing, self.max_runs, self.calendars = b"", 0, tuple[str, ...]()
+        if spec.HasField("timing"):
+            self.timing = spec.timing.SerializeToString(deterministic=True)
+            self.max_runs = spec.timing.max_runs
+            self.calendars = tuple(spec.timing.exclude_calendars)
+        self.max_attempts = limits.RETRY_ATTEMPTS
+        if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
+            self.max_attempts = 1
+        elif spec.HasField("retry") and spec.retry.max_attempts:
+            self.max_attempts = spec.retry.max_attempts
         self.priority = spec.priority
-
-    @cached_property
-    def max_attempts(self) -> int:
-        if self.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
-            return 1
-        return self.spec.retry.max_attempts or limits.RETRY_ATTEMPTS
-
-    @cached_property
-    def calendars(self) -> tuple[str, ...]:
-        return tuple(self.spec.timing.exclude_calendars)
 
     @cached_property
     def lease(self) -> bytes:
@@ -57,8 +56,9 @@ class Parts(NamedTuple):
     """What a spec says beside its payload."""
 
     form: Form
-    # As bytes of a spec that says nothing else. Empty: there are none.
+    # As bytes of specs that say nothing else. Empty: there are none.
     schedules: bytes
+    notes: bytes
 
 
 def of(spec: job_pb2.JobSpec) -> Parts:
@@ -71,9 +71,18 @@ def of(spec: job_pb2.JobSpec) -> Parts:
 
 def _parts(data: bytes) -> Parts:
     spec = job_pb2.JobSpec.FromString(data)
-    schedules = job_pb2.JobSpec(schedules=spec.schedules).SerializeToString(deterministic=True)
-    spec.ClearField("schedules")
-    return Parts(parse(spec.SerializeToString(deterministic=True)), schedules)
+    schedules = notes = b""
+    if spec.schedules:
+        part = job_pb2.JobSpec(schedules=spec.schedules)
+        schedules = part.SerializeToString(deterministic=True)
+        spec.ClearField("schedules")
+    if spec.labels or spec.owner or spec.description:
+        part = job_pb2.JobSpec(labels=spec.labels, owner=spec.owner, description=spec.description)
+        notes = part.SerializeToString(deterministic=True)
+        spec.ClearField("labels")
+        spec.ClearField("owner")
+        spec.ClearField("description")
+    return Parts(parse(spec.SerializeToString(deterministic=True)), schedules, notes)
 
 
 def parse(data: bytes) -> Form:
@@ -82,12 +91,13 @@ def parse(data: bytes) -> Form:
 
 def shape(form: Form, schedules: bytes) -> Shape:
     """Schedules and timing, as far as they are the same for all jobs."""
-    is_kept = len(form.data) <= BYTES_KEPT
-    return _kept_shape(form, schedules) if is_kept else _shape(form, schedules)
+    is_kept = len(schedules) + len(form.timing) <= BYTES_KEPT
+    return (_kept_shape if is_kept else _shape)(schedules, form.timing)
 
 
-def _shape(form: Form, schedules: bytes) -> Shape:
-    return shape_of(job_pb2.JobSpec.FromString(schedules).schedules, form.spec.timing)
+def _shape(schedules: bytes, timing: bytes) -> Shape:
+    spec = job_pb2.JobSpec.FromString(schedules)
+    return shape_of(spec.schedules, schedule_pb2.Timing.FromString(timing))
 
 
 _kept = lru_cache(KEPT)(Form)

@@ -71,12 +71,12 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     namespace = namespaces.need(view, wanted.namespace)
     number, name, spec = namespace.number, wanted.name, wanted.spec
     parts = forms.of(spec)
-    mold = view.molds.get((number, parts))
+    mold = view.molds.get((number, parts.form, parts.schedules))
     if mold is None:
         known = checked.check(parts.form)
         plan = check(view, namespace, wanted, parts, known, view.now_ms)
     else:
-        faults = validate.name("name", name) + validate.payload("spec.payload", spec.payload)
+        faults = _faults(wanted, parts, ())
         if faults:
             raise Refused.of(faults)
     name_key = keys.job_name(number, name)
@@ -88,7 +88,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     jid = keys.jid_of(number, view.meta.job_serial)
     job = JobRecord(
         name=name, namespace=namespace.settings.name,
-        form=parts.form, schedules=parts.schedules, payload=payload_of(spec),
+        form=parts.form, schedules=parts.schedules, notes=parts.notes, payload=payload_of(spec),
         version=1, created_at_ms=view.now_ms, updated_at_ms=view.now_ms, creator=actor,
         schedules_since_ms=view.now_ms,
     )  # fmt: skip
@@ -97,7 +97,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     usage.jobs += 1
     usage.payload_bytes += size
     if mold is None:
-        mold = _mold(view, jid, namespace, job, parts, known, plan)
+        mold = _mold(view, jid, namespace, job, known, plan)
     else:
         job.lane = mold.lane
         if mold.state.timer_at_ms:
@@ -119,17 +119,16 @@ def _taken(view: View, namespace: NamespaceRecord, name: str) -> Refused:
 
 
 def _mold(
-    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, parts: Parts,
-    known: Checked, plan: Plan,
-) -> Mold:  # fmt: skip
+    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, known: Checked, plan: Plan
+) -> Mold:
     """Set a new job going, and remember what others like it need not be asked again."""
     state = StateRecord(state=clockwork.ACTIVE)
     _wire(view, jid, namespace, job, state, known, plan)
     clockwork.start(view, state, plan)
     clockwork.settle(view, jid, state)
     mold = Mold(job.lane, state, encode(state))
-    if forms.shape(*parts).is_common and not known.has_upstream:
-        view.molds[namespace.number, parts] = mold
+    if forms.shape(job.form, job.schedules).is_common and not known.has_upstream:
+        view.molds[namespace.number, job.form, job.schedules] = mold
     return mold
 
 
@@ -162,8 +161,7 @@ def check(
     since_ms: int,
 ) -> Plan:  # fmt: skip
     """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
-    faults = validate.name("name", wanted.name) + list(known.faults)
-    faults += validate.payload("spec.payload", wanted.spec.payload)
+    faults = _faults(wanted, parts, known.faults)
     plan = _plan(view, namespace, wanted, parts, since_ms)
     if not isinstance(plan, Plan):
         faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]
@@ -175,15 +173,24 @@ def check(
     return plan
 
 
+def _faults(wanted: job_pb2.Job, parts: Parts, of_form: tuple[Fault, ...]) -> list[Fault]:
+    """What is wrong with a job, schedules apart."""
+    faults = validate.name("name", wanted.name)
+    if parts.notes:
+        faults += validate.notes(wanted.spec)
+    faults += of_form
+    return faults + validate.payload("spec.payload", wanted.spec.payload)
+
+
 def _plan(
     view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: Parts, since_ms: int
 ) -> Plan | list[FieldFault]:
     """The plan of a job, or what is wrong with its schedules. What has nothing of the job's own in
     it is compiled once in a decision for all jobs that have the same."""
-    place = (*parts, since_ms)
+    place = (parts.schedules, parts.form.timing, since_ms)
     plan: Plan | list[FieldFault] | None = view.plans.get(place)
     if plan is None:
-        shape = forms.shape(*parts)
+        shape = forms.shape(parts.form, parts.schedules)
         plan = compile_plan(
             wanted.spec.schedules, wanted.spec.timing,
             seed=f"{namespace.settings.name}/{wanted.name}", shape=shape,
@@ -249,7 +256,8 @@ def replace_spec(
     flows.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
     runs.usage_of(view, jid).payload_bytes += grown
-    job.form, job.schedules, job.payload = *parts, payload_of(new)
+    job.form, job.schedules, job.notes = parts
+    job.payload = payload_of(new)
     job.version += 1
     job.updated_at_ms = view.now_ms
     job.schedules_since_ms = since_ms

@@ -66,7 +66,7 @@ def _range(number: int, terms: Terms) -> tuple[bytes, bytes]:
 
 
 def _fields(job: JobRecord, state: StateRecord, terms: Terms) -> dict[str, str | int]:
-    spec = job.form.spec
+    spec = job.order()
     fields: dict[str, str | int] = {
         "name": job.name,
         "state": word(job_pb2.JobStatus.State.Name(state.state), "STATE_"),

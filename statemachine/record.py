@@ -127,10 +127,12 @@ class JobRecord(Record):
     name: str = ""
     # Its namespace's name.
     namespace: str = ""
-    # What the user ordered, but for schedules and payload.
+    # What the user ordered, but for schedules, notes and payload.
     form: Form = forms.EMPTY
-    # The schedules, as bytes of a spec that says nothing else: most runs need not look at them.
+    # The schedules; labels, owner and description: each as bytes of a spec that says nothing else,
+    # since most runs need not look at them.
     schedules: bytes = b""
+    notes: bytes = b""
     # The message of the payload, in bytes, since it goes to workers as it is. None: there is none.
     payload: bytes | None = None
     # See Job.version.
@@ -147,13 +149,14 @@ class JobRecord(Record):
 
     def order(self) -> job_pb2.JobSpec:
         """All that the user ordered."""
-        spec = job_pb2.JobSpec.FromString(self.form.data + self.schedules)
+        spec = job_pb2.JobSpec.FromString(self.form.data + self.schedules + self.notes)
         if self.payload is not None:
             spec.payload.MergeFromString(self.payload)
         return spec
 
     def weight(self) -> int:
-        return len(self.form.data) + len(self.schedules) + len(self.payload or b"")
+        parts = (self.form.data, self.schedules, self.notes, self.payload or b"")
+        return sum(map(len, parts))
 
 
 def payload_of(spec: job_pb2.JobSpec) -> bytes | None:

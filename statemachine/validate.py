@@ -106,8 +106,16 @@ def payload(field: str, value: common_pb2.Payload) -> list[Fault]:
     return faults
 
 
-def spec(spec: job_pb2.JobSpec) -> list[Fault]:
-    """All that is wrong with a job's spec, schedules apart. What is not set costs nothing."""
+def notes(spec: job_pb2.JobSpec) -> list[Fault]:
+    """What is wrong with what only people read."""
+    faults = labels("spec.labels", spec.labels, limits.LABELS)
+    faults += text("spec.owner", spec.owner, limits.OWNER_CHARS)
+    return faults + text("spec.description", spec.description, limits.DESCRIPTION_CHARS)
+
+
+def form(spec: job_pb2.JobSpec) -> list[Fault]:
+    """What is wrong with a spec, but for schedules, notes and payload. What is not set costs
+    nothing."""
     faults: list[Fault] = []
     for field, value in spec.ListFields():
         check = PARTS.get(field.name)
@@ -253,11 +261,7 @@ def _upstream(upstream: job_pb2.Upstream) -> list[Fault]:
 
 
 PARTS: dict[str, Callable[[Any], list[Fault]]] = {
-    "labels": lambda value: labels("spec.labels", value, limits.LABELS),
     "worker_labels": lambda value: labels("spec.worker_labels", value, limits.WORKER_LABELS),
-    "owner": lambda value: text("spec.owner", value, limits.OWNER_CHARS),
-    "description": lambda value: text("spec.description", value, limits.DESCRIPTION_CHARS),
-    "payload": lambda value: payload("spec.payload", value),
     "queue": lambda value: name("spec.queue", value),
     "action": action,
     "misfire": _misfire,

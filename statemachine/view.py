@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..proto.v1 import worker_pb2
 from . import keys, limits
-from .forms import Form, Parts
+from .forms import Form
 from .plan import Plan
 from .record import (
     AnyRecord,
@@ -112,7 +112,7 @@ class Recall:
 
 @dataclass(slots=True)
 class Mold:
-    """What jobs that differ in name and payload only have in common when they are made at once."""
+    """What jobs of one form with the same schedules have in common when they are made at once."""
 
     lane: int
     # Where each of them stands at first, which nobody may change; and its bytes.
@@ -167,12 +167,12 @@ class View:
         self.sessions: dict[int, SessionRecord] = {}
         self.lanes: dict[bytes, int] = {}
         self.lanes_of_forms: dict[tuple[int, Form], int] = {}
-        # By namespace and spec without payload, of jobs that this decision has made.
-        self.molds: dict[tuple[int, Parts], Mold] = {}
-        # By form, schedules and since when these are in force: of specs that were asked whether
+        # By namespace, form and schedules, of jobs that this decision has made.
+        self.molds: dict[tuple[int, Form, bytes], Mold] = {}
+        # By schedules, timing and since when they are in force: of specs that were asked whether
         # they can be, and of jobs that are there.
-        self.plans: dict[tuple[Form, bytes, int], Plan] = {}
-        self.restored: dict[tuple[Form, bytes, int], Plan] = {}
+        self.plans: dict[tuple[bytes, bytes, int], Plan] = {}
+        self.restored: dict[tuple[bytes, bytes, int], Plan] = {}
 
     def get(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord | None:
         """The record at a key. Change it only together with a `put`."""

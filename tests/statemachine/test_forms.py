@@ -61,7 +61,10 @@ def test_what_is_a_job_s_own_is_not_shared() -> None:
 def test_what_was_ordered_is_handed_on_whole(
     machine: Machine, payload: common_pb2.Payload | None
 ) -> None:
-    wanted = job_of("a", once=START_MS + 1, payload=payload)
+    wanted = job_of(
+        "a", once=START_MS + 1, payload=payload, labels={"team": "mail", "a": "b"}, owner="ops",
+        description="what it does",
+    )  # fmt: skip
     machine.do(job_pb2.CreateJobRequest(job=wanted))
     machine.do(job_pb2.CreateJobRequest(job=job_of("b", once=START_MS + 1, payload=OTHER)))
     assert machine.job("a").spec == wanted.spec
@@ -103,11 +106,12 @@ def test_what_is_a_job_s_own_is_asked_of_each(machine: Machine) -> None:
         job_of("a", once=START_MS + 1), job_of("A", once=START_MS + 1),
         job_of("b", once=START_MS + 1, payload=large), job_of("a", once=START_MS + 1),
         job_of("c", once=START_MS + 1),
+        job_of("d", once=START_MS + 1, owner="x" * (limits.OWNER_CHARS + 1)),
     ]  # fmt: skip
 
     answer = machine.ask(job_pb2.ImportJobsRequest(jobs=jobs), job_pb2.ImportJobsResponse)
 
     assert [result.reason for result in answer.results] == [
-        "", "FIELD_INVALID", "PAYLOAD_TOO_LARGE", "JOB_EXISTS", "",
+        "", "FIELD_INVALID", "PAYLOAD_TOO_LARGE", "JOB_EXISTS", "", "LIMIT_EXCEEDED",
     ]  # fmt: skip
-    assert [result.verdict for result in answer.results] == [1, 4, 4, 4, 1]
+    assert [result.verdict for result in answer.results] == [1, 4, 4, 4, 1, 4]
