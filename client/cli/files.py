@@ -385,8 +385,9 @@ def sink(path: str | None) -> Iterator[IO[str]]:
 def bare(job: job_pb2.Job) -> dict[str, Any]:
     """What the user ordered, without what the cluster knows about it."""
     from .output import plain
+    from .payloads import readable
 
-    said = plain(job)
+    said = readable(plain(job))
     return {key: said[key] for key in ("namespace", "name", "spec") if key in said}
 
 

@@ -1,7 +1,8 @@
 """The only place that prints data: one message, a list, a table, in six formats.
 
 `table` and `wide` are for people on a terminal and become plain tab-separated values in a pipe;
-`json`, `jsonl` and `yaml` are the API's own JSON; `name` is what the next command wants to know.
+`json`, `jsonl` and `yaml` are the API's own JSON, in YAML with payloads in words; `name` is what
+the next command wants to know.
 """
 
 from __future__ import annotations
@@ -294,7 +295,9 @@ def key_of(message: Message, field: str) -> str:
 def yaml_of(said: Any) -> str:  # Whatever JSON can hold.
     import yaml
 
-    return str(yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
+    from .payloads import readable
+
+    return str(yaml.safe_dump(readable(said), sort_keys=False, allow_unicode=True))
 
 
 def name_of(message: Message) -> str:

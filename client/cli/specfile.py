@@ -8,6 +8,7 @@ file must mean the same on every machine.
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import tomllib
@@ -22,6 +23,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from . import payloads
 from .exits import wrong_use
 from .messages import job_pb2
 from .times import INSTANTS, parse_length
@@ -142,12 +144,20 @@ def read_job(said: Any, where: str, faults: list[str]) -> job_pb2.Job:
     try:
         # The API's own form, which is most of what is read, takes the fast way.
         json_format.ParseDict(said, job)
+        _strict(said, job)
     except (json_format.ParseError, AttributeError, TypeError, ValueError):
         job.Clear()
         Reader(where, faults).fill(job, said, "")
     if not job.name:
         faults.append(f"{where}: it has no name; write `name: my-job`")
     return job
+
+
+def _strict(said: Any, job: job_pb2.Job) -> None:
+    """Protobuf drops what is no base64, and so would make another payload of a text."""
+    data = job.spec.payload.data
+    if data and base64.b64encode(data).decode() != said["spec"]["payload"]["data"]:
+        raise ValueError("not base64")
 
 
 def _twice(found: list[Found]) -> list[str]:
@@ -174,9 +184,11 @@ class Reader:
         kind = message.DESCRIPTOR
         if kind.name in SHORT and not isinstance(said, Mapping):
             said = {SHORT[kind.name]: said}
-        if kind.name == "Payload" and isinstance(said, Mapping) and ({"json", "text"} & {*said}):
-            said = _payload(said)
-            message.CopyFrom(type(message)(**said))
+        if kind.name == "Payload":
+            try:
+                message.CopyFrom(payloads.read(said))
+            except ValueError as wrong:
+                self._wrong(path, str(wrong))
             return
         if not isinstance(said, Mapping):
             self._wrong(path, f"{said!r} is not a table of fields")
@@ -272,16 +284,6 @@ class Reader:
 
     def _wrong(self, path: str, why: str) -> None:
         self._faults.append(f"{self._where}: {path}: {why}" if path else f"{self._where}: {why}")
-
-
-def _payload(said: Mapping[str, Any]) -> dict[str, Any]:
-    if "json" in said:
-        data = json.dumps(said["json"], ensure_ascii=False).encode()
-        return {"data": data, "content_type": said.get("content_type", "application/json")}
-    return {
-        "data": str(said["text"]).encode(),
-        "content_type": said.get("content_type", "text/plain"),
-    }
 
 
 def _text(value: Any) -> str:

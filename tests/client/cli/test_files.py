@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from pathlib import Path
 
 import grpc
 import pytest
+import yaml
 
 from raftsched.client.cli import bulk
 from raftsched.proto.v1 import job_pb2
@@ -170,6 +172,58 @@ def test_a_file_that_is_damaged_is_named(name: str, text: str, cli: Cli, tmp_pat
 
     assert said.exit_code == 2
     assert f"cannot read {path}" in said.stderr
+
+
+def a_job(payload: object) -> str:
+    return json.dumps({"name": "x", "spec": {"action": {"handler": "h"}, "payload": payload}})
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"data": '{"n": 1}'}, {"data": "hello"}, {"data": "aGVsbG8"}, {"data": 5}, {"n": 1},
+        "hello", {"text": 5}, {"text": "a", "json": 1},
+    ],
+)  # fmt: skip
+def test_a_payload_that_is_no_base64_is_refused(
+    payload: object, cli: Cli, tmp_path: Path, stage: Stage
+) -> None:
+    said = cli("job", "apply", "-f", write(tmp_path, "a.jsonl", a_job(payload) + "\n"))
+
+    assert said.exit_code == 2
+    assert "job x: spec.payload: " in said.stderr
+    assert (
+        "write {json: ...}, {text: ...} or {data: BASE64}" in said.stderr or "keep" in said.stderr
+    )
+    assert not stage.nodes[0].heard
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "written"),
+    [
+        (b'{"n": [1, "\xc3\xa4"]}', "application/json", {"json": {"n": [1, "ä"]}}),
+        (b'{"n":1}', "application/json", {"text": '{"n":1}', "contentType": "application/json"}),
+        (b'{"n": 1}', "x/y", {"text": '{"n": 1}', "contentType": "x/y"}),
+        (b"null", "application/json", {"json": None}),
+        (b"one\ntwo", "text/plain", {"text": "one\ntwo"}),
+        (b"one", "", {"text": "one", "contentType": ""}),
+        (b"\xff\x00", "x/y", {"data": "/wA=", "contentType": "x/y"}),
+    ],
+)
+@pytest.mark.parametrize("form", ["yaml", "export"])
+def test_a_payload_is_written_in_words_that_can_be_applied(
+    data: bytes, kind: str, written: object, form: str, cli: Cli, tmp_path: Path
+) -> None:
+    payload = {"data": base64.b64encode(data).decode(), "contentType": kind}
+    cli.ok("job", "apply", "-f", "-", typed=a_job(payload))
+    words = ("get", "x", "-o", "yaml") if form == "yaml" else ("export",)
+
+    said = cli.ok("job", *words).stdout
+    job = {key: value for key, value in yaml.safe_load(said).items() if key in ("name", "spec")}
+    again = cli.ok("job", "apply", "-f", "-", typed=yaml.safe_dump(job))
+
+    assert job["spec"]["payload"] == written
+    assert again.stderr == "0 created, 0 updated, 1 unchanged, 0 refused\n"
 
 
 def test_a_folder_without_jobs_is_a_mistake(cli: Cli, tmp_path: Path) -> None:

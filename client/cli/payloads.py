@@ -1,0 +1,100 @@
+"""Payloads as people read and write them: JSON or text instead of base64.
+
+What is written so can be read again, to the byte: `json` is used only where it comes out the same,
+`text` for what else is text, and base64 for the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import date, time
+from typing import Any
+
+from .messages import common_pb2
+
+JSON = "application/json"
+TEXT = "text/plain"
+FORMS = ("json", "text", "data")
+HOW = "write {json: ...}, {text: ...} or {data: BASE64}"
+# Where messages hold one.
+FIELDS = ("payload", "result")
+
+
+def read(said: Any) -> common_pb2.Payload:  # Whatever a file can hold.
+    """From what a file says; raises ValueError with what to write instead."""
+    if not isinstance(said, Mapping):
+        raise ValueError(f"{said!r} is not a payload; {HOW}")
+    forms = [key for key in FORMS if said.get(key) is not None or (key == "json" and key in said)]
+    kinds = [key for key in ("content_type", "contentType") if key in said]
+    unknown = [key for key in said if key not in (*FORMS, *kinds)]
+    if unknown:
+        raise ValueError(f"there is no field {unknown[0]!r} in a payload; {HOW}")
+    if len(forms) > 1:
+        raise ValueError(f"{' and '.join(forms)} together; keep one of them")
+    data, kind = _MADE[forms[0]](said[forms[0]]) if forms else (b"", "")
+    return common_pb2.Payload(data=data, content_type=str(said[kinds[0]]) if kinds else kind)
+
+
+def _of_json(value: Any) -> tuple[bytes, str]:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_day).encode(), JSON
+    except TypeError as wrong:
+        raise ValueError(f"json: {wrong}") from wrong
+
+
+def _day(value: object) -> str:
+    """YAML and TOML know dates, JSON does not."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    raise TypeError(f"{value!r} is no JSON")
+
+
+def _of_text(value: Any) -> tuple[bytes, str]:
+    if not isinstance(value, str):
+        raise ValueError(f"text: {value!r} is not a text; {HOW}")
+    return value.encode(), TEXT
+
+
+def _of_base64(value: Any) -> tuple[bytes, str]:
+    try:
+        return base64.b64decode(value, validate=True), ""
+    except (ValueError, TypeError) as wrong:
+        raise ValueError(f"data: {value!r} is not base64; {HOW}") from wrong
+
+
+_MADE: dict[str, Callable[[Any], tuple[bytes, str]]] = {
+    "json": _of_json, "text": _of_text, "data": _of_base64,
+}  # fmt: skip
+
+
+def readable(said: Any) -> Any:  # Whatever JSON can hold.
+    """The API's JSON with its payloads in words."""
+    if isinstance(said, list):
+        return [readable(one) for one in said]
+    if not isinstance(said, dict):
+        return said
+    return {
+        key: _written(value) if key in FIELDS and isinstance(value, dict) else readable(value)
+        for key, value in said.items()
+    }
+
+
+def _written(said: dict[str, Any]) -> dict[str, Any]:
+    if not said.keys() <= {"data", "contentType"} or "data" not in said:
+        return said
+    kind = said.get("contentType", "")
+    try:
+        text = base64.b64decode(said["data"]).decode()
+    except UnicodeDecodeError:
+        return said
+    try:
+        value = json.loads(text)
+        if json.dumps(value, ensure_ascii=False) == text and kind == JSON:
+            return {"json": value}
+    except (ValueError, RecursionError):
+        pass
+    if not all(sign.isprintable() or sign in "\n\t" for sign in text):
+        return said
+    return {"text": text} if kind == TEXT else {"text": text, "contentType": kind}
