@@ -150,8 +150,11 @@ class Session:
             self._welcome(frame.welcome)
         if frame.beat:
             self._heard = max(self._heard, self._epoch + (frame.beat - 1) / 1000)
-        if frame.leases:
+        if frame.leases and self.welcomed:
             self._take(frame.leases, orders)
+        elif frame.leases:
+            # The hello did not list them, so the server gives them to somebody else.
+            orders.complaints.append(f"{len(frame.leases)} leases came before the welcome")
         for ack in frame.acks:
             self._acknowledged(ack, orders)
         for stop in frame.stops:

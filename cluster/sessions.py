@@ -90,6 +90,8 @@ class Session:
     # It stands in a line of offers, or a grant under way may use up its credits.
     in_line: bool = False
     in_grant: bool = False
+    # What that grant gives was meant for a stream that is gone.
+    unheard: bool = False
     # The unary call that its credits come from.
     request: worker_pb2.LeaseRequest | None = None
     draining: bool = False
@@ -97,6 +99,8 @@ class Session:
     lapsing: bool = False
     # Its leases are being compared with those it holds; it gets none before that is done.
     resuming: bool = False
+    # Its last hello on a stream, which says what it holds. One of a unary call does not.
+    greeting: worker_pb2.WorkerHello = field(default_factory=worker_pb2.WorkerHello)
     results: deque[worker_pb2.Result] = field(default_factory=deque)
     # By token: of several words about one lease the last one counts.
     notes: dict[int, worker_pb2.ProgressReport] = field(default_factory=dict)
@@ -157,9 +161,13 @@ class Session:
 
     def granted(self, leases: Sequence[worker_pb2.Lease]) -> None:
         """What came of its offer."""
+        if self.unheard:
+            # Its worker did not list them, so the Resume that comes next ends them. Told now, they
+            # would be worked on all the same, by two.
+            leases = ()
         # Credits that were withdrawn meanwhile are used up all the same.
         self.credits = max(0, self.credits - len(leases))
-        self.in_grant = False
+        self.in_grant = self.unheard = False
         self.deliver.leases(leases)
         if self.draining:
             self.deliver.drain(self.drain_reason)
@@ -226,7 +234,8 @@ class Sessions:
         if session.draining:
             deliver.drain(session.drain_reason)
         if stream:
-            session.resuming = True
+            session.resuming, session.greeting = True, hello
+            session.unheard = session.in_grant
             self.speak(session)
         return session
 
@@ -266,7 +275,7 @@ class Sessions:
         while most > 0 and self._speaking:
             session, _ = self._speaking.popitem(last=False)
             if session.resuming:
-                most -= max(1, len(session.hello.held))
+                most -= max(1, len(session.greeting.held))
                 parts.append(self._resume(session))
             while session.extensions and most > 0:
                 most -= 1
@@ -324,7 +333,7 @@ class Sessions:
 
         def unknown() -> None:
             for session in chosen:
-                session.in_grant = False
+                session.in_grant = session.unheard = False
 
         return Part(Grant(offers, most), answer, unknown)
 
@@ -395,10 +404,15 @@ class Sessions:
         return chosen
 
     def _resume(self, session: Session) -> Part:
+        greeting = session.greeting
+
         def answer(resumed: object) -> None:
             assert isinstance(resumed, Resumed)
             if resumed.stops:
                 session.deliver.stops(resumed.stops)
+            if session.greeting is not greeting:
+                # A newer hello has its own answer to come.
+                return
             if resumed.more:
                 self.speak(session)
                 return
@@ -406,7 +420,7 @@ class Sessions:
             if session.credits:
                 self.offer(session)
 
-        held = tuple(session.hello.held)
+        held = tuple(greeting.held)
         request = Resume(session.worker, held, WORDS)
         return Part(request, answer, _sent_again, items=max(1, len(held)), sure=True)
 

@@ -941,3 +941,22 @@ def test_when_the_server_lets_a_lease_lapse_its_handler_was_told_to_stop(seed: i
             if chance.random() < 0.01:
                 talk.session.ended(token, success(token))
     assert lapses, f"seed {seed} shows nothing"
+
+
+def test_a_lease_that_comes_behind_the_hello_and_before_its_welcome_is_left_alone(
+    talk: Talk,
+) -> None:
+    """The hello does not list it, so the server gives it to another."""
+    talk.connect()
+    talk.session.closed()
+    assert talk.lease(1).start == []
+    talk.session.opened(talk.now)
+    [hello] = talk.say()
+    assert not hello.hello.held
+
+    late = talk.lease(2)
+    talk.hear(talk.welcome())
+
+    assert (late.start, talk.session.held, talk.session.busy) == ([], 0, 0)
+    assert late.complaints
+    assert [lease.token for lease in talk.lease(3).start] == [3]
