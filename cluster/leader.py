@@ -118,6 +118,8 @@ class Leader:
         self._turn = object()
         self._busy = False
         self._recall = Recall()
+        # What is on its way, and will be answered so.
+        self._under_way: list[tuple[Part, object]] = []
         # When the last change was begun, on the clock of `seconds`.
         self.began_at = float("-inf")
         self._next_timer_ms: int | None = None
@@ -130,6 +132,7 @@ class Leader:
         self.leading = True
         self._busy = False
         self._carried.clear()
+        self._under_way = []
         self._look, self._looking = None, False
         self._recall = Recall()
         self.sessions.takeover(worker for worker, _ in leases.holders(self.applied.store))
@@ -226,6 +229,9 @@ class Leader:
         """Use the time in which a change is on its way: to be called soon after `step`, when what
         that sent has left."""
         self.applied.prepare()
+        under_way, self._under_way = self._under_way, []
+        for part, reply in under_way:
+            part.foresee(reply)
 
     def next_ms(self) -> int | None:
         """When `step` is to be called at the latest, on the clock of `now_ms`."""
@@ -307,6 +313,7 @@ class Leader:
         def reply(index: int | None) -> None:
             if self._turn is turn:
                 self._busy = False
+                self._under_way = []
             self.done.commit_s += self.seconds() - at
             if index is None or (decision.change and self.applied.changed_at != index):
                 for part in parts:
@@ -326,6 +333,7 @@ class Leader:
                 self.done.bytes += len(decision.change)
                 self.applied.expect(decision.change, decision.sealed)
                 self.consensus.submit(decision.change, reply)
+                self._under_way = list(zip(parts, decision.replies, strict=True))
             elif any(part.sure for part in parts):
                 self.consensus.confirm(reply)
             else:

@@ -26,3 +26,5 @@ class Part:
     # The reply must hold though nothing was changed: it is given once it is sure that this node
     # led when it was decided.
     sure: bool = False
+    # Told the reply while it is on its way, so that less is left to do once it holds.
+    foresee: Callable[[object], None] = lambda reply: None

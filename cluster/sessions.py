@@ -39,11 +39,16 @@ SILENCE = "it was silent for too long, so its leases have ended"
 HEARING_MS = 2  # Added to the first period under a new leader for each worker that may come back.
 OFFERED = 64  # Workers of a kind that are asked in one grant.
 T = TypeVar("T")
+Words = Sequence[worker_pb2.Lease] | Sequence[worker_pb2.ResultAck]
 Fit = tuple[tuple[str, ...], tuple[str, ...], frozenset[str], tuple[tuple[str, str], ...]]
 
 
 class Deliver(Protocol):
     """Where words for a worker go. Called on the loop; must neither block nor raise."""
+
+    def foresee(self, words: Words) -> None:
+        """Leases or acks that are on their way into the log. If they get there they are told, and
+        are the same object."""
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
         """New leases; perhaps none, when an offer found nothing."""
@@ -64,6 +69,7 @@ class Deliver(Protocol):
 class Silent:
     """For a session that nobody is connected to."""
 
+    def foresee(self, words: Words) -> None: ...
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None: ...
     def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None: ...
     def stops(self, stops: Sequence[worker_pb2.Stop]) -> None: ...
@@ -335,7 +341,13 @@ class Sessions:
             for session in chosen:
                 session.in_grant = session.unheard = False
 
-        return Part(Grant(offers, most), answer, unknown)
+        def foresee(granted: object) -> None:
+            assert isinstance(granted, list)
+            for session, leases in zip(chosen, granted, strict=True):
+                if leases:
+                    session.deliver.foresee(leases)
+
+        return Part(Grant(offers, most), answer, unknown, foresee=foresee)
 
     def places(self) -> list[tuple[str, str]]:
         """Namespaces and queues that somebody would take leases from."""
@@ -471,10 +483,14 @@ def _report(session: Session, results: tuple[worker_pb2.Result, ...]) -> Part:
             session.results.extendleft(reversed(results[len(acks) :]))
             session.sessions.speak(session)
 
-    size = sum(result.ByteSize() for result in results)
+    def foresee(acks: object) -> None:
+        assert isinstance(acks, list)
+        if acks:
+            session.deliver.foresee(acks)
+
     return Part(
-        Report(session.worker, results), answer, _sent_again, items=len(results), size=size,
-        sure=True,
+        Report(session.worker, results), answer, _sent_again, items=len(results), sure=True,
+        foresee=foresee,
     )  # fmt: skip
 
 
@@ -492,10 +508,7 @@ def _note(session: Session, notes: tuple[worker_pb2.ProgressReport, ...]) -> Par
         if len(acks) < len(notes):
             session.note_again(notes[len(acks) :])
 
-    size = sum(note.ByteSize() for note in notes)
-    return Part(
-        Note(session.worker, notes), answer, _sent_again, items=len(notes), size=size, sure=True
-    )
+    return Part(Note(session.worker, notes), answer, _sent_again, items=len(notes), sure=True)
 
 
 def _extension(session: Session, request: worker_pb2.ExtendRequest) -> Part:

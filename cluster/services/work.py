@@ -22,7 +22,7 @@ from ...statemachine import limits
 from ...statemachine.instants import set_ms
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
-from ..sessions import CREDITS_MAX, Session, Sessions
+from ..sessions import CREDITS_MAX, Session, Sessions, Words
 from . import places
 from .call import Call, Context
 from .frame import Heads, take
@@ -30,6 +30,7 @@ from .leadership import LOOK_S, Leadership
 from .port import Node
 
 FRAME_MAX = 3 << 20
+FORESEEN_MAX = 32  # Lists of words for one worker that one change may hold, and more.
 HEAD_MAX = 64 << 10  # Of that, for what stands in a frame once.
 LEASES_IN_FRAME = 1_000
 ACKS_IN_FRAME = 5_000
@@ -47,6 +48,7 @@ Response = worker_pb2.WorkResponse
 LEASES, ACKS, STOPS = (
     Heads(Response.DESCRIPTOR.fields_by_name[name].number) for name in ("leases", "acks", "stops")
 )
+HEADS = {worker_pb2.Lease: LEASES, worker_pb2.ResultAck: ACKS}
 
 
 class WorkStream:
@@ -74,20 +76,34 @@ class WorkStream:
         )  # fmt: skip
         self._drain: str | None = None
         self._redirect: worker_pb2.Redirect | None = None
+        # Pieces of words that are on their way into the log, with these words.
+        self._foreseen: dict[int, tuple[Words, list[bytes]]] = {}
         # The redirect is said, and nothing comes behind it.
         self._over = False
 
     # What the session tells; see sessions.Deliver.
 
+    def foresee(self, words: Words) -> None:
+        if len(self._foreseen) >= FORESEEN_MAX:
+            # They were never told: their change got lost, or the session went on elsewhere.
+            self._foreseen.clear()
+        self._foreseen[id(words)] = (words, HEADS[type(words[0])].pieces(words))
+
+    def _pieces(self, words: Words) -> list[bytes]:
+        _, pieces = self._foreseen.pop(id(words), (words, None))
+        if pieces is None:
+            return HEADS[type(words[0])].pieces(words) if words else []
+        return pieces
+
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
         if leases:
-            self._leases += LEASES.pieces(leases)
+            self._leases += self._pieces(leases)
             self.at_session -= len(leases)
             self.pass_credits()
             self.wake()
 
     def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
-        self._acks += ACKS.pieces(acks)
+        self._acks += self._pieces(acks)
         self.wake()
 
     def stops(self, stops: Sequence[worker_pb2.Stop]) -> None:

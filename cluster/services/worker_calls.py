@@ -19,7 +19,7 @@ from ...statemachine.rejection import Refused, Rejection
 from ...statemachine.request import Again, Note, Report
 from ...statemachine.view import View
 from .. import refusals
-from ..sessions import Session
+from ..sessions import Session, Words
 from . import places
 from .call import Call
 from .calls import Own
@@ -52,6 +52,9 @@ class Poll:
         self._told = asyncio.Event()
         # A grant has looked at its offer.
         self._looked = asyncio.Event()
+
+    def foresee(self, words: Words) -> None:
+        """The answer is made when all is there."""
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
         self.taken.extend(leases)

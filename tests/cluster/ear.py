@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from raftsched.cluster.sessions import Words
 from raftsched.proto.v1 import worker_pb2
 from raftsched.statemachine.rejection import Rejection
 
@@ -12,12 +13,16 @@ class Ear:
     """See the head of this file."""
 
     def __init__(self) -> None:
+        self.foreseen: list[Words] = []
         self.got: list[worker_pb2.Lease] = []
         self.acked: list[worker_pb2.ResultAck] = []
         self.stopped: list[worker_pb2.Stop] = []
         self.drained: list[str] = []
         self.redirected: list[str] = []
         self.gone: list[Rejection] = []
+
+    def foresee(self, words: Words) -> None:
+        self.foreseen.append(words)
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
         self.got += leases

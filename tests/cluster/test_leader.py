@@ -576,3 +576,57 @@ def test_a_word_that_found_no_room_does_not_replace_a_later_one(
     bench.run()
 
     assert [one.checkpoint for one in ear.got] == [b"", b"late"]
+
+
+def go_on(bench: Bench) -> None:
+    """As `run`, with the time used in which changes are on their way."""
+    for _ in range(10):
+        bench.leader.step()
+        if bench.leader.is_busy:
+            bench.leader.prepare()
+        if bench.sent:
+            bench.commit()
+        elif bench.asked:
+            bench.asked.pop()(bench.index)
+
+
+def test_a_worker_is_told_the_very_words_that_it_could_foresee(bench: Bench) -> None:
+    told: list[object] = []
+
+    class Exact(Ear):
+        def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
+            super().leases(leases)
+            told.append(leases)
+
+        def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
+            super().acks(acks)
+            told.append(acks)
+
+    ear = Exact()
+    session = bench.sessions.open(worker_pb2.WorkerHello(worker="w1"), ear, stream=True)
+    session.credit(1)
+    bench.ask(due("a", START_MS))
+    go_on(bench)
+    session.report([success(ear.got[0])])
+    go_on(bench)
+
+    assert [ack.token for ack in ear.acked] == [lease.token for lease in ear.got]
+    assert [id(words) for words in ear.foreseen] == [id(words) for words in told if words]
+    assert bench.leader._under_way == []
+
+
+def test_what_was_foreseen_is_not_told_when_leadership_goes(bench: Bench) -> None:
+    _, ear = bench.worker("w1", 1)
+    bench.run()
+    bench.ask(due("a", START_MS))
+    while not ear.foreseen:
+        bench.leader.step()
+        bench.leader.prepare()
+        if not ear.foreseen:
+            bench.commit()
+    [(_, reply)] = bench.sent
+    reply(None)
+    bench.leader.lost()
+
+    assert [len(words) for words in ear.foreseen] == [1]
+    assert ear.got == []

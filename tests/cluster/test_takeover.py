@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from raftsched.client.session import Session as WorkerSession
-from raftsched.cluster.sessions import Session
+from raftsched.cluster.sessions import Session, Words
 from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.proto.v1.worker_pb2 import WorkResponse
 from raftsched.statemachine import keys
@@ -102,6 +102,8 @@ class Wire:
         welcome.welcome.heartbeat.FromMilliseconds(bench.sessions.heartbeat_ms)
         welcome.welcome.lapse.FromMilliseconds(bench.sessions.lapse_ms)
         self.frames.append(welcome)
+
+    def foresee(self, words: Words) -> None: ...
 
     def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
         self.frames.append(WorkResponse(leases=leases))

@@ -68,3 +68,25 @@ async def test_a_lease_larger_than_a_frame_goes_alone_and_the_last_word_behind_i
     assert [frame.drain for frame in found] == [False, False, True]
     assert [frame.HasField("welcome") for frame in found] == [True, False, False]
     assert all(len(frame) <= FRAME_MAX for frame in (frames[0], frames[2]))
+
+
+async def test_words_that_were_foreseen_are_told_once_and_the_others_as_they_are() -> None:
+    stream = WorkStream(None, worker_pb2.Welcome())  # type: ignore[arg-type]  # It writes nothing.
+    stream.ended.set_result(None)
+    leases = [worker_pb2.Lease(run="a", token=1)]
+    acks = [worker_pb2.ResultAck(token=2)]
+    same = [worker_pb2.ResultAck(token=3)]
+    for words in (leases, acks, same):
+        stream.foresee(words)
+
+    stream.leases(leases)
+    stream.acks(acks)
+    stream.acks([worker_pb2.ResultAck(token=4)])
+    stream.acks([])
+    stream.acks(same)
+    stream.acks(same)
+
+    found = Response.FromString(stream._frame())
+    assert [lease.token for lease in found.leases] == [1]
+    assert [ack.token for ack in found.acks] == [2, 4, 3, 3]
+    assert not stream._foreseen
