@@ -12,7 +12,7 @@ from .exits import Trouble, wrong_use
 from .lazy import ExampleGroup
 from .options import command
 from .session import Session
-from .settings import BY_NAME, Contexts
+from .settings import BY_NAME, Contexts, Value, same_cluster
 
 
 class ContextName(click.ParamType[str]):
@@ -69,7 +69,7 @@ def add(session: Session, name: str) -> None:
         )
     contexts.current = contexts.current or name
     contexts.save()
-    click.echo(f"Context {name} is kept in {contexts.path}.", err=True)
+    _tell(session, contexts, name, f"Context {name} is kept in {contexts.path}.")
 
 
 @command(config, "use", "raftsched config use prod")
@@ -80,7 +80,32 @@ def use(session: Session, name: str) -> None:
     contexts.chosen(name)
     contexts.current = name
     contexts.save()
-    click.echo(f"Commands talk to {name} now: {contexts.contexts[name]['endpoints']}.", err=True)
+    endpoints = contexts.contexts[name].get("endpoints", "its default")
+    _tell(session, contexts, name, f"Commands talk to {name} now: {endpoints}.")
+
+
+def _tell(session: Session, contexts: Contexts, name: str, text: str) -> None:
+    """Say what was done, and which variable says otherwise: it comes before the file."""
+    kept = contexts.contexts[name]
+    said = os.environ.get("RAFTSCHED_ENDPOINTS", "")
+    other = os.environ.get("RAFTSCHED_CONTEXT", "")
+    overruled = ""
+    if contexts.current == name and other and other != name:
+        overruled = f"RAFTSCHED_CONTEXT={other}"
+    elif contexts.current == name and said and not same_cluster(Value(said, ""), kept):
+        overruled = f"RAFTSCHED_ENDPOINTS={said}"
+    if overruled:
+        text = (
+            f"Context {name} is kept, but {overruled} comes before it, so commands do not use it."
+            f"\n  Next: unset {overruled.partition('=')[0]}, or name it each time: --context {name}"
+        )
+    if overruled or session.out.is_table:
+        click.echo(text, err=True)
+    one = {"name": name, "current": name == contexts.current, **kept}
+    if session.out.format in ("jsonl", "name"):
+        session.out.piece(one)
+    elif not session.out.is_table:
+        session.out.document(one)
 
 
 @command(config, "remove", "raftsched config remove old --yes", destroys=True)

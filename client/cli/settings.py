@@ -1,5 +1,8 @@
 """Where commands get their settings: flags, environment, the context, defaults, in this order.
 
+A context that is named by a flag comes before the environment. When the endpoints are not those of
+the context, what else it says of its cluster is left out: no cluster is shown another's token.
+
 Contexts stand in a file of their own:
 
     current = "prod"
@@ -60,6 +63,8 @@ SETTINGS = (
     Setting("cert_file", "The client's own certificate.", metavar="FILE"),
     Setting("key_file", "The client certificate's key.", metavar="FILE"),
 )
+# What a context says of one cluster and of no other.
+OF_CLUSTER = ("namespace", "token_file", "ca_file", "cert_file", "key_file")
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
@@ -168,19 +173,28 @@ def resolve(given: Mapping[str, Any], context: str) -> dict[str, Value]:
     contexts = Contexts.load()
     name, chosen = contexts.chosen(context)
     values = {"context": Value(name, "--context or the file's `current`" if name else "not set")}
+    by_flag = click.core.ParameterSource.COMMANDLINE
+    named = bool(name) and click_context.get_parameter_source("context") == by_flag
     for setting in SETTINGS:
         said = given.get(setting.name)
-        if said is not None:
-            source = click_context.get_parameter_source(setting.name)
-            by_variable = source == click.core.ParameterSource.ENVIRONMENT
+        flagged = click_context.get_parameter_source(setting.name) == by_flag
+        in_context = setting.name in chosen and (
+            setting.name not in OF_CLUSTER or named or same_cluster(values["endpoints"], chosen)
+        )
+        if said is not None and (flagged or not (named and in_context)):
             text = length_text(said) if isinstance(said, int) else str(said)
-            values[setting.name] = Value(text, setting.variable if by_variable else setting.flag)
-        elif setting.name in chosen:
+            values[setting.name] = Value(text, setting.flag if flagged else setting.variable)
+        elif in_context:
             origin = f"context {name} in {contexts.path}"
             values[setting.name] = Value(_checked(setting, chosen[setting.name], origin), origin)
         else:
             values[setting.name] = Value(setting.default, "default")
     return values
+
+
+def same_cluster(endpoints: Value, context: Mapping[str, str]) -> bool:
+    """Whether the endpoints are some of the context's."""
+    return {*endpoints.value.split(",")} <= {*context.get("endpoints", "").split(",")}
 
 
 def _checked(setting: Setting, text: str, origin: str) -> str:

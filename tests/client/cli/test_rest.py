@@ -108,11 +108,60 @@ def test_a_file_in_a_context_is_found_from_everywhere(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    del cli.environment["RAFTSCHED_ENDPOINTS"]
     cli.ok("config", "add", "here", "--endpoints", "a:1", "--token-file", "root.token")
 
     shown = {row[0]: row[1] for row in cli.rows("config", "show")}
 
     assert shown["token_file"] == str(tmp_path / "root.token")
+
+
+def test_no_cluster_is_shown_the_token_of_another(cli: Cli) -> None:
+    del cli.environment["RAFTSCHED_ENDPOINTS"]
+    cli.ok("config", "add", "prod", "--endpoints", "a:1,b:1", "--token-file", "/t", "-n", "billing")
+
+    def shown(*words: str, **environment: str) -> list[str]:
+        said = cli.ok("config", "show", *words, **environment).stdout
+        values = dict(line.split("\t") for line in said.splitlines())
+        return [values[name] for name in ("endpoints", "token_file", "namespace")]
+
+    assert shown() == ["a:1,b:1", "/t", "billing"]
+    assert shown("--endpoints", "b:1") == ["b:1", "/t", "billing"]
+    assert shown("--endpoints", "c:1") == ["c:1", "", "default"]
+    assert shown(RAFTSCHED_ENDPOINTS="c:1") == ["c:1", "", "default"]
+    assert shown(RAFTSCHED_ENDPOINTS="c:1", RAFTSCHED_CONTEXT="prod") == ["c:1", "", "default"]
+    # Who types both means both, and a typed context comes before a variable.
+    assert shown("--context", "prod", "--endpoints", "c:1") == ["c:1", "/t", "billing"]
+    assert shown("--context", "prod", RAFTSCHED_ENDPOINTS="c:1") == ["a:1,b:1", "/t", "billing"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("RAFTSCHED_ENDPOINTS", "c:1"), ("RAFTSCHED_CONTEXT", "other")]
+)
+def test_a_context_that_a_variable_overrules_is_not_said_to_be_used(
+    variable: str, value: str, cli: Cli
+) -> None:
+    del cli.environment["RAFTSCHED_ENDPOINTS"]
+    cli.ok("config", "add", "other", "--endpoints", "c:1")
+    added = cli.ok("config", "add", "prod", "--endpoints", "a:1", **{variable: value})
+
+    said = cli.ok("config", "use", "prod", **{variable: value})
+    again = cli.ok("config", "add", "prod", "-n", "x", **{variable: value})
+    fine = cli.ok("config", "use", "prod", RAFTSCHED_ENDPOINTS="a:1")
+
+    assert "comes before" not in added.stderr
+    for one in (said, again):
+        assert f"{variable}={value} comes before it, so commands do not use it" in one.stderr
+        assert f"unset {variable}, or name it each time: --context prod" in one.stderr
+    assert fine.stderr == "Commands talk to prod now: a:1.\n"
+
+
+def test_a_context_that_was_kept_is_told_to_programs(cli: Cli) -> None:
+    words = ("config", "add", "prod", "--endpoints", "a:1")
+
+    assert cli.json(*words).items() >= {"name": "prod", "endpoints": "a:1"}.items()
+    assert cli.json("config", "use", "prod")["name"] == "prod"
+    assert cli.ok("config", "use", "prod", "-o", "name").stdout == "prod\n"
 
 
 def test_commands_talk_to_the_context_that_is_used(cli: Cli) -> None:
