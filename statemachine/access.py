@@ -91,10 +91,32 @@ def revoke(
             f"there is no access token '{name}'; list what there is",
             access_token=name,
         )
+    if opens_all(record.settings) and not _another(view, name):
+        message = (
+            f"'{name}' is the last token of an admin for all namespaces without an end. Without it "
+            "nobody could make others, and without any the cluster would be open to everybody; "
+            "create another one of that kind first"
+        )
+        raise Refused.of([Fault("access_token", Reason.ERROR_REASON_FIELD_INVALID, message)])
     _drop(view, record)
     namespace = record.settings.namespace
     audit_log.add(view, actor, "RevokeAccessToken", namespace, f"accessToken/{name}", request)
     return access_pb2.RevokeAccessTokenResponse()
+
+
+def opens_all(token: AccessToken) -> bool:
+    """Whether somebody with this token can make others, for ever."""
+    everywhere = not token.namespace and not token.HasField("expire_time")
+    return token.role == access_pb2.ROLE_ADMIN and everywhere
+
+
+def _another(view: View, name: str) -> bool:
+    """Whether somebody can still make tokens once this one is gone."""
+    tokens = (
+        view.need(key, AccessTokenRecord).settings
+        for key in view.scan(keys.ACCESS, keys.after(keys.ACCESS))
+    )
+    return any(opens_all(token) for token in tokens if token.name != name)
 
 
 def revoke_all(view: View, namespace: str) -> None:

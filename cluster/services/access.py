@@ -1,7 +1,7 @@
 """Who calls, and what they may do: access tokens, looked up by the hash of their secret.
 
 A cluster in which no token was ever made takes everybody for an admin. The first one closes it, so
-it must be one that can make others; and the last such one stays as long as there are others.
+it must be one that can make others; the last such one stays, so a closed cluster stays closed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from ...proto.v1 import access_pb2, common_pb2
 from ...statemachine import access, keys, namespaces
-from ...statemachine.record import AccessTokenRecord, NamespaceRecord, parse
+from ...statemachine.record import NamespaceRecord, parse
 from ...statemachine.rejection import Fault, Reason, Refused
 from ...statemachine.request import CreateToken, TokenCreated
 from .. import refusals
@@ -170,7 +170,7 @@ class Access:
     ) -> access_pb2.CreateAccessTokenResponse:
         """Make a token; its secret is in this answer and nowhere else."""
         wanted = request.access_token
-        if not self._is_closed() and not opens_all(wanted):
+        if not self._is_closed() and not access.opens_all(wanted):
             message = (
                 "the first access token closes the cluster to whoever has none, so it must be one "
                 "that can make others: role ADMIN, without a namespace and without an end"
@@ -184,29 +184,6 @@ class Access:
         if made.new and not request.validate_only:
             made.answer.secret = secret
         return made.answer
-
-    async def revoke(self, call: Call, request: access_pb2.RevokeAccessTokenRequest) -> Message:
-        """End a token, unless the cluster could not be governed any more without it."""
-        store = self.node.replica.store
-        tokens = [
-            parse(key, value, AccessTokenRecord).settings
-            for key, value in store.scan(keys.ACCESS, keys.after(keys.ACCESS))
-        ]
-        others = [token for token in tokens if token.name != request.access_token]
-        known = len(others) < len(tokens)
-        if known and others and not any(opens_all(token) for token in others):
-            message = (
-                f"'{request.access_token}' is the last token of an admin that has no end; make "
-                "another one first, or revoke the others before it"
-            )
-            raise Refused.of([Fault("access_token", Reason.ERROR_REASON_FIELD_INVALID, message)])
-        return await self.node.write(request, call.actor, call.timeout())
-
-
-def opens_all(token: Token) -> bool:
-    """Whether somebody with this token can make others, for ever."""
-    everywhere = not token.namespace and not token.HasField("expire_time")
-    return token.role == Role.ROLE_ADMIN and everywhere
 
 
 def digest(secret: str) -> bytes:

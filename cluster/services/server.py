@@ -95,7 +95,6 @@ class Server:
             "EventService/ListEvents": self.events.list,
             "RunService/WaitRun": self._waits.wait,
             "AccessService/CreateAccessToken": self._access.create,
-            "AccessService/RevokeAccessToken": self._access.revoke,
             **WorkerCalls(node).calls(),
             **self._cluster.calls(),
         }

@@ -80,8 +80,9 @@ class AccessServiceServicer(object):
 
     def RevokeAccessToken(self, request, context):
         """It is not valid from now on; streams that were opened with it end with UNAUTHENTICATED within
-        ten seconds. Without the last one the cluster is open to everybody again. Refused with
-        ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (nobody could make others any more).
+        ten seconds. The last one of an admin for all namespaces without an end stays: else
+        nobody could make others, or the cluster would open to everybody. Create another such one
+        first. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (the last one of that kind).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

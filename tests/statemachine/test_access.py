@@ -88,6 +88,23 @@ def test_a_revoked_token_is_valid_no_more(machine: Machine) -> None:
     assert found(machine, "1") is None
 
 
+def test_the_last_token_that_can_make_others_stays(machine: Machine) -> None:
+    """Two that revoke each other's token in one change must not open the cluster either."""
+    create(machine, token("one", role=access_pb2.ROLE_ADMIN), "1")
+    create(machine, token("two", role=access_pb2.ROLE_ADMIN), "2")
+    create(machine, token("ends", role=access_pb2.ROLE_ADMIN, expire_time=timestamp(9 << 40)), "3")
+    create(machine, token("look"), "4")
+
+    machine.do(access_pb2.RevokeAccessTokenRequest(access_token="one"))
+    refused = machine.refused(access_pb2.RevokeAccessTokenRequest(access_token="two"))
+
+    assert "'two' is the last token of an admin" in refused.message
+    for name in ("ends", "look"):
+        machine.do(access_pb2.RevokeAccessTokenRequest(access_token=name))
+    assert machine.refused(access_pb2.RevokeAccessTokenRequest(access_token="two"))
+    assert names(machine) == ["two"]
+
+
 def test_a_repeated_call_gets_the_token_again_and_not_its_secret(machine: Machine) -> None:
     first = create(machine, token(), "one", request_id="r")
     before = image(machine.store)

@@ -109,6 +109,16 @@ async def test_the_last_admin_stays(start: Start) -> None:
     await access(served).RevokeAccessToken(revoke, metadata=bearer(root))
 
 
+async def test_a_closed_cluster_stays_closed(start: Start) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    revoke = access_pb2.RevokeAccessTokenRequest(access_token="root")
+    found = await refused(access(served).RevokeAccessToken(revoke, metadata=bearer(root)))
+    assert found.reason == "FIELD_INVALID"
+    found = await refused(jobs(served).CreateJob(create("report")))
+    assert found.reason == "UNAUTHENTICATED"
+
+
 def test_each_call_needs_the_role_that_the_contract_says() -> None:
     needs = {method.name: method.needs for method in methods()}
     for name, role in {
