@@ -47,8 +47,8 @@ def body(asked: Asked, told: Told) -> str:
         + "<p>A bar is a fault, from its beginning until everything was back; point at it to see "
         "what it was. Red slots of the probe: 100 ms in which no write was answered. Grey: the "
         "machine kept processes of the run waiting for a processor or the disk. A dot is a "
-        "run: when its first attempt began, and how long after it was due. A stem is the death of "
-        "a leader: how long until a write was acknowledged again.</p>"
+        "run without a limit: when its first attempt began, and how long after it was due. A stem "
+        "is the death of a leader: how long until a write was acknowledged again.</p>"
         + "<h2>From the death of a leader to the next acknowledged write</h2>"
         + bars(histogram(failovers(told.seen)))
         + "<h2>What was promised</h2>"
@@ -139,7 +139,10 @@ def flat(figures: dict[str, Any]) -> dict[str, object]:
 
 def bars(rows: Sequence[tuple[str, int]]) -> str:
     if not rows:
-        return "<p>no leader was killed</p>"
+        return (
+            "<p>No leader was killed while nothing else was wrong. While other faults hold, there "
+            "may be no majority that could elect another, so those are not counted.</p>"
+        )
     most = max(count for _, count in rows)
     cells = "".join(
         f"<tr><td>{html.escape(label)}</td><td>{count}</td>"

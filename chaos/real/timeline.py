@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 
 from .history import Fault, Seen
-from .lateness import busy, crowded
+from .lateness import busy, crowded, firsts
 from .verdict import failovers, slots
 
-WIDTH, LEFT, ROW, PLOT = 900, 120, 18, 150
+WIDTH, LEFT, RIGHT, ROW, PLOT = 900, 120, 20, 18, 150
 DOTS_MAX = 4_000
 COLOURS = ("#c0392b", "#8e44ad", "#2471a3", "#b9770e", "#117a65", "#884ea0", "#5d6d7e", "#a04000")
 GRID_MS = (1, 10, 100, 1_000, 10_000, 100_000)
@@ -24,7 +24,7 @@ class Axis:
 
     def x(self, at: float) -> float:
         share = min(1.0, max(0.0, (at - self.began) / self.span))
-        return LEFT + share * (WIDTH - LEFT - 8)
+        return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def ticks(self) -> list[int]:
         step = next(s for s in (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 3_600, 10**9)
@@ -47,7 +47,7 @@ def picture(seen: Seen) -> str:
         ("", "", 10),
         ("lateness", lateness(seen, axis), PLOT),
         ("", "", 14),
-        ("failover", failover_stems(seen, axis), PLOT),
+        ("failover", failover_stems(seen, axis), PLOT if failovers(seen) else ROW),
     ):
         parts.append(f'<g transform="translate(0 {y:.0f})">{named(label, height)}{drawn}</g>')
         y += height
@@ -105,8 +105,10 @@ def availability(seen: Seen, axis: Axis) -> str:
     """Slots in which no probe was answered in time are red."""
     first = min((probe.at for probe in seen.probes), default=0.0)
     answered = slots(seen.probes)
-    width = (WIDTH - LEFT) * 0.1 / axis.span
-    base = f'<rect x="{LEFT}" y="3" width="{WIDTH - LEFT - 8}" height="{ROW - 6}" fill="#27ae60"/>'
+    width = (WIDTH - LEFT - RIGHT) * 0.1 / axis.span
+    base = (
+        f'<rect x="{LEFT}" y="3" width="{WIDTH - LEFT - RIGHT}" height="{ROW - 6}" fill="#27ae60"/>'
+    )
     return base + "".join(
         f'<rect x="{axis.x(first + slot * 0.1):.1f}" y="3" width="{max(0.6, width):.2f}" '
         f'height="{ROW - 6}" fill="#c0392b"/>'
@@ -129,10 +131,9 @@ def machine(seen: Seen, axis: Axis) -> str:
 
 
 def lateness(seen: Seen, axis: Axis) -> str:
-    """A dot for each first attempt, by when it began."""
-    first = [lease for lease in seen.leases if lease.attempt == 1]
-    every = max(1, len(first) // DOTS_MAX)
-    points = [(lease.at, float(lease.wall_ms - lease.due_ms)) for lease in first]
+    """A dot for each first attempt whose lateness is judged, by when it began."""
+    points = [(first.lease.at, first.late_ms) for first in firsts(seen)]
+    every = max(1, len(points) // DOTS_MAX)
     top = max((value for _, value in points), default=1.0)
     late = sorted(points, key=lambda point: -point[1])[:200]
     dots = (
@@ -151,7 +152,7 @@ def failover_stems(seen: Seen, axis: Axis) -> str:
     ]
     values = failovers(seen)
     if len(kills) != len(values) or not kills:
-        return f'<text x="{LEFT}" y="{ROW}">no leader was killed alone</text>'
+        return f'<text x="{LEFT}" y="{ROW - 5}">no leader was killed alone</text>'
     top = max(values)
     return grid(top) + "".join(
         f'<line x1="{axis.x(kill.began):.1f}" x2="{axis.x(kill.began):.1f}" y1="{PLOT}" '
@@ -175,7 +176,7 @@ def grid(top: float) -> str:
             y = height_of(value, top)
             label = f"{value} ms" if value < 1_000 else f"{value // 1_000} s"
             lines.append(
-                f'<line x1="{LEFT}" x2="{WIDTH - 8}" y1="{y:.1f}" y2="{y:.1f}" '
+                f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
                 f'stroke="currentColor" opacity=".2"/><text x="{LEFT - 6}" y="{y + 4:.1f}" '
                 f'text-anchor="end">{label}</text>'
             )
