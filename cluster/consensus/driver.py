@@ -283,6 +283,8 @@ class Driver:
             return
         try:
             now = self.clock()
+            # What came goes to the disk while what is committed is applied.
+            self._begin_batch(now)
             more = self.core.step(now)
             self._flush()
             self._begin_batch(now)

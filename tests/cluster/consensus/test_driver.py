@@ -109,6 +109,28 @@ async def test_one_node_alone_is_a_cluster(tmp_path: Path) -> None:
         assert await leader.barrier(2.0) is not None
 
 
+async def test_what_came_is_on_its_way_to_the_disk_while_something_is_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    async with cluster(tmp_path, 3) as drivers:
+        of = {drivers[name].core.machine: drivers[name] for name in drivers}
+
+        def apply(self: BenchMachine, index: int, data: bytes) -> None:
+            self.index = index
+            if of[self].core.journal.bytes_waiting:
+                seen.append(of[self]._batch is not None)
+
+        monkeypatch.setattr(BenchMachine, "apply", apply)
+        leader = await leader_of(drivers)
+        async with asyncio.timeout(10.0):
+            while len(seen) < 10:
+                assert await leader.propose(b"next", 2.0) is not None
+
+    assert all(seen)
+
+
 async def test_leadership_is_handed_over_on_request(tmp_path: Path) -> None:
     async with cluster(tmp_path, 3) as drivers:
         leader = await leader_of(drivers)
