@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from .ranges import put
 from .values import choice
 
 # Option -> the field it sets, and how its value is made.
@@ -39,7 +40,7 @@ def _put(message: Any, names: Sequence[str], value: Any) -> None:  # noqa: ANN40
     elif isinstance(value, dict):
         getattr(message, last).update(value)
     else:
-        setattr(message, last, value)
+        put(message, last, value)
 
 
 def same(value: Any) -> Any:  # noqa: ANN401

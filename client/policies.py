@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..proto.v1 import job_pb2
+from .ranges import made
 from .values import Length, choice, duration
 
 OverlapRule = Literal["allow", "skip", "queue_one", "queue", "replace"]
@@ -38,7 +39,8 @@ class Retry:
     total: Length | None = None
 
     def message(self) -> job_pb2.RetryPolicy:
-        return job_pb2.RetryPolicy(
+        return made(
+            job_pb2.RetryPolicy,
             max_attempts=self.attempts,
             first=duration(self.first),
             factor_percent=round(self.factor * 100),
@@ -61,7 +63,7 @@ class Overlap:
 
     def message(self) -> job_pb2.OverlapPolicy:
         rule = choice(job_pb2.OverlapPolicy.Rule, "RULE_", self.rule)
-        return job_pb2.OverlapPolicy(rule=rule, limit=self.limit)
+        return made(job_pb2.OverlapPolicy, rule=rule, limit=self.limit)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Misfire:
     start_deadline: Length | None = None
 
     def message(self) -> job_pb2.MisfirePolicy:
-        return job_pb2.MisfirePolicy(
+        return made(
+            job_pb2.MisfirePolicy,
             rule=choice(job_pb2.MisfirePolicy.Rule, "RULE_", self.rule),
             grace=duration(self.grace),
             maximum=self.maximum,
@@ -118,7 +121,7 @@ class Concurrency:
     key_limit: int = 0
 
     def message(self) -> job_pb2.ConcurrencyLimit:
-        return job_pb2.ConcurrencyLimit(job=self.job, key=self.key, key_limit=self.key_limit)
+        return made(job_pb2.ConcurrencyLimit, job=self.job, key=self.key, key_limit=self.key_limit)
 
 
 @dataclass(frozen=True)

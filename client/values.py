@@ -14,6 +14,8 @@ from ..proto.v1 import common_pb2
 Payload = common_pb2.Payload
 # A length of time: a timedelta, or seconds.
 Length = timedelta | float
+# As long as a message can say.
+LONGEST_S = 315_576_000_000
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 BYTES = "application/octet-stream"
@@ -43,6 +45,8 @@ def duration(length: Length | None) -> Duration | None:
     if length is None:
         return None
     seconds = length.total_seconds() if isinstance(length, timedelta) else length
+    if not abs(seconds) <= LONGEST_S:
+        raise ValueError(f"{length!r} is no length of time below 10,000 years")
     answer = Duration()
     answer.FromMilliseconds(round(seconds * 1000))
     return answer

@@ -11,6 +11,7 @@ from .. import fields
 from ..days import Days, rules
 from ..fields import Fields, same
 from ..options import Reading, Writing, parted
+from ..ranges import put
 from ..values import Length, duration
 from .service import Service
 
@@ -54,7 +55,7 @@ class Queues(Service):
         request = queue_pb2.UpdateQueueRequest(queue=wanted)
         for name, value in limits.items():
             if value is not None:
-                setattr(request.queue, name, value)
+                put(request.queue, name, value)
                 request.update_mask.paths.append(name)
         if not request.update_mask.paths:
             raise ValueError(f"no limit of the queue {queue!r} is given")

@@ -125,13 +125,16 @@ def condition_of(name: str, given: dict[str, Any], *, cluster: bool) -> alert_pb
             f"{flags[0]} is about the cluster, and alert {name} would be a namespace's",
             "", "the same with --cluster",
         )  # fmt: skip
+    from ..ranges import put
+
     made = m.alert_pb2.AlertCondition()
     if kind in ("lateness_above", "clock_skew_above"):
         getattr(made, kind).CopyFrom(duration(value))
     elif kind == "workers_below":
-        made.workers_below.queue, made.workers_below.minimum = value
+        made.workers_below.queue = value[0]
+        put(made.workers_below, "minimum", value[1])
     else:
-        setattr(made, kind, value)
+        put(made, kind, value)
     return made
 
 

@@ -283,7 +283,10 @@ def explain(session: Session, name: str) -> None:
 @click.option("--rate", type=int, default=0, help="Runs a minute.  [60]")
 def backfill(session: Session, name: str, first: int, end: int, rate: int) -> None:
     """Run a past range of nominal times; what ran already is left alone."""
-    request = m.job_pb2.BackfillJobRequest(
+    from ..ranges import made
+
+    request = made(
+        m.job_pb2.BackfillJobRequest,
         namespace=session.namespace, job=name, runs_per_minute=rate,
         from_time=timestamp(first), to_time=timestamp(end),
     )  # fmt: skip

@@ -122,6 +122,8 @@ def delete(session: Session, name: str, etag: str) -> None:
 
 def build(name: str, given: dict[str, Any]) -> tuple[namespace_pb2.Namespace, list[str]]:
     """The namespace, and the paths that were given."""
+    from ..ranges import put
+
     made = m.namespace_pb2.Namespace(name=name)
     paths = []
     for option, (path, kind, _) in FIELDS.items():
@@ -134,5 +136,5 @@ def build(name: str, given: dict[str, Any]) -> tuple[namespace_pb2.Namespace, li
         if isinstance(kind, Length):
             getattr(owner, last).CopyFrom(duration(value))
         else:
-            setattr(owner, last, value)
+            put(owner, last, value)
     return made, paths

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from .exits import wrong_use
 from .lazy import Helpful
 from .session import Session
 from .settings import SETTINGS
@@ -123,7 +124,14 @@ def _in_session(body: Body) -> Body:
         own = {param.name for param in click.get_current_context().command.params} - SHARED
         mine = {name: value for name, value in given.items() if name in own}
         with Session.of(given) as session:
-            body(session, **mine)
+            try:
+                body(session, **mine)
+            except ValueError as wrong:
+                from ..ranges import OutOfRange  # It loads protobuf, which --help does without.
+
+                if not isinstance(wrong, OutOfRange):
+                    raise
+                raise wrong_use("a number is out of range", str(wrong)) from wrong
 
     return run
 

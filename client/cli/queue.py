@@ -81,6 +81,8 @@ def resume(session: Session, name: str) -> None:
 @click.option("--etag", default="", help="Only this version of the queue.")
 def update(session: Session, name: str, etag: str, **limits: int | None) -> None:
     """Change the limits of a queue."""
+    from ..ranges import put
+
     given = {field: value for field, value in limits.items() if value is not None}
     if not given:
         raise wrong_use(
@@ -88,7 +90,7 @@ def update(session: Session, name: str, etag: str, **limits: int | None) -> None
         )
     wanted = m.queue_pb2.Queue(namespace=session.namespace, name=name, etag=etag)
     for field, value in given.items():
-        setattr(wanted, field, value)
+        put(wanted, field, value)
     request = session.write(m.queue_pb2.UpdateQueueRequest(queue=wanted))
     request.update_mask.paths.extend(given)
     changed = session.ask(request, m.queue_pb2.Queue, f"update queue {name}")

@@ -144,6 +144,8 @@ def build(given: Mapping[str, Any]) -> tuple[job_pb2.JobSpec, list[str]]:
 
 def put(spec: Message, field: Field, value: Any) -> None:
     """Set the field that an option speaks of; its kind follows from the contract."""
+    from .. import ranges
+
     *parents, last = field.path.split(".")
     owner: Any = spec
     for name in parents:
@@ -159,7 +161,7 @@ def put(spec: Message, field: Field, value: Any) -> None:
         is_length = kind.message_type.name == "Duration"
         getattr(owner, last).CopyFrom(duration(value) if is_length else timestamp(value))
     else:
-        setattr(owner, last, value)
+        ranges.put(owner, last, value)
 
 
 def enum_number(enum: Any, text: str) -> int:  # An EnumDescriptor.

@@ -23,6 +23,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from ..ranges import OutOfRange, fit
 from . import payloads
 from .exits import wrong_use
 from .messages import job_pb2
@@ -260,8 +261,12 @@ class Reader:
                 return _text(value)
         elif kind != FieldDescriptor.CPPTYPE_BOOL and not isinstance(value, bool):
             try:
-                return int(value)
-            except (TypeError, ValueError):
+                if int(value) == value or isinstance(value, str):
+                    return fit(field, int(value))
+            except OutOfRange as wrong:
+                self._wrong(path, str(wrong))
+                return None
+            except (TypeError, ValueError, OverflowError):
                 pass
         wanted = {
             FieldDescriptor.CPPTYPE_BOOL: "true or false",

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+# The end of the year 9999.
+LAST_MS = 253_402_300_799_999
+# As long as a message can say.
+LONGEST_MS = 315_576_000_000_000
 LENGTHS = "write a number and a unit such as 90s, 5m, 1h30m or 2d"
 INSTANTS = "write 2026-11-18T09:00:00Z, 2026-11-18 09:00 (your zone), now, +2h or -30m"
 
@@ -27,7 +31,10 @@ def parse_length(text: str) -> int:
     parts = _PARTS.findall(text.strip())
     if not parts or "".join(number + unit for number, unit in parts) != text.strip():
         raise ValueError(f"{text!r} is not a length of time; {LENGTHS}")
-    return round(sum(float(number) * UNITS[unit] for number, unit in parts))
+    length = sum(float(number) * UNITS[unit] for number, unit in parts)
+    if length > LONGEST_MS:
+        raise ValueError(f"{text!r} is longer than 10,000 years")
+    return round(length)
 
 
 def parse_instant(text: str, now: int | None = None) -> int:
@@ -38,12 +45,15 @@ def parse_instant(text: str, now: int | None = None) -> int:
         return at
     if text[:1] in ("+", "-"):
         length = parse_length(text[1:])
-        return at + (length if text[0] == "+" else -length)
-    try:
-        moment = datetime.fromisoformat(text)
-        return int(moment.astimezone(UTC).timestamp() * 1000)
-    except (ValueError, OverflowError) as wrong:
-        raise ValueError(f"{text!r} is not an instant; {INSTANTS}") from wrong
+        ms = at + (length if text[0] == "+" else -length)
+    else:
+        try:
+            ms = int(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
+        except (ValueError, OverflowError) as wrong:
+            raise ValueError(f"{text!r} is not an instant; {INSTANTS}") from wrong
+    if not 0 <= ms <= LAST_MS:
+        raise ValueError(f"{text!r} is not in the years 1970 to 9999")
+    return ms
 
 
 def length_text(ms: int) -> str:

@@ -57,13 +57,15 @@ def watch(
 
 
 def revision(text: str | None) -> common_pb2.Revision:
+    from ..ranges import made
+
     change, mark, position = (text or "").partition(".")
     if not change.isdigit() or (mark and not position.isdigit()):
         raise wrong_use(
             f"{text!r} is not a revision", "it is written change.position, as `watch` prints it",
             "--since 17.3, or --since oldest",
         )  # fmt: skip
-    return m.common_pb2.Revision(change=int(change), position=int(position or 0))
+    return made(m.common_pb2.Revision, change=int(change), position=int(position or 0))
 
 
 def follow(

@@ -92,6 +92,44 @@ def test_a_job_does_one_thing(cli: Cli) -> None:
     assert "--handler and --shell together" in said.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            "job create n --handler x --concurrency 99999999999999",
+            "job is 99999999999999; the most",
+        ),
+        ("job create n --handler x --max-attempts 99999999999", "max_attempts is 99999999999"),
+        ("job create n --handler x --max-runs -99999999999999999999", "the least that can be said"),
+        ("job create n --handler x --every 99999999999d", "is longer than 10,000 years"),
+        ("job create n --handler x --at +3000000d", "'+3000000d' is not in the years 1970 to 9999"),
+        ("job create n --handler x --at 1500-01-01", "'1500-01-01' is not in the years 1970 to"),
+        ("job backfill n --from now --to now --rate 9999999999", "runs_per_minute is 9999999999"),
+        ("namespace create q --max-jobs 99999999999999999999", "jobs is 99999999999999999999"),
+        ("queue update q --rate 99999999999999999999", "rate is 99999999999999999999"),
+        ("alert put a --workers-below q:9999999999", "minimum is 9999999999"),
+        ("alert put a --dead-letters-above 99999999999999999999", "dead_letters_above is 999999"),
+        ("watch --since 99999999999999999999", "change is 99999999999999999999"),
+    ],
+)
+def test_a_number_out_of_range_is_named(words: str, why: str, cli: Cli) -> None:
+    said = cli(*words.split())
+
+    assert said.exit_code == 2
+    assert why in said.stderr
+
+
+def test_a_number_out_of_range_in_a_file_is_named(cli: Cli) -> None:
+    text = "name: x\nspec: {action: {handler: h}, retry: {max_attempts: %s}}\n"
+
+    large = cli("job", "apply", "-f", "-", typed=text % "99999999999")
+    part = cli("job", "apply", "-f", "-", typed=text % "1.5")
+
+    assert large.exit_code == part.exit_code == 2
+    assert "spec.retry.max_attempts: max_attempts is 99999999999; the most" in large.stderr
+    assert "1.5 is not a whole number" in part.stderr
+
+
 def test_a_dry_run_answers_and_changes_nothing(cli: Cli) -> None:
     said = cli.ok("job", "create", "x", "--handler", "h", "--dry-run")
 
