@@ -250,7 +250,8 @@ class Life:
         """What must hold before somebody sends calls here, and why it does not."""
         node, status = self.node, self.node.status()
         behind, age = status.commit - status.applied, node.driver.staleness()
-        no_leader = "" if node.leader_name else "no leader is known; is a majority reachable?"
+        alone = node.driver.founding() or "no leader is known; is a majority reachable?"
+        no_leader = "" if node.leader_name else alone
         late = behind > BEHIND_ENTRIES or age > BEHIND_SECONDS
         return {
             "leader": no_leader,

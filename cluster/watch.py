@@ -26,6 +26,7 @@ class Watch:
         self.node, self.metrics = node, metrics
         self._leader = ""
         self._without_since = 0.0
+        self._founding = ""
         self._connected: set[str] = set()
         # None: not known, as another node led until now.
         self._workers: set[str] | None = None
@@ -57,8 +58,7 @@ class Watch:
         if leader:
             self._without_since = now
         elif self._without_since and now - self._without_since > ALONE_SECONDS:
-            says.warning("no leader is known; is a majority reachable?", seconds=ALONE_SECONDS)
-            self._without_since = 0.0
+            self._tell_why_alone()
         if leader != self._leader:
             if leader == self.node.name:
                 self.metrics.leaderships += 1
@@ -67,6 +67,16 @@ class Watch:
             # A new leader finds its workers again; that is nothing new about them.
             self._workers = None
             self._leader = leader
+
+    def _tell_why_alone(self) -> None:
+        """Once, and of a node that waits for its cluster to begin whenever the reasons change."""
+        founding = self.node.driver.founding()
+        if not founding:
+            says.warning("no leader is known; is a majority reachable?", seconds=ALONE_SECONDS)
+            self._without_since = 0.0
+        elif founding != self._founding:
+            says.warning(founding)
+            self._founding = founding
 
     def _look_at_links(self) -> None:
         connected = set(self.node.driver.core.connected)

@@ -63,7 +63,7 @@ class Core(Introduction):
         self.new_reads: list[Reply] = []
         self.rounds: deque[tuple[int, int, list[Reply]]] = deque()
         self.confirmed_reads: list[tuple[int, Reply]] = []
-        self.applicants, self.announced, self.seen = {}, {}, {}
+        self.applicants, self.announced, self.seen, self.told = {}, {}, {}, {}
         self.verified = {}
         self.stand_on_snapshot(journal, machine)
         floor = self.snapshots.last_index

@@ -197,6 +197,21 @@ class Driver:
     def status(self) -> Status:
         return self.core.status()
 
+    def founding(self) -> str:
+        """What a node without a cluster waits for, in a sentence; empty once it has one."""
+        core = self.core
+        if core.formed:
+            return ""
+        lacks = core.lacks()
+        for peer in lacks:
+            lacks[peer] = self.links.refused.get(peer) or lacks[peer]
+        waits = "; ".join(f"{peer} {why}" for peer, why in sorted(lacks.items()))
+        return (
+            f"{core.me} is new and in no cluster yet. A new cluster begins once all "
+            f"{len(core.contacts)} nodes of its list have met, so that no lost disk votes twice; "
+            f"{core.me} waits for them: {waits or 'they agree at this moment'}."
+        )
+
     def staleness(self) -> float:
         """Return how old the applied state is at most, in seconds."""
         return self.core.staleness(self.clock())

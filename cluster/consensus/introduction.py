@@ -24,6 +24,7 @@ from .message import Introduce
 from .walled import LEADER
 
 APPLICANTS_MAX = 32  # Who would join; whoever is pushed out introduces itself again.
+LISTED_MAX = 500  # Characters of a list that came from elsewhere.
 
 
 class Introduction(Election):
@@ -32,6 +33,9 @@ class Introduction(Election):
     contacts: dict[str, str]  # Node -> address, as given at the start, this node included.
     applicants: dict[str, tuple[int, str]]
     announced: dict[str, Any]
+    told: dict[
+        str, dict[str, Any]
+    ]  # Node of the list -> what it said last, until a cluster is formed.
     seen: dict[str, int]  # Node -> index of the configuration it said it is in.
     introduce_at = 0.0
 
@@ -104,12 +108,13 @@ class Introduction(Election):
         """Take part in the first formation, with the nodes on the list only."""
         if peer not in self.contacts:
             return
+        self.told[peer] = said
         if said["formed"]:
             if said["table"] == self.table and self.table is not None:
                 self.form(self.table)
             return  # Otherwise this disk is new to a cluster that exists, and waits to be let in.
         if said["contacts"] != self.contacts:
-            return  # Two lists cannot make one cluster; status shows that none was formed.
+            return  # Two lists cannot make one cluster; see `lack`.
         if self.table is None:
             self.applicants[peer] = (incarnation, said["address"])
             if len(self.applicants) == len(self.contacts) - 1:
@@ -121,6 +126,26 @@ class Introduction(Election):
         if said["table"] is not None:
             self.announced[peer] = (incarnation, said["table"])
         self.form_if_agreed()
+
+    def lacks(self) -> dict[str, str]:
+        """What is missing of each node of the list before this one belongs to a cluster."""
+        others = [] if self.formed else [peer for peer in self.contacts if peer != self.me]
+        return {peer: why for peer in others if (why := self.lack(peer))}
+
+    def lack(self, peer: str) -> str:
+        said = self.told.get(peer)
+        if peer not in self.connected:
+            return "is not connected"
+        if said is None:
+            return f"has not introduced itself; does its list of members name {self.me}?"
+        if said["formed"]:
+            return f"belongs to a cluster whose leader has not let the empty disk of {self.me} in"
+        if said["contacts"] != self.contacts:
+            return (
+                f"has another list of members, {listed(said['contacts'])}, than {self.me}, "
+                f"{listed(self.contacts)}; give both the same"
+            )
+        return ""
 
     def form_if_agreed(self) -> None:
         table = self.table
@@ -137,7 +162,7 @@ class Introduction(Election):
         first = Configuration(members).encode()
         self.journal.append(Entry(1, 0, CONFIG, first))
         self.config_changed()
-        self.applicants = {}
+        self.applicants, self.told = {}, {}
         self.deadline = 0.0
 
     def readmit(self, peer: str, now: float) -> None:
@@ -167,6 +192,11 @@ def keep_last(told: dict[str, Told], peer: str, what: Told) -> None:
     told[peer] = what
     if len(told) > APPLICANTS_MAX:
         del told[next(iter(told))]
+
+
+def listed(contacts: dict[str, Any]) -> str:
+    """A list of members, for people."""
+    return ",".join(f"{name}={address}" for name, address in sorted(contacts.items()))[:LISTED_MAX]
 
 
 def parse(text: bytes) -> dict[str, Any] | None:

@@ -65,6 +65,8 @@ class Session(asyncio.Protocol):
         self.dialled = dialled
         self.peer: str | None = None
         self.peer_incarnation = 0
+        # Who it is on the list, as far as that is known before it is accepted.
+        self.claimed = dialled
         self.transport: asyncio.Transport | None = None
         self.buffer = bytearray()
         self.heard_at = self.began_at = links.clock()
@@ -113,7 +115,7 @@ class Session(asyncio.Protocol):
             try:
                 self.take(frame)
             except WireError as error:
-                self.close(str(error))
+                self.refuse(str(error))
                 return
         del buffer[:start]
 
@@ -137,20 +139,27 @@ class Session(asyncio.Protocol):
                 said["incarnation"],
             )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise WireError(f"this is no hello: {error}") from error
+            raise WireError(f"sends no hello: {error}") from error
         me = self.links.identity
-        if protocol != PROTOCOL or cluster != me.cluster:
+        if self.claimed is None and self.links.expects(node):
+            self.claimed = node
+        if cluster != me.cluster:
             raise WireError(
-                f"it is of cluster {str(cluster)[:80]!r} with protocol {protocol}, this is "
-                f"{me.cluster!r} with {PROTOCOL}"
+                f"says that its cluster is {str(cluster)[:80]!r}, and that of {me.node} is "
+                f"{me.cluster!r}; give both the same, or each its own addresses"
+            )
+        if protocol != PROTOCOL:
+            raise WireError(
+                f"speaks protocol {str(protocol)[:80]}, and {me.node} speaks {PROTOCOL}; give both "
+                "the same version"
             )
         named = isinstance(node, str) and 0 < len(node) <= NAME_MAX and node != me.node
         if not named or not isinstance(incarnation, int):
-            raise WireError("it does not say who it is")
+            raise WireError("does not say who it is")
         if self.dialled not in (None, node):
-            raise WireError(f"{self.dialled} was called, {node!r} answers")
+            raise WireError(f"was called, and {str(node)[:80]!r} answers; correct the addresses")
         if not 0 < incarnation < 1 << 56:
-            raise WireError(f"{incarnation} is no incarnation")
+            raise WireError(f"says that its disk is {incarnation}, which cannot be")
         self.check_certificate(node)
         self.check_history(node, said.get("origin"))
         self.peer_incarnation = incarnation
@@ -163,7 +172,7 @@ class Session(asyncio.Protocol):
         certificate = self.transport.get_extra_info("peercert") or {}
         names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
         if node not in names:
-            raise WireError(f"it says it is {node!r}, its certificate says {names}")
+            raise WireError(f"says that it is {node!r}, and its certificate says {names}")
 
     def check_history(self, node: str, theirs: object) -> None:
         """Two histories of one cluster have nothing to say to each other but this."""
@@ -172,7 +181,7 @@ class Session(asyncio.Protocol):
             return
         self.links.foreign(node, str(theirs)[:ORIGIN_MAX])
         raise WireError(
-            f"{node} has another history of this cluster on its disk, from before or from beside a "
+            "has another history of this cluster on its disk, from before or from beside a "
             "restore or recovery; stop the one that is not wanted, empty its folder, start it again"
         )
 
@@ -195,14 +204,31 @@ class Session(asyncio.Protocol):
             or self.transport.get_write_buffer_size() > self.links.limits.queued
         )
 
+    def refuse(self, why: str) -> None:
+        """End the connection with a peer that does not fit. It goes on dialling, so of a node that
+        is known the same refusal is told once."""
+        name, refused = self.claimed, self.links.refused
+        if self.peer is not None or name is None or why in CROSSED:
+            self.close(why)
+            return
+        if refused.get(name) != why:
+            logger.warning("%s at %s %s", name, self.address, why)
+        refused[name] = why
+        self.close("")
+
+    @property
+    def address(self) -> str:
+        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
+        return f"{peer[0]}:{peer[1]}" if peer else "an unknown address"
+
     def close(self, why: str) -> None:
         """End the connection at once; what is queued is lost."""
         if self.transport is not None:
             if why:
-                peer = self.transport.get_extra_info("peername")
                 # Both ends dial when a node starts, and one of the two goes: nothing to tell.
                 level = logging.DEBUG if why in CROSSED else logging.WARNING
-                logger.log(level, "connection with %s (%s) closed: %s", self.peer, peer, why)
+                who = self.peer or self.claimed or "a stranger"
+                logger.log(level, "connection with %s at %s closed: %s", who, self.address, why)
             transport, self.transport = self.transport, None
             transport.abort()
 
@@ -231,6 +257,8 @@ class Links:
         self.received, self._up, self._down = received, up, down
         self.contexts = contexts
         self.sessions: dict[str, Session] = {}
+        # Nodes that are to be followed -> why their last connection was refused.
+        self.refused: dict[str, str] = {}
         self._all: set[Session] = set()
         self._server: asyncio.Server | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -259,6 +287,7 @@ class Links:
         for name in [n for n in self._tasks if n and n not in wanted]:
             self._tasks.pop(name).cancel()
         self._addresses = wanted
+        self.refused = {name: why for name, why in self.refused.items() if name in wanted}
         for name in wanted:
             if name not in self._tasks and not self._closed:
                 task = asyncio.get_running_loop().create_task(self._keep_dialling(name), name=name)
@@ -325,8 +354,13 @@ class Links:
             self._drop(old)
             old.close(CROSSED[1])
         session.peer = node
+        self.refused.pop(node, None)
         self.sessions[node] = session
         self._up(node)
+
+    def expects(self, node: object) -> bool:
+        """Whether it is the name of one that is followed."""
+        return isinstance(node, str) and node in self._addresses
 
     def forget(self, session: Session) -> None:
         self._all.discard(session)

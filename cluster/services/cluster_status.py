@@ -112,6 +112,11 @@ class StatusView:
             set_ms(shown.snapshot_time, folder.stat().st_mtime_ns // 1_000_000)
 
     def _problems(self, shown: cluster_pb2.ClusterStatus, status: Status) -> Iterator[str]:
+        founding = self.node.driver.founding()
+        if founding:
+            # There are no voters yet, so nothing else can be said.
+            yield founding
+            return
         if not shown.leader:
             yield "No leader is known; is a majority of the nodes up, and do they reach each other?"
         elif self.node.driver.staleness() > STALE_MAX:
@@ -150,7 +155,9 @@ class StatusView:
     def _problems_of(self, one: Shown, shown: cluster_pb2.ClusterStatus) -> Iterator[str]:
         name = one.name
         if not one.reachable:
-            yield f"{name} is not reachable from {shown.node}."
+            refused = self.node.driver.links.refused.get(name)
+            why = f": {name} {refused}" if refused else ""
+            yield f"{name} is not reachable from {shown.node}{why}."
             seen_at = self.node.driver.foreign.get(name)
             if seen_at is not None and self.node.spec.seconds() - seen_at < FRESH:
                 yield (
