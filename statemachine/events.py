@@ -21,6 +21,7 @@ from .alerts import event_of
 from .clockwork import DELETING, FINISHED
 from .difference import jid_in, namespace_in
 from .instants import set_ms
+from .read_jobs import check_word
 from .record import (
     AlertRecord,
     AuditEntryRecord,
@@ -306,7 +307,9 @@ TELLERS: dict[bytes, Teller] = {
 
 def parse_filter(text: str) -> list[filters.Term]:
     """Read a filter of events; refused with FILTER_INVALID."""
-    return filters.parse(text, FIELDS)
+    terms = filters.parse(text, FIELDS)
+    check_word(terms, "kind", Kind.keys(), "EVENT_KIND_")
+    return terms
 
 
 def fits(event: Event, namespace: str, terms: list[filters.Term]) -> bool:

@@ -43,7 +43,10 @@ def watch(
     session: Session, text: str, kind: str | None, all_namespaces: bool, since: str | None,
     no_follow: bool, count: int | None, **given: str | None,
 ) -> None:  # fmt: skip
-    """Follow events. A stream that breaks is taken up where it was, at another node."""
+    """Follow events. A stream that breaks is taken up where it was, at another node.
+
+    It goes on until it is stopped: --timeout is how long no node may answer, not an end.
+    """
     namespace = "" if all_namespaces else session.namespace
     if kind:
         given["kind"] = kind.upper().replace("-", "_")

@@ -146,6 +146,13 @@ class EventCalls:
         await self.node.barrier(call.timeout())
         place = Place(revision_of(self.feed.oldest() - 1, END))
         if request.HasField("after"):
+            if request.after.change > self.feed.revision:
+                raise refusals.refused(
+                    Reason.ERROR_REASON_FIELD_INVALID,
+                    f"after is {request.after.change}.{request.after.position}, which has not come "
+                    f"yet; the last change is {self.feed.revision}",
+                    field="after",
+                )
             place = Place(request.after)
             self._check_kept(place)
         answer = event_pb2.ListEventsResponse(progress=place.progress)

@@ -223,6 +223,7 @@ class Node:
         return found
 
     def _past(self, request: event_pb2.ListEventsRequest) -> event_pb2.ListEventsResponse:
+        events.parse_filter(request.filter)
         found = self._events((request.after.change, request.after.position))
         page = event_pb2.ListEventsResponse(events=found[: request.page_size or 50])
         page.end = len(page.events) == len(found)

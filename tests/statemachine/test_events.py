@@ -362,6 +362,13 @@ def test_a_watcher_is_told_what_it_asked_for(machine: Machine) -> None:
     assert not fits(event, "", parse_filter("kind=RUN_LEASED"))
 
 
+def test_a_filter_with_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(Refused, match="'NONSENSE' is no kind; there are JOB_CREATED, "):
+        parse_filter("kind=NONSENSE")
+
+    assert parse_filter("kind=RUN_*")
+
+
 def test_a_filter_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         parse_filter("color=red")

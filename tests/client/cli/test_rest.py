@@ -368,6 +368,14 @@ def test_what_was_seen_is_not_told_again(
     assert "taking it up where it was" in said.stderr
 
 
+@pytest.mark.parametrize("words", [("--kind", "nonsense"), ("--filter", "kind=bar")])
+def test_a_kind_that_is_none_is_refused(words: tuple[str, ...], cli: Cli) -> None:
+    said = cli("watch", "--no-follow", *words)
+
+    assert said.exit_code == 2
+    assert "is no kind; there are JOB_CREATED, " in said.stderr
+
+
 def test_a_revision_that_is_none_says_how_it_is_written(cli: Cli) -> None:
     said = cli("watch", "--since", "yesterday")
 

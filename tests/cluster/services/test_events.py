@@ -268,6 +268,10 @@ async def test_pages_of_what_is_kept(start: Start) -> None:
     assert names == [f"job-{n}" for n in range(7)]
     page = await events(served).ListEvents(event_pb2.ListEventsRequest(after=after))
     assert (list(page.events), page.end) == ([], True)
+    # What has not come yet is no place to go on from.
+    after.change += 1
+    call = events(served).ListEvents(event_pb2.ListEventsRequest(after=after))
+    assert (await refused(call)).reason == "FIELD_INVALID"
     call = events(served).ListEvents(event_pb2.ListEventsRequest(page_size=-1))
     assert (await refused(call)).reason == "FIELD_INVALID"
 
