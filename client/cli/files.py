@@ -60,7 +60,7 @@ def apply(session: Session, paths: tuple[str, ...], prune: str | None) -> None:
         session.ask(request, m.job_pb2.DeleteJobResponse, f"delete job {name}")
         session.say(f"Job {name} deleted.")
     session.say(f"{progress.tally}" + (f", {len(surplus)} deleted" if prune else ""))
-    fail_if_refused(progress.tally)
+    fail_if_refused(session, progress.tally)
 
 
 @command(
@@ -87,7 +87,7 @@ def diff(session: Session, paths: tuple[str, ...], prune: str | None, exit_code:
             mark(session, "-", name)
     else:
         session.out.items(answer.results, answer)
-    fail_if_refused(progress.tally)
+    fail_if_refused(session, progress.tally)
     different = progress.tally.created + progress.tally.updated + len(surplus)
     if not different and session.out.is_table:
         click.echo(f"No difference in {many(len(jobs), 'job')}.", err=True)
@@ -131,7 +131,7 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
         raise
     progress.forget()
     session.say(f"{progress.tally}.")
-    fail_if_refused(progress.tally)
+    fail_if_refused(session, progress.tally)
 
 
 @command(
@@ -242,10 +242,13 @@ def _changed(result: job_pb2.ImportResult) -> bool:
     return result.verdict in (kinds.VERDICT_CREATED, kinds.VERDICT_UPDATED)
 
 
-def fail_if_refused(tally: Tally) -> None:
+def fail_if_refused(session: Session, tally: Tally) -> None:
     if tally.refused:
+        others = tally.created + tally.updated + tally.unchanged
+        dry = "this was a dry run: nothing was done"
         raise Trouble(
-            f"{many(tally.refused, 'job')} refused", "the others are done",
+            f"{many(tally.refused, 'job')} refused",
+            dry if session.dry_run else "the others are done" if others else "",
             "mend those that the output names, then the same command again",
         )  # fmt: skip
 

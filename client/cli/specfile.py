@@ -93,7 +93,7 @@ def documents(path: str) -> Iterator[Any]:
             yield from _of_text(sys.stdin.read())
         elif path.endswith((".jsonl", ".ndjson")):
             with open(path, encoding="utf-8") as lines:
-                yield from (json.loads(line) for line in lines if line.strip())
+                yield from _of_lines(lines)
         elif path.endswith(".toml"):
             yield from _flattened(tomllib.loads(Path(path).read_text()))
         elif path.endswith(".json"):
@@ -102,6 +102,20 @@ def documents(path: str) -> Iterator[Any]:
             yield from _of_yaml(Path(path).read_text())
     except (OSError, UnicodeDecodeError, ValueError) as wrong:
         raise wrong_use(f"cannot read {path}", str(wrong)) from wrong
+
+
+def _of_lines(lines: Iterable[str]) -> Iterator[Any]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as wrong:
+                why = f"line {number}, column {wrong.colno}: {wrong.msg}"
+                raise ValueError(f"{why}: {shortened(line.strip())}") from wrong
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _of_text(text: str) -> Iterator[Any]:

@@ -226,6 +226,29 @@ def test_a_payload_is_written_in_words_that_can_be_applied(
     assert again.stderr == "0 created, 0 updated, 1 unchanged, 0 refused\n"
 
 
+def test_a_line_that_is_damaged_is_named(cli: Cli, tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", a_job({"text": "a"}) + "\n\nbroken line\n")
+
+    for verb in (("import", path), ("apply", "-f", path)):
+        said = cli("job", *verb)
+
+        assert said.exit_code == 2
+        assert "line 3, column 1: Expecting value: broken line\n" in said.stderr
+
+
+@pytest.mark.parametrize("verb", [("apply", "--dry-run", "-f"), ("diff", "-f")])
+def test_a_dry_run_does_not_say_that_the_others_are_done(
+    verb: tuple[str, ...], cli: Cli, tmp_path: Path
+) -> None:
+    bad = {"name": "bad", "spec": {"action": {"handler": "h"}, "schedules": [{"cron": "61 * *"}]}}
+    path = write(tmp_path, "a.jsonl", f"{a_job({'text': 'a'})}\n{json.dumps(bad)}\n")
+
+    said = cli("job", *verb, path)
+
+    assert said.exit_code == 1
+    assert "1 job refused\n  this was a dry run: nothing was done\n" in said.stderr
+
+
 def test_a_folder_without_jobs_is_a_mistake(cli: Cli, tmp_path: Path) -> None:
     said = cli("job", "apply", "-f", str(tmp_path))
 
