@@ -7,6 +7,8 @@ from collections import defaultdict
 from .history import Lease, Seen
 from .violation import Violation
 
+ATTEMPTS_KEPT = 20  # A run with more shows only some of them.
+
 
 def completions_are_recorded_once(seen: Seen) -> list[Violation]:
     """S6: one lease ends a run well; what was acknowledged is what the cluster shows."""
@@ -67,6 +69,29 @@ def attempts_are_explained(seen: Seen) -> list[Violation]:
         ends = [end for _, end in run.attempts if end not in ("SUCCEEDED", "UNSPECIFIED")]
         if len(ends) < run.attempt - 1:
             story = f"{run.run} is at attempt {run.attempt}, and {len(ends)} ends are recorded"
+            found.append(Violation("S7", story))
+    return found
+
+
+def leases_are_recorded(seen: Seen) -> list[Violation]:
+    """S7: each lease that a worker had stands among the attempts, no more than are allowed.
+
+    What is to happen at most once is leased to nobody a second time, whatever became of the first.
+    """
+    allowed = {plan.job: plan.max_attempts for plan in seen.plans}
+    tokens: dict[str, set[int]] = defaultdict(set)
+    for lease in seen.leases:
+        tokens[lease.run].add(lease.token)
+    found = []
+    for run in seen.runs:
+        ends, had = dict(run.attempts), tokens[run.run]
+        most = allowed.get(run.job, len(had))
+        counted = {token for token in had if most == 1 or ends.get(token) != "RELEASED"}
+        if len(counted) > most:
+            story = f"{run.run} was leased with {sorted(counted)}, and {most} attempts are allowed"
+            found.append(Violation("S7", story))
+        if len(ends) < ATTEMPTS_KEPT and not had <= set(ends):
+            story = f"{run.run} was leased with {sorted(had - set(ends))}, which it does not record"
             found.append(Violation("S7", story))
     return found
 

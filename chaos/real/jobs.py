@@ -20,6 +20,8 @@ HANDS = 5
 PERIODS = {1: 10, 2: 10, 5: 20}
 ATTEMPTS = 20
 FAR_MS = 3_600_000
+# A second attempt of these could do harm, so there is none.
+FRAIL = {"frail-0": 1, "frail-1": 2}
 RESTS = ("rest-0", "rest-1", "rest-2")
 REST_GRACE_MS = 300
 LIMIT, LIMITED_JOBS, LIMITED_S = 2, 4, 3
@@ -68,6 +70,7 @@ def periods() -> dict[str, int]:
     }
     found |= dict.fromkeys(RESTS, 1000)
     found |= {f"limited-{number}": 1000 * LIMITED_S for number in range(LIMITED_JOBS)}
+    found |= {name: 1000 * seconds for name, seconds in FRAIL.items()}
     return found | {"flow-a": 1000 * FLOW_S}
 
 
@@ -85,6 +88,9 @@ def everything() -> Iterator[job_pb2.Job]:
         if name in RESTS:
             job.spec.misfire.rule = job_pb2.MisfirePolicy.RULE_SKIP
             job.spec.misfire.grace.FromMilliseconds(REST_GRACE_MS)
+        if name in FRAIL:
+            job.spec.delivery = job_pb2.DELIVERY_AT_MOST_ONCE
+            job.spec.ClearField("retry")
         if name.startswith("limited-"):
             job.spec.action.handler = "slow"
             job.spec.concurrency.key, job.spec.concurrency.key_limit = "few", LIMIT
@@ -112,7 +118,8 @@ def plans(from_ms: int, until_ms: int) -> Iterator[Event]:
     for name, every_ms in periods().items():
         prompt = name.startswith("every-")
         must_run = name not in RESTS
-        yield Plan(name, every_ms, from_ms, until_ms, ATTEMPTS, prompt, must_run=must_run)
+        most = 1 if name in FRAIL else ATTEMPTS
+        yield Plan(name, every_ms, from_ms, until_ms, most, prompt, must_run=must_run)
     for name, zoned in ZONED.items():
         # Times before and after are no less nominal times, only not surely fired.
         times = tuple(zoned.times(from_ms - FAR_MS // 4, until_ms + FAR_MS // 4))

@@ -154,6 +154,15 @@ def changed(kind: type[Event], number: int, **fields: object) -> Events:
     return events
 
 
+def frail(most: int) -> Events:
+    """A run whose first lease was released, though a worker had it, and that was leased again."""
+    ends = ((1, "RELEASED"), (2, "SUCCEEDED"))
+    leases = [Lease(f"w{n}", "f.1", "f", n, 1, T0, T0, T0, float(n)) for n in (1, 2)]
+    report, outcome = Report("w2", "f.1", 2, "success", 2.1), Outcome("f", T0, T0, "RAN")
+    run = Run("f.1", "f", "SUCCEEDED", T0, T0, 1, ends)
+    return [Plan("f", 1_000, T0, T0, max_attempts=most), *leases, report, outcome, run]
+
+
 def calm_firings(count: int, late: int, moments: int = 5) -> Events:
     """On time but for some; at second 5 of the harness's clock, due at so many instants."""
     leases = []
@@ -259,6 +268,12 @@ WRONG: list[tuple[str, str, Events]] = [
     ),
     ("too many attempts", "S7", changed(Run, 1, attempt=3)),
     ("an attempt without a reason", "S7", changed(Run, 1, attempts=((3, "SUCCEEDED"),))),
+    (
+        "a lease that no attempt records",
+        "S7",
+        [*sound(), Lease("w2", LAST, "tick", 5, 2, T0 + 2_000, T0, T0 + 2_000, 3.9)],
+    ),
+    ("two leases of what is to happen once", "S7", frail(most=1)),
     ("a follower that never ran", "S2", without(Run, lambda e: e.job == "down")),  # type: ignore[attr-defined]
     ("a follower before its time", "S3", changed(Lease, 6, at=29.0)),
     ("more leases than the limit", "S5", changed(Lease, 1, at=1.05)),
@@ -291,6 +306,11 @@ def test_each_check_finds_something() -> None:
     """A check that nothing trips could be empty."""
     for check in CHECKS:
         assert any(check(Seen.of(events)) for _, _, events in WRONG), check.__name__
+
+
+def test_a_lease_that_was_released_counts_only_where_there_may_be_no_second() -> None:
+    assert "S7" in found(frail(most=1))
+    assert "S7" not in found(frail(most=2))
 
 
 def test_lateness_is_excused_by_a_fault_and_by_a_busy_harness() -> None:
