@@ -28,6 +28,7 @@ from .history import (
     OK,
     REFUSED,
     Call,
+    Fault,
     Lease,
     Outcome,
     Plan,
@@ -157,12 +158,9 @@ def set_ahead_ms(seen: Seen, lease: Lease) -> float:
     """How far the clock of a node was set ahead, when no more than what nodes may differ by."""
     return max(
         (
-            float(fault.what.removeprefix("clock "))
+            clock_ms(fault)
             for fault in seen.faults
-            if fault.what.startswith("clock ")
-            and fault.what != "clock drift"
-            and fault.began <= lease.at <= fault.ended + CLOCK_S
-            and 0 < float(fault.what.removeprefix("clock ")) <= SKEW_MS
+            if fault.began <= lease.at <= fault.ended + CLOCK_S and 0 < clock_ms(fault) <= SKEW_MS
         ),
         default=0.0,
     )
@@ -356,20 +354,43 @@ def limits_are_held(seen: Seen) -> list[Violation]:
 
 def pauses_are_kept(seen: Seen) -> list[Violation]:
     """S3: no nominal time that came while a job was surely paused ran."""
-    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    asleep: dict[str, int] = {}
+    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    asleep: dict[str, Call] = {}
     for call in sorted(seen.calls, key=lambda call: call.began):
         if call.what == "pause" and call.outcome == OK:
-            asleep[call.job] = int(call.value)
+            asleep[call.job] = call
         elif call.what == "resume" and call.job in asleep:
             # The first attempt counts, whatever became of it.
-            spans[call.job].append((asleep.pop(call.job) + CLOCK_MS, int(call.value)))
+            pause = asleep.pop(call.job)
+            # By the leader's clock it began and ended earlier or later.
+            off = CLOCK_MS + set_off_ms(seen, pause.began, call.ended)
+            spans[call.job].append((int(pause.value) + off, int(call.value) - off))
     return [
         Violation("S3", f"{run.run} ran, though its job was paused from {first} to {last}")
         for run in seen.runs
         for first, last in spans.get(run.job, ())
-        if run.scheduled and first < run.nominal_ms < last - REST_GRACE_MS - CLOCK_MS
+        if run.scheduled and first < run.nominal_ms < last - REST_GRACE_MS
     ]
+
+
+def set_off_ms(seen: Seen, began: float, ended: float) -> float:
+    """How far a clock was set, ahead or back, in a stretch, when nodes may differ by that."""
+    return max(
+        (
+            abs(how)
+            for fault in seen.faults
+            if fault.began <= ended and began <= fault.ended + CLOCK_S
+            for how in [clock_ms(fault)]
+            if abs(how) <= SKEW_MS
+        ),
+        default=0.0,
+    )
+
+
+def clock_ms(fault: Fault) -> float:
+    """How far it set a clock; 0 for other faults and for one that drifts."""
+    how = fault.what.removeprefix("clock ")
+    return 0.0 if how in (fault.what, "drift") else float(how)
 
 
 def firings_are_prompt(seen: Seen) -> list[Violation]:

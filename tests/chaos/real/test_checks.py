@@ -369,6 +369,17 @@ def test_a_clock_may_be_a_little_ahead_and_no_more() -> None:
     assert "S3" in found([*changed(Lease, 0, wall_ms=T0 - 900), Fault("clock 200", "n1", 0, 9)])
 
 
+def test_a_leader_whose_clock_is_back_ends_a_pause_by_its_own_time() -> None:
+    missed = T0 + 26_000 - 300 - 50 - 100
+    late = changed(Run, 6, nominal_ms=missed)
+    late = [e for e in late if not (isinstance(e, Call) and e.what == "resume" and e.began == 25)]
+    assert "S3" in found(late)
+    assert "S3" not in found([*late, Fault("clock -200", "n1", 19.0, 22.0)])
+    assert "S3" in found([*late, Fault("clock -5000", "n1", 19.0, 22.0)])
+    assert "S3" in found([*late, Fault("clock -200", "n1", 9.0, 10.0)])
+    assert "S3" in found([*late, Fault("clock drift", "n1", 19.0, 22.0)])
+
+
 def test_calls_at_the_same_time_may_come_in_any_order() -> None:
     calls = [
         call("create", "a", 0, "one"),
