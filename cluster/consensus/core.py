@@ -86,7 +86,11 @@ class Core(Introduction):
         self.tick_incoming(now)
         more = False
         if self.role == LEADER:
+            before = self.commit
             self.advance_commit()
+            if self.commit > before and self.waiting_bytes > self.settings.hurry_bytes:
+                # With the next entries the others would hear of it when they have those to write.
+                self.beat(now)
             more = self.apply_committed()
             self.tick_members(now)
         if self.role == LEADER:

@@ -67,6 +67,7 @@ class Settings:
     append_bytes: int = 1 << 20  # One message; large enough for 60 MB/s at 1 ms a round.
     window_bytes: int = 8 << 20  # Under way to one follower.
     waiting_bytes: int = 64 << 20  # Proposed and not yet applied; more is refused.
+    hurry_bytes: int = 64 << 10  # Waiting to be applied; a commit of more is told at once.
     reads_max: int = 10_000  # Reads that wait for a round; more is refused.
     outbox_max: int = 10_000  # Messages that wait for the disk; the oldest is dropped.
     outbox_bytes: int = 128 << 20  # The same in bytes: the windows of all followers and more.

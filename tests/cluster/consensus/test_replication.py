@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from raftsched.chaos.sim.group import Group, Node
 from raftsched.cluster.consensus.message import Append, Message, Offer
 from raftsched.cluster.consensus.port import Settings
@@ -92,3 +94,21 @@ def test_after_a_broken_line_what_was_under_way_is_sent_again(three: Group) -> N
     three.turns(2)
 
     assert entries_in(heard) == [match + 1]
+
+
+@pytest.mark.parametrize(("hurry_bytes", "told"), [(10, True), (64 << 10, False)])
+def test_a_commit_of_much_is_told_at_once(hurry_bytes: int, told: bool) -> None:
+    group = Group(3, replace(Settings(), hurry_bytes=hurry_bytes))
+    leader = group.lead()
+    group.run(0.3)
+
+    answers = group.write(leader)
+    # No time goes by, so no heartbeat is due.
+    group.turns(20)
+
+    last = leader.core.journal.last_index
+    assert answers == [last]
+    assert [node.core.journal.last_index for node in group.others(leader)] == [last, last]
+    assert any(node.core.last_applied == last for node in group.others(leader)) == told
+    group.run(0.3)
+    assert all(node.core.last_applied == last for node in group.others(leader))
