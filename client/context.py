@@ -138,6 +138,11 @@ class Context:
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """Say how far it is; cheap, the newest word counts. Also keeps `timeouts.heartbeat`."""
+        for name, value in (("done", done), ("total", total)):
+            if not isinstance(value, int) or not 0 <= value < 1 << 63:
+                raise ValueError(
+                    f"{name} is {value!r}; write whole numbers, such as progress(50, 100)"
+                )
         message = clean(message)[:PROGRESS_MESSAGE_MAX]
         self._say(progress=run_pb2.Progress(done=done, total=total, message=message))
 

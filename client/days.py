@@ -15,6 +15,8 @@ WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", 
 
 def rules(days: Sequence[Days]) -> list[calendar_pb2.CalendarRule]:
     """rules([date(2026, 12, 24), "12-25", "sunday", (first, last)])"""
+    if isinstance(days, str | date):
+        raise TypeError(f"days is {days!r}, a single one; write a list: [{days!r}]")
     return [_rule(item) for item in days]
 
 

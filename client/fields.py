@@ -25,7 +25,10 @@ def write(message: Message, options: Mapping[str, Any], fields: Fields) -> list[
             raise ValueError(f"{word!r} says again what another option has said ({path})")
         paths.append(path)
         if value is not None:
-            _put(message, path.split("."), made(value))
+            try:
+                _put(message, path.split("."), made(value))
+            except (TypeError, ValueError) as wrong:
+                raise type(wrong)(f"{word}: {wrong}") from wrong
     return paths
 
 

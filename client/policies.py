@@ -11,7 +11,7 @@ from typing import Literal
 
 from ..proto.v1 import job_pb2
 from .ranges import made
-from .values import Length, choice, duration
+from .values import Length, choice, duration, percent, texts
 
 OverlapRule = Literal["allow", "skip", "queue_one", "queue", "replace"]
 MisfireRule = Literal["skip", "latest", "earliest", "all"]
@@ -43,10 +43,10 @@ class Retry:
             job_pb2.RetryPolicy,
             max_attempts=self.attempts,
             first=duration(self.first),
-            factor_percent=round(self.factor * 100),
+            factor_percent=percent(self.factor, "factor"),
             cap=duration(self.cap),
-            jitter_percent=None if self.jitter is None else round(self.jitter * 100),
-            fatal_kinds=self.fatal,
+            jitter_percent=percent(self.jitter, "jitter"),
+            fatal_kinds=texts(self.fatal, "fatal"),
             total=duration(self.total),
         )
 
@@ -140,7 +140,7 @@ class After:
         if isinstance(self.jobs, Mapping):
             wanted = self.jobs
         else:
-            wanted = dict.fromkeys(self.jobs, "success")
+            wanted = dict.fromkeys(texts(self.jobs, "jobs"), "success")
         conditions = job_pb2.Dependency.Condition
         return job_pb2.Upstream(
             jobs=[

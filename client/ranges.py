@@ -1,4 +1,4 @@
-"""Whole numbers that fields of the contracts can hold.
+"""Numbers and texts that fields of the contracts can hold.
 
 Protobuf refuses the others without a word on which field it was.
 """
@@ -22,8 +22,14 @@ BITS = {FieldDescriptor.CPPTYPE_INT32: 31, FieldDescriptor.CPPTYPE_INT64: 63}
 
 def fit(field: Any, value: Any, name: str = "") -> Any:  # noqa: ANN401
     """The value, if the field can hold it; else an error with its name."""
+    if value is None or field.is_repeated:
+        return value
     bits = BITS.get(field.cpp_type)
-    if bits and isinstance(value, int) and not -(1 << bits) <= value < 1 << bits:
+    if bits and (not isinstance(value, int) or isinstance(value, bool)):
+        raise TypeError(f"{name or field.name} is {value!r}; write a whole number")
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING and not isinstance(value, str):
+        raise TypeError(f"{name or field.name} is {value!r}; write a text")
+    if bits and not -(1 << bits) <= value < 1 << bits:
         most = (1 << bits) - 1
         raise OutOfRange(
             f"{name or field.name} is {value}; the {'most' if value > 0 else 'least'} that can be "

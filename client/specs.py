@@ -20,7 +20,7 @@ from .policies import (
     Timeouts,
 )
 from .schedules import When
-from .values import Length, duration, payload, timestamp
+from .values import Length, duration, payload, texts, timestamp, words
 
 PriorityWord = Literal["high", "medium", "low"]
 
@@ -84,8 +84,7 @@ def build(name: str, namespace: str, options: SpecOptions) -> tuple[job_pb2.Job,
 
 def _with_zone(said: dict[str, Any]) -> dict[str, Any]:
     """Schedules may bring the zone that all schedules of a job share."""
-    given = said.get("schedule")
-    schedules = [given] if isinstance(given, When) else list(given or ())
+    schedules = _whens(said.get("schedule") or ())
     zones = {when.zone for when in schedules if when.zone} | {said.get("zone") or ""} - {""}
     if len(zones) > 1:
         raise ValueError(
@@ -97,52 +96,84 @@ def _with_zone(said: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
+def _whens(given: When | Sequence[When]) -> list[When]:
+    several = hasattr(given, "__iter__") and not isinstance(given, str)
+    found: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
+    for one in found:
+        if not isinstance(one, When):
+            example = repr(one) if isinstance(one, str) else "'0 9 * * *'"
+            raise TypeError(
+                f"schedule: {one!r} is no schedule; write cron({example}), every(60), "
+                "after_end(30) or once(datetime(...))"
+            )
+    return found
+
+
+def _one_of(value: Any, kinds: Any, write: str) -> Any:  # noqa: ANN401
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not understood; write {write}")
+    return value
+
+
 def _action(**kind: Any) -> job_pb2.Action:  # noqa: ANN401
     return job_pb2.Action(**kind)
 
 
 def _http(value: str | job_pb2.HttpAction) -> job_pb2.Action:
+    value = _one_of(value, str | job_pb2.HttpAction, "a URL, or HttpAction(url=...)")
     return _action(http=job_pb2.HttpAction(url=value) if isinstance(value, str) else value)
 
 
 def _shell(value: Sequence[str] | job_pb2.ShellAction) -> job_pb2.Action:
     if isinstance(value, str):
-        raise TypeError(f"shell is {value!r}; write program and arguments as a list: ['ls', '-l']")
-    return _action(
-        shell=value if isinstance(value, job_pb2.ShellAction) else job_pb2.ShellAction(argv=value)
-    )
+        raise TypeError(f"it is {value!r}; write program and arguments as a list: ['ls', '-l']")
+    if not isinstance(value, job_pb2.ShellAction):
+        value = job_pb2.ShellAction(argv=texts(value, "it"))
+    return _action(shell=value)
 
 
 def _schedules(value: When | Sequence[When]) -> list[schedule_pb2.Schedule]:
-    return [when.message for when in ([value] if isinstance(value, When) else value)]
+    return [when.message for when in _whens(value)]
 
 
 def _after(value: str | Sequence[str] | After) -> job_pb2.Upstream:
     if isinstance(value, After):
         return value.message()
-    return After([value] if isinstance(value, str) else value).message()
+    return After([value] if isinstance(value, str) else texts(value, "it")).message()
 
 
 def _retry(value: int | Retry) -> job_pb2.RetryPolicy:
+    value = _one_of(value, int | Retry, "a number of attempts, or Retry(attempts=5)")
     return (Retry(value) if isinstance(value, int) else value).message()
 
 
 def _overlap(value: OverlapRule | Overlap) -> job_pb2.OverlapPolicy:
+    value = _one_of(value, str | Overlap, "'skip', or Overlap('queue', limit=10)")
     return (Overlap(value) if isinstance(value, str) else value).message()
 
 
 def _misfire(value: MisfireRule | Misfire) -> job_pb2.MisfirePolicy:
+    value = _one_of(value, str | Misfire, "'latest', or Misfire('all', maximum=10)")
     return (Misfire(value) if isinstance(value, str) else value).message()
 
 
 def _concurrency(value: int | Concurrency) -> job_pb2.ConcurrencyLimit:
+    value = _one_of(value, int | Concurrency, "a number of runs, or Concurrency(job=1)")
     return (Concurrency(value) if isinstance(value, int) else value).message()
 
 
+def _timeouts(value: Timeouts) -> job_pb2.Timeouts:
+    kept: Timeouts = _one_of(value, Timeouts, "Timeouts(attempt=60)")
+    return kept.message()
+
+
 _FIELDS: Fields = {
-    "handler": ("spec.action", lambda name: _action(handler=name)),
+    "handler": ("spec.action", lambda name: _action(handler=_one_of(name, str, "its name"))),
     "http": ("spec.action", _http),
-    "grpc": ("spec.action", lambda call: _action(grpc=call)),
+    "grpc": (
+        "spec.action",
+        lambda call: _action(grpc=_one_of(call, job_pb2.GrpcAction, "GrpcAction(...)")),
+    ),
     "shell": ("spec.action", _shell),
     "payload": ("spec.payload", payload),
     "schedule": ("spec.schedules", _schedules),
@@ -153,20 +184,20 @@ _FIELDS: Fields = {
     "end": ("spec.timing.end_time", timestamp),
     "max_runs": ("spec.timing.max_runs", same),
     "jitter": ("spec.timing.jitter", duration),
-    "exclude_calendars": ("spec.timing.exclude_calendars", list),
+    "exclude_calendars": ("spec.timing.exclude_calendars", lambda names: texts(names, "it")),
     "after": ("spec.upstream", _after),
     "queue": ("spec.queue", same),
     "priority": ("spec.priority", word(common_pb2.Priority, "PRIORITY_")),
-    "labels": ("spec.labels", dict),
+    "labels": ("spec.labels", lambda labels: words(labels, "it")),
     "owner": ("spec.owner", same),
     "description": ("spec.description", same),
     "retry": ("spec.retry", _retry),
     "overlap": ("spec.overlap", _overlap),
     "misfire": ("spec.misfire", _misfire),
-    "timeouts": ("spec.timeouts", Timeouts.message),
+    "timeouts": ("spec.timeouts", _timeouts),
     "concurrency": ("spec.concurrency", _concurrency),
     "delivery": ("spec.delivery", word(job_pb2.Delivery, "DELIVERY_")),
-    "worker_labels": ("spec.worker_labels", dict),
+    "worker_labels": ("spec.worker_labels", lambda labels: words(labels, "it")),
     "keep_history": ("spec.keep_history", duration),
     "delete_after": ("spec.delete_after", duration),
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, overload
 
@@ -26,6 +27,8 @@ def timestamp(moment: datetime | None) -> Timestamp | None:
     """An instant for the wire; a datetime without a zone could be any, so it is refused."""
     if moment is None:
         return None
+    if not isinstance(moment, datetime):
+        raise TypeError(f"{moment!r} is no instant; write datetime(2027, 1, 1, 9, tzinfo=UTC)")
     if moment.tzinfo is None:
         raise ValueError(
             f"{moment!r} has no time zone; write datetime(..., tzinfo=ZoneInfo('Europe/Berlin'))"
@@ -44,6 +47,8 @@ def duration(length: Length | None) -> Duration | None:
     """A length of time for the wire, to the millisecond."""
     if length is None:
         return None
+    if not isinstance(length, timedelta | int | float) or isinstance(length, bool):
+        raise TypeError(f"{length!r} is no length of time; write seconds, or timedelta(minutes=5)")
     seconds = length.total_seconds() if isinstance(length, timedelta) else length
     if not abs(seconds) <= LONGEST_S:
         raise ValueError(f"{length!r} is no length of time below 10,000 years")
@@ -76,9 +81,55 @@ def payload(value: object) -> Payload | None:
     import msgspec  # It costs a tenth of this package's start.
 
     try:
-        return Payload(data=msgspec.json.encode(value), content_type=JSON)
+        data = msgspec.json.encode(value)
     except (TypeError, msgspec.MsgspecError) as wrong:
         raise TypeError(f"a payload of {type(value).__name__} is no JSON: {wrong}") from wrong
+    # JSON has no word for these, and msgspec writes null.
+    if b"null" in data and (odd := _not_finite(msgspec.to_builtins(value))) is not None:
+        raise ValueError(f"a payload holds {odd}, which JSON cannot say; write None, or a text")
+    return Payload(data=data, content_type=JSON)
+
+
+def _not_finite(value: object) -> float | None:
+    """The first number in it that is infinite or none."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else value
+    inner: Iterable[object] = ()
+    if isinstance(value, Mapping):
+        inner = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = value
+    return next((odd for one in inner if (odd := _not_finite(one)) is not None), None)
+
+
+def texts(given: Iterable[str], what: str) -> list[str]:
+    """A list of texts; one text would be taken for the list of its letters."""
+    if isinstance(given, str):
+        raise TypeError(f"{what} is {given!r}, a single text; write a list: [{given!r}]")
+    found = list(given) if isinstance(given, Iterable) else [given]
+    for one in found:
+        if not isinstance(one, str):
+            raise TypeError(f"{what} holds {one!r}; write a list of texts")
+    return found
+
+
+def words(given: Mapping[str, str], what: str) -> dict[str, str]:
+    """Texts by texts, as labels are."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} is {given!r}; write a mapping: {{'team': 'mail'}}")
+    for pair in given.items():
+        if not all(isinstance(one, str) for one in pair):
+            raise TypeError(f"{what} holds {pair[0]!r}: {pair[1]!r}; both must be texts")
+    return dict(given)
+
+
+def percent(share: float | None, what: str) -> int | None:
+    """A share or factor in whole percent."""
+    if share is None:
+        return None
+    if not isinstance(share, int | float) or not math.isfinite(share):
+        raise TypeError(f"{what} is {share!r}; write a number, such as 1.5")
+    return round(share * 100)
 
 
 @overload
@@ -108,7 +159,7 @@ def _checked(value: object, kind: type | None) -> object:
 def choice(enum: Any, prefix: str, word: str) -> Any:  # noqa: ANN401  # Any enum of the contracts.
     """The enum value that a word names: choice(Priority, "PRIORITY_", "high")."""
     values: Mapping[str, int] = dict(enum.items())
-    number = values.get(prefix + word.upper())
+    number = values.get(prefix + word.upper()) if isinstance(word, str) else None
     if not number:
         known = ", ".join(repr(name.removeprefix(prefix).lower()) for name in list(values)[1:])
         raise ValueError(f"{word!r} is not known here; write one of {known}")

@@ -24,6 +24,7 @@ from .links import Tls
 from .runner import Runnable, Runner
 from .session import LEASES_MAX, Session
 from .streams import Streams
+from .values import texts, words
 
 LOG = logging.getLogger("raftsched.worker")
 
@@ -67,6 +68,8 @@ class Worker:
         token: str | None = None,
         tls: Tls | None = None,
     ) -> None:
+        if not isinstance(slots, int):
+            raise TypeError(f"slots is {slots!r}; write a whole number")
         if not 1 <= slots <= LEASES_MAX:
             raise ValueError(f"slots is {slots}; it must be from 1 to {LEASES_MAX:,}")
         if threads is not None and not 1 <= threads <= slots:
@@ -74,9 +77,9 @@ class Worker:
         if not 0 <= grace <= 86_400:
             raise ValueError(f"grace is {grace!r}; it must be from 0 to 86,400 s")
         self.connect_to(endpoints, token=token, tls=tls)
-        self._queues = tuple(queues)
-        self._namespaces = tuple(namespaces)
-        self._labels = dict(labels or {})
+        self._queues = tuple(texts(queues, "queues"))
+        self._namespaces = tuple(texts(namespaces, "namespaces"))
+        self._labels = words(labels or {}, "labels")
         self._slots = slots
         self._threads = threads or min(slots, THREADS_MAX)
         self._grace = grace

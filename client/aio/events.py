@@ -13,7 +13,7 @@ from ..errors import Unavailable
 from ..links import SILENCE_S
 from ..options import EachCall, fill, of_the_call
 from ..values import revision
-from .service import PAGE_SIZE, AsyncService
+from .service import PAGE_SIZE, AsyncService, checked
 
 # A watch that stood shorter than this is not begun again at once.
 BRIEF_S = 1.0
@@ -75,7 +75,7 @@ class AsyncEvents(AsyncService):
         request = event_pb2.ListEventsRequest(filter=filter)
         if after is not None:
             request.after.CopyFrom(revision(after))
-        left = limit
+        left = checked(limit)
         while left is None or left > 0:
             request.page_size = PAGE_SIZE if left is None else min(left, PAGE_SIZE)
             page = await self._send(request, event_pb2.ListEventsResponse, options)

@@ -16,6 +16,13 @@ Answer = TypeVar("Answer", bound=Message)
 PAGE_SIZE = 1_000
 
 
+def checked(limit: int | None) -> int | None:
+    """How many items are wanted at most."""
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit is {limit}; write how many you want at most, or None for all")
+    return limit
+
+
 class AsyncService:
     """Some calls of a client."""
 
@@ -37,7 +44,7 @@ class AsyncService:
         options: EachCall,
     ) -> AsyncIterator[Any]:
         """Everything on all pages of a list, page by page as it is asked for."""
-        left = limit
+        left = checked(limit)
         fill(request, options, self._client.namespace)
         while left is None or left > 0:
             request.page_size = PAGE_SIZE if left is None else min(left, PAGE_SIZE)

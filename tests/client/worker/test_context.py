@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from raftsched.client.context import Context, current_context
+from raftsched.client.testing import Attempt
 from raftsched.proto.v1 import worker_pb2
 from raftsched.proto.v1.worker_pb2 import Lease, Stop
 
@@ -127,3 +128,12 @@ async def test_coroutines_that_wait_are_told_from_another_thread(context: Contex
 
     await asyncio.wait_for(asyncio.gather(*waiting), 20)
     await asyncio.wait_for(context.wait_cancelled(), 20)
+
+
+def test_progress_is_told_in_whole_numbers() -> None:
+    def handler(context: Context) -> None:
+        context.progress(0.5)  # type: ignore[arg-type]
+
+    outcome = Attempt().run(handler)
+
+    assert outcome.message == "done is 0.5; write whole numbers, such as progress(50, 100)"
