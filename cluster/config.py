@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -206,7 +206,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
         try:
             values[path], origins[path] = KEYS[path].read(text), source
         except ValueError as error:
-            faults.append(f"{source}={text!r}: {_plain(error)}")
+            faults.append(f"{source}={text!r}: {_plain(error)}{_remedy(KEYS[path])}")
     config = _convert(values, origins, faults)
     if config is None or faults:
         raise ConfigWrong(faults)
@@ -261,7 +261,8 @@ def _convert(values: dict[str, Any], origins: dict[str, str], faults: list[str])
         try:
             checked = msgspec.convert(msgspec.to_builtins(value), KEYS[path].type)
         except msgspec.ValidationError as error:
-            faults.append(f"{origins[path]}: {path} = {_short(value)}: {_plain(error)}")
+            why = _plain(error) + _remedy(KEYS[path])
+            faults.append(f"{origins[path]}: {path} = {_short(value)}: {why}")
             continue
         place = tree
         *sections, last = path.split(".")
@@ -279,6 +280,16 @@ def _short(value: object) -> str:
 def _plain(error: Exception) -> str:
     """The library's words; of its path only what is below the key."""
     return str(error).replace(" - at `$`", "").replace("`$[...]", "`members.*").replace("`$.", "`")
+
+
+def _remedy(key: Key) -> str:
+    """What to write where the library only says what it is not."""
+    if key.path == "members":
+        return "; write [members.n1] and below it peer and client, each as 'HOST:PORT'"
+    kind = get_args(key.type)[0]
+    if get_origin(kind) is Literal:
+        return f"; there are {', '.join(get_args(kind))}"
+    return ""
 
 
 def members_of(text: str) -> dict[str, dict[str, str]]:

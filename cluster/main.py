@@ -228,7 +228,10 @@ def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | N
     config = read_config(file, flags).config
     from . import renewal
 
+    typed = confirm or ""
+
     def confirmed(standing: renewal.Standing) -> bool:
+        nonlocal typed
         click.echo(story_of(standing, config.name), err=True)
         said = confirm
         if said is None and sys.stdin is not None and sys.stdin.isatty():
@@ -236,6 +239,7 @@ def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | N
                 "If the others can come back, this makes two clusters out of one. To go on, type "
                 "the cluster's name", err=True,
             )  # fmt: skip
+        typed = said or ""
         return said == config.cluster
 
     with ending_well():
@@ -246,7 +250,11 @@ def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | N
     if made is None:
         refuse(
             Exit.CONFIG,
-            [f"nothing was done: it takes the cluster's name, --confirm {config.cluster}"],
+            [
+                "nothing was done: it takes the cluster's name"
+                + (f", and {typed!r} was said" if typed else "")
+                + f"; --confirm {config.cluster}"
+            ],
         )
     tell(made, config.name)
 

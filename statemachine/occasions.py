@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import (
     answers,
@@ -32,6 +34,7 @@ from .record import (
 )
 from .rejection import Fault, Reason, Refused
 from .view import View
+from .zones import LATEST_MS
 
 Edit = schedule_pb2.OccurrenceEdit
 Unique = run_pb2.UniqueKey
@@ -164,6 +167,13 @@ def _triggered(
     return run
 
 
+def _told(ms: int) -> str:
+    """An instant for people; -1 is one that was not given."""
+    if not 0 <= ms < LATEST_MS:
+        return "not given" if ms == -1 else f"{ms} ms after 1970"
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
 def backfill(
     view: View, request: job_pb2.BackfillJobRequest, actor: str
 ) -> job_pb2.BackfillJobResponse:
@@ -172,18 +182,25 @@ def backfill(
     first, end = ms_or(request, "from_time", -1), ms_or(request, "to_time", -1)
     faults = validate.between("runs_per_minute", request.runs_per_minute, 0, 60_000)
     if not 0 <= first < end <= view.now_ms:
-        message = "give from_time before to_time, and to_time not in the future"
+        said = f"it is {_told(end)}, from_time is {_told(first)} and now is {_told(view.now_ms)}"
+        message = f"{said}; give from_time before to_time, and to_time not in the future"
         faults.append(Fault("to_time", INVALID, message))
     if faults:
         raise Refused.of(faults)
     plan = clockwork.plan_of(view, jid, job)
     # A range before the present schedules is computed by them all the same: that is what is asked.
     found = nominal_times(plan, first, end, limits.BACKFILL_RUNS, ever=True)
-    if found.cut or len(state.backlog) >= limits.SCHEDULES:
+    if len(state.backlog) >= limits.SCHEDULES:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
-            f"the range has over {limits.BACKFILL_RUNS} nominal times, or {limits.SCHEDULES} "
-            "backfills are under way; take a shorter range, or wait",
+            f"{limits.SCHEDULES} backlogs of the job are under way; wait for one to end",
+            limit="backlogs", maximum=limits.SCHEDULES, actual=len(state.backlog),
+        )  # fmt: skip
+    if found.cut:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"the range has over {limits.BACKFILL_RUNS} nominal times; take a shorter one, such as "
+            f"up to {_told(found.times[-1])}",
             limit="backfill_runs", maximum=limits.BACKFILL_RUNS, actual=len(found.times),
         )  # fmt: skip
     planned = [ms for ms in found.times if ledger.may_backfill(view, jid, job, state, ms)]

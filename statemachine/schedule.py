@@ -21,6 +21,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ..proto.v1 import error_pb2, schedule_pb2
+from . import describe
 from .calendar_days import CalendarDays, zone_fault
 from .cron import (
     EVERY_MAX_MS,
@@ -433,5 +434,7 @@ def _length(
     if low_ms <= ms <= high_ms and abs(length.nanos) < 1_000_000_000:
         return ms
     why = f"it must be between {low_ms // 1000} s and {high}"
-    faults.append(FieldFault(path, INVALID, f"{length.seconds}s", why, f"{low_ms // 1000}s"))
+    said = describe.length(ms, counted=True)
+    instead = high if ms > high_ms else f"{low_ms // 1000}s"
+    faults.append(FieldFault(path, INVALID, said, why, instead))
     return low_ms

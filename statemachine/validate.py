@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from ..proto.v1 import common_pb2, error_pb2, job_pb2
 from . import limits
+from .describe import length
 from .instants import to_ms
 from .lanes import EXECUTORS
 from .rejection import Fault
@@ -65,7 +66,8 @@ def span(
     ms = to_ms(getattr(message, name))
     if least_ms <= ms <= most_ms:
         return []
-    return [Fault(field, INVALID, f"it is {ms} ms; it must be from {least_ms} to {most_ms} ms")]
+    said, least, most = (length(each, counted=True) for each in (ms, least_ms, most_ms))
+    return [Fault(field, INVALID, f"it is {said}; it must be from {least} to {most}")]
 
 
 def instant(field: str, message: Message, name: str) -> list[Fault]:

@@ -36,7 +36,13 @@ class Session:
         self.namespace = values["namespace"].value
         # The user named the namespace for this very command.
         self.namespace_is_given = values["namespace"].origin.startswith(("--", "RAFTSCHED_"))
-        self.timeout_s = parse_length(values["timeout"].value) / 1000
+        timeout = values["timeout"]
+        self.timeout_s = parse_length(timeout.value) / 1000
+        if not self.timeout_s:
+            raise wrong_use(
+                f"no call can be answered within {timeout.value}",
+                f"it comes from: {timeout.origin}", "--timeout 30s",
+            )  # fmt: skip
         # A cluster may be about to start.
         self.patience_s = 2.0
         self.dry_run = bool(given.get("dry_run"))

@@ -79,7 +79,7 @@ def test_what_is_shown_with_origins_can_be_read_again() -> None:
         ("log = 3", ["log is a section", "[log]"]),
         ("cache_mb = 'much'", ["cache_mb = 'much'", "Expected `int`"]),
         ("cache_mb = 1", ["cache_mb = 1", ">= 8"]),
-        ("[log]\nformat = 'xml'", ["log.format = 'xml'", "Invalid enum value"]),
+        ("[log]\nformat = 'xml'", ["log.format = 'xml'", "; there are auto, json, console"]),
         ("listen = 'here'", ["listen = 'here'", "host:port"]),
         ("http = '127.0.0.1:99999'", ["99999", "1 to 65535"]),
         ("http = '::1:7420'", ["brackets"]),
@@ -92,6 +92,11 @@ def test_a_fault_names_key_value_and_remedy(tmp_path: Path, text: str, words: li
     [fault] = faults(tmp_path, text)
 
     assert all(word in fault for word in words)
+
+
+def test_a_member_that_is_one_text_is_told_how_it_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigWrong, match=r"got `str`.*; write \[members\.n1\] .* 'HOST:PORT'"):
+        load(written(tmp_path, "name = 'n1'\n[members]\nn1 = 'x'"), {}, {})
 
 
 def test_all_faults_of_a_kind_are_told_at_once(tmp_path: Path) -> None:

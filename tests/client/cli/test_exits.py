@@ -151,6 +151,29 @@ def test_a_token_is_shown_from_a_file_or_the_environment(
     assert "s3cret" not in cli("config", "show", "--origin", RAFTSCHED_TOKEN="s3cret").output
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("create x --handler h --every 1ms", "'1 ms': it must be between 1 s and"),
+        ("create x --handler h --every 99999d", "'99999 days': it must be between"),
+        ("create x --handler h --keep-history 99999d", "it is 99999 days; it must be from"),
+        ("backfill a --from 2026-01-02Z --to 2026-01-01Z", "it is 2026-01-01T00:00:00Z, from_time"),
+        (
+            "backfill a --from 2000-01-01Z --to 2025-01-01Z",
+            "the range has over 10000 nominal times;",
+        ),
+        ("list --timeout 0s", "no call can be answered within 0s"),
+    ],
+)
+def test_a_refusal_shows_what_was_typed(words: str, why: str, cli: Cli) -> None:
+    cli.ok("job", "create", "a", "--handler", "h", "--cron", "* * * * *")
+
+    said = cli("job", *words.replace("Z", "T00:00:00Z").split())
+
+    assert said.exit_code in (2, 6)
+    assert why in said.stderr
+
+
 def test_a_wrong_endpoint_names_where_it_comes_from(cli: Cli) -> None:
     said = cli("job", "list", RAFTSCHED_ENDPOINTS="http://here")
 
