@@ -58,8 +58,16 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def firsts(seen: Seen) -> Iterator[First]:
     prompt = {plan.job: plan.from_ms for plan in seen.plans if plan.prompt}
+    begun: dict[str, int] = {}
     for lease in seen.leases:
-        if lease.attempt == 1 and lease.due_ms >= prompt.get(lease.job, lease.due_ms + 1):
+        begun[lease.run] = min(lease.token, begun.get(lease.run, lease.token))
+    for lease in seen.leases:
+        # A worker that forgot its lease gives it back uncounted: the next is attempt 1 as well.
+        if (
+            lease.attempt == 1
+            and lease.token == begun[lease.run]
+            and lease.due_ms >= prompt.get(lease.job, lease.due_ms + 1)
+        ):
             late_ms = float(lease.wall_ms - lease.due_ms)
             yield First(lease, late_ms, lease.at - max(0.0, late_ms) / 1000)
 

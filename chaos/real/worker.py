@@ -28,7 +28,7 @@ WORK_S = 0.05  # At most, as a rule.
 SLOW_S = 0.8
 # It connects again after a wait that grows until a node answers: 20 workers that did not kept a
 # machine busy that had lost its leader by being too busy.
-RECONNECT_S, RECONNECT_MAX_S = 0.2, 2.0
+RECONNECT_S, RECONNECT_MAX_S = 0.2, 1.0
 SINK_S = 30.0
 OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),

@@ -325,6 +325,12 @@ def test_lateness_is_excused_by_a_fault_and_by_a_busy_harness() -> None:
     assert "H1" not in found([*hung, Lag(6.0, 11.0)])
 
 
+def test_a_run_that_a_worker_had_before_is_not_late() -> None:
+    again = Lease("w2", f"tick.1.{T0}", "tick", 9, 1, T0, T0, T0 + 5_000, 8.0)
+    assert "S8" not in found([*sound(), again])
+    assert "S8" in found([*sound(), msgspec.structs.replace(again, run="tick.7")])
+
+
 def test_the_death_of_one_node_excuses_only_until_another_takes_over() -> None:
     late = changed(Lease, 0, wall_ms=T0 + 5_000, at=8.0)
     assert "S8" in found([*late, Fault("kill", "n1", 3.5, 7.9)])
