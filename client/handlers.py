@@ -14,6 +14,7 @@ from ..proto.v1.common_pb2 import Payload
 from .context import Context
 from .outcomes import PayloadInvalid
 
+# What a job can name; see `handler` in job.proto.
 NAME_MAX: Final = 128
 # A job names executors in other fields than handlers.
 EXECUTORS: Final = frozenset({"http", "grpc", "shell"})
@@ -41,7 +42,9 @@ class Handler:
 
 
 def checked_name(name: str) -> str:
-    if not name or len(name) > NAME_MAX or any(c.isspace() for c in name):
+    if not isinstance(name, str):
+        raise TypeError(f"handler name {name!r}: write a text, as in @worker.handler('send-mail')")
+    if not name or len(name) > NAME_MAX or " " in name or not name.isprintable():
         raise ValueError(f"handler name {name!r}: write 1 to {NAME_MAX} characters without spaces")
     if name in EXECUTORS:
         raise ValueError(f"handler name {name!r} is the name of an executor; choose another")

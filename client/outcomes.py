@@ -76,6 +76,8 @@ class ResultInvalid(Exception):
 
 
 FATAL = (PermanentError, PayloadInvalid, ResultInvalid)
+# What is raised to say how an attempt ended, and not because something broke.
+SAID = (AttemptFailed, PayloadInvalid, ResultInvalid)
 STOPPED = (Cancelled, CancelledError)
 
 
@@ -134,7 +136,7 @@ def failure(lease: Lease, error: BaseException, log_tail: bytes = b"") -> Result
         error=run_pb2.RunError(
             kind=clean(kind or type(error).__name__)[:KIND_MAX],
             message=clean(_words(error))[:MESSAGE_MAX],
-            trace=_middle_cut(clean(_trace(error)), TRACE_MAX),
+            trace="" if _is_our_word(error) else _middle_cut(clean(_trace(error)), TRACE_MAX),
         ),
         fatal=isinstance(error, FATAL),
     )
@@ -171,6 +173,16 @@ def _trace(error: BaseException) -> str:
     except Exception as second:
         return f"(the trace cannot be had: {type(second).__name__})"
     return "".join(lines)
+
+
+def _is_our_word(error: BaseException) -> bool:
+    """Whether it was raised here to say what is wrong, as executors do: then where says nothing."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else str(trace.tb_frame.f_globals.get("__package__"))
+    ours = place == __package__ or place.startswith(f"{__package__}.")
+    return ours and isinstance(error, SAID)
 
 
 def _own_frames_off(trace: TracebackType | None) -> TracebackType | None:

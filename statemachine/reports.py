@@ -96,9 +96,8 @@ def _succeed(
         run.result = success.result
     if result.log_tail:
         _note_log(run, result.log_tail)
-    if run.cancel_at_ms:
-        # It was to be cancelled, but was done first; then the wish is void.
-        run.error = None
+    # What an earlier attempt met stays with that attempt, and a wish to cancel came too late.
+    run.error = None
     runs.end(view, jid, occasion, run, runs.SUCCEEDED)
     return None
 

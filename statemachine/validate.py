@@ -143,7 +143,7 @@ def action(action: job_pb2.Action) -> list[Fault]:
                     "or take another name for the handler"
                 )
                 return [Fault(f"{field}.handler", INVALID, message)]
-            return name(f"{field}.handler", action.handler)
+            return _handler(f"{field}.handler", action.handler)
         case "http":
             return _http(action.http)
         case "grpc":
@@ -151,6 +151,18 @@ def action(action: job_pb2.Action) -> list[Fault]:
         case "shell":
             return _shell(action.shell)
     return [Fault(field, REQUIRED, "nothing to carry out; set handler, http, grpc or shell")]
+
+
+def _handler(field: str, value: str) -> list[Fault]:
+    """A function's name will do, whatever its language: "send-mail", "SendMail", "mail.Send"."""
+    if not value:
+        return [Fault(field, REQUIRED, "it is empty; give the name that a worker registered")]
+    if len(value) > limits.NAME_CHARS:
+        return [_long(field, len(value), limits.NAME_CHARS)]
+    if " " in value or not value.isprintable():
+        message = f"{value!r} is no handler: its name has no spaces, such as 'send-mail'"
+        return [Fault(field, INVALID, message)]
+    return []
 
 
 def _http(http: job_pb2.HttpAction) -> list[Fault]:

@@ -72,6 +72,9 @@ SPECS: list[tuple[Spec, str, str]] = [
      "FIELD_INVALID"),
     (Spec(action=Action(handler="http")), "spec.action.handler", "FIELD_INVALID"),
     (Spec(action=Action(handler="No No")), "spec.action.handler", "FIELD_INVALID"),
+    (Spec(action=Action(handler="no\0")), "spec.action.handler", "FIELD_INVALID"),
+    (Spec(action=Action(handler="h" * 129)), "spec.action.handler", "LIMIT_EXCEEDED"),
+    (Spec(action=Action(handler="")), "spec.action.handler", "FIELD_REQUIRED"),
     (Spec(action=Action()), "spec.action", "FIELD_REQUIRED"),
     (Spec(action=Action(http=job_pb2.HttpAction(url="ftp://x"))), "spec.action.http.url",
      "FIELD_INVALID"),
@@ -99,6 +102,14 @@ SPECS: list[tuple[Spec, str, str]] = [
     (Spec(timing=schedule_pb2.Timing(exclude_calendars=["none"])),
      "spec.timing.exclude_calendars[0]", "CALENDAR_NOT_FOUND"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["Send.Email", "SendMail", "_send", "mail/send:v2", "h" * 128])
+def test_a_handler_has_the_name_that_its_program_gives_it(machine: Machine, name: str) -> None:
+    machine.create("a", handler=name)
+    machine.trigger("a")
+
+    assert machine.grant("w1", handlers=[name])[0].action.handler == name
 
 
 @pytest.mark.parametrize(("spec", "field", "reason"), SPECS, ids=lambda value: str(value)[:40])

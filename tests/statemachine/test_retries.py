@@ -72,6 +72,25 @@ def test_there_are_as_many_attempts_as_the_policy_says(
     assert [attempt.number for attempt in run.attempts] == list(range(1, made + 1))
 
 
+def test_a_run_that_succeeds_in_the_end_has_no_error_and_its_attempts_keep_theirs(
+    machine: Machine,
+) -> None:
+    machine.create("a")
+    machine.trigger("a")
+    [lease] = machine.grant()
+    machine.fail(lease, "Hiccup")
+    [waiting] = machine.live("a")
+    machine.advance(HOUR_MS)
+    machine.ring()
+    [lease] = machine.grant()
+    machine.succeed(lease)
+
+    [run] = machine.ended("a")
+    assert waiting.error.kind == "Hiccup"
+    assert not run.HasField("error")
+    assert [attempt.error.kind for attempt in run.attempts] == ["Hiccup", ""]
+
+
 def test_a_fatal_kind_and_a_fatal_failure_are_not_tried_again(machine: Machine) -> None:
     machine.create("a", retry=Retry(fatal_kinds=["BadInput"]), overlap=ALLOW)
     machine.trigger("a")

@@ -92,6 +92,7 @@ async def test_http_statuses_decide(status: int, expected: list[int], kind: str)
         end = await carry_out(HttpExecutor(), http(url, expected_statuses=expected))
 
     assert end.failure.error.kind == kind
+    assert not end.failure.error.trace
     assert not end.failure.fatal
     assert not kind or "why" in end.failure.error.message
 
@@ -200,6 +201,7 @@ async def test_grpc_refusals_become_kinds() -> None:
     gone = await carry_out(GrpcExecutor(), call("127.0.0.1:1"))
 
     assert refused.failure.error.kind == "grpc.FAILED_PRECONDITION"
+    assert not refused.failure.error.trace
     assert "not today" in refused.failure.error.message
     assert unknown.failure.error.kind == "grpc.UNIMPLEMENTED"
     assert (wrong.failure.error.kind, wrong.failure.fatal) == ("grpc.method", True)
@@ -253,6 +255,7 @@ async def test_shell_uses_a_shell_only_if_asked() -> None:
 
     assert asked.success.result.data == b"5\n"
     assert not_asked.failure.error.kind == "shell.start"
+    assert not not_asked.failure.error.trace
 
 
 async def test_shell_reports_exit_codes_and_signals() -> None:

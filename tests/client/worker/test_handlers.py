@@ -109,7 +109,7 @@ def test_a_function_that_cannot_be_a_handler_is_refused_at_once(
         Handler("h", function)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "http", "grpc", "shell", "x" * 129])
+@pytest.mark.parametrize("name", ["", "a b", "a\0", "http", "grpc", "shell", "x" * 129])
 def test_a_wrong_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="handler name"):
         Handler(name, lambda: None)
