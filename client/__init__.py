@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .errors import OutcomeUnknown as OutcomeUnknown
     from .errors import RaftschedError as RaftschedError
     from .errors import RateLimited as RateLimited
+    from .errors import ResultMismatch as ResultMismatch
     from .errors import RunFailed as RunFailed
     from .errors import RunNotEnded as RunNotEnded
     from .errors import Unavailable as Unavailable
@@ -82,6 +83,7 @@ _HOMES = {
     "PermanentError": "outcomes",
     "RaftschedError": "errors",
     "RateLimited": "errors",
+    "ResultMismatch": "errors",
     "Retry": "policies",
     "RetryLater": "outcomes",
     "Run": "blocking.runs",

@@ -13,6 +13,7 @@ RaftschedError
     Unauthenticated      nobody said who calls, or the token is not valid
     Forbidden            the caller may not do this
     Closed               the client was closed
+    ResultMismatch       a run returned something else than was asked for
   ClusterError           the cluster or the way to it; the same call may succeed later
     Unavailable          it was not done
       RateLimited        too many calls, or a full backlog; see `retry_after`
@@ -156,6 +157,10 @@ class RunFailed(RaftschedError):
 
 class RunNotEnded(RaftschedError, TimeoutError):
     """A run that was waited for had not ended in the given time. It goes on."""
+
+
+class ResultMismatch(CallerError):
+    """What a run returned is not of the kind that was asked for."""
 
 
 def _run_failed(message: str, run: bytes) -> RunFailed:

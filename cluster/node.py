@@ -175,6 +175,9 @@ class Node:
         """Give leadership away, if this node has it and there is somebody to take it."""
         if not self.leads:
             return True
+        if self.status().peers.keys() == {self.name}:
+            # It is alone, and nobody asks why it stops as a leader.
+            return False
         try:
             return await self.driver.transfer(None, timeout)
         except faults.Refused as refused:

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ...proto.v1 import run_pb2
-from ..errors import RunFailed, RunNotEnded
+from ..errors import ResultMismatch, RunFailed, RunNotEnded
 from ..options import Reading, Writing
 from ..values import Length, duration, value_of
 from .service import Service
@@ -92,7 +92,8 @@ class Run:
     def result(self, kind: Any = None, *, timeout: float | None = None) -> Any:
         """Wait until it has ended and return what its handler returned; RunFailed if it did not.
 
-        JSON is decoded, as `kind` if one is given; None if the handler returned nothing.
+        JSON is decoded, as `kind` if one is given; None if the handler returned nothing. What is of
+        another kind raises ResultMismatch.
 
         rows = run.result(list[dict[str, int]], timeout=60)
         """
@@ -103,7 +104,14 @@ class Run:
             raise RunFailed(f"run {self.id} is {self.state}{why}", self.message)
         if not self.message.HasField("result"):
             return None
-        return value_of(self.message.result, kind)
+        try:
+            return value_of(self.message.result, kind)
+        except ValueError as wrong:
+            asked = "anything that JSON holds" if kind is None else str(kind)
+            raise ResultMismatch(
+                f"run {self.id} returned what cannot be read as {asked}: {wrong}; ask for another "
+                "kind, or look at message.result"
+            ) from wrong
 
     def cancel(
         self, reason: str = "", *, grace: Length | None = None, **options: Unpack[Writing]

@@ -25,8 +25,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 class Outcome:
     """How a handler ended, as a cluster would be told."""
 
-    # The report itself.
-    result: Result
+    # What the cluster would be told, as it would be told; `value` is what the handler returned.
+    report: Result
     # What the handler raised, if it did.
     error: BaseException | None
     # The end of what it logged.
@@ -34,19 +34,19 @@ class Outcome:
 
     @property
     def succeeded(self) -> bool:
-        return self.result.HasField("success")
+        return self.report.HasField("success")
 
     @property
     def failed(self) -> bool:
-        return self.result.HasField("failure") and not self.result.failure.cancelled
+        return self.report.HasField("failure") and not self.report.failure.cancelled
 
     @property
     def cancelled(self) -> bool:
-        return self.result.HasField("failure") and self.result.failure.cancelled
+        return self.report.HasField("failure") and self.report.failure.cancelled
 
     @property
     def given_back(self) -> bool:
-        return self.result.HasField("given_back")
+        return self.report.HasField("given_back")
 
     @property
     def value(self) -> Any:  # noqa: ANN401  # What JSON holds.
@@ -55,8 +55,8 @@ class Outcome:
         For anything but a success it raises what the handler raised.
         """
         if not self.succeeded:
-            raise self.error or AssertionError(f"the attempt did not succeed: {self.result}")
-        payload = self.result.success.result
+            raise self.error or AssertionError(f"the attempt did not succeed: {self.report}")
+        payload = self.report.success.result
         if payload.content_type != JSON:
             return payload.data or None
         return msgspec.json.decode(payload.data)
@@ -64,21 +64,21 @@ class Outcome:
     @property
     def fatal(self) -> bool:
         """No other attempt is to be made."""
-        return self.result.failure.fatal
+        return self.report.failure.fatal
 
     @property
     def kind(self) -> str:
         """The word that retry policies look at; empty unless it failed."""
-        return self.result.failure.error.kind
+        return self.report.failure.error.kind
 
     @property
     def message(self) -> str:
-        return self.result.failure.error.message
+        return self.report.failure.error.message
 
     @property
     def retry_after(self) -> float | None:
         """Seconds until another attempt, if the handler asked for that."""
-        failure = self.result.failure
+        failure = self.report.failure
         return (
             failure.retry_after.ToMilliseconds() / 1000 if failure.HasField("retry_after") else None
         )

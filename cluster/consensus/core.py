@@ -291,7 +291,8 @@ class Core(Introduction):
         if target is None and ready:
             target = max(ready, key=lambda v: (self.progress[v].match, v))
         if target is None or target not in ready:
-            raise Refused(f"{target or 'nobody'} is no connected voter; there are {ready}")
+            others = f"those are {', '.join(ready)}" if ready else "there is none beside this node"
+            raise Refused(f"{target or 'nobody'} is no connected voter; {others}")
         return target
 
     def may_change_members(self) -> bool:

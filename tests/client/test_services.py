@@ -20,6 +20,7 @@ from raftsched.client.errors import (
     InvalidArgument,
     NotFound,
     OutcomeUnknown,
+    ResultMismatch,
     RunFailed,
     RunNotEnded,
 )
@@ -226,6 +227,8 @@ def test_a_run_is_waited_for_and_its_result_is_typed(both: Both, stage: Stage) -
     assert both(lambda client: run.result()) == b'{"total": 3}'
     run.message.result.content_type = "application/json"
     assert both(lambda client: run.result(Total)) == Total(3)
+    with pytest.raises(ResultMismatch, match=r"cannot be read as .*str.*: Expected `str`"):
+        both(lambda client: run.result(str))
     assert both(lambda client: client.runs.get(run.id)).message.payload.data == b"now"
     assert [one.id for one in both(lambda client: client.jobs.history("a"))] == [run.id]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from raftsched.cluster.consensus.bench import free_ports
+from raftsched.cluster.consensus.faults import Refused as NotNow
 from raftsched.cluster.node import Member, Node, NodeSpec
 from raftsched.cluster.virtual import VirtualClock
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
@@ -132,6 +133,19 @@ async def test_what_is_sent_twice_happens_once(tmp_path: Path) -> None:
         with pytest.raises(Refused) as refused:
             await node.write(request, "", 5)
         assert refused.value.rejection.word == "JOB_EXISTS"
+
+
+async def test_a_node_that_is_alone_has_nobody_to_hand_over_to_and_does_not_complain(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        node = await leader_of(nodes)
+        with caplog.at_level("INFO"):
+            assert not await node.hand_over(1)
+        with pytest.raises(NotNow, match="nobody is no connected voter; there is"):
+            await node.driver.transfer(None, 1)
+
+    assert not [line for line in caplog.messages if "keeps leading" in line]
 
 
 async def test_a_follower_names_the_leader(tmp_path: Path) -> None:

@@ -204,3 +204,11 @@ def test_stop_signals_pass_except_exception() -> None:
     assert isinstance(attempt.context.stop_reason, str)
     with pytest.raises(Cancelled):
         swallows(attempt.context)
+
+
+def test_what_was_returned_is_the_value_and_what_is_told_the_report() -> None:
+    outcome = Attempt().run(lambda: 3)
+
+    assert outcome.value == 3
+    assert outcome.report.success.result.data == b"3"
+    assert not hasattr(outcome, "result")
