@@ -8,7 +8,7 @@ from itertools import islice
 from ..proto.v1 import job_pb2, schedule_pb2
 from . import clockwork, describe, flows, keys, limits, namespaces, slots, validate
 from .difference import record
-from .instants import ms_or, set_ms, timestamp, to_ms
+from .instants import ms_or, set_ms, timestamp, to_ms, told
 from .jobs import find
 from .plan import Plan, count_nominals, due, excluded, nominal_times
 from .preview import PREVIEW_MAX, Foreseen, preview
@@ -54,7 +54,9 @@ def preview_schedule(
         next_ms = state.next_nominal_at_ms or state.last_nominal_at_ms + 1
         left = _left(plan, spec.timing.max_runs - state.fired, next_ms, from_ms)
     seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms, left=left)
-    return _shown(seen, plan, spec.schedules, spec.timing.zone, f"{job.namespace}/{job.name}")
+    return _shown(
+        seen, plan, from_ms, spec.schedules, spec.timing.zone, f"{job.namespace}/{job.name}"
+    )
 
 
 def _preview_new(
@@ -78,7 +80,9 @@ def _preview_new(
     if not isinstance(plan, Plan):
         raise Refused.of([Fault(fault.path, fault.reason, fault.message) for fault in plan])
     left = _left(plan, timing.max_runs, view.now_ms, from_ms) if timing.max_runs else None
-    return _shown(preview(plan, from_ms, count, left=left), plan, schedules, timing.zone, seed)
+    return _shown(
+        preview(plan, from_ms, count, left=left), plan, from_ms, schedules, timing.zone, seed
+    )
 
 
 def _left(plan: Plan, left: int, next_ms: int, from_ms: int) -> int:
@@ -89,9 +93,11 @@ def _left(plan: Plan, left: int, next_ms: int, from_ms: int) -> int:
 
 
 def _shown(
-    seen: list[Foreseen], plan: Plan, schedules: object, zone: str, seed: str
+    seen: list[Foreseen], plan: Plan, from_ms: int, schedules: object, zone: str, seed: str
 ) -> job_pb2.PreviewScheduleResponse:
     answer = job_pb2.PreviewScheduleResponse(warnings=plan.warnings)
+    if from_ms < plan.since_ms - limits.MINUTE_MS:
+        answer.warnings.append(f"the schedule counts from {told(plan.since_ms)}; nothing is before")
     for schedule in schedules:  # type: ignore[attr-defined]
         answer.descriptions.append(describe.describe(schedule, zone, seed=seed))
     for item in seen:

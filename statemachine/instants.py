@@ -34,6 +34,14 @@ def duration(ms: int) -> Duration:
     return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
 
 
+def told(ms: int) -> str:
+    """An instant for people: "2026-03-29T01:00:00Z"."""
+    try:
+        return (EPOCH + timedelta(milliseconds=ms)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{ms} ms after 1970"
+
+
 def instant_of(text: str) -> int | None:
     """Milliseconds of a number of them, or of "2026-03-29T01:00:00Z"; None when it is neither."""
     if text.isascii() and text.isdecimal():

@@ -299,9 +299,10 @@ def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2
     names = [view.need(keys.job(other), JobRecord).name for other in flows.downstream_of(view, jid)]
     if names:
         shown = ", ".join(sorted(names)[:10])
+        waiting = "1 job waits" if len(names) == 1 else f"{len(names)} jobs wait"
         raise Refused.because(
             Reason.ERROR_REASON_HAS_DEPENDENTS,
-            f"'{job.name}' cannot be deleted, since {len(names)} jobs wait for it: {shown}; take "
+            f"'{job.name}' cannot be deleted, since {waiting} for it: {shown}; take "
             "it out of their upstream first",
             job=job.name, dependents=shown,
         )  # fmt: skip

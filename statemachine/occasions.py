@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import (
     answers,
@@ -20,7 +18,7 @@ from . import (
     runs,
     validate,
 )
-from .instants import ms_or, to_ms
+from .instants import ms_or, to_ms, told
 from .jobs import find
 from .plan import next_nominal, nominal_times
 from .record import (
@@ -34,7 +32,6 @@ from .record import (
 )
 from .rejection import Fault, Reason, Refused
 from .view import View
-from .zones import LATEST_MS
 
 Edit = schedule_pb2.OccurrenceEdit
 Unique = run_pb2.UniqueKey
@@ -55,8 +52,8 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
         limit = job.form.spec.overlap.limit or 1
         raise Refused.because(
             Reason.ERROR_REASON_OVERLAP_REFUSED,
-            f"'{job.name}' has {state.live} runs under way, and its overlap policy allows {limit}; "
-            "wait for them, cancel them, or trigger with force",
+            f"'{job.name}' has {_runs(state.live)} under way, and its overlap policy allows "
+            f"{limit}; wait for them, cancel them, or trigger with force",
             job=job.name, live=state.live, limit=limit,
         )  # fmt: skip
     if taken is not None:
@@ -105,7 +102,7 @@ def _check_trigger(
     if most and usage is not None and usage.live >= most:
         raise Refused.because(
             Reason.ERROR_REASON_QUOTA_EXCEEDED,
-            f"the namespace '{job.namespace}' has {usage.live} runs under way, and its quota is "
+            f"the namespace '{job.namespace}' has {_runs(usage.live)} under way, and its quota is "
             f"{most}; wait, or raise the quota",
             quota="live_runs", maximum=most,
         )  # fmt: skip
@@ -167,11 +164,12 @@ def _triggered(
     return run
 
 
-def _told(ms: int) -> str:
-    """An instant for people; -1 is one that was not given."""
-    if not 0 <= ms < LATEST_MS:
-        return "not given" if ms == -1 else f"{ms} ms after 1970"
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+def _or_not(ms: int) -> str:
+    return "not given" if ms == -1 else told(ms)
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def backfill(
@@ -182,7 +180,7 @@ def backfill(
     first, end = ms_or(request, "from_time", -1), ms_or(request, "to_time", -1)
     faults = validate.between("runs_per_minute", request.runs_per_minute, 0, 60_000)
     if not 0 <= first < end <= view.now_ms:
-        said = f"it is {_told(end)}, from_time is {_told(first)} and now is {_told(view.now_ms)}"
+        said = f"it is {_or_not(end)}, from_time is {_or_not(first)} and now is {told(view.now_ms)}"
         message = f"{said}; give from_time before to_time, and to_time not in the future"
         faults.append(Fault("to_time", INVALID, message))
     if faults:
@@ -200,7 +198,7 @@ def backfill(
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
             f"the range has over {limits.BACKFILL_RUNS} nominal times; take a shorter one, such as "
-            f"up to {_told(found.times[-1])}",
+            f"up to {told(found.times[-1])}",
             limit="backfill_runs", maximum=limits.BACKFILL_RUNS, actual=len(found.times),
         )  # fmt: skip
     planned = [ms for ms in found.times if ledger.may_backfill(view, jid, job, state, ms)]

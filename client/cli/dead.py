@@ -13,7 +13,7 @@ from .lazy import ExampleGroup
 from .names import DEAD, JOB, QUEUE
 from .options import command
 from .session import Session, many
-from .spec import payload
+from .spec import CONTENT_TYPE, payload
 
 ID = click.argument("run_id", type=DEAD, metavar="RUN")
 
@@ -67,12 +67,13 @@ def get(session: Session, run_id: str) -> None:
 )  # fmt: skip
 @ID
 @click.option("--payload", "text", required=True, metavar="TEXT|@FILE", help="The new payload.")
+@CONTENT_TYPE
 @click.option("--requeue", "again", is_flag=True, help="Let it run again with it.")
-def edit(session: Session, run_id: str, text: str, again: bool) -> None:
+def edit(session: Session, run_id: str, text: str, content_type: str | None, again: bool) -> None:
     """Change the payload of a dead letter, so that the next try may succeed."""
     request = session.write(
         m.dead_letter_pb2.EditDeadLetterRequest(
-            namespace=session.namespace, run=run_id, payload=payload(text)
+            namespace=session.namespace, run=run_id, payload=payload(text, content_type)
         )
     )
     edited = session.ask(request, m.run_pb2.Run, f"edit dead letter {run_id}")

@@ -14,7 +14,7 @@ from .lazy import ExampleGroup
 from .names import JOB, QUEUE
 from .options import command
 from .session import Session, many
-from .spec import build, enum_number, payload, spec_options
+from .spec import CONTENT_TYPE, build, enum_number, payload, spec_options
 from .times import Instant, Length, duration, timestamp
 
 if TYPE_CHECKING:
@@ -76,7 +76,14 @@ def after_creation(name: str, spec: job_pb2.JobSpec) -> str:
 def update(session: Session, name: str, clear: tuple[str, ...], etag: str, **given: Any) -> None:
     """Change what is named, leave the rest of the job as it is."""
     spec, paths = build(given)
-    paths += [f"spec.{path.removeprefix('spec.')}" for path in clear]
+    cleared = [f"spec.{path.removeprefix('spec.')}" for path in clear]
+    for path in cleared:
+        if path in paths:
+            raise wrong_use(
+                f"--clear {path.removeprefix('spec.')} and an option that sets it",
+                "an update does one of the two", "leave one of them out",
+            )  # fmt: skip
+    paths += dict.fromkeys(cleared)
     if not paths:
         raise wrong_use(
             f"nothing to change in job {name}", "no option names a field of it",
@@ -194,6 +201,7 @@ def resume(session: Session, name: str, etag: str) -> None:
 )  # fmt: skip
 @NAME
 @click.option("--payload", "text", metavar="TEXT|@FILE", help="Instead of the job's own.")
+@CONTENT_TYPE
 @click.option("--priority", type=click.Choice(("high", "medium", "low")), help="Likewise.")
 @click.option("--queue", default="", type=QUEUE, help="Likewise.")
 @click.option("--due", type=Instant(), help="Not now but then.")
@@ -206,19 +214,25 @@ def resume(session: Session, name: str, etag: str) -> None:
 @click.option("--hold-key", type=Length(), help="The key stays taken so long after the end.")
 @click.option("--force", is_flag=True, help="Even if the job is paused or a run is under way.")
 def trigger(
-    session: Session, name: str, text: str | None, priority: str | None, queue: str,
+    session: Session, name: str, text: str | None, content_type: str | None,
+    priority: str | None, queue: str,
     due: int | None, unique_key: str, if_taken: str | None, hold_key: int | None, force: bool,
 ) -> None:  # fmt: skip
     """Start a run of a job by hand."""
     request = m.job_pb2.TriggerJobRequest(
         namespace=session.namespace, job=name, queue=queue, force=force
     )
-    if text is not None:
-        request.payload.CopyFrom(payload(text))
+    if (given := payload(text, content_type)) is not None:
+        request.payload.CopyFrom(given)
     if priority:
         request.priority = enum_number(m.common_pb2.Priority.DESCRIPTOR, priority)  # type: ignore[assignment]
     if due is not None:
         request.due_time.CopyFrom(timestamp(due))
+    if not unique_key and (if_taken or hold_key is not None):
+        raise wrong_use(
+            f"{'--if-taken' if if_taken else '--hold-key'} without --unique-key",
+            "it says what happens to a key", f"raftsched job trigger {name} --unique-key KEY ...",
+        )  # fmt: skip
     if unique_key:
         request.unique.key = unique_key
         if if_taken:

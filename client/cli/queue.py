@@ -91,8 +91,23 @@ def update(session: Session, name: str, etag: str, **limits: int | None) -> None
     wanted = m.queue_pb2.Queue(namespace=session.namespace, name=name, etag=etag)
     for field, value in given.items():
         put(wanted, field, value)
+    fresh = newness(session, name)
     request = session.write(m.queue_pb2.UpdateQueueRequest(queue=wanted))
     request.update_mask.paths.extend(given)
     changed = session.ask(request, m.queue_pb2.Queue, f"update queue {name}")
     said = ", ".join(f"{field} {value or 'without limit'}" for field, value in given.items())
-    session.done(changed, f"Queue {name} has {said}.")
+    session.done(changed, f"Queue {name} has {said}.{fresh}")
+
+
+def newness(session: Session, name: str) -> str:
+    """What to say of a queue that is made by naming it, which may be a slip of the fingers."""
+    from ..errors import NotFound, RaftschedError
+
+    try:
+        request = m.queue_pb2.GetQueueRequest(namespace=session.namespace, queue=name)
+        session.client.call(request, timeout=session.timeout_s)
+    except NotFound:
+        return " It is new: no job has named it yet."
+    except RaftschedError:
+        pass  # The write says what is wrong.
+    return ""

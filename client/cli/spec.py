@@ -89,8 +89,16 @@ FIELDS = (
 # Those that make more than one field, in the order of the help page.
 ACTIONS = (
     click.option("--handler", metavar="NAME", help="A handler that a worker has registered."),
-    click.option("--http", metavar="[METHOD] URL", help="Call this by HTTP."),
-    click.option("--shell", metavar="COMMAND", help="Run this command; no shell looks at it."),
+    click.option(
+        "--http", metavar="[METHOD] URL", help="Call this by HTTP; without a METHOD by POST."
+    ),
+    click.option(
+        "--shell",
+        metavar="COMMAND",
+        help="Run this command; no shell looks at it, and"
+        " its environment is what --env says and nothing else.",
+    ),
+    click.option("--env", multiple=True, metavar="KEY=VALUE", help="For --shell; can be repeated."),
     click.option("--grpc", metavar="HOST:PORT/SERVICE/METHOD", help="Call this by gRPC."),
 )
 SCHEDULES = (
@@ -102,6 +110,10 @@ SCHEDULES = (
                  help=f"After another job; END is {', '.join(CONDITIONS)}."),
 )  # fmt: skip
 PAYLOAD = click.option("--payload", metavar="TEXT|@FILE", help="Handed to the handler.")
+CONTENT_TYPE = click.option(
+    "--content-type", metavar="TYPE",
+    help="Of the payload.  [JSON if it is some, else text, or bytes from a file]",
+)  # fmt: skip
 _SCHEDULE_NAMES = ("cron", "every", "at", "after_end")
 
 
@@ -111,7 +123,7 @@ def spec_options(body: Callable[..., None]) -> Callable[..., None]:
             field.flag, field.variable, type=field.type, multiple=field.many, help=field.help,
             metavar=field.metavar,
         )(body)  # fmt: skip
-    for option in reversed((*ACTIONS, *SCHEDULES, PAYLOAD)):
+    for option in reversed((*ACTIONS, *SCHEDULES, PAYLOAD, CONTENT_TYPE)):
         body = option(body)
     return body
 
@@ -131,8 +143,8 @@ def build(given: Mapping[str, Any]) -> tuple[job_pb2.JobSpec, list[str]]:
     if given["after"]:
         spec.upstream.jobs.extend(_upstream(text) for text in given["after"])
         paths.append("spec.upstream.jobs")
-    if given["payload"] is not None:
-        spec.payload.CopyFrom(payload(given["payload"]))
+    if (made := payload(given["payload"], given["content_type"])) is not None:
+        spec.payload.CopyFrom(made)
         paths.append("spec.payload")
     for field in FIELDS:
         value = given[field.variable]
@@ -186,6 +198,10 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
     if len(named) > 1:
         flags = " and ".join(f"--{name}" for name in named)
         raise wrong_use(f"{flags} together", "a job does one thing", f"--{named[0]} alone")
+    if given["env"] and named != ["shell"]:
+        raise wrong_use(
+            "--env without --shell", "it is the environment of a command", "leave it out"
+        )
     if not named:
         return None
     text = given[named[0]]
@@ -199,7 +215,8 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
             target, _, method = text.partition("/")
             return job_pb2.Action(grpc=job_pb2.GrpcAction(target=target, method=method))
     try:
-        return job_pb2.Action(shell=job_pb2.ShellAction(argv=shlex.split(text)))
+        argv, environment = shlex.split(text), pairs("--env", given["env"])
+        return job_pb2.Action(shell=job_pb2.ShellAction(argv=argv, environment=environment))
     except ValueError as wrong:
         raise wrong_use(f"cannot read --shell {text!r}", str(wrong), "close the quotes") from wrong
 
@@ -240,20 +257,31 @@ def _upstream(text: str) -> job_pb2.Dependency:
     return made
 
 
-def payload(text: str) -> common_pb2.Payload:
+def payload(text: str | None, kind: str | None = None) -> common_pb2.Payload | None:
     """Text as it is or a file; what is JSON is called so."""
     from .messages import common_pb2
 
-    if text.startswith("@"):
+    if text is None:
+        if kind is not None:
+            raise wrong_use("--content-type without --payload", "", "both, or neither")
+        return None
+    is_file = text.startswith("@")
+    if is_file:
         try:
             data = Path(text[1:]).read_bytes()
         except OSError as wrong:
             raise wrong_use(f"cannot read {text[1:]}", str(wrong), "--payload @FILE") from wrong
     else:
         data = text.encode()
-    try:
-        json.loads(data)
-        kind = "application/json"
-    except ValueError:
-        kind = "text/plain" if not text.startswith("@") else "application/octet-stream"
+    if kind is None:
+        try:
+            json.loads(data)
+            kind = "application/json"
+        except ValueError as wrong:
+            if text.endswith(".json") if is_file else text.lstrip()[:1] in ("{", "["):
+                raise wrong_use(
+                    f"the payload {text!r} looks like JSON and is none", str(wrong),
+                    "mend it, or say what it is: --content-type text/plain",
+                ) from wrong  # fmt: skip
+            kind = "application/octet-stream" if is_file else "text/plain"
     return common_pb2.Payload(data=data, content_type=kind)

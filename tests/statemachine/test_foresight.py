@@ -12,7 +12,7 @@ from raftsched.statemachine.request import Offer
 from raftsched.statemachine.workers import Worker
 
 from .asking import ask, refuse
-from .driver import HOUR_MS, MINUTE_MS, Machine, instant
+from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, instant
 from .world import ALLOW
 
 Edit = schedule_pb2.OccurrenceEdit
@@ -75,6 +75,20 @@ def test_schedules_that_are_not_stored_are_previewed(machine: Machine) -> None:
     assert times(answer) == [instant("2026-07-01T07:00")]
     assert answer.occurrences[0].local_time.startswith("2026-07-01T09:00:00+02:00")
     assert list(answer.descriptions) == ["at 09:00 every day, Europe/Berlin"]
+
+
+def test_a_preview_says_that_nothing_is_before_the_schedule(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *")
+    request = job_pb2.PreviewScheduleRequest(job="a", from_time=timestamp(START_MS - HOUR_MS))
+    fresh = job_pb2.PreviewScheduleRequest(schedules=[cron("0 * * * *")])
+    fresh.from_time.CopyFrom(timestamp(START_MS - HOUR_MS))
+
+    for asked in (request, fresh):
+        warnings = list(ask(machine, asked, Answer).warnings)
+        asked.from_time.CopyFrom(timestamp(START_MS))
+
+        assert warnings == ["the schedule counts from 2026-01-01T00:00:00Z; nothing is before"]
+        assert not ask(machine, asked, Answer).warnings
 
 
 def test_a_preview_takes_from_the_job_what_it_does_not_say(machine: Machine) -> None:

@@ -92,6 +92,15 @@ def test_a_run_that_does_not_retry_cannot_be_hurried(cli: Cli, run_id: str) -> N
     assert f"raftsched run explain {run_id}" in said.stderr
 
 
+def test_a_queue_that_is_made_by_its_name_is_said_to_be_new(cli: Cli, run_id: str) -> None:
+    first, again, known = (
+        cli.ok("queue", "update", name, "--rate", "5") for name in ("nosuch", "nosuch", "default")
+    )
+
+    assert first.stderr.endswith(" It is new: no job has named it yet.\n")
+    assert "new" not in again.stderr + known.stderr
+
+
 def test_queues_are_limited_paused_and_resumed(cli: Cli, run_id: str) -> None:
     cli.ok("queue", "update", "default", "--concurrency", "5", "--rate", "50", "--burst", "100")
     limited = cli.json("queue", "get", "default")

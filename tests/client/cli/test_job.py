@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ..stage import Stage
@@ -74,6 +76,10 @@ def test_every_option_reaches_its_field(cli: Cli) -> None:
         (["--http", "https://a.example/x"], {"http": {"url": "https://a.example/x"}}),
         (["--http", "get http://a/"], {"http": {"method": "GET", "url": "http://a/"}}),
         (["--shell", "sh -c 'a b'"], {"shell": {"argv": ["sh", "-c", "a b"]}}),
+        (
+            ["--shell", "env", "--env", "A=1", "--env", "B=x=y"],
+            {"shell": {"argv": ["env"], "environment": {"A": "1", "B": "x=y"}}},
+        ),
         (["--grpc", "a:1/p.S/M"], {"grpc": {"target": "a:1", "method": "p.S/M"}}),
     ],
 )
@@ -128,6 +134,57 @@ def test_a_number_out_of_range_in_a_file_is_named(cli: Cli) -> None:
     assert large.exit_code == part.exit_code == 2
     assert "spec.retry.max_attempts: max_attempts is 99999999999; the most" in large.stderr
     assert "1.5 is not a whole number" in part.stderr
+
+
+@pytest.mark.parametrize("text", ['{"a":', "[1, 2", " {bad"])
+def test_json_that_is_broken_is_no_text_unless_it_is_said(text: str, cli: Cli) -> None:
+    cli.ok("job", "create", "a", "--handler", "h")
+
+    for words in (("create", "x", "--handler", "h"), ("trigger", "a")):
+        refused = cli("job", *words, "--payload", text)
+        cli.ok("job", *words, "--payload", text, "--content-type", "text/plain")
+
+        assert refused.exit_code == 2
+        assert "looks like JSON and is none" in refused.stderr
+        assert "--content-type text/plain" in refused.stderr
+    assert cli.json("job", "get", "x")["spec"]["payload"]["contentType"] == "text/plain"
+
+
+def test_a_file_of_json_that_is_broken_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "a.bin").write_text("{")
+
+    refused = cli("job", "create", "x", "--handler", "h", "--payload", f"@{tmp_path}/a.json")
+    cli.ok("job", "create", "x", "--handler", "h", "--payload", f"@{tmp_path}/a.bin")
+
+    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("trigger a --hold-key 5m", "--hold-key without --unique-key"),
+        ("trigger a --if-taken reject", "--if-taken without --unique-key"),
+        ("trigger a --content-type x/y", "--content-type without --payload"),
+        ("create x --handler h --env A=1", "--env without --shell"),
+        ("update a --clear timing.zone --zone UTC", "--clear timing.zone and an option that sets"),
+    ],
+)
+def test_options_that_do_nothing_together_are_refused(words: str, why: str, cli: Cli) -> None:
+    cli.ok("job", "create", "a", "--handler", "h")
+
+    said = cli("job", *words.split())
+
+    assert said.exit_code == 2
+    assert why in said.stderr
+
+
+def test_a_path_that_is_cleared_twice_is_told_once(cli: Cli) -> None:
+    cli.ok("job", "create", "a", "--handler", "h", "--owner", "ann")
+
+    said = cli.ok("job", "update", "a", "--clear", "owner", "--clear", "spec.owner")
+
+    assert said.stderr == "Job a updated: spec.owner.\n"
 
 
 def test_a_dry_run_answers_and_changes_nothing(cli: Cli) -> None:
