@@ -159,6 +159,8 @@ class Session:
             self._acknowledged(ack, orders)
         for stop in frame.stops:
             self._stop(stop, orders)
+        if orders.start and orders.stop:
+            self._leave_out_lost(orders)
         if frame.drain:
             # Rule 8: the next leader hears of it from us.
             self.drained = self.draining = self._drain_said = True
@@ -192,6 +194,12 @@ class Session:
             if lease.HasField("deadline"):
                 self._set_deadline(token, lease.deadline.ToMilliseconds())
             start.append(lease)
+
+    def _leave_out_lost(self, orders: Orders) -> None:
+        """What is lost by the frame that brings it is not begun."""
+        standing = [lease for lease in orders.start if lease.token in self._held]
+        self._busy -= len(orders.start) - len(standing)
+        orders.start = standing
 
     def _set_deadline(self, token: int, at_ms: int) -> None:
         at = at_ms / 1000 - self._offset

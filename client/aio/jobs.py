@@ -10,6 +10,7 @@ from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2
 from .. import values
 from ..imports import import_requests
 from ..options import Reading, Writing, parted
+from ..ranges import made
 from ..schedules import When
 from ..specs import PriorityWord, SpecOptions, build
 from ..values import Length, choice, duration, timestamp
@@ -158,8 +159,8 @@ class AsyncJobs(AsyncService):
 
         await client.jobs.backfill("report", monday, tuesday, runs_per_minute=10)
         """
-        request = job_pb2.BackfillJobRequest(
-            job=job, from_time=timestamp(start), to_time=timestamp(end),
+        request = made(
+            job_pb2.BackfillJobRequest, job=job, from_time=timestamp(start), to_time=timestamp(end),
             runs_per_minute=runs_per_minute,
         )  # fmt: skip
         return await self._send(request, job_pb2.BackfillJobResponse, options)
@@ -220,7 +221,9 @@ class AsyncJobs(AsyncService):
         for occurrence in (await client.jobs.preview(schedule=cron("@daily"))).occurrences:
             print(occurrence.local_time)
         """
-        request = job_pb2.PreviewScheduleRequest(job=job, from_time=timestamp(start), count=count)
+        request = made(
+            job_pb2.PreviewScheduleRequest, job=job, from_time=timestamp(start), count=count
+        )
         if schedule:
             spec = build("preview", "", {"schedule": schedule, "zone": zone})[0].spec
             request.schedules.extend(spec.schedules)

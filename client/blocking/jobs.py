@@ -11,6 +11,7 @@ from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2
 from .. import values
 from ..imports import import_requests
 from ..options import Reading, Writing, parted
+from ..ranges import made
 from ..schedules import When
 from ..specs import PriorityWord, SpecOptions, build
 from ..values import Length, choice, duration, timestamp
@@ -157,8 +158,8 @@ class Jobs(Service):
 
         client.jobs.backfill("report", monday, tuesday, runs_per_minute=10)
         """
-        request = job_pb2.BackfillJobRequest(
-            job=job, from_time=timestamp(start), to_time=timestamp(end),
+        request = made(
+            job_pb2.BackfillJobRequest, job=job, from_time=timestamp(start), to_time=timestamp(end),
             runs_per_minute=runs_per_minute,
         )  # fmt: skip
         return self._send(request, job_pb2.BackfillJobResponse, options)
@@ -217,7 +218,9 @@ class Jobs(Service):
         for occurrence in client.jobs.preview(schedule=cron("@daily")).occurrences:
             print(occurrence.local_time)
         """
-        request = job_pb2.PreviewScheduleRequest(job=job, from_time=timestamp(start), count=count)
+        request = made(
+            job_pb2.PreviewScheduleRequest, job=job, from_time=timestamp(start), count=count
+        )
         if schedule:
             spec = build("preview", "", {"schedule": schedule, "zone": zone})[0].spec
             request.schedules.extend(spec.schedules)

@@ -62,7 +62,8 @@ class WorkerServiceStub(object):
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
     send those reports again, and give credits anew, as many as slots are free: those of the old
-    stream are void. All of this may stand in the first frame. A new leader gives every session a
+    stream are void, and so are leases that come on it behind the hello: others get them, as the
+    hello does not list them. All of this may stand in the first frame. A new leader gives every session a
     full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a
     stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
@@ -173,7 +174,8 @@ class WorkerServiceServicer(object):
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
     send those reports again, and give credits anew, as many as slots are free: those of the old
-    stream are void. All of this may stand in the first frame. A new leader gives every session a
+    stream are void, and so are leases that come on it behind the hello: others get them, as the
+    hello does not list them. All of this may stand in the first frame. A new leader gives every session a
     full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a
     stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
@@ -374,7 +376,8 @@ class WorkerService(object):
     any node, after a short wait that grows and differs between workers), say hello with the same
     worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
     send those reports again, and give credits anew, as many as slots are free: those of the old
-    stream are void. All of this may stand in the first frame. A new leader gives every session a
+    stream are void, and so are leases that come on it behind the hello: others get them, as the
+    hello does not list them. All of this may stand in the first frame. A new leader gives every session a
     full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a
     stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own

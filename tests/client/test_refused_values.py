@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -97,6 +97,15 @@ def test_a_payload_may_hold_nothing_in_places() -> None:
     kept = payload({"a": None, "b": 1.5})
     assert kept is not None
     assert kept.data == b'{"a":null,"b":1.5}'
+
+
+def test_numbers_of_calls_are_refused_by_name(stage: Stage) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    with Client(stage.endpoints) as client:
+        with pytest.raises(ValueError, match="count is 1"):
+            client.jobs.preview("a", count=2**40)
+        with pytest.raises(ValueError, match="runs_per_minute is 1"):
+            client.jobs.backfill("a", now, now, runs_per_minute=2**40)
 
 
 def test_a_limit_below_nothing_is_refused(stage: Stage) -> None:

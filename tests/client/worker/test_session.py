@@ -960,3 +960,14 @@ def test_a_lease_that_comes_behind_the_hello_and_before_its_welcome_is_left_alon
     assert (late.start, talk.session.held, talk.session.busy) == ([], 0, 0)
     assert late.complaints
     assert [lease.token for lease in talk.lease(3).start] == [3]
+
+
+def test_a_lease_that_is_lost_by_the_frame_that_brings_it_is_not_begun(talk: Talk) -> None:
+    talk.connect()
+    orders = talk.hear(
+        leases=[Lease(run="r-1", token=1), Lease(run="r-2", token=2)],
+        stops=[Stop(run="r-1", token=1, kind=Stop.KIND_LOST)],
+    )
+
+    assert [lease.token for lease in orders.start] == [2]
+    assert (talk.session.held, talk.session.busy) == (1, 1)
