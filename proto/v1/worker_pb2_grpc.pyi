@@ -64,9 +64,9 @@ class WorkerServiceStub:
        worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
        send those reports again, and give credits anew, as many as slots are free: those of the old
        stream are void, and so are leases that come on it behind the hello: others get them, as the
-       hello does not list them. All of this may stand in the first frame. A new leader gives every session a
-       full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a
-       stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
+       hello does not list them. All of this may stand in the first frame. A new leader gives every
+       session a full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes
+       for a stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
        monotonic clock since it sent the last word that the server is known to have read (the `beat`
        that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
@@ -169,9 +169,9 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
        worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
        send those reports again, and give credits anew, as many as slots are free: those of the old
        stream are void, and so are leases that come on it behind the hello: others get them, as the
-       hello does not list them. All of this may stand in the first frame. A new leader gives every session a
-       full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a
-       stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
+       hello does not list them. All of this may stand in the first frame. A new leader gives every
+       session a full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes
+       for a stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
        monotonic clock since it sent the last word that the server is known to have read (the `beat`
        that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
@@ -270,9 +270,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
        worker id and `welcomed`, list the leases that have no acknowledged end (WorkerHello.held),
        send those reports again, and give credits anew, as many as slots are free: those of the old
        stream are void, and so are leases that come on it behind the hello: others get them, as the
-       hello does not list them. All of this may stand in the first frame. A new leader gives every session a
-       full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes for a
-       stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
+       hello does not list them. All of this may stand in the first frame. A new leader gives every
+       session a full `lapse` before it declares anybody dead. Work goes on meanwhile. The same goes
+       for a stream that ended with SESSION_LOST: leases that have lapsed come back in `stops`.
     5. Stop by itself what it may no longer hold. If `lapse` has gone by on the worker's own
        monotonic clock since it sent the last word that the server is known to have read (the `beat`
        that came back, or a call that was answered), its leases may have lapsed: stop the handlers,
