@@ -88,10 +88,11 @@ def delete(
 ) -> calendar_pb2.DeleteCalendarResponse:
     number, record = _find(view, request.namespace, request.calendar)
     if record.jobs:
+        jobs, verb = ("1 job", "names") if record.jobs == 1 else (f"{record.jobs} jobs", "name")
         raise Refused.because(
             Reason.ERROR_REASON_IN_USE,
-            f"{record.jobs} jobs name the calendar '{request.calendar}'; take it out of them first",
-            kind="calendar", name=request.calendar, used_by=f"{record.jobs} jobs",
+            f"{jobs} {verb} the calendar '{request.calendar}'; take it out first",
+            kind="calendar", name=request.calendar, used_by=jobs,
         )  # fmt: skip
     view.delete(keys.calendar(number, request.calendar))
     audit_log.add(

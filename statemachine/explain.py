@@ -92,9 +92,11 @@ def _held(view: View, jid: int, run: RunRecord) -> Obstacle:
         message = f"it is due at {_clock(run.due_at_ms)}"
         return _obstacle(Obstacle.KIND_NOT_DUE, message, run.due_at_ms)
     state = view.need(keys.state(jid), StateRecord)
+    live = state.live - state.held
+    runs = "1 run under way has" if live == 1 else f"{live} runs under way have"
     message = (
-        f"the job's overlap policy holds it back until {state.live - state.held} runs under way "
-        f"have ended; {state.held} are held back"
+        f"the job's overlap policy holds it back until {runs} ended; {state.held} "
+        f"{'is' if state.held == 1 else 'are'} held back"
     )
     return _obstacle(Obstacle.KIND_OVERLAP, message)
 

@@ -37,12 +37,12 @@ EXITS: tuple[tuple[type[errors.RaftschedError], Exit], ...] = (
 THEN: Mapping[str, str] = {
     "NAMESPACE_NOT_FOUND": "raftsched namespace list, or raftsched namespace create {namespace}",
     "JOB_NOT_FOUND": "raftsched job list{elsewhere}",
-    "RUN_NOT_FOUND": "raftsched run list, or raftsched job history JOB",
-    "QUEUE_NOT_FOUND": "raftsched queue list",
-    "CALENDAR_NOT_FOUND": "raftsched calendar list",
-    "WORKER_NOT_FOUND": "raftsched worker list",
-    "FLOW_NOT_FOUND": "raftsched flow list",
-    "DEAD_LETTER_NOT_FOUND": "raftsched dead list",
+    "RUN_NOT_FOUND": "raftsched run list{elsewhere}, or raftsched job history JOB",
+    "QUEUE_NOT_FOUND": "raftsched queue list{elsewhere}",
+    "CALENDAR_NOT_FOUND": "raftsched calendar list{elsewhere}",
+    "WORKER_NOT_FOUND": "raftsched worker list{elsewhere}",
+    "FLOW_NOT_FOUND": "raftsched flow list{elsewhere}",
+    "DEAD_LETTER_NOT_FOUND": "raftsched dead list{elsewhere}",
     "ALERT_NOT_FOUND": "raftsched alert list{elsewhere}, or raftsched alert list --cluster",
     "ACCESS_TOKEN_NOT_FOUND": "raftsched token list",
     "NODE_NOT_FOUND": "raftsched cluster status",
@@ -54,7 +54,7 @@ THEN: Mapping[str, str] = {
     "OVERLAP_REFUSED": "raftsched run list --job {job}, or trigger it with --force",
     "RUN_ENDED": "raftsched run get {run}",
     "HAS_DEPENDENTS": "raftsched flow graph {job}",
-    "IN_USE": "raftsched job list",
+    "IN_USE": "raftsched job list{elsewhere}",
     "MEMBERSHIP_REFUSED": "raftsched cluster status",
     "TRANSFER_REFUSED": "raftsched cluster status",
     "NOT_RETRYING": "raftsched run explain {run}",
@@ -103,6 +103,9 @@ def trouble(session: Session, error: errors.RaftschedError, doing: str) -> Troub
 def _then(session: Session, error: errors.RaftschedError) -> str:
     if isinstance(error, errors.OutcomeUnknown) and session.base_id:
         return f"the same command with --request-id {session.base_id}, which does it once"
+    if error.reason == "IN_USE" and error.values.get("kind") == "namespace":
+        name, used_by = error.values.get("name", ""), error.values.get("used_by")
+        return f"raftsched job list -n {name}" if used_by == "jobs" else ""
     if template := THEN.get(error.reason):
         elsewhere = "" if session.namespace == "default" else f" -n {session.namespace}"
         return template.format_map(_Known({"elsewhere": elsewhere, **error.values}))

@@ -103,8 +103,9 @@ def _ms(instant: datetime) -> int:
 def welcome(ports: Ports, where: str, seconds: float, leader: str, keys: bool) -> Iterator[str]:
     """What to know and what to type next."""
     me = command()
+    nodes = "1 node" if ports.count == 1 else f"{ports.count} nodes"
     yield ""
-    yield f"Ready in {seconds:.1f} s: {ports.count} nodes, a worker, four example jobs."
+    yield f"Ready in {seconds:.1f} s: {nodes}, a worker, four example jobs."
     for name in ports.names:
         leads = "   leads" if name == leader else ""
         yield f"  {name}  {ports.client(name)}   http://{ports.http(name)}/metrics{leads}"

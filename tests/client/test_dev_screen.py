@@ -70,6 +70,10 @@ def test_keys_are_told_only_where_there_is_a_keyboard() -> None:
     with_keys = list(welcome(ports, "here", 2.0, "n2", keys=True))
     without = list(welcome(ports, "here", 2.0, "n2", keys=False))
 
+    assert "Ready in 2.0 s: 3 nodes, a worker, four example jobs." in without
+    assert "Ready in 2.0 s: 1 node, a worker, four example jobs." in welcome(
+        Ports(7400, 1), "here", 2.0, "n1", keys=False
+    )
     assert any(line.startswith("Keys: 1 2 3 kill -9") for line in with_keys)
     assert not any(line.startswith("Keys") for line in without)
     assert any(line.startswith("  n2 ") and line.endswith("leads") for line in without)

@@ -151,6 +151,16 @@ def test_a_token_is_shown_from_a_file_or_the_environment(
     assert "s3cret" not in cli("config", "show", "--origin", RAFTSCHED_TOKEN="s3cret").output
 
 
+def test_what_to_type_next_names_the_namespace(cli: Cli) -> None:
+    cli.ok("namespace", "create", "billing")
+
+    for kind, words in (("queue", ("get", "x")), ("calendar", ("get", "x"))):
+        said = cli(kind, *words, "-n", "billing")
+
+        assert said.exit_code == 3
+        assert f"Try: raftsched {kind} list -n billing\n" in said.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

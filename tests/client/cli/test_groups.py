@@ -203,7 +203,11 @@ def test_namespaces_have_quotas(cli: Cli) -> None:
     assert "quota" in over.stderr
     assert kept["keepFailed"] == "7776000s"
     assert "jobs" not in kept.get("quota", {})
-    assert cli("namespace", "delete", "billing", "--yes").exit_code == 6
+    used = cli("namespace", "delete", "billing", "--yes")
+    assert used.exit_code == 6
+    assert "Try: raftsched job list -n billing\n" in used.stderr
+    always = cli("namespace", "delete", "default", "--yes")
+    assert "Try" not in always.stderr
     assert [row[0] for row in cli.rows("namespace", "list")[1:]] == ["billing", "default"]
 
 
