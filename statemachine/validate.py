@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from google.protobuf.message import Message
 
@@ -165,11 +166,22 @@ def _handler(field: str, value: str) -> list[Fault]:
     return []
 
 
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # What stands for a port is none.
+        return False
+
+
 def _http(http: job_pb2.HttpAction) -> list[Fault]:
     field = "spec.action.http"
     faults = text(f"{field}.url", http.url, limits.URL_CHARS)
     if not http.url.startswith(("http://", "https://")):
         message = f"'{http.url[:80]}' is no address; it begins with http:// or https://"
+        faults.append(Fault(f"{field}.url", INVALID, message))
+    elif not _has_host(http.url):
+        message = f"'{http.url[:80]}' has no host, or a port that is not in 1 to 65535"
         faults.append(Fault(f"{field}.url", INVALID, message))
     if http.method not in METHODS:
         message = f"'{http.method[:20]}' is not one of GET, POST, PUT, PATCH, DELETE"

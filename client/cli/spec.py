@@ -95,8 +95,8 @@ ACTIONS = (
     click.option(
         "--shell",
         metavar="COMMAND",
-        help="Run this command; no shell looks at it, and"
-        " its environment is what --env says and nothing else.",
+        help="Run this command; no shell looks at it. Its environment is what --env says and"
+        " nothing else; what it prints is the result, up to 64 KiB.",
     ),
     click.option("--env", multiple=True, metavar="KEY=VALUE", help="For --shell; can be repeated."),
     click.option("--grpc", metavar="HOST:PORT/SERVICE/METHOD", help="Call this by gRPC."),

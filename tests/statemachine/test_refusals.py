@@ -76,6 +76,8 @@ SPECS: list[tuple[Spec, str, str]] = [
     (Spec(action=Action(handler="h" * 129)), "spec.action.handler", "LIMIT_EXCEEDED"),
     (Spec(action=Action(handler="")), "spec.action.handler", "FIELD_REQUIRED"),
     (Spec(action=Action()), "spec.action", "FIELD_REQUIRED"),
+    *((Spec(action=Action(http=job_pb2.HttpAction(url=url))), "spec.action.http.url",
+       "FIELD_INVALID") for url in ("http://", "http://:80/", "http://x:99999/")),
     (Spec(action=Action(http=job_pb2.HttpAction(url="ftp://x"))), "spec.action.http.url",
      "FIELD_INVALID"),
     (Spec(action=Action(http=job_pb2.HttpAction(url="http://x", method="BREW"))),
