@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import islice
 
-from . import clockwork, keys, limits
+from . import clockwork, keys, limits, policies
 from .record import JobRecord, StateRecord
 from .view import View
 
@@ -14,7 +14,7 @@ COUNTED = 1_000  # More are "over 1,000": each is a step of a scan while somebod
 
 
 def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[str]:
-    found = list(clockwork.plan_of(view, jid, job).warnings)
+    found = [*clockwork.plan_of(view, jid, job).warnings, *policies.at_odds(job.form.spec)]
     if state.next_due_at_ms and not job.form.spec.timing.HasField("jitter"):
         found += _herd(view, state.next_due_at_ms)
     return found

@@ -6,6 +6,7 @@ from hashlib import blake2b
 
 from ..proto.v1 import job_pb2, run_pb2
 from . import limits
+from .describe import length
 from .instants import ms_or, to_ms
 from .record import RunRecord
 from .timers import earliest
@@ -25,6 +26,21 @@ def back_off_ms(retry: job_pb2.RetryPolicy, attempt: int, seed: bytes) -> int:
     if retry.HasField("jitter_percent"):
         percent = retry.jitter_percent
     return wait_ms + spread(seed, attempt, wait_ms * percent // 100)
+
+
+def at_odds(spec: job_pb2.JobSpec) -> list[str]:
+    """Policies that go against each other, for people: each is right, both are no one's wish."""
+    found = []
+    first_ms = ms_or(spec.retry, "first", limits.RETRY_FIRST_MS)
+    cap_ms = ms_or(spec.retry, "cap", limits.RETRY_CAP_MS)
+    if first_ms > cap_ms:
+        first, cap = (length(ms, counted=True) for ms in (first_ms, cap_ms))
+        found.append(f"retry.first is {first}, but no wait is longer than retry.cap, {cap}")
+    attempt_ms, run_ms = (ms_or(spec.timeouts, name, 0) for name in ("attempt", "run"))
+    if attempt_ms > run_ms > 0:
+        attempt, run = (length(ms, counted=True) for ms in (attempt_ms, run_ms))
+        found.append(f"timeouts.attempt is {attempt}, but the whole run has timeouts.run, {run}")
+    return found
 
 
 def spread(seed: bytes, number: int, width: int) -> int:

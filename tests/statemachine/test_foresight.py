@@ -219,6 +219,21 @@ def test_a_job_that_joins_a_herd_is_told_so(
     assert not spread.warnings
 
 
+def test_policies_that_go_against_each_other_are_told_at_creation(machine: Machine) -> None:
+    retry = job_pb2.RetryPolicy(first=duration(10 * MINUTE_MS), cap=duration(1_000))
+    timeouts = job_pb2.Timeouts(attempt=duration(10 * MINUTE_MS), run=duration(1_000))
+    same = job_pb2.Timeouts(attempt=duration(1_000), run=duration(1_000))
+
+    made = machine.create("a", retry=retry, timeouts=timeouts)
+    fine = machine.create("b", retry=job_pb2.RetryPolicy(first=retry.cap), timeouts=same)
+
+    assert list(made.status.warnings) == [
+        "retry.first is 10 minutes, but no wait is longer than retry.cap, 1 second",
+        "timeouts.attempt is 10 minutes, but the whole run has timeouts.run, 1 second",
+    ]
+    assert not fine.status.warnings
+
+
 def test_a_schedule_that_may_mean_something_else_is_told_so_at_creation(machine: Machine) -> None:
     made = machine.create("a", cron="59/15 * * * *")
 
