@@ -16,6 +16,7 @@ from .messages import common_pb2
 
 JSON = "application/json"
 TEXT = "text/plain"
+KINDS = ("content_type", "contentType")
 FORMS = ("json", "text", "data")
 HOW = "write {json: ...}, {text: ...} or {data: BASE64}"
 # Where messages hold one.
@@ -27,8 +28,8 @@ def read(said: Any) -> common_pb2.Payload:  # Whatever a file can hold.
     if not isinstance(said, Mapping):
         raise ValueError(f"{said!r} is not a payload; {HOW}")
     forms = [key for key in FORMS if said.get(key) is not None or (key == "json" and key in said)]
-    kinds = [key for key in ("content_type", "contentType") if key in said]
-    unknown = [key for key in said if key not in (*FORMS, *kinds)]
+    kinds = [key for key in KINDS if said.get(key) is not None]
+    unknown = [key for key in said if key not in (*FORMS, *KINDS)]
     if unknown:
         raise ValueError(f"there is no field {unknown[0]!r} in a payload; {HOW}")
     if len(forms) > 1:

@@ -226,6 +226,26 @@ def test_a_payload_is_written_in_words_that_can_be_applied(
     assert again.stderr == "0 created, 0 updated, 1 unchanged, 0 refused\n"
 
 
+def test_all_that_is_shown_of_a_job_can_be_applied(cli: Cli) -> None:
+    cli.ok("job", "apply", "-f", "-", typed=YAML.split("---")[0])
+    cli.ok("job", "pause", "report", "--reason", "x", "--until", "+2h")
+    cli.ok("job", "skip", "report", "2026-02-01T09:00:00Z")
+
+    for form in ("yaml", "json"):
+        shown = cli.ok("job", "get", "report", "-o", form).stdout
+        said = cli.ok("job", "apply", "-f", "-", typed=shown)
+
+        assert said.stderr == "0 created, 0 updated, 1 unchanged, 0 refused\n"
+
+
+def test_a_payload_may_leave_its_kind_out(cli: Cli) -> None:
+    text = a_job({"text": "a", "contentType": None, "data": None})
+
+    cli.ok("job", "apply", "-f", "-", typed=text)
+
+    assert cli.json("job", "get", "x")["spec"]["payload"]["contentType"] == "text/plain"
+
+
 def test_a_line_that_is_damaged_is_named(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl", a_job({"text": "a"}) + "\n\nbroken line\n")
 
