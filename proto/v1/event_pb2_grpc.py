@@ -65,7 +65,8 @@ class EventServiceServicer(object):
 
     def ListEvents(self, request, context):
         """A page of past events, oldest first. It has no page token: the revision is one that never goes
-        stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID.
+        stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID, and FIELD_INVALID
+        for one that has not come yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -43,7 +43,8 @@ class EventServiceStub:
     """
     ListEvents: _grpc.UnaryUnaryMultiCallable[_event_pb2.ListEventsRequest, _event_pb2.ListEventsResponse]
     """A page of past events, oldest first. It has no page token: the revision is one that never goes
-    stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID.
+    stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID, and FIELD_INVALID
+    for one that has not come yet.
     """
 
 @_typing.type_check_only
@@ -61,7 +62,8 @@ class EventServiceAsyncStub(EventServiceStub):
     """
     ListEvents: _aio.UnaryUnaryMultiCallable[_event_pb2.ListEventsRequest, _event_pb2.ListEventsResponse]  # type: ignore[assignment]
     """A page of past events, oldest first. It has no page token: the revision is one that never goes
-    stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID.
+    stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID, and FIELD_INVALID
+    for one that has not come yet.
     """
 
 class EventServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -88,7 +90,8 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_event_pb2.ListEventsResponse, _abc.Awaitable[_event_pb2.ListEventsResponse]]:
         """A page of past events, oldest first. It has no page token: the revision is one that never goes
-        stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID.
+        stale, until the events are gone. Refused with REVISION_GONE, FILTER_INVALID, and FIELD_INVALID
+        for one that has not come yet.
         """
 
 def add_EventServiceServicer_to_server(servicer: EventServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
