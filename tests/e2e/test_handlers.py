@@ -74,7 +74,9 @@ def test_progress_and_log_are_seen_while_a_run_goes_on_and_cancel_ends_it(client
 
 def test_cancel_reaches_a_handler_on_a_thread(client: Client) -> None:
     client.jobs.create("looks", handler="looks")
-    run = client.jobs.trigger("looks")
+    client.jobs.create("held", handler="looks")
+    client.jobs.create("refused", shell=["/bin/echo", "hello"])
+    run = client.jobs.trigger("held")
     wait_until(lambda: run.refresh().state == "RUNNING", PATIENCE_S, "its lease")
 
     run.cancel()
@@ -111,13 +113,15 @@ def test_a_command_is_carried_out_by_a_worker_that_offers_it(client: Client) -> 
 def test_a_drained_worker_finishes_what_it_has_and_gets_no_more(
     client: Client, worker: Worker
 ) -> None:
-    run = client.jobs.trigger("looks")
+    client.jobs.create("held", handler="looks")
+    client.jobs.create("refused", shell=["/bin/echo", "hello"])
+    run = client.jobs.trigger("held")
     wait_until(lambda: run.refresh().state == "RUNNING", PATIENCE_S, "its lease")
     client.workers.drain(worker.id)
     [shown] = client.workers.list()
 
     assert (shown.draining, shown.leased) == (True, 1)
-    late = client.jobs.trigger("echo")
+    late = client.jobs.trigger("refused")
     run.cancel()
     assert run.wait(PATIENCE_S).state == "CANCELLED"
     assert late.refresh().state == "PENDING"
