@@ -39,6 +39,7 @@ CHANGE_MAX = JournalLimits().entry
 ALERTS = 100  # Looked at in a change.
 CALLS_ITEMS = 3_000  # Jobs in calls that go into a change; creating one costs a third of a run.
 CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write may be more.
+CROWD = 4  # Calls in a change above which there are many.
 WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
 WAITING_BYTES = 64 << 20
 
@@ -122,6 +123,8 @@ class Leader:
         self._under_way: list[tuple[Part, object]] = []
         # When the last change was begun, on the clock of `seconds`.
         self.began_at = float("-inf")
+        # How many calls went into it.
+        self._crowd = 0
         self._next_timer_ms: int | None = None
         self._next_allowance_ms: int | None = None
 
@@ -199,9 +202,10 @@ class Leader:
         self.sessions.poke()
 
     @property
-    def is_asked(self) -> bool:
-        """Somebody waits for an answer, and nothing stands in the way of giving it."""
-        return bool(self._waiting.line) and not self._busy
+    def hurries(self) -> bool:
+        """A few callers wait for an answer, and nothing stands in the way of giving it. When there
+        are many, a change that begins at once finds fewer of them each time."""
+        return bool(self._waiting.line) and not self._busy and self._crowd <= CROWD
 
     @property
     def is_busy(self) -> bool:
@@ -285,6 +289,7 @@ class Leader:
 
     def _decide(self, parts: list[Part]) -> None:
         began = self.began_at = self.seconds()
+        self._crowd = sum(part.asked for part in parts)
         # The state's time never goes back, so a clock that is wrong must not move it.
         view = View(self.applied.store, self.now_ms() + self.skew_ms, self._recall)
         try:

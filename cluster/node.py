@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 STALE_MAX = 10.0  # Seconds without a word from a leader after which nothing is read here.
 TICK = 1.0  # How often nodes tell each other of themselves.
 HURRY = 0.1  # The same, while somebody has not heard from all it is linked to.
-PACE = 0.005  # Seconds between the beginnings of two changes that no call waits for.
+PACE = 0.005  # Seconds between the beginnings of two changes, unless the leader hurries.
 # A leader without a word from a majority for so long may be one no more, and moves no time.
 HEARD = 0.5
 READERS = 2
@@ -384,11 +384,11 @@ class Node:
         if not self._poked:
             self._poked = True
             rest = self.leader.began_at + self._pace - self.spec.seconds()
-            if rest > 0 and not self.leader.is_asked:
+            if rest > 0 and not self.leader.hurries:
                 self._paced = self._loop.call_later(rest, self._turn)
             else:
                 self._loop.call_soon(self._turn)
-        elif self._paced is not None and self.leader.is_asked:
+        elif self._paced is not None and self.leader.hurries:
             self._paced.cancel()
             self._paced = None
             self._loop.call_soon(self._turn)

@@ -134,6 +134,26 @@ def test_a_due_run_is_fired_and_leased_in_one_change(bench: Bench) -> None:
     assert bench.leader.done.changes == before + 1
 
 
+@pytest.mark.parametrize(("calls", "hurries"), [(leaders.CROWD, True), (leaders.CROWD + 1, False)])
+def test_a_leader_hurries_for_a_few_callers_and_lets_many_gather(
+    bench: Bench, calls: int, hurries: bool
+) -> None:
+    for number in range(calls):
+        bench.ask(due(f"j{number}", START_MS + 1_000))
+    assert bench.leader.hurries
+    bench.leader.step()
+    bench.ask(due("next", START_MS + 1_000))
+    assert not bench.leader.hurries, "a change is in flight"
+
+    bench.commit()
+
+    assert bench.leader.hurries == hurries
+    bench.leader.step()
+    bench.commit()
+    bench.ask(due("alone", START_MS + 1_000))
+    assert bench.leader.hurries
+
+
 def test_an_idle_leader_waits_for_nothing(bench: Bench) -> None:
     bench.run()
     assert bench.leader.next_ms() is None
