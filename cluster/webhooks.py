@@ -145,7 +145,7 @@ class Webhooks:
         if self.node.leader_name:
             self._alone_since = None
             for key, record in list(self._told_alone.items()):
-                if self._begin(b"alone" + key, self._tell_alone(record, CLEARED)):
+                if self._begin(b"alone" + key, self._tell_alone(key, record, CLEARED)):
                     del self._told_alone[key]
             return
         if self._alone_since is None:
@@ -156,12 +156,13 @@ class Webhooks:
         for key, record in self._alerts(keys.alert(keys.CLUSTER, "")):
             hold_ms = ms_or(record.settings, "hold", 0)
             wanted = record.settings.condition.no_quorum and record.settings.webhook
-            due = wanted and alone_ms >= hold_ms and key not in self._told_alone
-            if due and self._begin(b"alone" + key, self._tell_alone(record, RAISED)):
-                self._told_alone[key] = record
+            if wanted and alone_ms >= hold_ms and key not in self._told_alone:
+                self._begin(b"alone" + key, self._tell_alone(key, record, RAISED))
 
-    async def _tell_alone(self, record: AlertRecord, kind: event_pb2.EventKind.ValueType) -> None:
-        """Try for as long as it is so."""
+    async def _tell_alone(
+        self, key: bytes, record: AlertRecord, kind: event_pb2.EventKind.ValueType
+    ) -> None:
+        """Try for as long as it is so. What nobody heard may be raised again, but not cleared."""
         event = event_pb2.Event(kind=kind, alert=record.settings.name)
         event.message = f"{self.node.name} has heard from no leader"
         if kind == CLEARED:
@@ -170,6 +171,8 @@ class Webhooks:
         wait_s, until = RETRY_FIRST_S, self.node.clock.now_ms() + GIVE_UP_MS
         while bool(self.node.leader_name) == (kind == CLEARED):
             if await self._call(record, event, 0) or self.node.clock.now_ms() > until:
+                if kind == RAISED:
+                    self._told_alone[key] = record
                 return
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, RETRY_MOST_S)
