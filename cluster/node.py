@@ -213,7 +213,7 @@ class Node:
     def leader_name(self) -> str:
         if self.leads:
             return self.name
-        leader = self.driver.core.leader
+        leader = self.driver.core.known_leader
         # It may still be finding out that it leads no more.
         return leader if leader is not None and leader != self.name else ""
 

@@ -188,7 +188,8 @@ class Core(Introduction):
     def propose(self, data: bytes, reply: Reply) -> None:
         """Replicate `data`. The reply is its index once applied, or None for "unknown"."""
         if not self.in_office or self.role != LEADER:
-            raise Refused(f"{self.me} does not lead; the leader is {self.leader or 'not known'}")
+            leader = self.known_leader or "not known"
+            raise Refused(f"{self.me} does not lead; the leader is {leader}")
         if self.transfer_to is not None:
             raise Refused(f"leadership is going to {self.transfer_to}; try there")
         if self.full:
@@ -215,7 +216,8 @@ class Core(Introduction):
     def read(self, reply: Reply) -> None:
         """Answer once everything that was committed before this call is applied here."""
         if not self.in_office or self.role != LEADER:
-            raise Refused(f"{self.me} does not lead; the leader is {self.leader or 'not known'}")
+            leader = self.known_leader or "not known"
+            raise Refused(f"{self.me} does not lead; the leader is {leader}")
         if len(self.new_reads) >= self.settings.reads_max:
             raise Refused(f"{len(self.new_reads)} reads wait already; try again later")
         self.new_reads.append(reply)
@@ -284,7 +286,7 @@ class Core(Introduction):
     def heir(self, target: str | None) -> str:
         """Who would lead instead; Refused if nobody can, or not this one."""
         if self.role != LEADER:
-            raise Refused(f"{self.me} does not lead; ask {self.leader or 'the leader'}")
+            raise Refused(f"{self.me} does not lead; ask {self.known_leader or 'the leader'}")
         if self.transfer_to is not None:
             raise Refused(f"leadership is already going to {self.transfer_to}")
         ready = [v for v in self.other_voters() if v in self.connected]
@@ -343,7 +345,7 @@ class Core(Introduction):
 
     def check_may_change(self) -> None:
         if self.role != LEADER:
-            raise Refused(f"{self.me} does not lead; ask {self.leader or 'the leader'}")
+            raise Refused(f"{self.me} does not lead; ask {self.known_leader or 'the leader'}")
         if not self.may_change_members():
             raise Refused("another change of members is not committed yet; try again")
 
@@ -434,7 +436,7 @@ class Core(Introduction):
             node=self.me,
             role=ROLES[self.role],
             term=self.term,
-            leader=self.leader,
+            leader=self.known_leader,
             ready=self.in_office,
             last_index=self.journal.last_index,
             commit=self.commit,

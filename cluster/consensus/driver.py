@@ -339,7 +339,7 @@ class Driver:
             self._turn()
 
     def _follow_leader(self) -> None:
-        led = (self.core.leader, self.core.in_office)
+        led = (self.core.known_leader, self.core.in_office)
         if led != self._led:
             self._led = led
             self.leader_moved()

@@ -27,6 +27,7 @@ class Election(Replication):
             self.tick_transfer(now)
         elif now >= self.deadline:
             self.deadline = now + self.retry_delay()
+            self.attempts += 1
             if self.may_lead():
                 self.ask_pre_votes(now)
 
@@ -51,6 +52,15 @@ class Election(Replication):
             and self.leader in self.connected
             and now - self.heard_at < self.settings.silence_min
         )
+
+    @property
+    def known_leader(self) -> str | None:
+        """Whom to send callers to: the leader of this term until this node has given it up.
+
+        Its name is kept even then (a term has one leader), and the next term may never come: who
+        lost both others asks for pre-votes for ever.
+        """
+        return self.leader if self.role == LEADER or self.attempts == 0 else None
 
     # Links.
 
@@ -81,7 +91,6 @@ class Election(Replication):
     # Pre-vote.
 
     def ask_pre_votes(self, now: float) -> None:
-        self.attempts += 1
         self.pre_voters = {self.me}
         if self.config.majority(self.pre_voters):
             self.stand(now, transfer=False)

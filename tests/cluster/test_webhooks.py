@@ -143,8 +143,9 @@ async def test_what_is_too_old_is_given_up(
     assert hook.heard == []
 
 
+@pytest.mark.parametrize("leader_last", [False, True])
 async def test_a_node_without_a_leader_calls_by_itself_and_says_when_there_is_one(
-    tmp_path: Path, hook: Hook
+    tmp_path: Path, hook: Hook, leader_last: bool
 ) -> None:
     async with cluster(tmp_path, 3) as nodes:
         leader = leader_of(nodes)
@@ -152,8 +153,8 @@ async def test_a_node_without_a_leader_calls_by_itself_and_says_when_there_is_on
         left, other = followers_of(nodes)
         await until(lambda: left.node.revision == leader.node.revision)
         caller = Webhooks(left.node)
-        await leader.kill()
-        await other.kill()
+        for real in (other, leader) if leader_last else (leader, other):
+            await real.kill()
         await until(lambda: bool(hook.heard))
         back = Real(other.node.spec)
         await back.start()

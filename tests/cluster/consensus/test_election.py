@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from raftsched.chaos.sim.group import Group, Node
 from raftsched.cluster.consensus.message import (
     Append,
@@ -36,6 +38,28 @@ def test_a_broken_connection_to_the_leader_elects_within_a_few_milliseconds(thre
     three.run(0.05)
 
     assert [n for n in three.others(leader) if n.core.in_office]
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_who_lost_both_others_names_no_leader_until_it_hears_from_one(
+    three: Group, noticed: bool
+) -> None:
+    leader = three.lead()
+    alone = three.others(leader)[0]
+    passes = three.passes
+
+    cut_off(three, alone, noticed=noticed)
+    three.run(1.0)
+
+    assert alone.core.known_leader is None
+    assert alone.core.status().leader is None
+    assert leader.core.known_leader == leader.name
+    three.passes = passes
+    for other in three.others(alone) if noticed else []:
+        other.core.link_up(alone.name, three.now)
+        alone.core.link_up(other.name, three.now)
+    three.run(1.0)
+    assert alone.core.known_leader == leader.name
 
 
 def test_the_first_in_rank_stands_first(three: Group) -> None:
