@@ -9,6 +9,7 @@ would read in a way that surprises is taken out of its hands:
   28, so that every month has it. The hash is of the job's name: the same on each node, for ever.
 * `R` (chance), `@reboot` and `TZ=` are refused, with what to write instead.
 * `5-5` is refused: croniter takes it for the whole field.
+* `L-3` it does not know, nor `friL`, nor plain weekdays beside `fri#2`: it reads the plain part.
 * With six or seven fields the seconds come first, as in Quartz and in Go's cron.
 
 A text that is accepted and may still not mean what it seems to has a warning: `59/15` is one
@@ -21,7 +22,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
@@ -61,9 +62,14 @@ class Field(NamedTuple):
 SECOND: Final = Field("second", 0, 59, "0-59")
 MINUTE: Final = Field("minute", 0, 59, "0-59")
 HOUR: Final = Field("hour", 0, 23, "0-23")
-DAY: Final = Field("day of month", 1, 31, "1-31, L (last day), 15W (nearest weekday), LW or ?")
+DAY: Final = Field(
+    "day of month",
+    1,
+    31,
+    "1-31, L (last day), L-3 (three days before), 15W (nearest weekday), LW or ?",
+)
 MONTH: Final = Field("month", 1, 12, "1-12 or jan-dec")
-WEEKDAY: Final = Field("day of week", 0, 6, "0-7 (0 and 7 are Sunday), sun-sat, fri#2, L5 or ?")
+WEEKDAY: Final = Field("day of week", 0, 6, "0-7 (0 and 7 are Sunday), sun-sat, fri#2, friL or ?")
 YEAR: Final = Field("year", 1970, 2099, "1970-2099")
 FIVE: Final = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 LAYOUTS: Final = {5: FIVE, 6: (SECOND, *FIVE), 7: (SECOND, *FIVE, YEAR)}
@@ -73,6 +79,8 @@ SPREAD: Final = re.compile(r"h(?:\((\d{1,4})-(\d{1,4})\))?(?:/(\d{1,4}))?")
 SPREAD_RATE: Final = re.compile(r"h/\d+")
 CHANCE: Final = re.compile(r"r(?:\(.*)?(?:/.*)?")
 RANGE: Final = re.compile(r"(\w+)-(\w+)(?:/\d+)?(?:#\d)?")
+BEFORE_LAST: Final = re.compile(r"l-(?:0?[1-9]|[12]\d|30)")
+LAST_WEEKDAY: Final = re.compile(r"(\d|[a-z]{3})l")
 STEP: Final = re.compile(r"[\w*-]+/(\d+)")
 EVERY: Final = re.compile(r"@every +(\S.*)")
 LENGTH: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)")
@@ -241,17 +249,46 @@ def _read(text: str, hour_kind: HourKind) -> Cron | Refusal:
         if refusal is not None:
             return refusal
     try:
-        parsed = _parse(items, layout)
+        fields = _parse(items, layout, hour_kind)
     except (CroniterError, ValueError) as error:
         return _explain(layout, items, error)
-    fields = _fields(parsed, items[layout.index(HOUR)], hour_kind)
     return Cron(text, fields, tuple(_warnings(layout, items, fields)))
 
 
-def _parse(items: Sequence[str], layout: Sequence[Field]) -> croniter:
-    # The weekday nearest to the last day is the last weekday; croniter has no word for it.
-    known = ["31w" if f is DAY and i == "lw" else i for f, i in zip(layout, items, strict=True)]
-    return croniter(" ".join(known), 0.0, second_at_beginning=True)
+def _parse(items: Sequence[str], layout: Sequence[Field], hour_kind: HourKind) -> CronFields:
+    """Have croniter read what it can, and add the rest; it raises what is wrong."""
+    known = list(items)
+    day, weekday = layout.index(DAY), layout.index(WEEKDAY)
+    if known[day] == "lw":
+        # The weekday nearest to the last day is the last weekday; croniter has no word for it.
+        known[day] = "31w"
+    parts = known[day].split(",")
+    before = [int(part[2:]) for part in parts if BEFORE_LAST.fullmatch(part)]
+    rest = [part for part in parts if not BEFORE_LAST.fullmatch(part)]
+    known[day] = ",".join(rest) if rest else "l"
+    parts = [LAST_WEEKDAY.sub(_croniters_last, part) for part in known[weekday].split(",")]
+    # Some weekdays of the month beside all others of a name: each kind is read by itself.
+    nth = [part for part in parts if "#" in part or part.startswith("l")]
+    plain = [part for part in parts if part not in nth]
+    known[weekday] = ",".join(plain or nth)
+    fields = _fields(_croniter(known), items[layout.index(HOUR)], hour_kind)
+    if before:
+        last = fields.before_last if rest else ()
+        fields = replace(fields, before_last=tuple(sorted({*last, *before})))
+    if plain and nth:
+        known[weekday] = ",".join(nth)
+        others = _fields(_croniter(known), items[layout.index(HOUR)], hour_kind)
+        fields = replace(fields, nth_weekdays=others.nth_weekdays)
+    return fields
+
+
+def _croniter(items: Sequence[str]) -> croniter:
+    return croniter(" ".join(items), 0.0, second_at_beginning=True)
+
+
+def _croniters_last(said: re.Match[str]) -> str:
+    """`friL` and `5L` as croniter writes them."""
+    return f"l{NAMES.get(said[1], said[1])}"
 
 
 def _refuse_item(field: Field, item: str) -> Refusal | None:
@@ -275,7 +312,7 @@ def _explain(layout: Sequence[Field], items: Sequence[str], error: Exception) ->
         alone = ["*"] * len(items)
         alone[at] = item
         try:
-            _parse(alone, layout)
+            _parse(alone, layout, HourKind.FIXED)
         except (CroniterError, ValueError):
             return wrong(
                 f"{item!r} cannot stand in the field {field.name}",
@@ -285,14 +322,12 @@ def _explain(layout: Sequence[Field], items: Sequence[str], error: Exception) ->
 
 
 def _instead(field: Field, item: str) -> str:
-    if field is WEEKDAY and re.fullmatch(r"[0-7]l|[0-7]#l", item):
-        return f"L{item[0]} (the last such day of the month)"
+    if field is WEEKDAY and re.fullmatch(r"[0-7]#l", item):
+        return f"{item[0]}L (the last such day of the month)"
     if field is WEEKDAY and item == "l":
-        return "6 (Saturday), or L6 (the last Saturday of the month)"
-    if field is WEEKDAY and "#" in item and "," in item:
-        return "two schedules: one with the plain days, one with the days that have a #"
-    if field is DAY and item.startswith("l-"):
-        return "L for the last day; days before the last cannot be counted back"
+        return "6 (Saturday), or 6L (the last Saturday of the month)"
+    if field is DAY and re.fullmatch(r"l-\d+", item):
+        return "L-1 to L-30, so many days before the last, or L for the last day"
     if field is HOUR and item == "24":
         return "0 (midnight)"
     if field in (DAY, MONTH) and item == "0":
@@ -320,7 +355,7 @@ def _fields(parsed: croniter, hours_text: str, hour_kind: HourKind) -> CronField
         hour_kind=hour_kind,
         any_day="*" in days,
         days=0 if near else _bits(days),
-        last_day="l" in days,
+        before_last=(0,) if "l" in days else (),
         near_day=min(near, default=0),
         months=frozenset(_numbers(months, MONTH)),
         any_weekday="*" in weekdays and not nths,
@@ -360,7 +395,7 @@ def _warnings(layout: Sequence[Field], items: Sequence[str], fields: CronFields)
         )
     if texts.get("second") == "*" and minute != "*":
         found.append("'*' in the field second means every second of the minute; write 0 for once")
-    if fields.any_weekday and not fields.any_day and not fields.last_day and not fields.near_day:
+    if fields.any_weekday and not (fields.any_day or fields.before_last or fields.near_day):
         short = [day for day in (29, 30, 31) if fields.days == 1 << day]
         if short and len(fields.months) > 1:
             found.append(

@@ -46,7 +46,7 @@ class HourKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CronFields:
-    """What a cron expression names. Every tuple is sorted and not empty.
+    """What a cron expression names. Every tuple of times is sorted and not empty.
 
     Compared by identity, which is quick: cron.py keeps one object for one expression.
     """
@@ -55,10 +55,11 @@ class CronFields:
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
     hour_kind: HourKind
-    # Day of month: `any_day`, or bits 1 to 31, the last day, the weekday nearest to a day (or 0).
+    # Day of month: `any_day`, or bits 1 to 31, so many days before the last (0 is the last day),
+    # the weekday nearest to a day (or 0).
     any_day: bool
     days: int
-    last_day: bool
+    before_last: tuple[int, ...]
     near_day: int
     months: frozenset[int]
     # Day of week: `any_weekday`, or bits 0 (Sunday) to 6 and (weekday, n), n 1 to 5 or LAST.
@@ -123,8 +124,9 @@ class CronFields:
 
     def _month_days(self, length: int, first_weekday: int) -> int:
         named = self.days
-        if self.last_day:
-            named |= 1 << length
+        for days in self.before_last:
+            # Bit 0 is no day, and where a month is too short there is none.
+            named |= 1 << max(0, length - days)
         if self.near_day:
             named |= 1 << nearest_weekday(min(self.near_day, length), length, first_weekday)
         return named

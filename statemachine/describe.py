@@ -106,8 +106,10 @@ def _days(fields: CronFields) -> list[str]:
     if numbers and not fields.any_day:
         word = "days" if len(numbers) > 1 else "day"
         of_month.append(f"on {word} {listed(numbers)} of the month")
-    if fields.last_day:
-        of_month.append("on the last day of the month")
+    for days in fields.before_last:
+        word = "day" if days == 1 else "days"
+        early = f"{days} {word} before the last" if days else "on the last day"
+        of_month.append(f"{early} of the month")
     if fields.near_day:
         of_month.append(
             f"on the weekday nearest to day {fields.near_day}"

@@ -66,7 +66,6 @@ class Unanchored(NamedTuple):
 class Spread(NamedTuple):
     """A cron expression with an `H`, which needs a job's name to become times."""
 
-    expression: str
     # As `simplify` left it.
     plain: str
 
@@ -161,7 +160,7 @@ def restore_plan(
             faults += _unknown_calendars(rules.calendars, calendars)
     sorted_out = shape.shared
     if sorted_out is None:
-        resolved, more = _own(shape, seed, created_at_ms, faults)
+        resolved, more = _own(shape, seed, created_at_ms)
         sorted_out = _sort_out(resolved)
         warnings += tuple(more)
     if faults:
@@ -320,32 +319,25 @@ def _read_cron(
         return None
     assert isinstance(plain, str)
     if is_spread(plain):
-        return Spread(expression, plain)
+        return Spread(plain)
     warnings += read.warnings
     return zoned_cron(read.fields, rules.zone, rules.gap_rule, rules.fold_rule)
 
 
-def _own(
-    shape: Shape, seed: str, created_at_ms: int, faults: list[FieldFault]
-) -> tuple[list[Resolved], list[str]]:
+def _own(shape: Shape, seed: str, created_at_ms: int) -> tuple[list[Resolved], list[str]]:
     """Add what belongs to one job to its schedules; return them with their warnings."""
     resolved: list[Resolved] = []
     warnings: list[str] = []
     rules = shape.rules
-    for at, part in enumerate(shape.parts):
+    for part in shape.parts:
         if isinstance(part, Unanchored):
             resolved.append(Grid(part.every_ms, created_at_ms))
         elif isinstance(part, Spread):
             read = read_plain(part.plain, seed)
-            if isinstance(read, Refusal):
-                # Some mixtures are good or not with the number: `fri#2,H` needs H on a Friday.
-                path = f"schedules[{at}].cron.expression"
-                why = f"with this job's name, {read.why}"
-                faults.append(FieldFault(path, read.reason, part.expression, why, read.instead))
-            else:
-                cron = zoned_cron(read.fields, rules.zone, rules.gap_rule, rules.fold_rule)
-                resolved.append(cron)
-                warnings += read.warnings
+            # It was good for another name, and no field is good with some numbers only.
+            assert not isinstance(read, Refusal), f"{part.plain!r} with {seed!r}: {read.why}"
+            resolved.append(zoned_cron(read.fields, rules.zone, rules.gap_rule, rules.fold_rule))
+            warnings += read.warnings
         else:
             resolved.append(part)
     return resolved, warnings
@@ -370,7 +362,7 @@ def _never_firing(
 ) -> list[FieldFault]:
     """Ask each schedule alone, since in a union one that fires hides one that never does."""
     faults: list[FieldFault] = []
-    resolved, _ = _own(shape_of(schedules, timing), seed, created_at_ms, faults)
+    resolved, _ = _own(shape_of(schedules, timing), seed, created_at_ms)
     for at, (schedule, part) in enumerate(zip(schedules, resolved, strict=True)):
         onces, repeats, rests = _sort_out([part])
         alone = replace(plan, onces=onces, repeats=repeats, rests=rests)

@@ -211,7 +211,8 @@ class Cron(_message.Message):
 
     * five fields (minute, hour, day of month, month, day of week), or six (seconds first), or seven
       (seconds first, year last); names (`mon`, `jan`), ranges, steps, lists;
-    * `L` (last day), `15W` (nearest weekday), `fri#2` (second Friday), `L5` (last Friday), `?`;
+    * `L` (last day), `L-3` (three days before it), `15W` (nearest weekday), `fri#2` (second Friday),
+      `friL` or `L5` (last Friday), `?`;
     * `H` and `H(a-b)`, `H/n`: a place in the field that follows from the job's name, so that many
       jobs spread; the same on every node and for ever;
     * `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually`;
