@@ -327,6 +327,9 @@ def chaos() -> None:
               help="Seconds after a fault in which it may be later.")  # fmt: skip
 @click.option("--herd", type=click.IntRange(1_000, 1_000_000), default=100_000, show_default=True,
               help="Jobs due at one instant in herd-failover.")  # fmt: skip
+@click.option("--links", type=click.Choice(["proxies", "namespaces"]), default="proxies",
+              show_default=True, help="How links are cut: by small proxies, or by the kernel with "
+              "each node in a network namespace of its own (Linux).")  # fmt: skip
 @click.option("--break-rule", type=click.Choice(["tokens", "firing", "commit"]), hidden=True)
 def run(
     scenario: str,
@@ -340,6 +343,7 @@ def run(
     calm_ms: float,
     recover_s: float,
     herd: int,
+    links: str,
     break_rule: str | None,
 ) -> None:
     """Mistreat a cluster for a while and judge what was seen.
@@ -349,14 +353,22 @@ def run(
     import asyncio
 
     from .real import report as reports
+    from .real.cables import enter
     from .real.run import Asked
     from .real.run import run as run_once
     from .stage import StageFailed
 
+    if links == "namespaces":
+        # Before there are threads or connections: the program begins again in there.
+        try:
+            enter()
+        except StageFailed as error:
+            click.echo(f"raftsched chaos: {error}", err=True)
+            sys.exit(1)
     asked = Asked(
         scenario=scenario, nodes=int(nodes), seconds=seconds, seed=seed,
         broken_rule=break_rule or "", late_ms=late_ms, calm_ms=calm_ms,
-        recover_s=recover_s, herd=herd,
+        recover_s=recover_s, herd=herd, cables=links == "namespaces",
     )  # fmt: skip
     with data_folder(folder) as place:
         try:
@@ -369,7 +381,9 @@ def run(
         click.echo(f"wrote {report}", err=True)
     for violation in told.violations[:20]:
         click.echo(str(violation), err=True)
-    figures = {"scenario": scenario, "nodes": int(nodes), "seconds": seconds, "seed": seed}
+    figures = {
+        "scenario": scenario, "nodes": int(nodes), "seconds": seconds, "seed": seed, "links": links,
+    }  # fmt: skip
     if output == "json":
         click.echo(json.dumps(figures | told.figures))
     else:

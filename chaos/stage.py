@@ -11,11 +11,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+LOOPBACK = "127.0.0.1"
 READY_S = 20.0
 STOP_S = 8.0
 # A child that ends when this process does. It asks for that itself (prctl, PR_SET_PDEATHSIG) and
@@ -153,7 +154,7 @@ class Process:
 
 @dataclass(slots=True)
 class NodeProcess(Process):
-    """One node."""
+    """One node, and where others find it."""
 
     client: str = ""
     peer: str = ""
@@ -171,15 +172,18 @@ class Stage:
         settings: Sequence[str] = (),
         # Where the others, and clients, find a node, when that is not where it listens.
         front: Callable[[str, str, str], tuple[str, str]] | None = None,
+        # Where each listens, and where its HTTP does, when that is not this machine's loopback.
+        hosts: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         ports = iter(free_ports(3 * count))
         self.nodes: dict[str, NodeProcess] = {}
-        addresses = {
-            f"n{number}": tuple(f"127.0.0.1:{next(ports)}" for _ in range(3))
-            for number in range(1, count + 1)
-        }
+        addresses: dict[str, tuple[str, str, str]] = {}
+        for name in (f"n{number}" for number in range(1, count + 1)):
+            host, watched = (hosts or {}).get(name, (LOOPBACK, LOOPBACK))
+            ours = f"{host}:{next(ports)}", f"{host}:{next(ports)}"
+            addresses[name] = (*ours, f"{watched}:{next(ports)}")
         shown = {}
         for name, (peer, client, _) in addresses.items():
             shown[name] = (peer, client) if front is None else front(name, peer, client)
@@ -193,8 +197,9 @@ class Stage:
             if front is not None:
                 arguments += ["--listen", client, "--listen-peer", peer]
             self.nodes[name] = NodeProcess(
-                name, arguments, folder / f"{name}.log", client=shown[name][1], peer=peer, http=http
-            )
+                name, arguments, folder / f"{name}.log",
+                client=shown[name][1], peer=shown[name][0], http=http,
+            )  # fmt: skip
 
     @property
     def endpoints(self) -> str:

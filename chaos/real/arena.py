@@ -19,11 +19,12 @@ from google.protobuf.message import Message
 
 from ...client import AsyncClient, RaftschedError
 from ...proto.v1 import cluster_pb2
-from ..stage import NodeProcess, Process, Stage, StageFailed, free_ports, is_ready
+from ..stage import NodeProcess, Process, StageFailed, free_ports, is_ready
 from .faults import ALL, FOLLOWER, LEADER, MAJORITY, Planned, split
 from .history import Fault, Journal, Stop
-from .links import CLIENTS, LinksProcess, Pair
+from .links import CLIENTS, Pair
 from .node import HITS, Control, Failpoint
+from .wiring import Wiring
 
 WORKER_PROCESSES, PER_PROCESS = 4, 5
 READY_S = 90.0  # Longer than anything takes, even where others use the machine too.
@@ -42,24 +43,21 @@ class Arena:
     """See the head of this file."""
 
     def __init__(
-        self, folder: Path, count: int, seed: int, *, broken_rule: str = "", stall: float = 0.0
+        self,
+        folder: Path,
+        count: int,
+        seed: int,
+        links: Wiring,
+        *,
+        broken_rule: str = "",
+        stall: float = 0.0,
     ) -> None:
         self.folder, self.seed = folder, seed
         folder.mkdir(parents=True, exist_ok=True)
-        self.links = LinksProcess()
+        self.links = links
         self.dice_number = 0
-        fronts = iter(free_ports(2 * count))
-        self._front_ports: list[tuple[str, str, int, bool]] = []
-
-        def front(name: str, peer: str, client: str) -> tuple[str, str]:
-            peer_port, client_port = next(fronts), next(fronts)
-            self._front_ports += [
-                (name, peer, peer_port, True), (name, client, client_port, False),
-            ]  # fmt: skip
-            return f"127.0.0.1:{peer_port}", f"127.0.0.1:{client_port}"
-
         settings = ["--heartbeat-ms", "1000", "--segment-mb", "8", "--cache-mb", "32"]
-        self.stage = Stage(folder, count, settings=settings, front=front)
+        self.stage = links.stage(folder, count, settings)
         self.controls = {name: folder / f"{name}.control" for name in self.stage.nodes}
         self.broken_rule = broken_rule
         for name, node in self.stage.nodes.items():
@@ -96,8 +94,6 @@ class Arena:
 
     async def start(self) -> None:
         await self.links.start()
-        for name, address, port, peers in self._front_ports:
-            await self.links.tell("put_before", node=name, address=address, port=port, peers=peers)
         self.sink.start()
         for node in self.stage.nodes.values():
             node.start()
@@ -144,7 +140,8 @@ class Arena:
     def processes(self) -> dict[str, int]:
         """Those that a call or a run goes through, if they live, and how the kernel calls them."""
         ours = [*self.nodes, *self.workers, self.sink]
-        return {each.name: each.pid for each in ours if each.alive} | {"links": self.links.pid}
+        found = {each.name: each.pid for each in ours if each.alive}
+        return found | ({"links": self.links.pid} if self.links.pid else {})
 
     def history(self) -> list[Path]:
         return sorted(self.folder.glob("*.jsonl"))
@@ -456,9 +453,8 @@ class Arena:
         """A member goes, and comes back with an empty disk; perhaps the leader dies meanwhile."""
         node = targets[0]
         add = cluster_pb2.AddNodeRequest(
-            name=node.name, peer_address=self._front(node.name, peers=True),
-            client_address=node.client,
-        )  # fmt: skip
+            name=node.name, peer_address=node.peer, client_address=node.client
+        )
         async with AsyncClient(self.stage.endpoints, timeout=5.0) as client:
             await self._insist(
                 client, cluster_pb2.RemoveNodeRequest(node=node.name), "NODE_NOT_FOUND"
@@ -507,8 +503,3 @@ class Arena:
                 if time.monotonic() > limit:
                     raise StageFailed(f"the members could not be changed: {error}") from error
                 await asyncio.sleep(0.1)
-
-    def _front(self, name: str, *, peers: bool) -> str:
-        return next(
-            f"127.0.0.1:{port}" for n, _, port, p in self._front_ports if (n, p) == (name, peers)
-        )

@@ -14,12 +14,14 @@ from ..bench.herd import Herd, import_all, requests_of
 from ..stage import StageFailed
 from . import history, jobs, look, machine
 from .arena import Arena
+from .cables import Cables
 from .checks import judge
 from .faults import Planned, plan
 from .history import Bounds, Fault, Plan, Seen
 from .load import Load
 from .verdict import verdict
 from .violation import Violation
+from .wiring import Proxies
 
 Say = Callable[[str], None]
 FAULT_S = 400.0  # With everything that has to come back after it.
@@ -47,6 +49,8 @@ class Asked:
     calm_ms: float = 50.0
     # How many jobs are due at one instant in `herd-failover`.
     herd: int = 100_000
+    # Links are the kernel's, in network namespaces, instead of proxies.
+    cables: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,10 @@ class Told:
 async def run(folder: Path, asked: Asked, say: Say) -> Told:
     # Stalls cost a lapse each, so only the scenarios about workers have many.
     stall = 0.02 if asked.scenario in ("workers", "mixed") else 0.0
-    arena = Arena(folder, asked.nodes, asked.seed, broken_rule=asked.broken_rule, stall=stall)
+    links = Cables() if asked.cables else Proxies()
+    arena = Arena(
+        folder, asked.nodes, asked.seed, links, broken_rule=asked.broken_rule, stall=stall
+    )
     began = time.monotonic()
     watching = asyncio.create_task(machine.watch(arena.journal, folder, arena.processes))
     try:

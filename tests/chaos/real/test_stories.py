@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from raftsched.chaos.real import cables
+
 PATIENCE_S = 400
 RUN = "from raftsched.client.cli import main; main()"
 
@@ -37,6 +39,18 @@ def test_promises_are_kept_under_mixed_faults(tmp_path: Path) -> None:
     assert found["acknowledged"] > 100
     assert found["firings"] > 100
     assert "Every promise was kept" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE_S)
+@pytest.mark.skipif(bool(cables.missing()), reason=f"no namespaces here: {cables.missing()}")
+def test_promises_are_kept_where_the_kernel_cuts_the_links(tmp_path: Path) -> None:
+    words = ["partition", "--seconds", "25", "--seed", "2", "--links", "namespaces"]
+    code, found, words_said = chaos(tmp_path, *words)
+    assert (code, found["verdict"]) == (0, "ok"), words_said
+    assert found["links"] == "namespaces"
+    assert found["faults"] >= 3
+    assert found["faults_without_sign"] == 0
 
 
 @pytest.mark.slow

@@ -1,0 +1,271 @@
+"""Links of the kernel: each node in a network namespace of its own, with a cable to a bridge.
+
+Where namespaces are to be had, this takes the place of the proxies. Nodes, workers and clients
+then speak over real interfaces, and a link that is cut loses packets: TCP sends them again, as it
+does behind a switch that died, and no process of ours stands between. The harness itself, with
+its workers, lives in the namespace of the bridge (`enter`), so nothing of the machine's own network
+is touched, and all of it is gone when the processes are.
+
+A cut needs no firewall: who may not reach another is told a wrong hardware address for it. Frames
+to that address end at a card that nobody reads, whose counter is the sign that the fault was one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from ..stage import NodeProcess, Process, Stage, StageFailed
+from .links import CLIENTS, Pair
+
+INSIDE: Final = "RAFTSCHED_CHAOS_INSIDE"  # Set in the environment of who lives there.
+TOOLS: Final = ("ip", "tc", "unshare", "nsenter")
+TOOL_S: Final = 10.0
+BRIDGE, VOID, CARD = "hub", "void", "eth0"
+HUB = 254  # Its place in the networks below; nodes have 1, 2, …
+VOID_MAC: Final = "02:77:00:00:00:ff"
+BURST: Final = 16_000  # Bytes that a slow cable takes at once.
+QUEUE: Final = 400_000  # Bytes that wait before it; what is over is lost.
+
+
+def missing() -> str:
+    """Why there can be no namespaces here, or nothing."""
+    without = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if without:
+        return f"{', '.join(without)} is not there; on Debian: apt-get install iproute2 util-linux"
+    tried = subprocess.run(
+        [*_unshare(), "--", "ip", "link", "add", "name", "va", "type", "veth"],
+        capture_output=True, text=True, check=False, timeout=TOOL_S,
+    )  # fmt: skip
+    return tried.stderr.strip().splitlines()[-1] if tried.returncode else ""
+
+
+def enter() -> None:
+    """Begin this very program again in a network namespace of its own, if it is in none yet."""
+    if INSIDE not in os.environ:
+        _begin_again()
+
+
+def _begin_again() -> NoReturn:
+    why = missing()
+    if why:
+        raise StageFailed(f"no network namespace can be made here: {why}. Leave --links out.")
+    command = [*_unshare(), "--", sys.executable, *sys.orig_argv[1:]]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})
+
+
+def _unshare() -> list[str]:
+    """Who is not root is root in there, which is all that is needed."""
+    return ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--net"]
+
+
+class Cables:
+    """See the head of this file. Only for who lives in a namespace of its own."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, int] = {CLIENTS: HUB}
+        self.holders: dict[str, Process] = {}
+        self.pid = 0
+        self._nodes: dict[str, NodeProcess] = {}
+        self._waited = 0
+
+    def stage(self, folder: Path, count: int, settings: Sequence[str]) -> Stage:
+        names = [f"n{number}" for number in range(1, count + 1)]
+        self.places |= {name: number for number, name in enumerate(names, 1)}
+        hosts = {name: (_address(at), _watch_address(at)) for name, at in self.places.items()}
+        stage = Stage(folder, count, settings=[*settings, "--insecure"], hosts=hosts)
+        for name in names:
+            self.holders[name] = self._holder(folder, name)
+        self._nodes = stage.nodes
+        return stage
+
+    def _holder(self, folder: Path, name: str) -> Process:
+        """A namespace is there as long as somebody is in it, and a node dies now and then."""
+        program = [str(shutil.which("unshare")), "--net", "sleep"]
+        return Process(f"{name}-net", ["infinity"], folder / f"{name}-net.log", program=program)
+
+    async def start(self) -> None:
+        others = _counters().keys() - {"lo"}
+        if others:
+            raise StageFailed(f"{', '.join(sorted(others))} belong to others; begin by `enter`")
+        here = os.readlink("/proc/self/ns/net")
+        for holder in self.holders.values():
+            holder.start()
+        for holder in self.holders.values():
+            await _until_apart(holder, here)
+        await _ip(
+            "link set lo up",
+            f"link add name {BRIDGE} address {_mac(HUB)} type bridge",
+            f"address add {_address(HUB)}/24 dev {BRIDGE}",
+            f"address add {_watch_address(HUB)}/24 dev {BRIDGE}",
+            # It gets these frames since the bridge knows nobody of that address, and may not have
+            # the address itself: what is meant for this side would be taken in by it.
+            f"link add name {VOID} type veth peer name to-{VOID}",
+            f"link set to-{VOID} master {BRIDGE}",
+            *(f"link set {each} up" for each in (BRIDGE, VOID, f"to-{VOID}")),
+        )
+        for name, holder in self.holders.items():
+            await self._plug_in(name, holder)
+            self._nodes[name].program = [
+                str(shutil.which("nsenter")), f"--net=/proc/{holder.pid}/ns/net", "--",
+                sys.executable, "-m",
+            ]  # fmt: skip
+        await self._point(self._all(), lie=False)
+
+    async def _plug_in(self, name: str, holder: Process) -> None:
+        at = self.places[name]
+        await _ip(
+            f"link add name to-{name} type veth peer name {CARD} netns {holder.pid}",
+            f"link set to-{name} master {BRIDGE}",
+            f"link set to-{name} up",
+        )
+        await _ip(
+            "link set lo up",
+            f"link set {CARD} address {_mac(at)}",
+            f"address add {_address(at)}/24 dev {CARD}",
+            # Whether it is ready is asked over this one, which is never cut.
+            f"address add {_watch_address(at)}/24 dev {CARD}",
+            f"link set {CARD} up",
+            within=holder.pid,
+        )
+
+    async def close(self) -> None:
+        for holder in self.holders.values():
+            holder.kill()
+
+    async def tell(self, what: str, **how: Any) -> int:  # noqa: ANN401
+        """See Wiring. What is held is cut here: TCP keeps the bytes, and sends them again."""
+        pairs: list[Pair] | None = how.get("pairs")
+        cables = self._cables(pairs)
+        if what in ("cut", "hold"):
+            await self._point(pairs or self._all(), lie=True)
+        elif what == "slow":
+            await self._slow(cables, how["delay_s"], how.get("rate", 0.0))
+        else:
+            assert what == "heal", what
+            await self._point(pairs or self._all(), lie=False)
+            self._waited += await self._waiting(cables)
+            await self._slow(cables, 0.0, 0.0)
+        return self._waited + _swallowed()
+
+    def _all(self) -> list[Pair]:
+        return [(a, b) for a in self.places for b in self.places if a != b]
+
+    async def _point(self, pairs: Sequence[Pair], *, lie: bool) -> None:
+        """Tell the first of each pair where the second is, or a lie."""
+        told: dict[str, list[str]] = {}
+        for source, target in pairs:
+            at = self.places[target]
+            told.setdefault(source, []).append(
+                f"neighbour replace {_address(at)} nud permanent "
+                f"lladdr {VOID_MAC if lie else _mac(at)} dev {_card(source)}"
+            )
+        for source, lines in told.items():
+            await _ip(*lines, within=self._home(source))
+
+    def _home(self, name: str) -> int:
+        return self.holders[name].pid if name in self.holders else 0
+
+    async def _slow(self, cables: Iterable[str], delay_s: float, rate: float) -> None:
+        """All that comes and goes over a cable is slow, clients' words too."""
+        for name in cables:
+            for card, home in ((CARD, self._home(name)), (f"to-{name}", 0)):
+                await _tc(f"qdisc replace dev {card} root {_discipline(delay_s, rate)}", home)
+
+    async def _waiting(self, cables: Iterable[str]) -> int:
+        """Packets that had to wait on slow cables since these became slow."""
+        total = 0
+        for name in cables:
+            words = (await _tc(f"-s qdisc show dev to-{name}", 0)).replace(",", " ").split()
+            if "tbf" in words:
+                total += int(words[words.index("overlimits") + 1])
+        return total
+
+    def _cables(self, pairs: Iterable[Pair] | None) -> set[str]:
+        """Whose cables these are: of nodes that have a part in all pairs; None is everybody."""
+        found = set(self.holders)
+        for pair in pairs or ():
+            found &= set(pair)
+        return found
+
+
+def _discipline(delay_s: float, rate: float) -> str:
+    if delay_s:
+        # Not every kernel has netem; a slow cable makes packets wait for each other as well.
+        rate = BURST / delay_s
+    if rate:
+        return f"tbf rate {int(8 * rate)}bit burst {BURST} limit {QUEUE}"
+    return "pfifo limit 1000"
+
+
+def _swallowed() -> int:
+    """Bytes that went to the card that nobody reads."""
+    return _counters()[VOID]
+
+
+def _counters() -> dict[str, int]:
+    """Bytes that each card of this namespace has received. Not from /sys, which shows the cards of
+    whoever mounted it."""
+    lines = Path("/proc/net/dev").read_text().splitlines()[2:]
+    return {
+        name.strip(): int(counters.split()[0])
+        for name, _, counters in (line.partition(":") for line in lines)
+    }
+
+
+def _card(name: str) -> str:
+    return BRIDGE if name == CLIENTS else CARD
+
+
+def _address(at: int) -> str:
+    return f"10.77.0.{at}"
+
+
+def _watch_address(at: int) -> str:
+    return f"10.77.1.{at}"
+
+
+def _mac(at: int) -> str:
+    return f"02:77:00:00:00:{at:02x}"
+
+
+async def _until_apart(holder: Process, here: str) -> None:
+    """It has left this namespace."""
+    async with asyncio.timeout(TOOL_S):
+        while True:
+            if not holder.alive:
+                raise StageFailed(f"{holder.name} ended:\n{holder.last_words()}")
+            there = Path(f"/proc/{holder.pid}/exe").readlink().name
+            if there == "sleep" and os.readlink(f"/proc/{holder.pid}/ns/net") != here:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def _ip(*lines: str, within: int = 0) -> None:
+    """Many words to `ip` at once, in the namespace of a process if one is named."""
+    await _run(within, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+
+async def _tc(words: str, within: int) -> str:
+    return await _run(within, ["tc", *words.split()], "")
+
+
+async def _run(within: int, command: Sequence[str], text: str) -> str:
+    prefix = ["nsenter", f"--net=/proc/{within}/ns/net", "--"] if within else []
+    process = await asyncio.create_subprocess_exec(
+        *prefix, *command, stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    async with asyncio.timeout(TOOL_S):
+        said, _ = await process.communicate(text.encode())
+    if process.returncode:
+        raise StageFailed(f"{' '.join(command)} failed: {said.decode().strip()}")
+    return said.decode()
