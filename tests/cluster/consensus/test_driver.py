@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from raftsched.cluster import tls
 from raftsched.cluster.consensus import walled
 from raftsched.cluster.consensus.bench import BenchMachine, free_ports
 from raftsched.cluster.consensus.disk import RealDisk
@@ -285,16 +286,8 @@ def certify(folder: Path, names: list[str]) -> Callable[[str], Contexts]:
         openssl("x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")
 
     def contexts(name: str) -> Contexts:
-        accepting = ssl.create_default_context(
-            ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.pem")
-        )
-        accepting.verify_mode = ssl.CERT_REQUIRED
-        dialling = ssl.create_default_context(
-            ssl.Purpose.SERVER_AUTH, cafile=str(folder / "ca.pem")
-        )
-        for context in (accepting, dialling):
-            context.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
-        return accepting, dialling
+        files = (str(folder / file) for file in ("ca.pem", f"{name}.pem", f"{name}.key"))
+        return tls.mutual(*files)
 
     return contexts
 

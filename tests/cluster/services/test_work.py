@@ -259,6 +259,8 @@ async def test_the_reason_of_a_drain_stays_when_the_worker_repeats_it(start: Sta
     served = await start("a")
     worker = await Worker(served.channel).hello()
     served.node.sessions.by_worker["w1"].drain("the host goes down")
+    # Told in one turn of the loop, both would come in one frame.
+    await worker.until(lambda: sum(frame.drain for frame in worker.frames) == 1)
     await worker.send(drain=True)
     await worker.until(lambda: sum(frame.drain for frame in worker.frames) == 2)
     assert {frame.drain_reason for frame in worker.frames if frame.drain} == {"the host goes down"}
