@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import shutil
 import socket
@@ -303,13 +304,17 @@ async def test_nodes_agree_over_mutual_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
-async def test_a_certificate_speaks_for_its_own_node_only(tmp_path: Path) -> None:
+async def test_a_certificate_speaks_for_its_own_node_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
     contexts = certify(tmp_path, ["n1", "n2", "other"])
 
     def stolen(name: str) -> Contexts:
         return contexts("other" if name == "n2" else name)
 
     async with cluster(tmp_path, 2, stolen) as drivers:
-        await asyncio.sleep(0.5)
+        await until(lambda: "says that it is 'n2', and its certificate says" in caplog.text)
+        await until(lambda: "certificate is not valid for 'n2'" in caplog.text)
 
         assert all(not d.links.sessions for d in drivers.values())
