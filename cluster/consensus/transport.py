@@ -95,6 +95,9 @@ class Session(asyncio.Protocol):
         self.write([json.dumps(said).encode()])
 
     def connection_lost(self, error: Exception | None) -> None:
+        if isinstance(error, ssl.SSLError):
+            # With TLS 1.3 who dials hears only now that its certificate was not taken.
+            self.refuse(f"ended the connection: {error}")
         self.links.forget(self)
 
     def data_received(self, data: bytes) -> None:
@@ -204,7 +207,7 @@ class Session(asyncio.Protocol):
             or self.transport.get_write_buffer_size() > self.links.limits.queued
         )
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str, address: str = "") -> None:
         """End the connection with a peer that does not fit. It goes on dialling, so of a node that
         is known the same refusal is told once."""
         name, refused = self.claimed, self.links.refused
@@ -212,7 +215,7 @@ class Session(asyncio.Protocol):
             self.close(why)
             return
         if refused.get(name) != why:
-            logger.warning("%s at %s %s", name, self.address, why)
+            logger.warning("%s at %s %s", name, address or self.address, why)
         refused[name] = why
         self.close("")
 
@@ -404,6 +407,9 @@ class Links:
         except (OSError, TimeoutError, UnicodeError, OverflowError) as error:
             session.too_late = bool(extra) and isinstance(error, TimeoutError)
             logger.debug("%s at %s is not reachable: %s", name, host, error)
+            if isinstance(error, ssl.SSLError):
+                # Nobody comes to agree with that by being dialled again.
+                session.refuse(f"cannot be trusted: {error}", address)
 
     async def _keep_pinging(self) -> None:
         while True:
