@@ -100,10 +100,13 @@ class Session:
         self._received_at = now
         self._sent_at = now
         self._progress_at = now
-        # Since when the server owes an answer, to which beat, and how slow the slowest of late was.
+        # Since when the server owes an answer, to which beat, and whether that brought a report.
         self._asked_at: float | None = None
         self._asked_beat = 0
-        self._slowest_s = HEARTBEAT_S
+        self._asked_of_report = False
+        # How slow the slowest answer of late was, to a frame with nothing to answer but its beat,
+        # and to one with a report.
+        self._slowest_s = {False: HEARTBEAT_S, True: HEARTBEAT_S}
 
     @property
     def held(self) -> int:
@@ -144,7 +147,9 @@ class Session:
         orders = Orders()
         self._received_at = now
         if self._asked_at is not None and frame.beat >= self._asked_beat:
-            self._slowest_s = max(now - self._asked_at, self._slowest_s * FORGETTING)
+            kind = self._asked_of_report
+            took = now - self._asked_at
+            self._slowest_s[kind] = max(took, self._slowest_s[kind] * FORGETTING)
             self._asked_at = None
         if frame.HasField("welcome"):
             self._welcome(frame.welcome)
@@ -375,11 +380,16 @@ class Session:
         elif self._asked_at is not None and now >= self._impatient_at(self._asked_at):
             orders.reconnect = f"no answer within {self._patience_s:.1f} s, as there were before"
             # Should it be slow and not dead, it gets more time on the next stream.
-            self._slowest_s = self._patience_s
+            kinds = (False, True) if self._asked_of_report else (False,)
+            self._slowest_s |= dict.fromkeys(kinds, self._patience_s)
 
     @property
     def _patience_s(self) -> float:
-        return min(max(PATIENCE_MIN_S, 2 * self._slowest_s), 2 * self.heartbeat_s)
+        slowest = self._slowest_s[False]
+        if self._asked_of_report:
+            # That is answered as soon as it is recorded, a beat alone perhaps much later.
+            slowest = min(self._slowest_s.values())
+        return min(max(PATIENCE_MIN_S, 2 * slowest), 2 * self.heartbeat_s)
 
     def _impatient_at(self, asked_at: float) -> float:
         return max(asked_at, self._received_at) + self._patience_s
@@ -444,8 +454,9 @@ class Session:
         # 0 would mean that none was read.
         frame.beat = int((now - self._epoch) * 1000) + 1
         self._sent_at = now
-        if self._asked_at is None:
+        if self._asked_at is None or (frame.results and not self._asked_of_report):
             self._asked_at, self._asked_beat = now, frame.beat
+            self._asked_of_report = bool(frame.results)
         return frame
 
     def _first_frame(self) -> WorkRequest:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from itertools import islice
 
 import grpc
@@ -36,8 +36,10 @@ LEASES_IN_FRAME = 1_000
 ACKS_IN_FRAME = 5_000
 WORDS_MAX = 1_000  # Of each kind in a frame of the worker.
 HELLO_S = 10.0  # From the beginning of a stream to its hello.
-# Of a period: after so much silence a stream says something, its beat at least.
+# Of a period: after so much silence a stream says something, its beat at least. With so few streams
+# it answers each beat at once, so that a worker soon knows of a leader that hangs.
 SILENT_SHARE = 0.7
+FEW_STREAMS = 200
 UNREAD_S = 10.0  # How long a frame may be on its way to a worker that does not read.
 LAST_WORD_S = 1.0  # What a stream that ends has to take its last frame.
 PATIENCE_S = 1.0  # How long a stream on a node that does not lead waits for word of a leader.
@@ -54,8 +56,10 @@ HEADS = {worker_pb2.Lease: LEASES, worker_pb2.ResultAck: ACKS}
 class WorkStream:
     """One stream, and where its session delivers to."""
 
-    def __init__(self, context: Context, welcome: worker_pb2.Welcome) -> None:
+    def __init__(self, context: Context, welcome: worker_pb2.Welcome, streams: Sized = ()) -> None:
         self.context = context
+        # All that there are on this node.
+        self.streams = streams
         self.loop = asyncio.get_running_loop()
         # When this has a result the stream ends; with OK, or as the exception says.
         self.ended: asyncio.Future[None] = self.loop.create_future()
@@ -225,6 +229,8 @@ class WorkStream:
             self.pass_credits()
         if frame.drain:
             session.drain("the worker asked for it")
+        if frame.beat and not frame.results and len(self.streams) <= FEW_STREAMS:
+            self.wake()
 
     def pass_credits(self) -> None:
         """Let the session use up some more, as far as the worker reads."""
@@ -296,7 +302,7 @@ class Work:
         if not node.leads:
             await context.write(self._elsewhere())
             return
-        stream = WorkStream(context, welcome(self.sessions))
+        stream = WorkStream(context, welcome(self.sessions), self.streams)
         stream.session = self.sessions.open(hello.hello, stream, stream=True)
         self.streams[stream] = None
         reading: asyncio.Task[None] | None = None

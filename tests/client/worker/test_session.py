@@ -591,6 +591,28 @@ def test_a_server_that_takes_its_time_as_the_contract_allows_is_not_left(talk: T
     assert 0 < left <= 8
 
 
+def test_quick_answers_to_reports_say_nothing_of_how_soon_a_beat_is_answered(talk: Talk) -> None:
+    """A server with very many workers answers each beat within a heartbeat, and reports at once."""
+    talk.connect()
+    for token in range(1, 100):
+        talk.lease(token)
+        talk.succeed(token)
+        [frame] = talk.say()
+        talk.now += 0.01
+        talk.hear(beat=frame.beat, acks=[ResultAck(token=token)])
+
+    for _ in range(50):
+        silent = [talk.pass_time(0.1) for _ in range(int(8 * HEARTBEAT_S))]
+        assert not any(orders.reconnect for orders in silent)
+        talk.hear(beat=max(frame.beat for frame in talk.said))
+        talk.say()
+
+    talk.lease(100)
+    talk.succeed(100)
+    talk.say()
+    assert talk.pass_time(rules.PATIENCE_MIN_S + 0.1).reconnect
+
+
 def test_what_crosses_a_beat_shows_that_the_server_lives(talk: Talk) -> None:
     talk.connect()
     answer_beats(talk, delay=0.1, seconds=120)

@@ -157,6 +157,24 @@ async def test_the_largest_beat_comes_back(start: Start) -> None:
     await worker.until(lambda: worker.frames[-1].beat == 9)
 
 
+@pytest.mark.parametrize("few", [1, 0])
+async def test_a_beat_is_answered_at_once_where_there_are_few_streams(
+    start: Start, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(work, "FEW_STREAMS", few)
+    served = await start("a")
+    served.node.sessions.heartbeat_ms = 600_000
+    worker = await Worker(served.channel).hello()
+
+    await worker.send(beat=7)
+    if few:
+        await worker.until(lambda: worker.frames[-1].beat == 7)
+    await worker.send(beat=9, drain=True)
+    await worker.until(lambda: worker.frames[-1].drain)
+
+    assert (7 in [frame.beat for frame in worker.frames]) == bool(few)
+
+
 async def test_an_idle_stream_hears_something_in_each_period(start: Start) -> None:
     served = await start("a")
     worker = await Worker(served.channel).hello()
