@@ -41,6 +41,10 @@ class SteadyClock:
         """Compare with the other nodes; return how far this clock is from a majority of theirs,
         or 0 if it is near enough to go by."""
         voters = list(voters)
+        if not voters:
+            # A fresh disk does not know yet who belongs: none of none is no majority.
+            self._began = self.seconds()
+            return 0
         skews = known.skews_ms(voters, self.wall_ms())
         near = 1 + sum(abs(skew) <= most_ms for skew in skews)
         alone = not self.sure and self.seconds() - self._began > ALONE

@@ -39,7 +39,7 @@ class Room:
         self.known.told(peer, other.words("", "test", serving=True))
 
     def look(self, voters: list[str] | None = None) -> int:
-        return self.clock.look(self.known, voters or VOTERS, MOST_MS)
+        return self.clock.look(self.known, VOTERS if voters is None else voters, MOST_MS)
 
 
 @pytest.fixture
@@ -102,6 +102,21 @@ def test_a_clock_is_sure_when_compared_or_when_nobody_speaks_against_it(room: Ro
     other.hear("n3")
     other.look()
     assert other.clock.sure
+
+
+def test_who_knows_of_no_voters_yet_has_compared_with_nobody(room: Room) -> None:
+    """An empty disk: its node may be a voter, and lead, before it looks again."""
+    room.look([])
+    room.passed += 2 * ALONE
+    room.look([])
+    assert not room.clock.sure
+
+    room.hear("n2", HOUR_MS)
+    room.look()
+    assert not room.clock.sure
+    room.hear("n3", 0)
+    room.look()
+    assert room.clock.sure
 
 
 def test_one_node_alone_believes_itself(room: Room) -> None:
