@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..proto.v1 import flow_pb2, job_pb2, run_pb2
 from . import filters, flows, keys, limits, namespaces, pages, runs
@@ -88,7 +88,7 @@ def _answer(view: View, jid: int, occasion: int, record: FlowRecord, namespace: 
 
 
 def _state(
-    record: FlowRecord, steps: Iterable[Step], jobs: Iterable[JobRecord | None]
+    record: FlowRecord, steps: Sequence[Step], jobs: Iterable[JobRecord | None]
 ) -> Flow.State.ValueType:
     if not record.ended_at_ms:
         return Flow.STATE_STUCK if record.stuck else Flow.STATE_LIVE
@@ -100,7 +100,18 @@ def _state(
     }
     # A failure that another job waits for is that job's business; a failure at the end is not.
     lost = any(step.run_state == runs.FAILED and step.job not in waited_for for step in steps)
-    return Flow.STATE_FAILED if record.cannot_run or lost else Flow.STATE_SUCCEEDED
+    return Flow.STATE_FAILED if lost or _did_harm(steps) else Flow.STATE_SUCCEEDED
+
+
+def _did_harm(steps: Sequence[Step]) -> bool:
+    """A failure keeps a step from running. One that waited for a failure in vain is as it was
+    asked for, and so is what depends on it."""
+    well = dict[str, bool]()
+    for step in steps:  # Upstream before downstream.
+        well[step.job] = step.run_state == runs.SUCCEEDED
+        if step.state == Step.STATE_CANNOT_RUN:
+            well[step.job] = all(well.get(job, False) for job in step.because)
+    return any(step.state == Step.STATE_CANNOT_RUN and not well[step.job] for step in steps)
 
 
 def _step(view: View, flow_jid: int, flow_occasion: int, jid: int, job: JobRecord | None) -> Step:

@@ -125,6 +125,11 @@ def _because(step: Any) -> str:
     return few(step.because)
 
 
+def _waits_for(flow: Any) -> str:
+    waiting = (step for step in flow.steps if step.state == step.STATE_WAITING)
+    return few(name for step in waiting for name in step.because)
+
+
 COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "Job": (
         text("NAME", "name"),
@@ -205,7 +210,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         made(
             "STEPS", lambda flow: f"{sum(bool(step.run) for step in flow.steps)}/{len(flow.steps)}"
         ),
-        made("WAITS FOR", lambda flow: few(name for step in flow.steps for name in step.because)),
+        made("WAITS FOR", _waits_for),
     ),
     "FlowStep": (
         text("JOB", "job"),

@@ -123,6 +123,33 @@ def test_a_failure_at_the_end_of_a_wave_fails_it(machine: Machine) -> None:
     assert flow(machine, name).state == Flow.STATE_FAILED
 
 
+def test_who_waits_for_a_failure_in_vain_does_not_fail_the_wave(machine: Machine) -> None:
+    """A handler of errors, what it would have set off, and a good wave beside them."""
+    machine.create("a")
+    handler = job_of("sorry")
+    handler.spec.upstream.jobs.add(job="a", condition=job_pb2.Dependency.CONDITION_FAILURE)
+    machine.do(job_pb2.CreateJobRequest(job=handler))
+    machine.create("page", after=["sorry"])
+    machine.create("b", after=["a"], retry=NO_RETRY)
+    good, bad = machine.trigger("a").flow, ""
+
+    step(machine, "a")
+    step(machine, "b")
+
+    found = flow(machine, good)
+    assert found.state == Flow.STATE_SUCCEEDED
+    assert ("sorry", "CANNOT_RUN") in steps(found)
+    assert ("page", "CANNOT_RUN") in steps(found)
+    assert listed(machine, "state=SUCCEEDED") == [good]
+
+    machine.create("both", after=["b", "sorry"])
+    bad = machine.trigger("a").flow
+    step(machine, "a")
+    step(machine, "b", well=False)
+    assert ("both", "CANNOT_RUN") in steps(flow(machine, bad))
+    assert flow(machine, bad).state == Flow.STATE_FAILED
+
+
 def test_a_failure_that_a_job_waits_for_does_not_fail_the_wave(machine: Machine) -> None:
     machine.create("a", retry=NO_RETRY)
     on_failure = job_of("b")
