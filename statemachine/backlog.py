@@ -61,13 +61,20 @@ def plan_one(
 def plan_all(
     view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
 ) -> None:
-    """The newest so many of the missed nominal times still run, at the pace of the guard."""
+    """The newest so many of the missed nominal times still run, and those that are late by less
+    than the grace, which are not missed; all at the pace of the guard."""
     most = job.form.spec.misfire.maximum or limits.MISFIRE_DEFAULT
+    missed_before = view.now_ms - job.form.grace_ms - due(plan, 0)
     start, left = last, 1
-    while left < most and start > first:
+    missed = 1 if last < missed_before else 0
+    while left < limits.MISFIRE_RUNS and start > first:
         before = latest_nominal_before(plan, start)
         if before is None or before < first:
             break
+        if before < missed_before:
+            if missed >= most:
+                break
+            missed += 1
         start, left = before, left + 1
     if start > first:
         before = max(first, latest_nominal_before(plan, start) or first)

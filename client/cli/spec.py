@@ -60,6 +60,7 @@ FIELDS = (
           many=True, metavar="NAME"),
     Field("--misfire", "misfire.rule", "What runs of what was missed.",
           click.Choice(("skip", "latest", "earliest", "all"))),
+    Field("--misfire-max", "misfire.maximum", "Of all missed: the newest so many.  [100]", int),
     Field("--grace", "misfire.grace", "So late still counts as in time.", LENGTH),
     Field("--start-deadline", "misfire.start_deadline", "Skip what is later.", LENGTH),
     Field("--overlap", "overlap.rule", "When the last run has not ended.",

@@ -547,7 +547,9 @@ class MisfirePolicy(_message.Message):
     rule: Global___MisfirePolicy.Rule.ValueType
     """Which of them run."""
     maximum: _builtins.int
-    """For ALL: the newest so many run, the rest is recorded as skipped. 1 to 10,000; 0 means 100."""
+    """For ALL: the newest so many that are later than the grace run, and the rest gets the outcome
+    MISSED. 1 to 10,000, which is also the most with those within the grace; 0 means 100.
+    """
     @_builtins.property
     def grace(self) -> _duration_pb2.Duration:
         """A nominal time up to this late counts as in time. Unset: 60 s."""

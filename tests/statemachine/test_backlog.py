@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from raftsched.proto.v1 import (
@@ -333,6 +335,22 @@ def test_the_highest_rate_lets_a_hundred_through_in_a_millisecond(machine: Machi
 
     # A hundred each millisecond, for the 100 ms before and for this one.
     assert len(machine.live("a")) == 10_000
+
+
+def test_times_within_the_grace_are_not_missed_and_use_up_no_maximum(machine: Machine) -> None:
+    misfire = Misfire(rule=Misfire.RULE_ALL, maximum=10, grace=duration(60 * MINUTE_MS))
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=misfire)
+    outage(machine, 119 * MINUTE_MS + 500)
+
+    for _ in range(80):
+        outage(machine, 100)
+
+    found: Counter[str] = Counter()
+    for outcome, count in outcomes(machine).values():
+        found[outcome] += count or 1
+    # The newest ten of 59 missed ones, and the 60 that are late by less than an hour.
+    assert found == {"MISSED": 49, "LATE": 10, "RAN": 60}
+    assert sound(machine)
 
 
 def test_the_first_and_the_last_missed_time_may_be_left_out_by_hand(machine: Machine) -> None:
