@@ -196,6 +196,8 @@ class Life:
             )
         if open_to_all(self.config, self.node):
             says.warning("no access token was made yet: whoever reaches this node may do all")
+        for fault in tls.faults(self.config):
+            says.warning(fault)
         systemd.notify("READY=1")
 
     async def until(self, asked: asyncio.Event) -> Exit:

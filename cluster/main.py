@@ -158,6 +158,9 @@ def check(file: Path | None, **flags: str | None) -> None:
         tls.server(loaded.config)
     except ConfigWrong as error:
         refuse(Exit.CONFIG, error.faults)
+    certificates = tls.faults(loaded.config)
+    if certificates:
+        refuse(Exit.CONFIG, certificates)
     count = len(loaded.config.members)
     click.echo(f"{loaded.config.name} of {count}: the configuration is sound")
     if count % 2 == 0:

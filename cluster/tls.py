@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import grpc
 
 from .config import Config, ConfigWrong
 
+ROUNDS = 10  # Of a handshake: three of TLS 1.3, some more of others.
 # None where a door has no lock.
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext] | None
 Server = grpc.ServerCredentials | None
@@ -61,6 +63,59 @@ def onward(config: Config) -> Onward:
     return grpc.ssl_channel_credentials(
         _bytes(authority), _bytes(files.key_file), _bytes(files.certificate_file)
     )
+
+
+def faults(config: Config) -> list[str]:
+    """Why nobody would talk to this node, though its files can be read: found by talking to itself.
+
+    Not for a start to refuse, since a clock that is not set yet makes every certificate wrong.
+    """
+    found = []
+    peer, server = config.tls.peer, config.tls.server
+    if peer.certificate_file:
+        try:
+            contexts = mutual(peer.ca_file, peer.certificate_file, peer.key_file)
+            _shake_hands(*contexts, config.name)
+        except ssl.SSLError as error:
+            found.append(
+                f"tls.peer.certificate_file = {peer.certificate_file!r} would be turned away by "
+                f"other nodes: {_why(error)}; it must be signed by {peer.ca_file!r}, be valid "
+                f"today, for servers and clients, and be made for DNS:{config.name}"
+            )
+    if server.certificate_file:
+        # Clients may know another authority and another name: only the dates can be judged.
+        dialling = ssl.create_default_context(cafile=server.certificate_file)
+        dialling.check_hostname = False
+        dialling.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        dialling.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        accepting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            accepting.load_cert_chain(server.certificate_file, server.key_file)
+            _shake_hands(accepting, dialling, None)
+        except ssl.SSLError as error:
+            found.append(
+                f"tls.server.certificate_file = {server.certificate_file!r} would be turned away "
+                f"by clients: {_why(error)}"
+            )
+    return found
+
+
+def _shake_hands(accepting: ssl.SSLContext, dialling: ssl.SSLContext, name: str | None) -> None:
+    """As two nodes would, in memory; raises what would break their connection."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = accepting.wrap_bio(there, back, server_side=True)
+    client = dialling.wrap_bio(back, there, server_hostname=name)
+    waiting = [client, server]
+    for _ in range(ROUNDS):
+        for side in list(waiting):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+                waiting.remove(side)
+    assert not waiting, "a handshake takes fewer rounds"
+
+
+def _why(error: ssl.SSLError) -> str:
+    return getattr(error, "verify_message", "") or error.reason or str(error)
 
 
 def _check(config: Config) -> None:

@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,6 +183,51 @@ def test_with_certificates_the_doors_may_be_open(tmp_path: Path) -> None:
     assert contexts is not None
     assert [context.verify_mode for context in contexts] == [ssl.CERT_REQUIRED] * 2
     assert contexts[1].check_hostname
+
+
+def signed(folder: Path, name: str, days: int = 1, by: str = "ca", names: str = "") -> Path:
+    """A certificate of an authority in this folder, which is made when it is not there."""
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    if not (folder / f"{by}.pem").exists():
+        openssl("req", "-x509", *curve, "-keyout", f"{by}.key", "-out", f"{by}.pem",
+                "-subj", f"/CN={by}")  # fmt: skip
+    openssl("req", *curve, "-keyout", "key.pem", "-out", "request.pem", "-subj", f"/CN={name}")
+    (folder / "extensions").write_text(f"subjectAltName={names or f'DNS:{name}'}\n")
+    openssl("x509", "-req", "-in", "request.pem", "-CA", f"{by}.pem", "-CAkey", f"{by}.key",
+            "-CAcreateserial", "-days", str(days), "-extfile", "extensions",
+            "-out", "cert.pem")  # fmt: skip
+    return folder / "cert.pem"
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({}, ""),
+        ({"days": 0}, "certificate has expired"),
+        ({"by": "other"}, "unable to get local issuer certificate"),
+        ({"names": "DNS:n2"}, "is not valid for 'n1'"),
+    ],
+)
+def test_a_certificate_that_others_would_turn_away_is_found_by_talking_to_oneself(
+    tmp_path: Path, how: dict[str, Any], why: str
+) -> None:
+    signed(tmp_path, "n1")
+    signed(tmp_path, "n1", **how)
+    pair = {"certificate_file": str(tmp_path / "cert.pem"), "key_file": str(tmp_path / "key.pem")}
+    files = pair | {"ca_file": str(tmp_path / "ca.pem")}
+    given = {f"tls.peer.{key}": file for key, file in files.items()}
+
+    found = tls.faults(load(None, {}, ALONE | given).config)
+
+    assert len(found) == bool(why)
+    assert all(why in fault for fault in found), found
+    server = {f"tls.server.{key}": file for key, file in pair.items()} | {"tokens": "true"}
+    found = tls.faults(load(None, {}, ALONE | server).config)
+    assert len(found) == ("days" in how)
 
 
 def test_tokens_stand_for_certificates_of_clients_but_not_for_tls(tmp_path: Path) -> None:
