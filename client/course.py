@@ -74,6 +74,8 @@ class Course:
         self._waits = 0
         # Some try may have done what was asked.
         self._perhaps_done = False
+        # What a node said that was reached, which tells more than that others were not.
+        self._said: Failure | None = None
 
     def next_try(self, now: float) -> Try:
         address = self._pinned or self._hinted
@@ -95,6 +97,8 @@ class Course:
         self._note(failure, now)
         if not failure.outcome_known and not self.method.reads:
             self._perhaps_done = True
+        if failure.reason:
+            self._said = failure
         if not self._may_go_on(failure):
             raise self._verdict(failure)
         wait = self._wait(failure, now)
@@ -123,6 +127,8 @@ class Course:
 
     def _may_go_on(self, failure: Failure) -> bool:
         if not self._retry or not failure.retryable:
+            return False
+        if failure.distrust and self._endpoints.all_in(self._tried):
             return False
         return failure.outcome_known or self.method.repeatable
 
@@ -157,7 +163,10 @@ class Course:
 
     def _last_word(self, failure: Failure, why: str) -> RaftschedError:
         asked = ", ".join(dict.fromkeys(self._tried))
-        said = f"{self.method.name}: {why}; asked {asked}; the last word was: {failure.message}"
+        if failure.broken and self._said is not None:
+            failure = self._said
+        word = f"{failure.distrust} ({failure.message})" if failure.distrust else failure.message
+        said = f"{self.method.name}: {why}; asked {asked}; the last word was: {word}"
         if self._perhaps_done:
             said = f"{said}. It may have been done; call again with {self._how_to_repeat()}"
             return failure.error(OutcomeUnknown, said, self._request_id)

@@ -77,6 +77,10 @@ class Endpoints:
         with self._lock:
             return self._suspect(address, now)
 
+    def all_in(self, tried: Sequence[str]) -> bool:
+        """There is none among those that were configured that was not tried."""
+        return set(self.configured) <= set(tried)
+
     def answered(self, address: str, leader: str) -> None:
         """A node answered, if only to refuse; `leader` is whom it named, perhaps nobody."""
         with self._lock:

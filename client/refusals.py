@@ -33,6 +33,18 @@ NEVER_SENT = (
     "DNS resolution failed",
     "empty address list",
 )
+# What gRPC says of a node that it does not get on with, and what that means. Nothing was sent, and
+# to ask the same node again does not help.
+DISTRUST = (
+    ("certificate has expired", "the node's certificate has expired"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "the node's certificate was not signed by an authority that is trusted here",
+    ),
+    ("Hostname Verification", "the node's certificate is made for another name than its address"),
+    ("security handshaker", "the client's certificate and key do not belong together"),
+    ("WRONG_VERSION_NUMBER", "the node listens without TLS"),
+)
 # Another node may do it, or the same one in a moment. Nothing was done.
 TRY_ELSEWHERE = frozenset({"NO_QUORUM", "NOT_LEADER", "DRAINING", "CLOCK_SKEW", "STATE_DIVERGED"})
 # It may be done in a moment. Nothing was done.
@@ -90,6 +102,13 @@ class Failure:
     @property
     def never_sent(self) -> bool:
         return not self.reason and self.message.startswith(NEVER_SENT)
+
+    @property
+    def distrust(self) -> str:
+        """Why there will never be a connection to this endpoint as things are; perhaps nothing."""
+        if not self.never_sent:
+            return ""
+        return next((why for word, why in DISTRUST if word in self.message), "")
 
     @property
     def broken(self) -> bool:

@@ -103,7 +103,8 @@ def remove(session: Session, node: str) -> None:
     session.confirm(f"Remove node {node} from the cluster?")
     request = session.write(m.cluster_pb2.RemoveNodeRequest(node=node))
     after = session.ask(request, m.cluster_pb2.ClusterStatus, f"remove node {node}")
-    session.done(after, f"Node {node} removed; {len(after.nodes)} are left.")
+    left = sum(one.name != node for one in after.nodes)  # A dry run has it still.
+    session.done(after, f"Node {node} removed; {many(left, 'node')} left.")
 
 
 @command(
@@ -204,6 +205,14 @@ def verify(session: Session, repair: bool) -> None:
             click.echo(f"{node}\t{prints[node]}")
         if prints and not same:
             session.out.paint("The nodes differ.", "red", err=True)
+        members = session.ask(
+            m.cluster_pb2.GetClusterStatusRequest(), m.cluster_pb2.ClusterStatus, "list the nodes"
+        ).nodes
+        silent = ", ".join(sorted(one.name for one in members if one.name not in prints))
+        if silent:
+            session.out.paint(
+                f"Not compared, since they do not answer: {silent}.", "yellow", err=True
+            )
         if found.repaired:
             session.say(f"{found.repaired} repaired.")
     if not found.sound:

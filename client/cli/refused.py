@@ -69,6 +69,19 @@ THEN: Mapping[str, str] = {
 # How to find near names, by reason: the name that was not found.
 NEAR = {"JOB_NOT_FOUND": "job", "QUEUE_NOT_FOUND": "queue"}
 NEAR_TIMEOUT_S = 0.5
+# The same for a connection that did not come about, by words in what was said of it.
+NO_TRUST = (
+    ("was not signed by", "--ca-file FILE, with the authority that signed it"),
+    ("has expired", "raftsched node config check on that node"),
+    ("another name", "--endpoints HOST:PORT with a name that is in the certificate"),
+    ("do not belong together", "--cert-file and --key-file of one pair"),
+    ("listens without TLS", "the same without --ca-file, --cert-file and --key-file"),
+    (
+        "Socket closed",
+        "--ca-file FILE if the nodes want TLS, with --cert-file and --key-file if they ask for "
+        "certificates of clients; else raftsched doctor",
+    ),
+)
 NO_SERVER = "raftsched doctor, or, to start a cluster here: raftsched dev"
 
 
@@ -110,7 +123,7 @@ def _then(session: Session, error: errors.RaftschedError) -> str:
         elsewhere = "" if session.namespace == "default" else f" -n {session.namespace}"
         return template.format_map(_Known({"elsewhere": elsewhere, **error.values}))
     if isinstance(error, errors.Unavailable) and not error.reason:
-        return NO_SERVER
+        return next((then for word, then in NO_TRUST if word in error.message), NO_SERVER)
     if error.retry_after is not None:
         return f"the same in {error.retry_after:g} s"
     return ""

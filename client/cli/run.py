@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ID = click.argument("run_id", type=RUN, metavar="RUN")
 # One call waits so long; then its answer shows how far the run is, and the next one waits.
 WAIT_MS = 10_000
+WAY_S = 3.0
 # While somebody reads along. Progress is no event, so there is nothing to watch.
 LOOK_MS = 1_000
 
@@ -112,7 +113,8 @@ def wait_once(session: Session, run_id: str, ms: float) -> run_pb2.Run:
     request = m.run_pb2.WaitRunRequest(
         namespace=session.namespace, run=run_id, timeout=duration(max(int(ms), 1))
     )
-    timeout = ms / 1000 + session.timeout_s
+    # The answer's way comes on top of the wait, and nobody is to wait much longer than was said.
+    timeout = ms / 1000 + min(session.timeout_s, WAY_S)
     return session.ask(request, m.run_pb2.Run, f"wait for run {run_id}", timeout=timeout)
 
 

@@ -214,12 +214,24 @@ def credentials(values: Mapping[str, Value]) -> dict[str, Any]:
     token = os.environ.get("RAFTSCHED_TOKEN", "")
     if path := values["token_file"].value:
         token = read_text(path, "--token-file").strip()
+        if not token:
+            raise wrong_use(
+                f"{path} holds no access token",
+                "it is empty",
+                "name another file with --token-file",
+            )
     files = {name: values[name].value for name in ("ca_file", "cert_file", "key_file")}
     if not any(files.values()):
         return {"token": token or None, "tls": None}
     for name, path in files.items():
         if path:
             read_text(path, f"--{name.replace('_', '-')}")
+    if bool(files["cert_file"]) != bool(files["key_file"]):
+        there, other = ("cert", "key") if files["cert_file"] else ("key", "cert")
+        raise wrong_use(
+            f"cannot show a certificate with --{there}-file alone",
+            "a client's certificate is a pair of files", f"add --{other}-file FILE",
+        )  # fmt: skip
     from .. import Tls
 
     tls = Tls(files["ca_file"] or None, files["cert_file"] or None, files["key_file"] or None)

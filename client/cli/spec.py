@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LENGTH = Length()
 INSTANT = Instant()
+# Words that only a shell understands.
+SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
 PRIORITIES = click.Choice(("high", "medium", "low"))
 CONDITIONS = ("success", "failure", "any-end")
 
@@ -60,13 +62,15 @@ FIELDS = (
           many=True, metavar="NAME"),
     Field("--misfire", "misfire.rule", "What runs of what was missed.",
           click.Choice(("skip", "latest", "earliest", "all"))),
-    Field("--misfire-max", "misfire.maximum", "Of all missed: the newest so many.  [100]", int),
+    Field("--misfire-max", "misfire.maximum", "Of all missed: the newest so many.  [100]",
+          click.IntRange(1)),
     Field("--grace", "misfire.grace", "So late still counts as in time.", LENGTH),
     Field("--start-deadline", "misfire.start_deadline", "Skip what is later.", LENGTH),
     Field("--overlap", "overlap.rule", "When the last run has not ended.",
           click.Choice(("allow", "skip", "queue-one", "queue", "replace"))),
     Field("--overlap-limit", "overlap.limit", "So many may be under way.", int),
-    Field("--max-attempts", "retry.max_attempts", "Attempts in all.  [4]", int),
+    Field("--max-attempts", "retry.max_attempts", "Attempts in all; 1 is no retry.  [4]",
+          click.IntRange(1)),
     Field("--retry-first", "retry.first", "The first wait.  [5s]", LENGTH),
     Field("--retry-cap", "retry.cap", "No wait is longer.  [10m]", LENGTH),
     Field("--fatal", "retry.fatal_kinds", "Kinds of errors not to retry.", many=True,
@@ -217,9 +221,19 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
             return job_pb2.Action(grpc=job_pb2.GrpcAction(target=target, method=method))
     try:
         argv, environment = shlex.split(text), pairs("--env", given["env"])
+        warn_of_shell(argv)
         return job_pb2.Action(shell=job_pb2.ShellAction(argv=argv, environment=environment))
     except ValueError as wrong:
         raise wrong_use(f"cannot read --shell {text!r}", str(wrong), "close the quotes") from wrong
+
+
+def warn_of_shell(argv: list[str]) -> None:
+    found = next((word for word in argv if word in SHELL_WORDS), "")
+    if found:
+        click.echo(
+            f"Note: no shell looks at the command, so {found!r} is handed to {argv[0]} as a word; "
+            "for a shell write: sh -c '…'", err=True,
+        )  # fmt: skip
 
 
 def schedules(given: Mapping[str, Any]) -> list[schedule_pb2.Schedule]:

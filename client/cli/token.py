@@ -61,7 +61,8 @@ def create(
     request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
     kind = m.access_pb2.CreateAccessTokenResponse
     made = session.ask(request, kind, f"create access token {name}")
-    session.done(made, told(made.access_token))
+    secret = " This is its secret:" if made.secret else ""
+    session.done(made, told(made.access_token) + secret)
     if session.out.is_table and made.secret:
         click.echo(made.secret)
 
@@ -70,7 +71,7 @@ def told(made: access_pb2.AccessToken) -> str:
     from .look import enum_word
 
     where = f"namespace {made.namespace}" if made.namespace else "all namespaces"
-    return f"Access token {made.name}: {enum_word(made, 'role')} in {where}. This is its secret:"
+    return f"Access token {made.name}: {enum_word(made, 'role')} in {where}."
 
 
 @command(token, "list", "raftsched token list", reads=True, lists=True)

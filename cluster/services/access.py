@@ -111,7 +111,8 @@ class Access:
             raise forbidden(token, Role.ROLE_ADMIN, why)
         for place in self._places(request):
             if place != where:
-                why = f"this token is for the namespace {where}, and the call is about {place}"
+                about = "all of them, or what is not there" if place == "?" else place
+                why = f"this token is for the namespace {where}, and the call is about {about}"
                 raise forbidden(token, call.method.needs, why, place)
 
     def _places(self, request: Message) -> Iterator[str]:

@@ -33,6 +33,11 @@ READ = job_pb2.GetJobRequest()
 BROKEN = Failure("UNAVAILABLE", "Socket closed")
 GIVEN_UP = Failure("CANCELLED", "CANCELLED")
 REFUSED = Failure("UNAVAILABLE", "failed to connect to all addresses; last error: refused")
+DISTRUST = Failure(
+    "UNAVAILABLE",
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Tls handshake "
+    "failed: CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate",
+)
 LATE = Failure("DEADLINE_EXCEEDED", "Deadline Exceeded")
 
 
@@ -295,6 +300,27 @@ def test_what_no_other_try_can_change_is_told_at_once(
 
     assert type(error) is told
     assert said.message in error.message
+
+
+def test_who_is_not_trusted_is_not_asked_again_and_the_others_are() -> None:
+    tried = course(nodes=Endpoints(("a:1", "b:1")))
+    tried.next_try(0.0)
+    tried.failed(DISTRUST, 0.0)
+    assert tried.next_try(0.1).address == "b:1"
+
+    with pytest.raises(
+        Unavailable, match="not signed by an authority that is trusted here"
+    ) as told:
+        tried.failed(DISTRUST, 0.1)
+
+    assert "It was not done" in told.value.message
+
+
+def test_the_last_word_is_that_of_a_node_that_was_reached() -> None:
+    error = last_word(course(), refusal("NO_QUORUM"), REFUSED)
+
+    assert error.reason == "NO_QUORUM"
+    assert "the last word was: no." in error.message
 
 
 def test_a_fault_of_the_server_in_a_read_is_no_unknown_outcome() -> None:

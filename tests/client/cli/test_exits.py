@@ -248,3 +248,57 @@ def test_a_fault_of_our_own_is_told_without_a_traceback(
     assert said.exit_code == Exit.FAILED
     assert "ZeroDivisionError: by nought" in said.stderr
     assert "RAFTSCHED_DEBUG=1" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "then"),
+    [
+        ("CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate", "--ca-file FILE"),
+        ("CERTIFICATE_VERIFY_FAILED: certificate has expired", "raftsched node config check"),
+        ("Hostname Verification Check failed.", "a name that is in the certificate"),
+        ("Failed to create security handshaker.", "--cert-file and --key-file of one pair"),
+        ("WRONG_VERSION_NUMBER", "the same without --ca-file"),
+        ("Socket closed", "--ca-file FILE if the nodes want TLS"),
+        ("something new", "raftsched doctor"),
+    ],
+)
+def test_a_connection_that_is_not_trusted_says_what_to_give(
+    cli: Cli, stage: Stage, said: str, then: str
+) -> None:
+    def broken(node: object, request: object, context: grpc.ServicerContext, answer: Any) -> Any:
+        words = f"failed to connect to all addresses; last error: UNKNOWN: {said}"
+        context.abort(grpc.StatusCode.UNAVAILABLE, words)
+
+    stage.nodes[0].faults += [broken] * 100
+
+    told = cli("job", "list", "--timeout", "200ms")
+
+    assert told.exit_code == Exit.UNREACHABLE
+    assert then in told.stderr.split("Try: ")[1]
+
+
+def test_half_a_certificate_and_an_empty_token_are_refused_by_name(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").write_text("\n")
+
+    half = cli("job", "list", "--cert-file", str(tmp_path / "empty"))
+    empty = cli("job", "list", "--token-file", str(tmp_path / "empty"))
+
+    assert (half.exit_code, empty.exit_code) == (Exit.USAGE, Exit.USAGE)
+    assert "add --key-file FILE" in half.stderr
+    assert "holds no access token" in empty.stderr
+
+
+def test_a_command_that_looks_like_a_shells_has_a_note(cli: Cli) -> None:
+    said = cli.ok("job", "create", "a", "--shell", "echo a | tr a b")
+
+    assert "'|' is handed to echo as a word" in said.stderr
+    assert "Note" not in cli.ok("job", "create", "b", "--shell", "sh -c 'echo a | tr a b'").stderr
+
+
+def test_no_attempt_at_all_is_refused(cli: Cli) -> None:
+    said = cli("job", "create", "a", "--handler", "h", "--max-attempts", "0")
+
+    assert said.exit_code == Exit.USAGE
+    assert "0 is not in the range x>=1" in said.stderr

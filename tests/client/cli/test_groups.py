@@ -277,7 +277,7 @@ def test_no_quorum_ends_with_4_and_still_shows_what_is_known(cli: Cli, stage: St
             ["add", "node-4", "--peer", "h:1", "--client", "h:2"],
             "Node node-4 added; it learns now.",
         ),
-        (["remove", "node-3", "--yes"], "Node node-3 removed; 3 are left."),
+        (["remove", "node-3", "--yes"], "Node node-3 removed; 2 nodes left."),
         (["move", "node-2", "--peer", "h:1"], "Node node-2 moved."),
         (["drain", "node-1"], "Node node-1 drains; node-1 leads."),
         (["transfer", "node-1"], "node-1 leads now, term 7."),
