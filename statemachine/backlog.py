@@ -12,7 +12,7 @@ from itertools import takewhile
 from ..proto.v1 import run_pb2, schedule_pb2
 from . import clockwork, ledger, limits, namespaces, outcomes, runs
 from .outcomes import BACKFILL, SCHEDULED
-from .plan import Plan, due, latest_nominal_before, next_nominal, nominal_times
+from .plan import Plan, due, excluded, latest_nominal_before, next_nominal, nominal_times
 from .record import BacklogRecord, JobRecord, StateRecord
 from .view import View
 
@@ -136,9 +136,16 @@ def _next_turn(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int
 def _may_run(view: View, jid: int, job: JobRecord, state: StateRecord, part: BacklogRecord) -> bool:
     """Whether a time whose turn has come has no run yet, and is not left out."""
     if part.cause == BACKFILL:
-        return ledger.may_backfill(view, jid, job, state, part.next_at_ms)
+        return may_backfill(view, jid, job, state, part.next_at_ms)
     known = ledger.knows(view, jid, part.next_at_ms)
     return not known and not outcomes.left_out(view, jid, job, state, part.next_at_ms)
+
+
+def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
+    """Whether a past nominal time may still run: it has not, and no calendar leaves it out now."""
+    if job.form.calendars and excluded(clockwork.plan_of(view, jid, job), nominal_ms) is not None:
+        return False
+    return ledger.may_backfill(view, jid, job, state, nominal_ms)
 
 
 def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:

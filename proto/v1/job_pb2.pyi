@@ -1506,7 +1506,9 @@ class BackfillJobResponse(_message.Message):
     planned: _builtins.int
     """Nominal times that will run."""
     left_alone: _builtins.int
-    """Nominal times in the range that are left alone, as they ran or are under way."""
+    """Nominal times in the range that are left alone, as they ran, are under way, or are left out by
+    a calendar.
+    """
     def __init__(
         self,
         *,

@@ -219,8 +219,9 @@ class JobServiceServicer(object):
 
     def BackfillJob(self, request, context):
         """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
-        REPLACED) are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a future
-        range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+        REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
+        JOB_NOT_FOUND, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000
+        nominal times).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

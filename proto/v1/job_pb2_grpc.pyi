@@ -73,8 +73,9 @@ class JobServiceStub:
     """
     BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]
     """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
-    REPLACED) are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a future
-    range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+    REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
+    JOB_NOT_FOUND, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000
+    nominal times).
     """
     DropBacklog: _grpc.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]
     """Give up the missed nominal times of a job that still wait for their run, after an outage or by
@@ -162,8 +163,9 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     BackfillJob: _aio.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]  # type: ignore[assignment]
     """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
-    REPLACED) are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a future
-    range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+    REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
+    JOB_NOT_FOUND, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000
+    nominal times).
     """
     DropBacklog: _aio.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]  # type: ignore[assignment]
     """Give up the missed nominal times of a job that still wait for their run, after an outage or by
@@ -308,8 +310,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.BackfillJobResponse, _abc.Awaitable[_job_pb2.BackfillJobResponse]]:
         """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
-        REPLACED) are left alone. Refused with JOB_NOT_FOUND, FIELD_INVALID (an empty or a future
-        range), LIMIT_EXCEEDED (more than 10,000 nominal times).
+        REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
+        JOB_NOT_FOUND, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000
+        nominal times).
         """
 
     @_abc_1.abstractmethod

@@ -371,6 +371,29 @@ def test_the_first_and_the_last_missed_time_may_be_left_out_by_hand(machine: Mac
     assert sound(machine)
 
 
+def test_a_backfill_leaves_days_off_alone_as_the_calendar_has_them_now(machine: Machine) -> None:
+    off = calendar_pb2.Calendar(name="off", rules=[calendar_pb2.CalendarRule(date="2026-01-01")])
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=off))
+    timing = schedule_pb2.Timing(exclude_calendars=["off"])
+    machine.create("a", every_ms=HOUR_MS, timing=timing, overlap=ALLOW)
+    outage(machine, 3 * HOUR_MS)
+    ask_for = job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(START_MS), to_time=timestamp(START_MS + 3 * HOUR_MS)
+    )
+
+    on_days_off = machine.do(ask_for)
+    off.rules[0].date = "2026-01-03"
+    machine.do(calendar_pb2.UpdateCalendarRequest(calendar=off))
+    later = machine.do(ask_for)
+
+    Answer = job_pb2.BackfillJobResponse
+    assert on_days_off == Answer(planned=0, left_alone=3)
+    assert later == Answer(planned=3, left_alone=0)
+    for _ in range(3):
+        outage(machine, MINUTE_MS)
+    assert len(machine.live("a")) == 3
+
+
 def test_two_backfills_of_one_range_run_it_once(machine: Machine) -> None:
     machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=Misfire(rule=Misfire.RULE_SKIP))
     outage(machine)
