@@ -168,7 +168,7 @@ class Streams:
             nodes.broke(endpoint, monotonic())
         elif not failed.leader:
             nodes.forget_leader(endpoint)
-        why = f"{failed.reason or failed.code}: {failed.message}"
+        why = f"{failed.reason or failed.code}: {failed.distrust or failed.message}"
         if failed.code in HOPELESS and not self._welcomed:
             raise failed.error(
                 failed.error_kind, f"{endpoint} refused this worker: {failed.message}", ""

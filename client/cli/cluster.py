@@ -86,7 +86,11 @@ def summary(session: Session, seen: cluster_pb2.ClusterStatus) -> list[str]:
 @click.option("--peer", required=True, metavar="HOST:PORT", help="Where other nodes reach it.")
 @click.option("--client", required=True, metavar="HOST:PORT", help="Where clients reach it.")
 def add(session: Session, node: str, peer: str, client: str) -> None:
-    """Add a node. It learns first, and votes once it has caught up."""
+    """Add a node. It learns first, and votes once it has caught up.
+
+    Start it before, with an empty folder and a configuration that lists the members of the cluster
+    and itself: it says who it is, and waits to be added.
+    """
     request = session.write(
         m.cluster_pb2.AddNodeRequest(name=node, peer_address=peer, client_address=client)
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ID = click.argument("run_id", type=RUN, metavar="RUN")
 # One call waits so long; then its answer shows how far the run is, and the next one waits.
 WAIT_MS = 10_000
-WAY_S = 3.0
+WAIT_SHARE = 0.8
 # While somebody reads along. Progress is no event, so there is nothing to watch.
 LOOK_MS = 1_000
 
@@ -100,11 +100,13 @@ def wait(session: Session, run_id: str, most: int | None) -> None:
 def wait_for(session: Session, run_id: str, most: int | None) -> run_pb2.Run:
     """The run once it has ended, or as it is when the time is over."""
     began = monotonic()
+    # Each call has its timeout, and the answer takes some of that to arrive.
+    piece = min(WAIT_MS, WAIT_SHARE * session.timeout_s * 1000)
     with status(f"Waiting for {run_id}") as say:
         while True:
-            left = WAIT_MS if most is None else most - (monotonic() - began) * 1000
-            seen = wait_once(session, run_id, min(left, WAIT_MS))
-            if seen.HasField("end_time") or (most is not None and left <= WAIT_MS):
+            left = piece if most is None else most - (monotonic() - began) * 1000
+            seen = wait_once(session, run_id, min(left, piece))
+            if seen.HasField("end_time") or (most is not None and left <= piece):
                 return seen
             say(f"{run_id} is {word(seen)}, attempt {seen.attempt} {far(seen)}")
 
@@ -113,9 +115,7 @@ def wait_once(session: Session, run_id: str, ms: float) -> run_pb2.Run:
     request = m.run_pb2.WaitRunRequest(
         namespace=session.namespace, run=run_id, timeout=duration(max(int(ms), 1))
     )
-    # The answer's way comes on top of the wait, and nobody is to wait much longer than was said.
-    timeout = ms / 1000 + min(session.timeout_s, WAY_S)
-    return session.ask(request, m.run_pb2.Run, f"wait for run {run_id}", timeout=timeout)
+    return session.ask(request, m.run_pb2.Run, f"wait for run {run_id}")
 
 
 def word(one: run_pb2.Run) -> str:
