@@ -76,6 +76,7 @@ class Cables:
         self.pid = 0
         self._nodes: dict[str, NodeProcess] = {}
         self._waited = 0
+        self._lock = asyncio.Lock()
 
     def stage(self, folder: Path, count: int, settings: Sequence[str]) -> Stage:
         names = [f"n{number}" for number in range(1, count + 1)]
@@ -110,7 +111,9 @@ class Cables:
             # the address itself: what is meant for this side would be taken in by it.
             f"link add name {VOID} type veth peer name to-{VOID}",
             f"link set to-{VOID} master {BRIDGE}",
-            *(f"link set {each} up" for each in (BRIDGE, VOID, f"to-{VOID}")),
+            *_up(BRIDGE),
+            *_up(VOID),
+            *_up(f"to-{VOID}"),
         )
         for name, holder in self.holders.items():
             await self._plug_in(name, holder)
@@ -125,7 +128,7 @@ class Cables:
         await _ip(
             f"link add name to-{name} type veth peer name {CARD} netns {holder.pid}",
             f"link set to-{name} master {BRIDGE}",
-            f"link set to-{name} up",
+            *_up(f"to-{name}"),
         )
         await _ip(
             "link set lo up",
@@ -133,7 +136,7 @@ class Cables:
             f"address add {_address(at)}/24 dev {CARD}",
             # Whether it is ready is asked over this one, which is never cut.
             f"address add {_watch_address(at)}/24 dev {CARD}",
-            f"link set {CARD} up",
+            *_up(CARD),
             within=holder.pid,
         )
 
@@ -145,16 +148,17 @@ class Cables:
         """See Wiring. What is held is cut here: TCP keeps the bytes, and sends them again."""
         pairs: list[Pair] | None = how.get("pairs")
         cables = self._cables(pairs)
-        if what in ("cut", "hold"):
-            await self._point(pairs or self._all(), lie=True)
-        elif what == "slow":
-            await self._slow(cables, how["delay_s"], how.get("rate", 0.0))
-        else:
-            assert what == "heal", what
-            await self._point(pairs or self._all(), lie=False)
-            self._waited += await self._waiting(cables)
-            await self._slow(cables, 0.0, 0.0)
-        return self._waited + _swallowed()
+        async with self._lock:
+            if what in ("cut", "hold"):
+                await self._point(pairs or self._all(), lie=True)
+            elif what == "slow":
+                await self._slow(cables, how["delay_s"], how.get("rate", 0.0))
+            else:
+                assert what == "heal", what
+                await self._point(pairs or self._all(), lie=False)
+                self._waited += await self._waiting(cables)
+                await self._slow(cables, 0.0, 0.0)
+            return self._waited + _swallowed()
 
     def _all(self) -> list[Pair]:
         return [(a, b) for a in self.places for b in self.places if a != b]
@@ -231,6 +235,11 @@ def _address(at: int) -> str:
 
 def _watch_address(at: int) -> str:
     return f"10.77.1.{at}"
+
+
+def _up(card: str) -> tuple[str, str]:
+    """A card is begun without an address of its own making: what it would say of that is noise."""
+    return f"link set {card} addrgenmode none", f"link set {card} up"
 
 
 def _mac(at: int) -> str:
