@@ -219,7 +219,8 @@ def _overlap(job: JobRecord, state: StateRecord) -> Obstacles:
     verdict = overlap.judge(state, job.form.spec)
     if verdict in (overlap.SKIP, overlap.HOLD, overlap.HOLD_NEWEST):
         fate = "skipped" if verdict is overlap.SKIP else "held back"
-        message = f"{state.live} runs are under way: what comes due now is {fate}"
+        live = "a run is" if state.live == 1 else f"{state.live} runs are"
+        message = f"{live} under way: what comes due now is {fate}"
         yield _obstacle(Obstacle.KIND_OVERLAP, message)
 
 

@@ -11,7 +11,7 @@ from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import CALENDAR
 from .options import command
-from .session import Session
+from .session import Session, many
 
 if TYPE_CHECKING:
     from .messages import calendar_pb2
@@ -82,7 +82,7 @@ def update(session: Session, name: str, etag: str, **given: Any) -> None:
     request = session.write(m.calendar_pb2.UpdateCalendarRequest(calendar=wanted))
     request.update_mask.paths.extend(paths)
     changed = session.ask(request, m.calendar_pb2.Calendar, f"update calendar {name}")
-    session.done(changed, f"Calendar {name} updated; {changed.jobs} jobs name it.")
+    session.done(changed, f"Calendar {name} updated, for {many(changed.jobs, 'job')}.")
 
 
 @command(calendar, "list", "raftsched calendar list", reads=True, lists=True)
