@@ -95,10 +95,14 @@ class Acquaintances:
         if mine is not None:
             self._compare(peer, mine.hex() == said.fingerprint, said.revision)
 
+    def fresh(self) -> dict[str, About]:
+        """Those who told of themselves lately."""
+        since = self.seconds() - FRESH
+        return {name: about for name, about in self.abouts.items() if about.heard_at > since}
+
     def has_met(self, names: Iterable[str]) -> bool:
         """All of them have told of themselves lately."""
-        since = self.seconds() - FRESH
-        return all(name in self.abouts and self.abouts[name].heard_at > since for name in names)
+        return self.fresh().keys() >= set(names)
 
     def all_met(self, names: Iterable[str]) -> bool:
         """And they say the same of those they are linked to."""
@@ -131,7 +135,9 @@ class Acquaintances:
         if peer not in self.differing:
             logger.error("the state of %s differs from that of %s at %d", self.name, peer, revision)
         self.differing.add(peer)
-        if len(self.differing) > (len(self.abouts) + 1) // 2 and not self.diverged:
+        # Of nodes that are there: those that were replaced have said their last word.
+        present = self.fresh()
+        if len(self.differing & present.keys()) > (len(present) + 1) // 2 and not self.diverged:
             self.diverged = True
             logger.critical(
                 "the state of %s differs from those of a majority, so it serves no longer; stop "

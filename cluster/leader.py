@@ -348,12 +348,15 @@ class Leader:
             self._turned_down(parts, str(refused))
 
     def _turned_down(self, parts: list[Part], why: str) -> None:
-        """Consensus took nothing: leadership is being handed over, or the disk is full."""
+        """Consensus took nothing: leadership is being handed over, or the disk is full. Callers may
+        go elsewhere; what is the loop's own waits, since this node may lead on."""
+        own = [part for part in parts if not part.asked]
+        self._carried.extendleft(reversed(own))
         for part in parts:
             if part.asked:
                 part.answer(refusals.not_now(self.name, why).rejection)
-            else:
-                part.unknown()
+        if own:
+            self.sessions.poke()
 
     def _split(self, parts: list[Part], size: int) -> None:
         """The change is too large for an entry: decide its parts one by one."""

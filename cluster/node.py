@@ -178,6 +178,11 @@ class Node:
         if self.status().peers.keys() == {self.name}:
             # It is alone, and nobody asks why it stops as a leader.
             return False
+        under_way = self._handing_over
+        if under_way is not None and asyncio.current_task() is not under_way:
+            await asyncio.wait([under_way], timeout=timeout)
+            if not self.leads:
+                return True
         try:
             return await self.driver.transfer(None, timeout)
         except faults.Refused as refused:
@@ -268,7 +273,7 @@ class Node:
             raise refusals.commit_timeout(timeout) from None
         finally:
             # Whoever waited is gone; what was not decided yet need not be.
-            part.withdrawn = not future.done()
+            part.withdrawn = future.cancelled() or not future.done()
         if isinstance(reply, Rejection):
             raise Refused(reply)
         if isinstance(reply, Exception):
@@ -399,6 +404,9 @@ class Node:
             return
         try:
             self.leader.step()
+            if self.leads and self.draining:
+                # It turns all callers away, so they must not wait for the next look.
+                self._watch_clock()
             if self.leader.is_busy:
                 # Behind the turn of consensus, which sends the change on its way.
                 self._loop.call_soon(self._prepare)
@@ -458,7 +466,7 @@ class Node:
         if self.leads:
             voters = [peer for peer in self.status().peers.values() if peer.voter]
             there = sum(peer.connected for peer in voters)
-            skews = [abs(about.wall_skew_ms) for about in self.abouts.values()]
+            skews = [abs(about.wall_skew_ms) for about in self.known.fresh().values()]
             self.leader.watch(there - 1 > len(voters) // 2, max(skews, default=0))
 
     def _watch_clock(self) -> None:
@@ -471,8 +479,8 @@ class Node:
             logger.error("%s", refusals.clock_skew(skew_ms).rejection.message)
         self.leader.skew_ms, self.leader.clock_is_sure = skew_ms, self.clock.sure
         busy = self._handing_over is not None and not self._handing_over.done()
-        if self.leads and (skew_ms or self.known.diverged) and not busy:
-            # Somebody whose clock and state are sound should lead.
+        if self.leads and (skew_ms or self.known.diverged or self.draining) and not busy:
+            # Somebody whose clock and state are sound should lead, and who serves.
             self._handing_over = self._loop.create_task(self.hand_over(TICK))
             self._handing_over.add_done_callback(_look)
 

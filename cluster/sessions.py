@@ -96,6 +96,10 @@ class Session:
     # It stands in a line of offers, or a grant under way may use up its credits.
     in_line: bool = False
     in_grant: bool = False
+    # What became of its last grant nobody knows: leadership went.
+    in_doubt: bool = False
+    # It is known from its leases only, and has not said hello to this leader.
+    unmet: bool = False
     # What that grant gives was meant for a stream that is gone.
     unheard: bool = False
     # The unary call that its credits come from.
@@ -235,7 +239,7 @@ class Sessions:
                 raise Refused(session_lost(hello.worker, SILENCE))
             session.deliver.lost(session_lost(hello.worker, "another stream took it over"))
             session.hello, session.fit, session.deliver = hello, fit_of(hello), deliver
-            session.credits = 0
+            session.credits, session.unmet = 0, False
         self.heard(session)
         if session.draining:
             deliver.drain(session.drain_reason)
@@ -340,6 +344,7 @@ class Sessions:
         def unknown() -> None:
             for session in chosen:
                 session.in_grant = session.unheard = False
+                session.in_doubt = True
 
         def foresee(granted: object) -> None:
             assert isinstance(granted, list)
@@ -364,8 +369,9 @@ class Sessions:
         for worker in crowd:
             hello = worker_pb2.WorkerHello(worker=worker)
             session = Session(
-                self, worker, hello, SILENT, fit_of(hello), self.wall_ms(), self.clock_ms()
-            )
+                self, worker, hello, SILENT, fit_of(hello), self.wall_ms(), self.clock_ms(),
+                unmet=True,
+            )  # fmt: skip
             self.by_worker[worker] = session
             self.heard(session, from_ms)
 
@@ -439,6 +445,9 @@ class Sessions:
     def _lapse(self, session: Session) -> Part:
         def answer(rung: object) -> None:
             assert isinstance(rung, Rung)
+            if self.by_worker.get(session.worker) is not session:
+                # This node has led no more since, and all sessions were dismissed.
+                return
             if rung.more:
                 self._lapsing.append(session)
                 self.poke()

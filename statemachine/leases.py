@@ -24,6 +24,20 @@ def holders(store: Reading) -> Iterator[tuple[str, int]]:
         yield key[1:].decode(), parse(key, value, SessionRecord).leased
 
 
+def namespaces_of(store: Reading, worker: str) -> set[int]:
+    """The numbers of the namespaces in which a worker holds leases."""
+    value = store.get(keys.session(worker))
+    if value is None:
+        return set()
+    session = parse(keys.session(worker), value, SessionRecord)
+    first, end = (
+        keys.lease(session.number, session.token_from),
+        keys.lease(session.number, keys.OCCASION_MAX),
+    )
+    found = islice(store.scan(first, end), session.leased)
+    return {keys.namespace_of(keys.run_of(value)[0]) for _, value in found}
+
+
 def again(view: View, request: Again, actor: str) -> list[worker_pb2.Lease] | None:
     return taken(view, request.request)
 

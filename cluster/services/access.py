@@ -14,7 +14,7 @@ from typing import Any, cast
 from google.protobuf.message import Message
 
 from ...proto.v1 import access_pb2, common_pb2
-from ...statemachine import access, keys, namespaces
+from ...statemachine import access, keys, leases, namespaces
 from ...statemachine.record import NamespaceRecord, parse
 from ...statemachine.rejection import Fault, Reason, Refused
 from ...statemachine.request import CreateToken, TokenCreated
@@ -61,6 +61,7 @@ class Access:
         if token.namespace and method.name not in EVERYWHERE:
             self._check_place(call, request, token)
         call.actor = token.name
+        call.namespace = token.namespace
         call.hides = token.role == Role.ROLE_VIEWER and not token.see_payloads
 
     def check(self, call: Call) -> None:
@@ -134,15 +135,15 @@ class Access:
         if hello is not None:
             found = True
             yield from hello.namespaces or (namespaces.DEFAULT,)
+            # Who says hello under the name of a worker takes over what that one has.
+            yield from self._of_session(hello.worker)
         if not found:
             yield from self._of_worker(asked)
 
     def _of_worker(self, asked: Any) -> Iterator[str]:  # noqa: ANN401
         """The namespaces of the runs and the worker that a request names."""
         fields = asked.DESCRIPTOR.fields_by_name
-        session = self.node.sessions.by_worker.get(getattr(asked, "worker", ""))
-        if session is not None:
-            yield from session.fit[0]
+        yield from self._of_session(getattr(asked, "worker", ""))
         runs = [asked.run] if "run" in fields else []
         for name in ("results", "progress"):
             runs += [said.run for said in getattr(asked, name, ())]
@@ -150,9 +151,22 @@ class Access:
         if numbers:
             names = self._numbered()
             yield from (names.get(number, "?") for number in sorted(numbers))
-        if session is None and not runs:
-            # A list of everything, or a worker that is not there.
+        if "worker" not in fields and not runs:
+            # A list of everything.
             yield "?"
+
+    def _of_session(self, worker: str) -> Iterator[str]:
+        """The namespaces that a worker serves; of one that this leader knows by its leases only,
+        those of the leases."""
+        session = self.node.sessions.by_worker.get(worker)
+        if session is None:
+            return
+        if not session.unmet:
+            yield from session.fit[0]
+            return
+        names = self._numbered()
+        for number in sorted(leases.namespaces_of(self.node.replica.store, worker)):
+            yield names.get(number, "?")
 
     def _numbered(self) -> dict[int, str]:
         store = self.node.replica.store

@@ -39,6 +39,7 @@ class Call:
         "margin",
         "metadata",
         "method",
+        "namespace",
         "seconds",
         "until",
     )
@@ -49,6 +50,8 @@ class Call:
         self.began = time.monotonic()
         self.metadata = dict(context.invocation_metadata() or ())
         self.actor = ""
+        # The only one that the caller may work in; empty for any.
+        self.namespace = ""
         # Of the secret that the caller has shown; empty as long as nobody needs one.
         self.digest = b""
         # The caller may not see payloads.

@@ -12,6 +12,7 @@ from itertools import islice
 
 from ...proto.v1 import worker_pb2
 from ...statemachine import keys, namespaces
+from ...statemachine.record import NamespaceRecord, parse
 from ...statemachine.rejection import Reason, Refused
 from ...statemachine.store import Reading
 from .. import refusals
@@ -22,6 +23,7 @@ from .port import Node
 NEAR_AMONG = (
     1_000  # Namespaces that are looked through for a near name, as this is done on the loop.
 )
+NOWHERE = -1  # The number of no namespace.
 PATIENCE_S = 1.0  # How long a follower may be behind the leader that has just made a namespace.
 
 
@@ -54,6 +56,14 @@ async def need_here(node: Node, feed: Feed, name: str) -> None:
         if clock() >= until:
             raise _missing(name, node.replica.store)
         await feed.wait(until - clock())
+
+
+def number_of(node: Node, name: str) -> int:
+    """The number of a namespace that is there; 0 is that of the default one."""
+    value = node.replica.store.get(keys.namespace(name))
+    if value is None:
+        return 0 if name == namespaces.DEFAULT else NOWHERE
+    return parse(keys.namespace(name), value, NamespaceRecord).number
 
 
 def _there(node: Node, name: str) -> bool:

@@ -18,7 +18,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from ...proto.v1 import worker_pb2
-from ...statemachine import limits
+from ...statemachine import keys, limits
 from ...statemachine.instants import set_ms
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
@@ -60,6 +60,8 @@ class WorkStream:
         self.context = context
         # All that there are on this node.
         self.streams = streams
+        # The number of the only namespace that its worker may speak of; None for all.
+        self.only: int | None = None
         self.loop = asyncio.get_running_loop()
         # When this has a result the stream ends; with OK, or as the exception says.
         self.ended: asyncio.Future[None] = self.loop.create_future()
@@ -214,8 +216,10 @@ class WorkStream:
     def take(self, frame: worker_pb2.WorkRequest) -> None:
         """What the worker says in one frame."""
         session = self.session
-        if session is None or self._redirect is not None:
+        if session is None or self._redirect is not None or self.ended.done():
             return
+        if self.only is not None:
+            self._check_places(frame, self.only)
         session.hear()
         self.beat = max(self.beat, frame.beat)
         if frame.results:
@@ -231,6 +235,20 @@ class WorkStream:
             session.drain("the worker asked for it")
         if frame.beat and not frame.results and len(self.streams) <= FEW_STREAMS:
             self.wake()
+
+    def _check_places(self, frame: worker_pb2.WorkRequest, only: int) -> None:
+        """A token for one namespace speaks of the runs of no other."""
+        runs = [said.run for said in frame.results]
+        runs += [said.run for said in frame.progress]
+        runs += [said.run for said in frame.extensions]
+        for run in runs:
+            place = keys.run_key(run)
+            if place is not None and keys.namespace_of(place[0]) != only:
+                raise refusals.refused(
+                    Reason.ERROR_REASON_FORBIDDEN,
+                    f"run {run} is of another namespace than the access token of this stream",
+                    run=run,
+                )
 
     def pass_credits(self) -> None:
         """Let the session use up some more, as far as the worker reads."""
@@ -303,6 +321,8 @@ class Work:
             await context.write(self._elsewhere())
             return
         stream = WorkStream(context, welcome(self.sessions), self.streams)
+        if call.namespace:
+            stream.only = places.number_of(node, call.namespace)
         stream.session = self.sessions.open(hello.hello, stream, stream=True)
         self.streams[stream] = None
         reading: asyncio.Task[None] | None = None
@@ -314,9 +334,10 @@ class Work:
             await stream.ended
         finally:
             del self.streams[stream]
-            await stream.close()
             if reading is not None:
+                # What it says from now on is not for this stream any more.
                 reading.cancel()
+            await stream.close()
 
     def _elsewhere(self) -> bytes:
         redirect = worker_pb2.Redirect(

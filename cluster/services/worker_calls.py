@@ -145,6 +145,8 @@ class WorkerCalls:
         finally:
             session.withdraw()
         if poll.moved is not None and not poll.taken:
+            if session.in_grant or session.in_doubt:
+                raise refusals.leader_changed(self.node.name)
             raise refusals.not_leader(self.node.name, poll.moved)
         return await self._answer(call, request, poll.taken, poll)
 
@@ -166,7 +168,7 @@ class WorkerCalls:
                 # A session without a lease needs no heartbeat.
                 session.hear()
         session.withdraw()
-        if session.in_grant and not poll.taken:
+        if session.in_grant and not (poll.taken or poll.gone or poll.moved is not None):
             # What is being granted at this moment still comes, and must not be lost.
             poll.look_again()
             await poll.looked(call.timeout())
@@ -230,16 +232,17 @@ class WorkerCalls:
             raise Refused(refusals.session_lost(request.worker, why))
         session.hear()
         stopped: dict[int, Stop] = {}
-        if request.progress:
-            note = Note(request.worker, tuple(request.progress))
-            acks = await self.node.ask(note, call.actor, call.timeout())
-            runs = {said.token: said.run for said in request.progress}
-            for ack in cast("list[worker_pb2.ResultAck]", acks):
+        notes = tuple(request.progress)
+        while notes:
+            # A change may have no room for all of them.
+            asked = await self.node.ask(Note(request.worker, notes), call.actor, call.timeout())
+            acks = cast("list[worker_pb2.ResultAck]", asked)
+            for note, ack in zip(notes, acks, strict=False):
                 if ack.reason:
                     stopped[ack.token] = Stop(
-                        token=ack.token, run=runs[ack.token], kind=Stop.KIND_LOST,
-                        message=ack.message,
-                    )  # fmt: skip
+                        token=ack.token, run=note.run, kind=Stop.KIND_LOST, message=ack.message
+                    )
+            notes = notes[len(acks) :]
         answer = worker_pb2.HeartbeatResponse(drain=session.draining)
         answer.stops.extend(self._stops(request.worker, stopped))
         if sessions.tells_time:

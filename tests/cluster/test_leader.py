@@ -650,3 +650,82 @@ def test_what_was_foreseen_is_not_told_when_leadership_goes(bench: Bench) -> Non
 
     assert [len(words) for words in ear.foreseen] == [1]
     assert ear.got == []
+
+
+def turned_down_once(bench: Bench) -> None:
+    """Leadership was to go to somebody who did not take it, so this node leads on."""
+    bench.refusal = "leadership goes to n2; try there"
+    bench.leader.step()
+    bench.refusal = ""
+    bench.run()
+
+
+def test_a_worker_that_was_offered_runs_in_vain_is_offered_them_again(bench: Bench) -> None:
+    _, ear = bench.worker("w1", 3)
+    bench.ask(due("a", START_MS + 1_000))
+    bench.run()
+    bench.now_ms = START_MS + 1_000
+
+    turned_down_once(bench)
+
+    assert [lease.job for lease in ear.got] == ["a"]
+
+
+def test_what_workers_said_while_leadership_was_to_go_is_not_lost(bench: Bench) -> None:
+    session, ear, _ = leased(bench)
+    session.report([success(ear.got[0])])
+
+    turned_down_once(bench)
+
+    assert [ack.reason for ack in ear.acked] == [""]
+
+
+def test_a_hello_while_leadership_was_to_go_gets_its_leases(bench: Bench) -> None:
+    leased(bench)
+    _, again = bench.worker("w1", 3)
+
+    turned_down_once(bench)
+    bench.ask(due("b", START_MS + 2_000))
+    bench.run()
+    bench.now_ms += 2_000
+    bench.run()
+
+    assert "b" in [lease.job for lease in again.got]
+
+
+def test_a_lapse_while_leadership_was_to_go_happens_and_the_worker_may_come_back(
+    bench: Bench,
+) -> None:
+    _, ear, _ = leased(bench)
+    bench.now_ms += 60_000
+
+    turned_down_once(bench)
+
+    assert [refusal.word for refusal in ear.gone] == ["SESSION_LOST"]
+    bench.worker("w1", 1)
+
+
+def test_a_caller_is_told_at_once_that_leadership_is_to_go(bench: Bench) -> None:
+    bench.ask(due("a", START_MS + 1_000))
+
+    turned_down_once(bench)
+
+    [told] = bench.replies
+    assert isinstance(told, Rejection)
+    assert bench.leader.done.changes == 1
+
+
+def test_the_answer_of_a_lapse_that_comes_behind_the_loss_ends_nothing(bench: Bench) -> None:
+    """As when a leader removes itself: what it commits, and that it leads no more, come at once."""
+    _, ear, _ = leased(bench)
+    bench.now_ms += 60_000
+    bench.leader.step()
+    [(data, reply)] = bench.sent
+    bench.index += 1
+    bench.applied.apply(bench.index, data)
+    bench.leader.lost()
+
+    reply(bench.index)
+
+    assert ear.redirected
+    assert bench.sessions.lapses(10) == []

@@ -234,3 +234,34 @@ async def test_a_node_that_comes_back_is_told_the_time_by_whomever_it_meets(
         await again.start()
 
         await until(lambda: again.clock.sure)
+
+
+async def test_a_call_whose_time_is_over_before_it_was_decided_never_is(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        node = await leader_of(nodes)
+        changes = node.leader.done.changes
+        node.leader.clock_is_sure = False  # It decides nothing for now.
+
+        with pytest.raises(Refused) as told:
+            await node.write(once("a", 1), "", 0.05)
+        [waiting] = node.leader._waiting.line
+        node.leader.clock_is_sure = True
+        await node.write(once("b", 1), "", 5)
+
+        assert told.value.rejection.word == "COMMIT_TIMEOUT"
+        assert waiting.withdrawn
+        assert node.leader.done.changes >= changes + 1
+        with pytest.raises(Refused):
+            await node.read(job_pb2.GetJobRequest(job="a"), None, 5)
+
+
+async def test_a_drained_node_that_is_elected_hands_over_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        drained, other = (node for node in nodes.values() if node is not leader)
+        drained.draining = True
+
+        assert await leader.driver.transfer(drained.name, 2.0)
+
+        await until(lambda: leader.leads or other.leads)
+        await until(lambda: not drained.leads)

@@ -125,3 +125,22 @@ def test_one_node_alone_believes_itself(room: Room) -> None:
     room.set_by_ms = HOUR_MS
     room.look(["n1"])
     assert room.clock.now_ms() == room.wall_ms()
+
+
+def test_who_was_replaced_does_not_count_when_most_differ(room: Room) -> None:
+    def hear_another_state(peer: str) -> None:
+        other = Applied(MemoryStore())
+        other.meta.fingerprint = b"another"
+        words = Acquaintances(peer, other, room.wall_ms, room.seconds)
+        room.known.told(peer, words.words("", "test", serving=True))
+
+    for gone in ("n4", "n5"):
+        room.hear(gone)
+    room.passed += 60
+    hear_another_state("n2")
+    assert not room.known.diverged
+
+    hear_another_state("n3")
+
+    assert room.known.diverged
+    assert room.known.fresh().keys() == {"n2", "n3"}

@@ -352,3 +352,78 @@ async def test_payloads_are_for_those_who_may_see_them(start: Start) -> None:
             await watches.ListEvents(event_pb2.ListEventsRequest(), metadata=mine),
         ]
         assert [b"secret" in one.SerializeToString() for one in shown] == [see] * 4
+
+
+async def test_nobody_takes_over_a_worker_of_another_namespace(
+    split: tuple[Served, str, str],
+) -> None:
+    served, root, editor = split
+    victim = await Worker(served.channel, "pay-1", metadata=bearer(root)).hello(credits=1)
+    await victim.until(lambda: len(victim.leases) == 1)
+    workers: Anything = worker_pb2_grpc.WorkerServiceStub(served.channel)
+    mine = worker_pb2.WorkerHello(worker="pay-1", namespaces=["team"])
+
+    found = await refused(
+        workers.Lease(worker_pb2.LeaseRequest(hello=mine), metadata=bearer(editor))
+    )
+    thief = Worker(served.channel, "pay-1", metadata=bearer(editor))
+    await thief.send(hello=mine)
+    await thief.ended()
+
+    assert (found.reason, thief.refusal and thief.refusal.reason) == ("FORBIDDEN", "FORBIDDEN")
+    await victim.succeed(*victim.leases)
+    await victim.until(lambda: len(victim.acks) == 1)
+    assert victim.acks[0].reason == ""
+
+
+async def test_a_stream_speaks_of_the_runs_of_its_own_namespace_only(
+    split: tuple[Served, str, str],
+) -> None:
+    served, root, editor = split
+    other = await Worker(served.channel, "w1", metadata=bearer(root)).hello(credits=1)
+    own = await Worker(served.channel, "w2", metadata=bearer(editor)).hello(
+        credits=1, namespaces=["team"]
+    )
+    await other.until(lambda: len(other.leases) == 1)
+    await own.until(lambda: len(own.leases) == 1)
+
+    await own.succeed(*own.leases)
+    await own.until(lambda: len(own.acks) == 1)
+    await own.succeed(*other.leases)
+    await own.ended()
+
+    assert own.acks[0].reason == ""
+    assert own.refusal is not None
+    assert own.refusal.reason == "FORBIDDEN"
+    await other.succeed(*other.leases)
+    await other.until(lambda: len(other.acks) == 1)
+    assert other.acks[0].reason == ""
+
+
+async def test_a_worker_goes_on_at_a_new_leader_that_knows_it_by_its_leases_only(
+    split: tuple[Served, str, str],
+) -> None:
+    served, root, editor = split
+    mine = bearer(editor)
+    workers: Anything = worker_pb2_grpc.WorkerServiceStub(served.channel)
+    hello = worker_pb2.WorkerHello(worker="w2", namespaces=["team"])
+    [lease] = (await workers.Lease(worker_pb2.LeaseRequest(hello=hello), metadata=mine)).leases
+    theirs = worker_pb2.WorkerHello(worker="w1")
+    await workers.Lease(worker_pb2.LeaseRequest(hello=theirs), metadata=bearer(root))
+
+    served.node.world.lead(served.node)
+
+    beat = worker_pb2.HeartbeatRequest(worker="w2")
+    await workers.Heartbeat(beat, metadata=mine)
+    found = await refused(
+        workers.Heartbeat(worker_pb2.HeartbeatRequest(worker="w1"), metadata=mine)
+    )
+    assert found.reason == "FORBIDDEN"
+    found = await refused(
+        workers.Heartbeat(worker_pb2.HeartbeatRequest(worker="w9"), metadata=mine)
+    )
+    assert found.reason == "SESSION_LOST"
+    result = worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
+    request = worker_pb2.ReportResultsRequest(worker="w2", results=[result])
+    [ack] = (await workers.ReportResults(request, metadata=mine)).acks
+    assert ack.reason == ""

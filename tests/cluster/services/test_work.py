@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from raftsched.cluster.services import work
+from raftsched.cluster.services.work import WorkStream
 from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.instants import duration
 
@@ -424,3 +425,30 @@ async def test_a_drain_with_500_streams_ends_them_with_a_word(start: Start) -> N
     assert {worker.redirect.reason for worker in workers} == {"the node stops"}
     assert all(worker.refusal is None for worker in workers)
     assert not served.server.work.streams
+
+
+async def test_what_comes_after_the_end_of_a_stream_is_not_for_its_session(
+    start: Start,
+) -> None:
+    """A frame that is on its way to a worker that does not read holds up the end of its stream."""
+    served = await start("a")
+    stream = WorkStream(NeverWrites(), worker_pb2.Welcome())  # type: ignore[arg-type]
+    sessions = served.node.sessions
+    stream.session = sessions.open(worker_pb2.WorkerHello(worker="w1"), stream, stream=True)
+    stream.wake()
+    stream.fail(work.unread(10.0))
+    closing = asyncio.create_task(stream.close())
+    await asyncio.sleep(0)
+
+    stream.take(worker_pb2.WorkRequest(credits=5, beat=9))
+
+    assert sessions.by_worker["w1"].credits == 0
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+
+
+class NeverWrites:
+    """The context of a call whose client does not read."""
+
+    async def write(self, frame: bytes) -> None:
+        await asyncio.Event().wait()

@@ -7,6 +7,7 @@ import asyncio
 import grpc
 import pytest
 
+from raftsched.cluster.services.calls import NO_FORWARD
 from raftsched.proto.v1 import (
     common_pb2,
     job_pb2,
@@ -429,3 +430,45 @@ async def test_a_wait_as_long_as_the_callers_own_leaves_time_for_the_last_look(
     assert run.state == run_pb2.RUN_STATE_RUNNING
     assert len(left) == 2
     assert left[-1] > 0.01, "the last look had no time to ask a majority"
+
+
+async def test_a_heartbeat_takes_all_of_its_progress_however_many_changes_that_needs(
+    start: Start,
+) -> None:
+    served = await start("a")
+    await trigger(served.node, 100)
+    taken = (await workers(served).Lease(wish(100))).leases
+    reports = [
+        worker_pb2.ProgressReport(run=lease.run, token=lease.token, checkpoint=b"x" * 16_384)
+        for lease in taken
+    ]
+
+    await workers(served).Heartbeat(worker_pb2.HeartbeatRequest(worker="w1", progress=reports))
+
+    runs: Anything = run_pb2_grpc.RunServiceStub(served.channel)
+    for lease in (taken[0], taken[-1]):
+        assert (await runs.GetRun(run_pb2.GetRunRequest(run=lease.run))).checkpoint
+
+
+async def test_a_lease_under_way_as_leadership_goes_ends_at_once_and_may_have_been_taken(
+    start: Start, world: World
+) -> None:
+    first = await start("a")
+    second = await start("b")
+    call = asyncio.ensure_future(
+        workers(first).Lease(wish(1, wait_ms=20_000), timeout=25, metadata=((NO_FORWARD, "1"),))
+    )
+    await waits(first)
+    driver = first.node.driver
+    driver.held = []
+    asked = asyncio.ensure_future(trigger(first.node, 1))
+    async with asyncio.timeout(5):
+        while not first.node.sessions.by_worker["w1"].in_grant:
+            await asyncio.sleep(0)
+
+    world.lead(second.node)
+
+    async with asyncio.timeout(5):
+        found = await refused(call)
+    assert found.reason == "LEADER_CHANGED"
+    asked.cancel()
