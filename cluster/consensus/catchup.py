@@ -8,6 +8,8 @@ snapshot is verified, put in place and the journal stands on it.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from .faults import Fatal, require
 from .journal import Journal
 from .message import AppendAck, BadCopy, Chunk, Fetch, Offer, WireError
@@ -75,8 +77,14 @@ class CatchUp(State):
 
     def snapshot_made(self, manifest: Manifest) -> None:
         self.making = False
-        self.snapshots.add(manifest, {p.offered for p in self.progress.values()})
+        self.keep(manifest, {p.offered for p in self.progress.values()})
         self.cut_journal()
+
+    def keep(self, manifest: Manifest, on_offer: Set[int] = frozenset()) -> None:
+        old = self.snapshots.add(manifest, on_offer)
+        if old:
+            work = self.snapshots.removal(old)
+            self.jobs.append(Job("remove old snapshots", work, lambda _: None))
 
     def tail_before(self, index: int) -> int:
         """Where the journal begins that is kept for slow followers behind a snapshot."""
@@ -225,7 +233,7 @@ class CatchUp(State):
         require(manifest.index > self.commit, f"snapshot {manifest.index} came after {self.commit}")
         self.installing = False
         self.incoming = None
-        self.snapshots.add(manifest)
+        self.keep(manifest)
         self.fail_waiting(manifest.index)
         stand_on(self, manifest)
         self.last_applied = max(manifest.index, self.machine.applied())

@@ -270,9 +270,13 @@ class Core(Introduction):
 
     def staleness(self, now: float) -> float:
         """Return how old the applied state is at most, in seconds by this node's clock."""
-        if self.role == LEADER:
+        if self.role == LEADER and self.in_office:
             return now - self.quorum_at
         return now - self.freshness.as_of
+
+    def unheard(self, now: float) -> float:
+        """How long ago this node last heard of a majority, in office or on the way there."""
+        return now - self.quorum_at if self.role == LEADER else self.staleness(now)
 
     # The port: leadership and members.
 
@@ -412,7 +416,8 @@ class Core(Introduction):
             and self.was_member
         ):
             self.removed_self = True
-        self.was_member = self.was_member or self.me in self.config.members
+        # By its disk: the log may begin with times in which another disk bore its name.
+        self.was_member = self.was_member or self.belongs
 
     was_member = False
 

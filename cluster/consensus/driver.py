@@ -212,6 +212,9 @@ class Driver:
             f"{core.me} waits for them: {waits or 'they agree at this moment'}."
         )
 
+    def unheard(self) -> float:
+        return self.core.unheard(self.clock())
+
     def staleness(self) -> float:
         """Return how old the applied state is at most, in seconds."""
         return self.core.staleness(self.clock())

@@ -51,6 +51,8 @@ class Progress:
         `match`, which is 0 then, would send it the whole journal, or a snapshot.
         """
         self.offered = 0
+        # It may have started anew, and its clock with it.
+        self.echo = 0.0
         self.probe(self.next if self.probing else self.match + 1, now)
 
     def probe(self, next_index: int, now: float) -> None:

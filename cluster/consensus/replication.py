@@ -59,7 +59,9 @@ class Replication(CatchUp):
         for peer, progress in self.progress.items():
             known = min(progress.match, self.commit)
             progress.told = max(progress.told, known)
-            beat = Heartbeat(self.term, self.round, self.commit, known, progress.echo, age)
+            # Until something of this term is committed, more may be than is known here.
+            echo = progress.echo if self.commit >= self.noop_index else 0.0
+            beat = Heartbeat(self.term, self.round, self.commit, known, echo, age)
             self.send_first(peer, beat)
 
     def replicate(self, now: float) -> None:
@@ -238,7 +240,9 @@ class Replication(CatchUp):
             return
         if beat.known > self.commit and not self.installing:
             self.move_commit(beat.known)
-        self.freshness.heard(beat.commit, beat.echo - beat.age, self.last_applied)
+        if beat.echo <= now:
+            # What is ahead of this clock was said by one before it, of a host that has begun anew.
+            self.freshness.heard(beat.commit, beat.echo - beat.age, self.last_applied)
         self.send_first(peer, HeartbeatAck(self.term, beat.round, now))
 
     # Applying.

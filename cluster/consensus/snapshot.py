@@ -198,17 +198,27 @@ class Snapshots:
     def publish(self, manifest: Manifest) -> Callable[[], None]:
         return lambda: _publish(self.disk, f"{FOLDER}/making", manifest)
 
-    def add(self, manifest: Manifest, on_offer: Set[int] = frozenset()) -> None:
-        """Take note of a snapshot that has its final name; remove old ones nobody fetches.
+    def add(self, manifest: Manifest, on_offer: Set[int] = frozenset()) -> list[int]:
+        """Take note of a snapshot that has its final name; return old ones nobody fetches, which
+        are to be removed.
 
         If the one on its way to a follower went with each new one, a cluster that writes faster
         than the follower reads would never get it back.
         """
         self.by_index[manifest.index] = manifest
-        for old in sorted(self.by_index)[:-2]:
-            if old not in on_offer:
-                del self.by_index[old]
-                self.disk.remove(folder_of(old))
+        old = [index for index in sorted(self.by_index)[:-2] if index not in on_offer]
+        for index in old:
+            del self.by_index[index]
+        return old
+
+    def removal(self, old: list[int]) -> Callable[[], None]:
+        """Return the work of removing these, on the helper."""
+
+        def work() -> None:
+            for index in old:
+                _remove(self.disk, folder_of(index))
+
+        return work
 
     # Sending one.
 
@@ -226,9 +236,22 @@ def _publish(disk: Disk, folder: str, manifest: Manifest) -> None:
     disk.write(path, 0, manifest.encode())
     disk.sync(path)
     disk.sync_folder(folder)
-    disk.remove(final)  # Only ever one that a crash left without anybody relying on it.
+    # Only ever one that a crash left without anybody relying on it.
+    _remove(disk, final)
     disk.rename(folder, final)
     disk.sync_folder(FOLDER)
+
+
+def _remove(disk: Disk, folder: str) -> None:
+    """Take the final name away first: a start relies on all that bears one, and a crash in the
+    middle leaves some of the files."""
+    if folder.removeprefix(f"{FOLDER}/") not in disk.list(FOLDER):
+        return
+    going = f"{FOLDER}/going"
+    disk.remove(going)
+    disk.rename(folder, going)
+    disk.sync_folder(FOLDER)
+    disk.remove(going)
 
 
 def digest_of(disk: Disk, path: str) -> tuple[int, str]:

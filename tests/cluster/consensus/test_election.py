@@ -7,6 +7,7 @@ from raftsched.cluster.consensus.message import (
     Append,
     AppendAck,
     Heartbeat,
+    Message,
     PreVote,
     PreVoteReply,
     Vote,
@@ -370,7 +371,54 @@ def test_a_new_leader_is_not_taken_for_one_that_hears_nothing(three: Group) -> N
     ages = []
     while not any(node.core.in_office for node in three.nodes.values()):
         three.run(0.01)
-        ages += [n.core.staleness(three.now) for n in three.nodes.values() if n.core.role == LEADER]
+        ages += [n.core.unheard(three.now) for n in three.nodes.values() if n.core.role == LEADER]
 
     assert ages
     assert max(ages) < 1.0
+
+
+def test_a_follower_whose_clock_began_anew_knows_how_old_its_state_is(three: Group) -> None:
+    """Its host was started again; its disk and the leader are the same."""
+    three.now = 1_000_000.0
+    for node in three.nodes.values():
+        node.core.deadline = three.now
+    leader = three.lead()
+    three.run(1.0)
+    follower = three.others(leader)[0]
+    said: list[Heartbeat] = []
+
+    def passes(a: str, b: str, message: Message) -> bool:
+        if b == follower.name and isinstance(message, Heartbeat):
+            said.append(message)
+        return True
+
+    three.passes = passes
+    leader.core.link_down(follower.name, three.now)
+    leader.core.link_up(follower.name, three.now)
+    leader.core.beat(three.now)
+    three.turns()
+    follower.core.on_heartbeat(leader.name, said[-1]._replace(echo=1_000_000.0), 30.0)
+
+    assert said[0].echo == 0.0
+    assert follower.core.freshness.as_of <= three.now
+
+
+def test_who_leads_without_having_committed_anything_does_not_say_how_fresh_it_is(
+    three: Group,
+) -> None:
+    """What its predecessor committed and answered may not be known here yet."""
+    old = three.lead()
+    three.run(1.0)
+    cut_off(three, old, noticed=True)
+    new, follower = three.others(old)
+    three.passes = lambda a, b, m: old.name not in (a, b) and not isinstance(m, AppendAck)
+    left_at = three.now
+
+    three.run(0.5)
+
+    leads = new if new.core.role == LEADER else follower
+    assert leads.core.role == LEADER
+    assert not leads.core.in_office
+    for node in (new, follower):
+        assert node.core.staleness(three.now) >= three.now - left_at - 0.2
+    assert leads.core.unheard(three.now) < 0.3

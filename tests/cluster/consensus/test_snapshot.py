@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from raftsched.cluster.consensus.disk import RealDisk
 from raftsched.cluster.consensus.snapshot import Manifest, Snapshots
@@ -40,7 +44,7 @@ def made(snapshots: Snapshots, index: int, checkpoint: Callable[[str], int]) -> 
     _, files = snapshots.write(checkpoint)()
     manifest = Manifest(index, 1, 1, MEMBERS, files)
     snapshots.publish(manifest)()
-    snapshots.add(manifest)
+    snapshots.removal(snapshots.add(manifest))()
     return manifest
 
 
@@ -74,3 +78,47 @@ def test_another_file_of_the_same_name_and_length_is_read(tmp_path: Path) -> Non
     assert first.files[0].sha256 != second.files[0].sha256
     snapshots.verify(second)
     disk.close()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("left", range(0, 12, 2))
+def test_a_node_that_dies_as_it_removes_an_old_snapshot_starts_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    disk = RealDisk(tmp_path)
+    snapshots = Snapshots(disk)
+    for name in "abcdefgh":
+        (tmp_path / name).write_text(name)
+    for index in (10, 20):
+        made(snapshots, index, linking(tmp_path, *"abcdefgh"))
+    _, files = snapshots.write(linking(tmp_path, *"abcdefgh"))()
+    third = Manifest(30, 1, 1, MEMBERS, files)
+    snapshots.publish(third)()
+    ends = itertools.count()
+
+    def mortal(what: Callable[..., None]) -> Callable[..., None]:
+        def done(*how: object, **more: object) -> None:
+            if next(ends) == left:
+                raise Killed
+            what(*how, **more)
+
+        return done
+
+    with monkeypatch.context() as dying:
+        dying.setattr(os, "unlink", mortal(os.unlink))
+        dying.setattr(os, "rmdir", mortal(os.rmdir))
+        with contextlib.suppress(Killed):
+            snapshots.removal(snapshots.add(third))()
+    disk.close()
+
+    again = RealDisk(tmp_path)
+    kept = Snapshots(again)
+    # Before the first step there are three; behind it, nothing of what goes bears its name.
+    assert sorted(kept.by_index)[-2:] == [20, 30]
+    assert len(again.list("snapshots")) == len(kept.by_index)
+    for manifest in kept.by_index.values():
+        kept.verify(manifest)
+    again.close()
