@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+PATIENCE_MAX = 2.0
+
 
 @dataclass(slots=True)
 class Progress:
@@ -23,6 +25,9 @@ class Progress:
     probe_at: float = 0.0
     probed: int = -1  # The `prev` that was asked last; answers to others are late.
     moved_at: float = 0.0
+    # How long to wait for an answer beyond the usual, as none came so far. A link or a disk that is
+    # slow is made slower by what is said to it again.
+    patience: float = 0.0
     in_flight: int = 0
     sent: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes)
     round: int = 0
@@ -36,6 +41,7 @@ class Progress:
         """The follower has all up to `index`. This never lowers anything."""
         if index > self.match or self.probing:
             self.moved_at = now
+            self.patience = 0.0
         self.match = max(self.match, index)
         self.next = max(self.next, index + 1)
         self.probing = False
@@ -53,7 +59,11 @@ class Progress:
         self.offered = 0
         # It may have started anew, and its clock with it.
         self.echo = 0.0
+        self.patience = 0.0
         self.probe(self.next if self.probing else self.match + 1, now)
+
+    def wait_longer(self, usual: float) -> None:
+        self.patience = min(2 * max(usual, self.patience), PATIENCE_MAX)
 
     def probe(self, next_index: int, now: float) -> None:
         """Forget what is under way and ask again from `next_index`, at once."""

@@ -75,13 +75,16 @@ class Replication(CatchUp):
             self.offer(peer, progress, now)
         elif progress.probing:
             if now >= progress.probe_at:
-                progress.probe_at = now + self.settings.probe
+                if progress.probed == progress.next - 1:
+                    progress.wait_longer(self.settings.probe)
+                progress.probe_at = now + max(self.settings.probe, progress.patience)
                 progress.probed = progress.next - 1
                 message = self.append_from(progress.next, shared)
                 self.send_entries(peer, message, size_of(message))
         elif progress.match < progress.next - 1 and now - progress.moved_at > (
-            2 * self.settings.probe
+            2 * max(self.settings.probe, progress.patience)
         ):
+            progress.wait_longer(self.settings.probe)
             progress.probe(progress.match + 1, now)
             self.feed(peer, progress, now, shared)
         else:

@@ -498,3 +498,39 @@ def test_addresses_that_cannot_be_kept_are_refused() -> None:
             Configuration.decode(json.dumps({"n1": row}))
     written_before = b'{"n1":[1,"n:1",true]}'
     assert Configuration.decode(written_before).encode() == written_before
+
+
+def test_who_is_added_again_is_not_told_of_the_removal_of_its_former_disk() -> None:
+    """It reads of that on its way through the log, before it reads that it was added."""
+    group = Group(3, Settings(window_bytes=1 << 18, append_bytes=1 << 17))
+    leader = group.lead()
+    group.run(0.5)
+    away = group.others(leader)[0]
+
+    def fill(mark: str) -> None:
+        for number in range(300):
+            order = {"id": f"{mark}{number}", "key": "k", "add": "y" * 3_500}
+            leader.core.propose(json.dumps(order).encode(), lambda _: None)
+            if number % 10 == 9:
+                group.run(0.02)
+        group.run(0.2)
+
+    fill("a")
+    leader.core.remove_member(away.name, group.now, lambda _: None)
+    group.run(1.0)
+    assert away.gone
+    for other in group.others(away):
+        other.core.link_down(away.name, group.now)
+    group.names.remove(away.name)
+    fill("b")
+    back = add(group, away.name)
+    back.lives += 10
+    back.start(group.now)
+    connect(group, back.name)
+    group.run(0.6)
+    leader.core.add_member(back.name, group.now, lambda _: None)
+
+    group.run(3.0)
+
+    assert not back.gone
+    assert back.name in leader.core.config.voters

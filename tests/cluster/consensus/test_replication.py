@@ -112,3 +112,26 @@ def test_a_commit_of_much_is_told_at_once(hurry_bytes: int, told: bool) -> None:
     assert any(node.core.last_applied == last for node in group.others(leader)) == told
     group.run(0.3)
     assert all(node.core.last_applied == last for node in group.others(leader))
+
+
+def test_a_slow_link_is_not_filled_with_the_same_entries(three: Group) -> None:
+    leader = three.lead()
+    three.run(0.5)
+    slow = three.others(leader)[0]
+    times = []
+
+    def passes(a: str, b: str, message: Message) -> bool:
+        if b == slow.name and isinstance(message, Append) and message.entries:
+            times.append(three.now)
+            return False  # It is on its way.
+        return True
+
+    three.passes = passes
+    three.write(leader, "w")
+    three.run(10.0)
+
+    assert 5 <= len(times) <= 11
+    three.passes = lambda a, b, m: True
+    three.run(2.5)
+    assert leader.core.progress[slow.name].match == leader.core.journal.last_index
+    assert leader.core.progress[slow.name].patience == 0.0
