@@ -7,6 +7,7 @@ is the state. So a crash at any moment leaves one whole state or the other.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -119,7 +120,10 @@ class Replica(Applied):
         """Build the next state beside the present one, give it its name, then go on from it."""
         building = self.folder / "building"
         shutil.rmtree(building, ignore_errors=True)
-        shutil.copytree(self.snapshots / folder, building, copy_function=_link_or_copy)
+        building.mkdir()
+        # One by one: what `copytree` raises does not say that the disk is full.
+        for file in (self.snapshots / folder).iterdir():
+            _link_or_copy(file, building / file.name)
         (building / MANIFEST).unlink(missing_ok=True)
         for file in building.iterdir():
             _sync(file)
@@ -161,7 +165,14 @@ class Replica(Applied):
 def checkpoint_of(store: Store, folder: Path) -> None:
     """RocksDB makes the folder itself, and wants it not to be there."""
     assert isinstance(store, RocksStore)
-    store.checkpoint(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        store.checkpoint(folder)
+    except Exception as error:
+        # The library has one exception type and tells by words only.
+        if "no space" in str(error).lower():
+            raise OSError(errno.ENOSPC, str(error)) from error
+        raise
 
 
 def _sync(path: Path) -> None:
@@ -173,9 +184,9 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-def _link_or_copy(source: str, target: str) -> None:
+def _link_or_copy(source: Path, target: Path) -> None:
     """Tables never change, so both folders can share them; RocksDB writes to the others."""
-    if source.endswith(".sst"):
+    if source.suffix == ".sst":
         os.link(source, target)
     else:
         shutil.copyfile(source, target)

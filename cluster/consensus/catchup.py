@@ -208,9 +208,13 @@ class CatchUp(State):
         # Until it is done nothing is appended, applied or voted for: the state is in between.
         self.installing = True
         finish = incoming.finish
+        finished: list[str | None] = []
 
         def put_in_place() -> bool:
-            folder = finish()
+            # Without space for the rest of it, all of this is tried again.
+            if not finished:
+                finished.append(finish())
+            [folder] = finished
             if folder is not None:
                 restore(self.machine, folder)
             return folder is not None

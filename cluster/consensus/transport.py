@@ -14,6 +14,7 @@ import itertools
 import json
 import logging
 import random
+import socket
 import ssl
 import struct
 from collections.abc import Callable
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 _LENGTH = struct.Struct("<I")
 PING = b"\xff"
 HELLO_MAX = 4096
+REASONS = 10  # Why one node was refused, that the log says at most.
 CROSSED = ("there is a connection already", "replaced by a newer one")
 CONNECTIONS_MAX = 64  # Strangers included; a cluster needs two dozen at most.
 
@@ -45,6 +47,7 @@ class LinkLimits:
     dial_min: float = 0.05
     dial_max: float = 0.2
     dial_timeout: float = 1.0
+    lookup: float = 30.0  # What the resolver of names may take.
     queued: int = 32 << 20  # Written to a peer and not read by it; beyond, messages are lost.
 
 
@@ -214,7 +217,9 @@ class Session(asyncio.Protocol):
         if self.peer is not None or name is None or why in CROSSED:
             self.close(why)
             return
-        if refused.get(name) != why:
+        told = self.links.told_of.setdefault(name, set())
+        if why not in told and len(told) < REASONS:
+            told.add(why)
             logger.warning("%s at %s %s", name, address or self.address, why)
         refused[name] = why
         self.close("")
@@ -262,6 +267,8 @@ class Links:
         self.sessions: dict[str, Session] = {}
         # Nodes that are to be followed -> why their last connection was refused.
         self.refused: dict[str, str] = {}
+        # And what the log has said of them: both ends may refuse, each for a reason of its own.
+        self.told_of: dict[str, set[str]] = {}
         self._all: set[Session] = set()
         self._server: asyncio.Server | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -291,6 +298,7 @@ class Links:
             self._tasks.pop(name).cancel()
         self._addresses = wanted
         self.refused = {name: why for name, why in self.refused.items() if name in wanted}
+        self.told_of = {name: said for name, said in self.told_of.items() if name in wanted}
         for name in wanted:
             if name not in self._tasks and not self._closed:
                 task = asyncio.get_running_loop().create_task(self._keep_dialling(name), name=name)
@@ -358,6 +366,7 @@ class Links:
             old.close(CROSSED[1])
         session.peer = node
         self.refused.pop(node, None)
+        self.told_of.pop(node, None)
         self.sessions[node] = session
         self._up(node)
 
@@ -399,17 +408,35 @@ class Links:
         if self.contexts is not None:
             # Keys are agreed on within this, which takes a processor at both ends.
             extra, limit = {"ssl": self.contexts[1], "server_hostname": name}, session.patience
+        loop = asyncio.get_running_loop()
         try:
+            # Resolvers ask a dead server first for seconds, and have the answer then. To ask again
+            # each time would never come to a dial.
+            async with asyncio.timeout(self.limits.lookup):
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            session.began_at = self.clock()
             async with asyncio.timeout(limit):
-                await asyncio.get_running_loop().create_connection(
-                    lambda: session, host, port, **extra
-                )
+                await self._connect(session, [place[4] for place in found], extra)
         except (OSError, TimeoutError, UnicodeError, OverflowError) as error:
             session.too_late = bool(extra) and isinstance(error, TimeoutError)
             logger.debug("%s at %s is not reachable: %s", name, host, error)
             if isinstance(error, ssl.SSLError):
                 # Nobody comes to agree with that by being dialled again.
                 session.refuse(f"cannot be trusted: {error}", address)
+
+    async def _connect(
+        self, session: Session, places: list[tuple[Any, ...]], extra: dict[str, Any]
+    ) -> None:
+        """To the first of the addresses of a name that somebody listens at."""
+        loop = asyncio.get_running_loop()
+        for left, (host, port, *_) in enumerate(places, 1 - len(places)):
+            try:
+                await loop.create_connection(lambda: session, host, port, **extra)
+            except OSError:
+                if not left:
+                    raise
+            else:
+                return
 
     async def _keep_pinging(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -197,3 +198,44 @@ def test_what_was_prepared_on_a_state_that_is_gone_is_not_written(tmp_path: Path
     assert one.store.get(keys.job_name(0, "mine")) is not None
     assert one.meta.revision == 2
     one.close()
+
+
+def test_a_restore_without_space_says_so_and_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    one.apply(7, change(one.store, "a"))
+    checkpoint(one, tmp_path, "snapshot")
+    other = replica(tmp_path / "two", tmp_path)
+
+    def full(*how: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as short:
+        short.setattr("raftsched.cluster.replica.shutil.copyfile", full)
+        with pytest.raises(OSError, match="No space") as told:
+            other.restore("snapshot")
+    other.restore("snapshot")
+
+    assert told.value.errno == errno.ENOSPC
+    assert image(other) == image(one)
+
+
+def test_a_checkpoint_without_space_says_so_and_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = replica(tmp_path / "one", tmp_path)
+    one.apply(7, change(one.store, "a"))
+    (tmp_path / "snapshot").mkdir()
+
+    def full(store: object, folder: Path) -> None:
+        folder.mkdir()
+        raise Exception("IO error: No space left on device: While appending to file")
+
+    with monkeypatch.context() as short:
+        short.setattr("raftsched.statemachine.rocks_store.RocksStore.checkpoint", full)
+        with pytest.raises(OSError, match="No space") as told:
+            one.checkpoint()("snapshot")
+
+    assert told.value.errno == errno.ENOSPC
+    assert one.checkpoint()("snapshot") == 7

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import time
+from typing import Any
+
+import pytest
 
 from raftsched.cluster.consensus.transport import Identity, LinkLimits, Links
 
-LIMITS = LinkLimits(hello=0.05, hello_max=2.0, dial_min=0.001, dial_max=0.002, dead=60.0, ping=0.01)
+LIMITS = LinkLimits(
+    hello=0.05, hello_max=2.0, dial_min=0.001, dial_max=0.002, dial_timeout=0.1, dead=60.0,
+    ping=0.01,
+)  # fmt: skip
 DELAY_S = 0.1  # Each way: the answer comes long after the first patience is over.
 LIMIT_S = 20.0
 
@@ -71,3 +78,29 @@ async def test_answers_that_come_too_late_are_waited_for_longer_and_not_dialled_
         front.close()
         while slow.open:
             await asyncio.sleep(0.01)
+
+
+async def test_a_resolver_that_takes_longer_than_a_dial_may_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its first server is dead, so each answer comes late, and right."""
+    real = socket.getaddrinfo
+
+    def late(host: str, *how: Any, **more: Any) -> object:  # noqa: ANN401
+        if host == "localhost":
+            time.sleep(3 * LIMITS.dial_timeout)
+        return real(host, *how, **more)
+
+    called, calling = asyncio.Event(), asyncio.Event()
+    callee, caller = links("a", called), links("b", calling)
+    address = await callee.listen("127.0.0.1:0")
+    await caller.listen("127.0.0.1:0")
+    monkeypatch.setattr(socket, "getaddrinfo", late)
+    caller.follow({"a": [address.replace("127.0.0.1", "localhost")]})
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await calling.wait()
+            await called.wait()
+    finally:
+        await caller.close()
+        await callee.close()
