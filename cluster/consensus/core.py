@@ -426,13 +426,19 @@ class Core(Introduction):
             self.told_removed = True
             self.watcher.removed()
 
+    def is_member(self, peer: str) -> bool:
+        """Whether it speaks for the disk that is a member, as far as it has spoken. It does not
+        when a folder came back that was taken for lost."""
+        member = self.config.members[peer]
+        return self.heard_disks.get(peer, member.incarnation) == member.incarnation
+
     def status(self) -> Status:
         peers = {
             name: Peer(
                 voter=member.voter,
                 address=member.address,
                 client=member.client,
-                connected=name == self.me or name in self.connected,
+                connected=name == self.me or (name in self.connected and self.is_member(name)),
                 match=self.progress[name].match if name in self.progress else 0,
             )
             for name, member in self.config.members.items()

@@ -158,6 +158,12 @@ class StatusView:
             refused = self.node.driver.links.refused.get(name)
             why = f": {name} {refused}" if refused else ""
             yield f"{name} is not reachable from {shown.node}{why}."
+            core = self.node.driver.core
+            if name in core.connected and not core.is_member(name):
+                yield (
+                    f"The folder of {name} was taken for lost, and another one has its place; stop "
+                    "it, empty this folder or put back the other one, start it again."
+                )
             seen_at = self.node.driver.foreign.get(name)
             if seen_at is not None and self.node.spec.seconds() - seen_at < FRESH:
                 yield (

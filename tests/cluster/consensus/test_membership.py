@@ -534,3 +534,31 @@ def test_who_is_added_again_is_not_told_of_the_removal_of_its_former_disk() -> N
 
     assert not back.gone
     assert back.name in leader.core.config.voters
+
+
+def test_a_disk_that_comes_back_after_another_took_its_place_does_not_count_as_there(
+    three: Group,
+) -> None:
+    """Its volume was not mounted at one start, and is at the next."""
+    leader = three.lead()
+    three.run(0.5)
+    away = three.others(leader)[1]
+    former = away.disk
+    for other in three.others(away):
+        other.core.link_down(away.name, three.now)
+    fresh = Node(away.name, three.names, Settings())
+    fresh.lives += 10
+    fresh.start(three.now)
+    three.nodes[away.name] = fresh
+    connect(three, away.name)
+    three.run(2.0)
+    assert leader.core.config.members[away.name].incarnation == fresh.core.incarnation
+    assert leader.core.status().peers[away.name].connected
+    for other in three.others(fresh):
+        other.core.link_down(away.name, three.now)
+
+    three.nodes[away.name] = Node(away.name, three.names, Settings(), former)
+    connect(three, away.name)
+    three.run(2.0)
+
+    assert not leader.core.status().peers[away.name].connected
