@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ..proto.v1 import calendar_pb2
-from . import audit_log, instants, keys, limits, namespaces, validate
+from . import audit_log, instants, keys, limits, masks, namespaces, validate
 from .calendar_days import CalendarDays, compile_calendar
 from .record import CalendarRecord
 from .rejection import Fault, Reason, Refused
 from .view import View
 
 Calendar = calendar_pb2.Calendar
+CHANGEABLE = frozenset({"description", "rules", "zone"})
 
 
 def _find(view: View, namespace: str, name: str) -> tuple[int, CalendarRecord]:
@@ -69,10 +70,12 @@ def update(view: View, request: calendar_pb2.UpdateCalendarRequest, actor: str) 
     wanted = request.calendar
     number, record = _find(view, wanted.namespace, wanted.name)
     namespaces.check_etag(wanted.etag, record.version)
-    _check(wanted)
-    changed = _settings(wanted, record.settings.namespace)
-    said = audit_log.difference(record.settings, changed)
-    record.settings.CopyFrom(changed)
+    merged = Calendar()
+    merged.CopyFrom(record.settings)
+    masks.merge(wanted, merged, request.update_mask, CHANGEABLE)
+    _check(merged)
+    said = audit_log.difference(record.settings, merged)
+    record.settings.CopyFrom(merged)
     record.version += 1
     record.updated_at_ms = view.now_ms
     view.put(keys.calendar(number, wanted.name), record)
@@ -87,6 +90,7 @@ def delete(
     view: View, request: calendar_pb2.DeleteCalendarRequest, actor: str
 ) -> calendar_pb2.DeleteCalendarResponse:
     number, record = _find(view, request.namespace, request.calendar)
+    namespaces.check_etag(request.etag, record.version)
     if record.jobs:
         jobs, verb = ("1 job", "names") if record.jobs == 1 else (f"{record.jobs} jobs", "name")
         raise Refused.because(

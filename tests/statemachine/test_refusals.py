@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from raftsched.proto.v1 import (
@@ -239,6 +240,11 @@ ASKED: list[tuple[str, Ask]] = [
         name="other", rules=[calendar_pb2.CalendarRule(weekday=8)]))),
     ("ETAG_MISMATCH", lambda m: calendar_pb2.UpdateCalendarRequest(
         calendar=calendar_pb2.Calendar(name="days", etag="v7"))),
+    ("ETAG_MISMATCH", lambda m: calendar_pb2.DeleteCalendarRequest(calendar="days", etag="v7")),
+    ("MASK_INVALID", lambda m: calendar_pb2.UpdateCalendarRequest(
+        calendar=calendar_pb2.Calendar(name="days"), update_mask=FieldMask(paths=["jobs"]))),
+    ("FIELD_REQUIRED", lambda m: calendar_pb2.UpdateCalendarRequest(
+        calendar=calendar_pb2.Calendar(name="days"), update_mask=FieldMask(paths=["rules"]))),
 ]  # fmt: skip
 
 
@@ -280,3 +286,35 @@ def test_settings_of_a_namespace_and_a_calendar_can_be_changed(machine: Machine)
     assert (calendar.rules[0].weekday, calendar.jobs, calendar.etag) == (6, 1, "v2")
     over = job_pb2.CreateJobRequest(job=job_of("y", namespace="full"))
     assert machine.refused(over).word == "QUOTA_EXCEEDED"
+
+
+@pytest.mark.parametrize("mask", [["rules"], []])
+def test_a_calendar_keeps_the_settings_that_an_update_does_not_mean(
+    machine: Machine, mask: list[str]
+) -> None:
+    kept = calendar_pb2.Calendar(
+        name="off", description="Of the office", zone="Europe/Berlin",
+        rules=[calendar_pb2.CalendarRule(weekday=7)],
+    )  # fmt: skip
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=kept))
+    sent = calendar_pb2.Calendar(name="off", rules=[calendar_pb2.CalendarRule(weekday=6)])
+
+    changed = machine.ask(
+        calendar_pb2.UpdateCalendarRequest(calendar=sent, update_mask=FieldMask(paths=mask)),
+        calendar_pb2.Calendar,
+    )
+
+    assert [rule.weekday for rule in changed.rules] == [6]
+    assert (changed.description, changed.zone) == ("Of the office", "Europe/Berlin")
+
+
+def test_a_calendar_can_be_described_anew_without_naming_its_days(machine: Machine) -> None:
+    stage(machine)
+    days = calendar_pb2.Calendar(name="days", description="Of the office")
+    update = calendar_pb2.UpdateCalendarRequest(
+        calendar=days, update_mask=FieldMask(paths=["description", "zone"])
+    )
+
+    changed = machine.ask(update, calendar_pb2.Calendar)
+
+    assert (changed.description, len(changed.rules), changed.etag) == ("Of the office", 1, "v2")
