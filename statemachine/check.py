@@ -12,7 +12,7 @@ from itertools import islice
 
 from ..proto.v1 import flow_pb2, run_pb2
 from . import clockwork, keys, limits, namespaces, runs
-from .difference import Breach, jid_in, namespace_in, record, records
+from .difference import Breach, jid_in, record, records
 from .record import (
     FlowRecord,
     JobRecord,
@@ -205,27 +205,41 @@ def _ledgers(store: Reading) -> Iterator[Breach]:
 
 
 def _parked(store: Reading) -> Iterator[Breach]:
-    """Runs wait for a slot only while another run has one, or is on its way to take one.
+    """Runs of a lane wait for a slot only while another run has one, or one of the lane is on its
+    way to take one."""
+    first, end = keys.PARKED, keys.after(keys.PARKED)
+    while (entry := next(store.scan(first, end), None)) is not None:
+        line = keys.line_of(entry[0])
+        first = keys.after(line)
+        jid, occasion = keys.run_of(entry[0])
+        run = record(store, keys.run(jid, occasion), RunRecord)
+        if run is not None and not _has_holder(store, jid, run) and not _moves(store, jid, run):
+            yield Breach(line, f"runs of lane {run.lane} wait for a slot that nobody has or wants")
 
-    One that was let in may wait for its other limit by now; its end lets the next ones in.
+
+def _has_holder(store: Reading, jid: int, waiting: RunRecord) -> bool:
+    if waiting.parking == JOBS:
+        state = record(store, keys.state(jid), StateRecord)
+        return state is not None and state.running > 0
+    key = keys.limit_key(keys.namespace_of(jid), waiting.limit_key)
+    shared = record(store, key, KeyRecord)
+    return shared is not None and shared.running > 0
+
+
+def _moves(store: Reading, jid: int, waiting: RunRecord) -> bool:
+    """Whether a run of the same lane will have this slot, or let the next one in.
+
+    One that was let in by its job may wait for its key by now, and is let in by that.
     """
-    for key, _, state in records(store, keys.STATE, StateRecord):
-        jid = jid_in(key)
-        if state.parked and not state.running and not _moving(store, jid, jid + 1, JOBS):
-            yield Breach(key, f"{state.parked} runs wait for a slot that nobody has or wants")
-    for key, _, shared in records(store, keys.LIMIT_KEY, KeyRecord):
-        if shared.parked and not shared.running:
-            number, name = namespace_in(key), key[5:].decode()
-            first, end = keys.jid_of(number, 0), keys.jid_of(number + 1, 0)
-            if not _moving(store, first, end, KEYS, name):
-                yield Breach(key, f"{shared.parked} runs wait for a slot that nobody has or wants")
-
-
-def _moving(store: Reading, first: int, end: int, waiting: int, name: str = "") -> bool:
-    """Whether a run of these jobs, with this key if one is given, is in line for something else."""
+    first, end, shared, parked = jid, jid + 1, "", (0, KEYS)
+    if waiting.parking == KEYS:
+        number = keys.namespace_of(jid)
+        first, end = keys.jid_of(number, 0), keys.jid_of(number + 1, 0)
+        shared, parked = waiting.limit_key, (0, 0)
     for key, value in store.scan(keys.run(first, 0), keys.run(end, 0)):
         run = parse(key, value, RunRecord)
-        if run.turn_ms and run.parking != waiting and (not name or run.limit_key == name):
+        in_line = run.turn_ms and run.lane == waiting.lane and run.parking in parked
+        if in_line and (not shared or run.limit_key == shared):
             return True
     return False
 

@@ -12,6 +12,7 @@ from ..proto.v1 import run_pb2
 from . import keys
 from .clockwork import DELETING
 from .difference import Difference, jid_in, namespace_in, record, records
+from .lanes import line_for
 from .record import (
     AccessTokenRecord,
     FlowRecord,
@@ -90,17 +91,11 @@ def _of_run(jid: int, occasion: int, run: RunRecord) -> Wanted:
     if run.timer_at_ms:
         yield keys.run_timer(run.timer_at_ms, jid, occasion), b""
     if run.parking:
-        yield keys.parked(_slot_owner(jid, run), run.turn_ms, jid, occasion), b""
+        yield keys.parked(line_for(jid, run), run.turn_ms, jid, occasion), b""
     elif run.turn_ms:
         yield keys.ready(run.lane, run.turn_ms, jid, occasion), b""
     if run.state == RUNNING:
         yield keys.lease(run.session, run.token), keys.lease_value(jid, occasion)
-
-
-def _slot_owner(jid: int, run: RunRecord) -> bytes:
-    if run.parking == RunRecord.PARKING_JOB:
-        return keys.parked_by_job(jid)
-    return keys.parked_by_key(keys.namespace_of(jid), run.limit_key)
 
 
 def _of_ended(jid: int, occasion: int, run: RunRecord) -> Wanted:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush, heappushpop
 
 from ..proto.v1 import worker_pb2
 from . import answers, keys, lanes, leases, limits, namespaces, remembered, runs, slots
@@ -49,9 +50,13 @@ class Line:
     before: tuple[int, int] = (0, 0)
     # Its queue may hold it back.
     limited: bool = True
+    # Entries that came into the lane since, as a heap.
+    later: list[bytes] = field(default_factory=list)
 
     def advance(self) -> None:
         self.entry = next(self.entries, b"")
+        if self.later:
+            self.entry = heappushpop(self.later, self.entry) if self.entry else heappop(self.later)
         self.head = self.entry[lanes.MARK :] if self.entry else LATEST
 
 
@@ -205,16 +210,14 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
     run_key = keys.run(jid, occasion)
     job = view.need(keys.job(jid), JobRecord)
     form = job.form
-    if form.has_limit:
-        run = view.need(run_key, RunRecord)
-        state = view.need(keys.state(jid), StateRecord)
-        why = slots.full(view, jid, run, form.spec.concurrency, state)
+    # It was fired in this very change, as a rule, and is among the writes already.
+    run = view.edit(run_key, RunRecord)
+    if form.has_limit or run.limit_key:
+        why = _full(view, line, jid, run, form)
         if why:
             lanes.park(view, jid, occasion, run, why)
             line.granted += 1
             return None
-    # It was fired in this very change, as a rule, and is among the writes already.
-    run = view.edit(run_key, RunRecord)
     view.delete(line.entry)
     _count(tenant, line, view.edit(keys.state(jid), StateRecord))
     meta, session = view.meta, taker.session
@@ -224,6 +227,18 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
     if run.timer_at_ms or run.heard_at_ms:
         runs.arm(view, jid, occasion, run, form)
     return answers.lease(view, jid, occasion, run, job)
+
+
+def _full(view: View, line: Line, jid: int, run: RunRecord, form: Form) -> int:
+    """Whose limit keeps a run from being leased, if any."""
+    before = run.limit_key
+    state = view.need(keys.state(jid), StateRecord)
+    why = slots.full(view, jid, run, form.spec.concurrency, state)
+    if before and (why == RunRecord.PARKING_JOB or run.limit_key != before):
+        entry = slots.pass_on(view, jid, run, before)
+        if entry is not None:
+            heappush(line.later, entry)
+    return why
 
 
 def _start(view: View, run: RunRecord, form: Form, token: int, worker: str, session: int) -> None:

@@ -24,6 +24,7 @@ from . import (
     masks,
     namespaces,
     runs,
+    slots,
     validate,
 )
 from .checked import Checked
@@ -267,9 +268,8 @@ def replace_spec(
     clockwork.settle(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)
-    if state.parked:
-        # The limit may be higher now; who does not fit parks again.
-        lanes.unpark(view, keys.parked_by_job(jid), limits.STEP)
+    if old.concurrency != new.concurrency:
+        slots.limits_changed(view, jid, state, old.concurrency, new.concurrency)
 
 
 def _close_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:

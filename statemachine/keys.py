@@ -37,7 +37,7 @@ USAGE = b"u"  # namespace
 NAME = b"n"  # namespace, job -> jid
 TIMER = b"T"  # instant, kind, what
 READY = b"Y"  # lane, turn, jid, occasion
-PARKED = b"W"  # whose slot, turn, jid, occasion
+PARKED = b"W"  # whose slot, lane, turn, jid, occasion
 LIMIT_KEY = b"C"  # namespace, key
 LEASE = b"E"  # session, token -> jid, occasion
 LANE_OF = b"z"  # namespace, queue, priority, handler, labels -> lane
@@ -71,7 +71,6 @@ _NS = struct.Struct(">cI")
 _DEAD = struct.Struct(">cIQQQ")
 _PAIR = struct.Struct(">QQ")
 _THREE = struct.Struct(">cQQQ")
-_PARKED_JOB = struct.Struct(">ccQQQQ")
 _PARKED_PREFIX = struct.Struct(">ccQ")
 
 # The keys that every run needs cost no call of Python.
@@ -181,8 +180,18 @@ def parked_by_key(namespace: int, key: str) -> bytes:
     return PARKED + b"k" + namespace.to_bytes(4, "big") + key.encode() + b"\0"
 
 
-def parked(owner: bytes, turn_ms: int, jid: int, occasion: int) -> bytes:
-    return owner + turn_ms.to_bytes(8, "big") + _PAIR.pack(jid, occasion)
+def parked_in(owner: bytes, lane: int) -> bytes:
+    """The line of a lane's runs that wait for a slot of this owner."""
+    return owner + lane.to_bytes(4, "big")
+
+
+def parked(line: bytes, turn_ms: int, jid: int, occasion: int) -> bytes:
+    return line + turn_ms.to_bytes(8, "big") + _PAIR.pack(jid, occasion)
+
+
+def line_of(parked: bytes) -> bytes:
+    """The line that a parked run stands in."""
+    return parked[:-24]
 
 
 def limit_key(namespace: int, key: str) -> bytes:

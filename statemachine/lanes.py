@@ -7,10 +7,13 @@ before MEDIUM before LOW, and waiting makes up for priority: nothing starves.
 
 A run whose job or key has no free slot is parked: it leaves its lane for a line of its own, so that
 no scan walks over it again, and comes back with its old turn when a slot is free. It is parked when
-its turn comes, not before; until then it keeps its place.
+its turn comes, not before; until then it keeps its place. Each lane has its own line for a slot,
+since those of another lane may find nobody who takes them.
 """
 
 from __future__ import annotations
+
+from itertools import islice
 
 from ..proto.v1 import common_pb2, job_pb2
 from . import keys, limits
@@ -73,8 +76,8 @@ def fits(lane: LaneRecord, handlers: frozenset[str], labels: dict[str, str]) -> 
     return all(labels.get(label.name) == label.value for label in lane.labels)
 
 
-def enter(view: View, jid: int, occasion: int, run: RunRecord) -> None:
-    """Put a run among the ready ones of its lane. The caller puts the run."""
+def enter(view: View, jid: int, occasion: int, run: RunRecord) -> bytes:
+    """Put a run among the ready ones of its lane; its entry there. The caller puts the run."""
     lane = view.edit(keys.lane(run.lane), LaneRecord)
     if not run.ready_at_ms:
         run.ready_at_ms = view.now_ms
@@ -87,13 +90,13 @@ def enter(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     if not lane.ready or mark < lane.ready_from:
         lane.ready_from = mark
     lane.ready += 1
+    return entry
 
 
 def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     """Take a run out of its lane, or out of where it is parked. The caller puts the run."""
     if run.parking:
-        owner = _owner(jid, run)
-        view.delete(keys.parked(owner, run.turn_ms, jid, occasion))
+        view.delete(keys.parked(line_for(jid, run), run.turn_ms, jid, occasion))
         _count_parked(view, jid, run, -1)
         run.parking = RunRecord.PARKING_UNSPECIFIED
     elif run.turn_ms:
@@ -106,32 +109,44 @@ def park(view: View, jid: int, occasion: int, run: RunRecord, why: int) -> None:
     """Move a run whose entry was just taken from its lane to the line for a slot."""
     view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
     run.parking = why
-    view.put_raw(keys.parked(_owner(jid, run), run.turn_ms, jid, occasion))
+    view.put_raw(keys.parked(line_for(jid, run), run.turn_ms, jid, occasion))
     _count_parked(view, jid, run, 1)
     view.put(keys.run(jid, occasion), run)
 
 
-def unpark(view: View, owner: bytes, slots: int) -> None:
-    """Let the runs that wait first for this owner's slots take part again."""
-    found = []
-    for key in view.scan(owner, keys.after(owner)):
-        found.append(key)
-        if len(found) == slots:
-            break
-    for key in found:
-        jid, occasion = keys.run_of(key)
-        run = view.need(keys.run(jid, occasion), RunRecord)
-        turn_ms = run.turn_ms
-        leave(view, jid, occasion, run)
-        run.turn_ms = turn_ms
-        enter(view, jid, occasion, run)
-        view.put(keys.run(jid, occasion), run)
+def unpark(view: View, owner: bytes, most: int) -> None:
+    """Let the runs that wait first for this owner's slots take part again, so many of each lane."""
+    first, end = owner, keys.after(owner)
+    while found := list(islice(view.scan(first, end), most)):
+        line = keys.line_of(found[0])
+        for key in found:
+            if key.startswith(line):
+                _unpark(view, *keys.run_of(key))
+        first = keys.after(line)
 
 
-def _owner(jid: int, run: RunRecord) -> bytes:
+def unpark_next(view: View, line: bytes) -> bytes | None:
+    """Let the run that waits first in a line take part again; its entry in the lane."""
+    found = next(view.scan(line, keys.after(line)), None)
+    return None if found is None else _unpark(view, *keys.run_of(found))
+
+
+def _unpark(view: View, jid: int, occasion: int) -> bytes:
+    run = view.need(keys.run(jid, occasion), RunRecord)
+    turn_ms = run.turn_ms
+    leave(view, jid, occasion, run)
+    run.turn_ms = turn_ms
+    entry = enter(view, jid, occasion, run)
+    view.put(keys.run(jid, occasion), run)
+    return entry
+
+
+def line_for(jid: int, run: RunRecord) -> bytes:
+    """The line in which a run is parked."""
     if run.parking == RunRecord.PARKING_JOB:
-        return keys.parked_by_job(jid)
-    return keys.parked_by_key(keys.namespace_of(jid), run.limit_key)
+        return keys.parked_in(keys.parked_by_job(jid), run.lane)
+    owner = keys.parked_by_key(keys.namespace_of(jid), run.limit_key)
+    return keys.parked_in(owner, run.lane)
 
 
 def _count_parked(view: View, jid: int, run: RunRecord, by: int) -> None:

@@ -16,8 +16,8 @@ from .record import (
 )
 from .view import View
 
-# How many of those that wait for slots take part again when one is free. Two, so that a limit
-# that was raised is used up soon.
+# How many of each lane's runs that wait for slots take part again when one is free. Two, so that a
+# limit that was raised is used up soon.
 UNPARK = 2
 
 
@@ -110,11 +110,36 @@ def let_in(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
     """
     if state.parked:
         lanes.unpark(view, keys.parked_by_job(jid), UNPARK)
-    if run.limit_key:
-        namespace = keys.namespace_of(jid)
-        key = keys.limit_key(namespace, run.limit_key)
-        record = view.get(key, KeyRecord)
-        if record is not None and record.parked:
-            lanes.unpark(view, keys.parked_by_key(namespace, run.limit_key), UNPARK)
-        elif record is not None and not record.running:
-            view.delete(key)
+    if run.limit_key and (owner := _waited_for(view, jid, run.limit_key)):
+        lanes.unpark(view, owner, UNPARK)
+
+
+def pass_on(view: View, jid: int, run: RunRecord, name: str) -> bytes | None:
+    """A run that had this key, or was let in by it, does not take its slot now: the next one of its
+    lane tries in its place. That one's entry in the lane, if there is one."""
+    owner = _waited_for(view, jid, name)
+    return lanes.unpark_next(view, keys.parked_in(owner, run.lane)) if owner else None
+
+
+def limits_changed(
+    view: View, jid: int, state: StateRecord, old: job_pb2.ConcurrencyLimit,
+    new: job_pb2.ConcurrencyLimit,
+) -> None:  # fmt: skip
+    """There may be more room for runs of a job than before; those that do not fit park again."""
+    if state.parked:
+        lanes.unpark(view, keys.parked_by_job(jid), limits.STEP)
+    for name in sorted({old.key, new.key} - {""}):
+        if owner := _waited_for(view, jid, name):
+            lanes.unpark(view, owner, limits.STEP)
+
+
+def _waited_for(view: View, jid: int, name: str) -> bytes:
+    """Where runs wait for a key; b"" when none does, and without a holder its record goes."""
+    namespace = keys.namespace_of(jid)
+    key = keys.limit_key(namespace, name)
+    record = view.get(key, KeyRecord)
+    if record is not None and record.parked:
+        return keys.parked_by_key(namespace, name)
+    if record is not None and not record.running:
+        view.delete(key)
+    return b""

@@ -35,7 +35,7 @@ from .store import Reading
 _SCANNED = {
     keys.RUN: 9,
     keys.READY: 5,
-    keys.PARKED: 2,
+    keys.PARKED: 8,
     keys.LANE_OF: 5,
     keys.EDGE: 9,
     keys.STEP: 17,

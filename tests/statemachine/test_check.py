@@ -8,10 +8,11 @@ from typing import TypeVar
 import pytest
 
 from raftsched.proto.v1 import flow_pb2, job_pb2, namespace_pb2, queue_pb2, run_pb2
-from raftsched.statemachine import keys, runs
+from raftsched.statemachine import keys, lanes, runs
 from raftsched.statemachine.check import check, check_limits
 from raftsched.statemachine.record import (
     FlowRecord,
+    KeyRecord,
     LedgerRecord,
     Record,
     RunRecord,
@@ -24,7 +25,7 @@ from raftsched.statemachine.record import (
 from raftsched.statemachine.store import MemoryStore
 
 from .driver import Machine, image
-from .world import build
+from .world import ALLOW, build
 
 Wanted = TypeVar("Wanted", bound=Record)
 Image = dict[bytes, bytes]
@@ -172,6 +173,28 @@ def test_a_job_that_is_wrong_or_silent_is_seen(
     found = [str(breach) for breach in check(MemoryStore(items))]
 
     assert any(said in message for message in found), found
+
+
+def test_runs_that_wait_for_a_free_key_in_a_lane_of_their_own_are_seen(machine: Machine) -> None:
+    limit = job_pb2.ConcurrencyLimit(key="k", key_limit=1)
+    machine.create("a", overlap=ALLOW, concurrency=limit)
+    for queue in ("default", "default", "batch"):
+        machine.trigger("a", queue=queue)
+    machine.grant(queues=("default", "batch"))
+    sound = check(machine.store)
+    key = keys.limit_key(0, "k")
+    items = {**image(machine.store), key: encode(KeyRecord(running=0, parked=2))}
+
+    # One of them is on its way, in another lane.
+    run_key, run = first(items, keys.RUN, RunRecord, lambda run: run.parking)
+    jid, occasion = keys.run_of(run_key)
+    del items[keys.parked(lanes.line_for(jid, run), run.turn_ms, jid, occasion)]
+    run.parking = RunRecord.PARKING_UNSPECIFIED
+    items[run_key] = encode(run)
+    found = [str(breach) for breach in check(MemoryStore(items))]
+
+    assert sound == []
+    assert sum("wait for a slot that nobody has or wants" in breach for breach in found) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, queue_pb2, ru
 from raftsched.statemachine.instants import duration
 from raftsched.statemachine.request import Note, Offer, Report
 
-from .driver import MINUTE_MS, Machine, image
+from .driver import MINUTE_MS, Machine, image, with_mask
 
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 LOST = "LEASE_LOST"
 MINUTE = duration(MINUTE_MS)
 Result = worker_pb2.Result
+Limit = job_pb2.ConcurrencyLimit
+SHARED = Limit(key="db", key_limit=1)
 
 
 def test_a_lapsed_token_cannot_complete_a_run(machine: Machine) -> None:
@@ -303,6 +305,100 @@ def test_a_queue_leases_at_its_rate_and_saves_up_only_its_burst(machine: Machine
         given.append(len(machine.grant()))
 
     assert given == [3, 0, 1, 2, 3]
+
+
+def share(machine: Machine, *names: str, limit: Limit = SHARED) -> list[worker_pb2.Lease]:
+    """Jobs that share a key; a run of the first has its only slot, and more of all wait for it."""
+    for name in names:
+        machine.create(name, overlap=ALLOW, concurrency=limit)
+    machine.trigger(names[0])
+    leases = machine.grant()
+    for name in names[1:]:
+        for _ in range(3):
+            machine.advance(1)
+            machine.trigger(name)
+    assert machine.grant() == []
+    return leases
+
+
+@pytest.mark.parametrize("paused", [True, False])
+@pytest.mark.parametrize("limit", [SHARED, Limit(job=1)])
+def test_a_free_slot_is_taken_whatever_other_queues_do(
+    machine: Machine, limit: Limit, paused: bool
+) -> None:
+    machine.create("a", overlap=ALLOW, concurrency=limit)
+    machine.trigger("a")
+    [lease] = machine.grant()
+    for queue in ("batch", "batch", "batch", "default"):
+        machine.advance(1)
+        machine.trigger("a", queue=queue)
+    assert machine.grant(queues=("batch", "default")) == []
+    served = ("batch", "default") if paused else ("default",)
+    if paused:
+        machine.do(queue_pb2.PauseQueueRequest(queue="batch"))
+
+    machine.succeed(lease)
+
+    [lease] = machine.grant(queues=served)
+    machine.succeed(lease)
+    machine.do(queue_pb2.ResumeQueueRequest(queue="batch"))
+    assert len(machine.grant(queues=("batch",))) == 1
+
+
+def test_a_raised_limit_of_a_key_lets_those_in_that_wait(machine: Machine) -> None:
+    share(machine, "a", "b")
+    wider = Limit(key="db", key_limit=3)
+
+    machine.do(with_mask("spec.concurrency", name="b", concurrency=wider))
+
+    assert len(machine.grant()) == 2
+
+
+@pytest.mark.parametrize("limit", [Limit(), Limit(key="other", key_limit=9)])
+def test_a_job_that_leaves_its_key_waits_for_it_no_more(machine: Machine, limit: Limit) -> None:
+    [lease] = share(machine, "a", "b")
+
+    machine.do(with_mask("spec.concurrency", name="b", concurrency=limit))
+
+    leases = machine.grant()
+    assert [found.job for found in leases] == ["b", "b", "b"]
+    machine.trigger("a")
+    assert machine.grant() == []
+    machine.succeed(lease)
+    assert [found.job for found in machine.grant()] == ["a"]
+
+
+@pytest.mark.parametrize("limit", [None, Limit(), Limit(key="other", key_limit=9)])
+def test_who_was_let_in_by_a_key_that_it_leaves_lets_the_next_one_in(
+    machine: Machine, limit: Limit | None
+) -> None:
+    [lease] = share(machine, "a", "b", "c")
+    machine.succeed(lease)
+    machine.do(with_mask("spec.concurrency", name="b", concurrency=limit))
+
+    leases = machine.grant()
+
+    assert [found.job for found in leases] == ["b", "b", "b", "c"]
+
+
+def test_who_was_let_in_by_a_key_and_waits_for_its_job_lets_the_next_one_in(
+    machine: Machine,
+) -> None:
+    both = Limit(job=1, key="db", key_limit=2)
+    machine.create("a", overlap=ALLOW, concurrency=Limit(key="db", key_limit=2))
+    machine.create("b", overlap=ALLOW, concurrency=both)
+    machine.trigger("a")
+    machine.trigger("a")
+    leases = machine.grant()
+    for name in ("b", "b", "b", "b", "b", "b", "a"):
+        machine.advance(1)
+        machine.trigger(name)
+    assert machine.grant() == []
+
+    for lease in leases:
+        machine.succeed(lease)
+
+    assert [lease.job for lease in machine.grant()] == ["b", "a"]
 
 
 def test_a_namespace_leases_no_more_than_its_quota(machine: Machine) -> None:
