@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
-from . import keys, limits
+from . import keys, limits, orders
 from .instants import set_ms, timestamp
 from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord, StateRecord
 from .view import View
@@ -16,8 +16,11 @@ TIMES_KEPT = 1_024
 def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
     # Field by field: a message that is made of keywords costs half as much again.
     # And bytes where many leases say the same: to read them costs a third of saying it.
-    form = job.form
-    answer = worker_pb2.Lease.FromString(form.lease + _times(occasion >> 16, run.due_at_ms))
+    form = ordered = job.form
+    payload = job.payload
+    if run.ordered_in != job.ordered_in:
+        ordered, payload = orders.former(view, jid, run)
+    answer = worker_pb2.Lease.FromString(ordered.lease + _times(occasion >> 16, run.due_at_ms))
     answer.namespace = job.namespace
     answer.job = job.name
     answer.run = keys.run_id(job.name, jid, occasion)
@@ -26,8 +29,8 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
     answer.max_attempts = run.attempts_forgiven + form.max_attempts
     if run.payload is not None:
         answer.payload.CopyFrom(run.payload)
-    elif job.payload is not None:
-        answer.payload.MergeFromString(job.payload)
+    elif payload is not None:
+        answer.payload.MergeFromString(payload)
     if run.deadline_at_ms:
         set_ms(answer.deadline, run.deadline_at_ms)
     if run.checkpoint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..proto.v1 import dead_letter_pb2, run_pb2, worker_pb2
-from . import answers, audit_log, filters, keys, limits, namespaces, runs, validate
+from . import answers, audit_log, filters, keys, lanes, limits, namespaces, runs, validate
 from .instants import ms_or
 from .record import JobRecord, LaneRecord, RunRecord, StateRecord
 from .rejection import Reason, Refused
@@ -144,6 +144,11 @@ def _requeue(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord
     run.error = None
     run.flow_jid = run.flow_occasion = 0
     run.unique_key = ""
+    # It does what the job says now, which asks for the workers that can.
+    run.ordered_in = job.ordered_in
+    lane = view.need(keys.lane(run.lane), LaneRecord)
+    namespace = keys.namespace_of(jid)
+    run.lane = lanes.lane_for(view, namespace, job.form.spec, lane.queue, lane.priority)
     state.failed -= 1
     runs.begin(view, jid, occasion, run, job.form, state)
     view.put(state_key, state)

@@ -20,6 +20,7 @@ from .lanes import MARK
 from .record import (
     CalendarRecord,
     FlowRecord,
+    FormerRecord,
     JobRecord,
     KeyRecord,
     LaneRecord,
@@ -48,6 +49,7 @@ COUNTED: dict[bytes, type[Record]] = {
     keys.LIMIT_KEY: KeyRecord,
     keys.CALENDAR: CalendarRecord,
     keys.FLOW: FlowRecord,
+    keys.FORMER: FormerRecord,
 }
 
 
@@ -71,6 +73,7 @@ class Totals:
     parked_by_key: Counter[bytes] = field(default_factory=Counter)
     jobs_by_calendar: Counter[bytes] = field(default_factory=Counter)
     live_by_flow: Counter[bytes] = field(default_factory=Counter)
+    live_by_former: Counter[bytes] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -82,6 +85,7 @@ class OfJob:
     held: int = 0
     parked: int = 0
     first: int = 0
+    by_order: Counter[int] = field(default_factory=Counter)
 
 
 def differences(store: Reading) -> Iterator[Difference]:
@@ -97,6 +101,7 @@ def differences(store: Reading) -> Iterator[Difference]:
     yield from _limit_keys(store, totals)
     yield from _calendars(store, totals)
     yield from _flows(store, totals)
+    yield from _formers(store, totals)
 
 
 def _changed(
@@ -128,6 +133,9 @@ def _states(store: Reading, totals: Totals) -> Iterator[Difference]:
             continue
         if state.state != DELETING:
             _add_job(totals, jid, job)
+        del counts.by_order[job.ordered_in]
+        for version, live in counts.by_order.items():
+            totals.live_by_former[keys.former(jid, version)] = live
         wanted = _of_state(store, jid, job, state, counts)
         yield from _changed(key, value, state, f"the job {job.name}", **wanted)
 
@@ -137,6 +145,7 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
     counts.live += 1
     counts.first = counts.first or occasion
     counts.held += run.held
+    counts.by_order[run.ordered_in] += 1
     counts.parked += run.parking == RunRecord.PARKING_JOB
     totals.live[namespace] += 1
     if run.flow_jid:
@@ -178,6 +187,7 @@ def _of_state(
         "running": counts.running,
         "held": counts.held,
         "parked": counts.parked,
+        "former": counts.by_order.total(),
     }
     if counts.live and state.live_from > counts.first:
         wanted["live_from"] = counts.first
@@ -275,3 +285,12 @@ def _flows(store: Reading, totals: Totals) -> Iterator[Difference]:
             key, value, flow, "the flow", live=totals.live_by_flow[key],
             waiting=steps[Step.STATE_WAITING], cannot_run=steps[Step.STATE_CANNOT_RUN],
         )  # fmt: skip
+
+
+def _formers(store: Reading, totals: Totals) -> Iterator[Difference]:
+    for key, value, former in records(store, keys.FORMER, FormerRecord):
+        live = totals.live_by_former[key]
+        if live:
+            yield from _changed(key, value, former, "the former order", live=live)
+        else:
+            yield Difference(key, value, None, "no run goes by this former order; live is 0")

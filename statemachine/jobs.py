@@ -23,6 +23,7 @@ from . import (
     limits,
     masks,
     namespaces,
+    orders,
     runs,
     slots,
     validate,
@@ -252,11 +253,16 @@ def replace_spec(
     plan = check(view, namespace, merged, parts, known, since_ms)
     grown = len(new.payload.data) - len(old.payload.data)
     _check_quota(view, namespace, 0, grown)
+    reordered = old.action != new.action or job.payload != payload_of(new)
+    if reordered:
+        orders.check_room(view, job, state)
     if rescheduled:
         _close_books(view, jid, job, state)
     flows.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
     runs.usage_of(view, jid).payload_bytes += grown
+    if reordered:
+        orders.keep(view, jid, job, state)
     job.form, job.schedules, job.notes = parts
     job.payload = payload_of(new)
     job.version += 1

@@ -16,6 +16,7 @@ META = b"M"
 NAMESPACE = b"N"  # name
 JOB = b"J"  # jid
 STATE = b"S"  # jid
+FORMER = b"O"  # jid, version: what runs under way do that were made before their job was changed
 RUN = b"R"  # jid, occasion: runs under way
 ENDED = b"H"  # jid, inverted occasion: runs that have ended, newest first
 LEDGER = b"L"  # jid, nominal time
@@ -83,6 +84,10 @@ lane: Callable[[int], bytes] = partial(_LANE.pack, LANE)  # its number
 ready: Callable[[int, int, int, int], bytes] = partial(_READY.pack, READY)
 lease: Callable[[int, int], bytes] = partial(_TWO.pack, LEASE)  # session, token
 lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occasion
+
+
+def former(jid: int, version: int) -> bytes:
+    return _TWO.pack(FORMER, jid, version)
 
 
 def jid_of(namespace: int, serial: int) -> int:

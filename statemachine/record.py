@@ -146,6 +146,8 @@ class JobRecord(Record):
     lane: int = 0
     # Since when the schedules are the present ones.
     schedules_since_ms: int = 0
+    # The version in which it got its present action and payload. 0: it never had others.
+    ordered_in: int = 0
 
     def order(self) -> job_pb2.JobSpec:
         """All that the user ordered."""
@@ -157,6 +159,20 @@ class JobRecord(Record):
     def weight(self) -> int:
         parts = (self.form.data, self.schedules, self.notes, self.payload or b"")
         return sum(map(len, parts))
+
+
+class FormerRecord(Record):
+    """An action and payload that a job had before, as long as runs go by them."""
+
+    # The action stands in it.
+    form: Form = forms.EMPTY
+    # See JobRecord.payload.
+    payload: bytes | None = None
+    # Runs under way that go by them.
+    live: int = 0
+
+    def weight(self) -> int:
+        return len(self.form.data) + len(self.payload or b"")
 
 
 def payload_of(spec: job_pb2.JobSpec) -> bytes | None:
@@ -248,6 +264,8 @@ class StateRecord(Record):
     ledger_purge_at_ms: int = 0
     # Ledger entries before this instant were purged. 0: none was yet.
     ledger_purged_ms: int = 0
+    # Runs under way that go by an action and payload that the job had before.
+    former: int = 0
 
 
 class AttemptRecord(Part):
@@ -356,6 +374,8 @@ class RunRecord(Record):
     heard_at_ms: int = 0
     # For a run that was triggered or fired by a wave: the revision of the change that made it.
     made_in: int = 0
+    # As its job had it when it was made: by which action and payload it goes.
+    ordered_in: int = 0
 
     def weight(self) -> int:
         size = len(self.log_tail) + len(self.checkpoint)

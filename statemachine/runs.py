@@ -8,7 +8,7 @@ lane, its business key; and starts what waited for it.
 from __future__ import annotations
 
 from ..proto.v1 import job_pb2, run_pb2, worker_pb2
-from . import clockwork, flows, keys, lanes, limits, namespaces, policies, slots, timers
+from . import clockwork, flows, keys, lanes, limits, namespaces, orders, policies, slots, timers
 from .forms import Form
 from .instants import set_ms
 from .record import (
@@ -40,7 +40,7 @@ def new(
 ) -> RunRecord:
     return RunRecord(
         state=PENDING, cause=cause, outcome=outcome, due_at_ms=due_ms,
-        lane=job.lane, priority=job.form.priority,
+        lane=job.lane, priority=job.form.priority, ordered_in=job.ordered_in,
     )  # fmt: skip
 
 
@@ -119,6 +119,8 @@ def end(
     view.delete(keys.run(jid, occasion))
     usage.live -= 1
     state.live -= 1
+    if state.former:
+        orders.ended(view, jid, run, state)
     if run_state == SUCCEEDED:
         state.succeeded += 1
     elif run_state == FAILED:

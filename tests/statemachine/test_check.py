@@ -205,6 +205,7 @@ def test_runs_that_wait_for_a_free_key_in_a_lane_of_their_own_are_seen(machine: 
         (keys.LEDGER, "does not know that it was fired"),
         (keys.FLOW, "the wave of this step is not there"),
         (keys.LANE, "its lane"),
+        (keys.FORMER, "what it does, as of version"),
     ],
 )
 def test_a_record_that_is_missing_is_missed(world: Image, table: bytes, said: str) -> None:

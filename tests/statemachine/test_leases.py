@@ -7,16 +7,26 @@ from typing import cast
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, queue_pb2, run_pb2, worker_pb2
+from raftsched.proto.v1 import (
+    common_pb2,
+    dead_letter_pb2,
+    job_pb2,
+    namespace_pb2,
+    queue_pb2,
+    run_pb2,
+    worker_pb2,
+)
+from raftsched.statemachine import keys, limits
 from raftsched.statemachine.instants import duration
 from raftsched.statemachine.request import Note, Offer, Report
 
-from .driver import MINUTE_MS, Machine, image, with_mask
+from .driver import MINUTE_MS, Machine, image, job_of, with_mask
 
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 LOST = "LEASE_LOST"
 MINUTE = duration(MINUTE_MS)
 Result = worker_pb2.Result
+Verdict = job_pb2.ImportResult
 Limit = job_pb2.ConcurrencyLimit
 SHARED = Limit(key="db", key_limit=1)
 
@@ -541,3 +551,94 @@ def test_the_end_of_the_log_is_kept_as_it_grows(machine: Machine) -> None:
     assert tail(b"a" + b"z" * 16_384) == b"z" * 16_384
     assert not machine.succeed(lease).reason
     assert machine.run(lease.run).log_tail == b"z" * 16_384
+
+
+def with_order(name: str, handler: str, data: bytes = b"") -> job_pb2.UpdateJobRequest:
+    job = job_pb2.Job(name=name)
+    job.spec.action.handler = handler
+    job.spec.payload.data = data
+    return job_pb2.UpdateJobRequest(job=job)
+
+
+def orders(leases: list[worker_pb2.Lease]) -> list[tuple[str, bytes]]:
+    return [(lease.action.handler, lease.payload.data) for lease in leases]
+
+
+def test_a_run_keeps_the_action_and_payload_it_was_made_with(machine: Machine) -> None:
+    machine.create("a", handler="h1", payload=common_pb2.Payload(data=b"1"), overlap=ALLOW)
+    machine.trigger("a")
+    machine.do(with_order("a", "h2", b"2"))
+    machine.trigger("a")
+    machine.do(with_order("a", "h2", b"3"))
+    machine.trigger("a", payload=common_pb2.Payload(data=b"own"))
+    machine.do(with_order("a", "h1", b"4"))
+    machine.trigger("a")
+
+    assert orders(machine.grant("w2", handlers=["h2"])) == [("h2", b"2"), ("h2", b"own")]
+    assert orders(machine.grant("w1", handlers=["h1"])) == [("h1", b"1"), ("h1", b"4")]
+
+
+def test_the_next_attempt_does_what_the_first_one_did(machine: Machine) -> None:
+    machine.create("a", handler="h1", payload=common_pb2.Payload(data=b"1"))
+    machine.trigger("a")
+    [lease] = machine.grant(handlers=["h1"])
+    machine.do(with_order("a", "h2", b"2"))
+    machine.fail(lease, retry_after_ms=1_000)
+    machine.advance(1_000)
+    machine.ring()
+
+    leases = machine.grant(handlers=["h1", "h2"])
+
+    assert orders(leases) == [("h1", b"1")]
+    assert leases[0].attempt == 2
+
+
+def test_what_a_job_said_before_is_forgotten_with_the_last_run_of_it(machine: Machine) -> None:
+    machine.create("a", handler="h1", overlap=ALLOW)
+    machine.trigger("a")
+    machine.trigger("a")
+    machine.do(with_order("a", "h2"))
+    first, second = machine.grant(handlers=["h1"])
+    machine.succeed(first)
+    machine.check()
+    assert machine.state("a").former == 1
+
+    machine.do(run_pb2.TerminateRunRequest(run=second.run))
+
+    assert machine.state("a").former == 0
+    assert not [key for key in image(machine.store) if key[:1] == keys.FORMER]
+
+
+def test_a_dead_letter_that_is_requeued_does_what_its_job_says_now(machine: Machine) -> None:
+    machine.create("a", handler="h1")
+    machine.trigger("a", queue="far", priority=common_pb2.PRIORITY_LOW)
+    [lease] = machine.grant(queues=("far",))
+    machine.fail(lease, fatal=True)
+    machine.do(with_order("a", "h2", b"2"))
+
+    run = machine.ask(dead_letter_pb2.RequeueDeadLetterRequest(run=lease.run), run_pb2.Run)
+
+    assert (run.queue, run.priority) == ("far", common_pb2.PRIORITY_LOW)
+    assert machine.grant(queues=("far",), handlers=["h1"]) == []
+    assert orders(machine.grant(queues=("far",), handlers=["h2"])) == [("h2", b"2")]
+
+
+def test_an_import_that_would_keep_too_much_of_what_was_refuses_the_rest(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CHANGE_BYTES", 4_000)
+    for name in ("a", "b", "c"):
+        machine.create(name, payload=common_pb2.Payload(data=b"x" * 4_000))
+        machine.trigger(name)
+    wanted = [job_of(name, payload=common_pb2.Payload(data=b"y")) for name in ("a", "b", "c")]
+    request = job_pb2.ImportJobsRequest(jobs=wanted, mode=job_pb2.ImportJobsRequest.MODE_UPSERT)
+
+    verdicts = []
+    for _ in range(4):
+        answer = machine.ask(request, job_pb2.ImportJobsResponse)
+        verdicts.append([result.reason or result.verdict for result in answer.results])
+
+    full, done, same = "LIMIT_EXCEEDED", Verdict.VERDICT_UPDATED, Verdict.VERDICT_UNCHANGED
+    assert verdicts[0] == [done, full, full]
+    assert verdicts[-1] == [same, same, same]
+    assert {payload for _, payload in orders(machine.grant())} == {b"x" * 4_000}

@@ -24,7 +24,7 @@ ROUNDS = 5
 FIELDS = {
     keys.STATE: (
         "live", "running", "held", "parked", "has_downstream", "after_end", "once", "may_finish",
-        "timer_at_ms",
+        "timer_at_ms", "former",
     ),
     keys.LANE: ("ready",),
     keys.USAGE: ("jobs", "live", "leased", "dead", "payload_bytes", "backlog"),
@@ -33,6 +33,7 @@ FIELDS = {
     keys.LIMIT_KEY: ("running", "parked"),
     keys.CALENDAR: ("jobs",),
     keys.FLOW: ("live", "waiting", "cannot_run"),
+    keys.FORMER: ("live",),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from raftsched.proto.v1 import (
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.request import CreateToken, Offer
 
-from .driver import HOUR_MS, MINUTE_MS, Machine
+from .driver import HOUR_MS, MINUTE_MS, Machine, with_mask
 
 OTHER = "other"
 QUEUE_ONE = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_QUEUE, limit=5)
@@ -131,4 +131,8 @@ def _second_hour(machine: Machine) -> None:
                 machine.succeed(lease, b"wave")
     machine.advance(20 * MINUTE_MS)
     machine.ring()
+    for data in (b"new", b"newer"):
+        machine.do(with_mask("spec.payload", name="minutely",
+                             payload=common_pb2.Payload(data=data)))  # fmt: skip
+        machine.trigger("minutely")
     machine.grant("w2", 3, namespaces=(OTHER,))
