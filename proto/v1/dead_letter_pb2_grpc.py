@@ -97,7 +97,7 @@ class DeadLetterServiceServicer(object):
 
     def RequeueDeadLetter(self, request, context):
         """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-        and tokens go on. Refused with DEAD_LETTER_NOT_FOUND.
+        and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

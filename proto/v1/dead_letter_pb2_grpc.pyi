@@ -46,7 +46,7 @@ class DeadLetterServiceStub:
     """
     RequeueDeadLetter: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLetterRequest, _run_pb2.Run]
     """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-    and tokens go on. Refused with DEAD_LETTER_NOT_FOUND.
+    and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
     """
     RequeueDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]
     """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID."""
@@ -72,7 +72,7 @@ class DeadLetterServiceAsyncStub(DeadLetterServiceStub):
     """
     RequeueDeadLetter: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLetterRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-    and tokens go on. Refused with DEAD_LETTER_NOT_FOUND.
+    and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
     """
     RequeueDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]  # type: ignore[assignment]
     """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID."""
@@ -119,7 +119,7 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
         """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-        and tokens go on. Refused with DEAD_LETTER_NOT_FOUND.
+        and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

@@ -176,8 +176,9 @@ class JobServiceServicer(object):
 
     def UpdateJob(self, request, context):
         """Change the fields of the spec that the mask names. Nominal times that have passed are not
-        fired again; runs under way keep what they were made with, apart from limits. Refused with
-        JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
+        fired again. Runs under way keep the action, payload, queue, priority and labels they were made
+        with; limits, retries, timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND,
+        ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

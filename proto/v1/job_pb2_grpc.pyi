@@ -50,8 +50,9 @@ class JobServiceStub:
     """
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]
     """Change the fields of the spec that the mask names. Nominal times that have passed are not
-    fired again; runs under way keep what they were made with, apart from limits. Refused with
-    JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
+    fired again. Runs under way keep the action, payload, queue, priority and labels they were made
+    with; limits, retries, timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND,
+    ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
     """
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -140,8 +141,9 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change the fields of the spec that the mask names. Nominal times that have passed are not
-    fired again; runs under way keep what they were made with, apart from limits. Refused with
-    JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
+    fired again. Runs under way keep the action, payload, queue, priority and labels they were made
+    with; limits, retries, timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND,
+    ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
     """
     DeleteJob: _aio.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]  # type: ignore[assignment]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -257,8 +259,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Change the fields of the spec that the mask names. Nominal times that have passed are not
-        fired again; runs under way keep what they were made with, apart from limits. Refused with
-        JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
+        fired again. Runs under way keep the action, payload, queue, priority and labels they were made
+        with; limits, retries, timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND,
+        ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
         """
 
     @_abc_1.abstractmethod
