@@ -315,9 +315,11 @@ class Model:
                 missed = [ms for ms in missed if ms < edge_ms] or missed[:1]
                 self._record(job, missed, "MISSED")
             case "ALL":
-                kept = missed[-job.spec.misfire_maximum :]
-                self._record(job, missed[: len(missed) - len(kept)], "MISSED")
-                job.backlog.append(Stretch(kept, self._turn()))
+                # Those within the grace are not missed, and use up no maximum.
+                edge_ms = self.now_ms - job.spec.grace_ms
+                given_up = [ms for ms in missed if ms < edge_ms][: -job.spec.misfire_maximum]
+                self._record(job, given_up, "MISSED")
+                job.backlog.append(Stretch(missed[len(given_up) :], self._turn()))
         job.advance(missed[-1])
 
     def _run_one(self, job: Job, nominal_ms: int) -> None:
