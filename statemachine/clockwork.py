@@ -65,11 +65,13 @@ def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_m
     form = job.form
     most = form.max_runs
     # What waits in the backlog will have been fired by then.
-    waiting = sum(part.left for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE)
+    waiting = _waiting(state) if state.backlog else 0
     if not job.schedules or (most and state.fired + waiting >= most):
         return
     plan = plan_of(view, jid, job)
-    nominal_ms = next_nominal(plan, after_ms, last_end_ms=_last_end(view, state))
+    # A rest counts from the end of what waits, which has not even begun.
+    last_end_ms = None if waiting else _last_end(view, state)
+    nominal_ms = next_nominal(plan, after_ms, last_end_ms=last_end_ms)
     if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
         state.next_nominal_at_ms = nominal_ms
         state.next_due_at_ms = due(plan, nominal_ms)
@@ -79,12 +81,17 @@ def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """What was moved or waited became no run, so no end will set the next time of a job that goes
     on from an end, and one with a most of runs has some left after all. The caller settles and puts
     the state."""
-    if state.next_nominal_at_ms or state.backlog:
+    if state.next_nominal_at_ms or _waiting(state):
         return
     if state.after_end and not state.live:
         look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
     elif state.fired < job.form.max_runs:
         look_ahead(view, jid, job, state, state.last_nominal_at_ms)
+
+
+def _waiting(state: StateRecord) -> int:
+    """How many missed times of the schedules are still to run."""
+    return sum(part.left for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE)
 
 
 def _last_end(view: View, state: StateRecord) -> int | None:

@@ -450,3 +450,54 @@ def test_a_job_goes_on_when_less_waited_than_was_counted(machine: Machine) -> No
     status = machine.job("a").status
     assert (status.fired, status.backlog) == (4, 0)
     assert status.next_nominal_time.ToMilliseconds() == START_MS + 5 * HOUR_MS
+
+
+def rest_after_an_outage(machine: Machine, misfire: Misfire | None = None) -> None:
+    """Jobs that go on 10 s after the end of a run; "x" has used the guard's place after an hour."""
+    wanted = namespace_pb2.Namespace(name=NAMESPACE, backlog_rate=1)
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=wanted))
+    machine.create("x", after_end_ms=10_000)
+    machine.create("a", after_end_ms=10_000, misfire=misfire)
+    machine.advance(10_000)
+    machine.ring()
+    work_off(machine)
+    machine.advance(HOUR_MS)
+    machine.ring()
+
+
+def work_off(machine: Machine) -> list[str]:
+    leases = machine.grant()
+    for lease in leases:
+        machine.succeed(lease)
+    return [lease.job for lease in leases]
+
+
+def test_a_missed_rest_that_waits_for_its_turn_is_named_once(machine: Machine) -> None:
+    """The next rest was counted from the last end again, so it was due and waited as well; and so
+    on with each ring, though the clock stood still."""
+    rest_after_an_outage(machine)
+    for _ in range(30):
+        assert machine.ring() == 0
+    assert (machine.job("a").status.backlog, len(machine.state("a").backlog)) == (1, 1)
+
+    ran = []
+    for second in range(1, 31):
+        machine.advance(1_000)
+        machine.ring()
+        ran += [second for name in work_off(machine) if name == "a"]
+
+    # The missed one when the guard has a place, and then one after each rest.
+    assert ran == [1, 11, 21]
+    assert sound(machine)
+
+
+def test_a_job_goes_on_from_a_missed_rest_that_became_no_run(machine: Machine) -> None:
+    rest_after_an_outage(machine, misfire=Misfire(start_deadline=duration(HOUR_MS - 9_500)))
+    assert machine.job("a").status.backlog == 1
+
+    outage(machine, 1_000)
+
+    status = machine.job("a").status
+    names = [run_pb2.Outcome.Name(item.outcome)[8:] for item in machine.ledger("a").values()]
+    assert names == ["RAN", "SKIPPED_DEADLINE"]
+    assert status.next_nominal_time.ToMilliseconds() == machine.now_ms + 10_000
