@@ -20,8 +20,13 @@ Skip = schedule_pb2.OccurrenceEdit.KIND_SKIP
 
 
 def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
-    """Let some past nominal times wait for their turn. The caller settles and puts the state."""
-    state.backlog = (*state.backlog, part)
+    """Let some past nominal times wait for their turn; what was missed does not wait for backfills,
+    which may take days. The caller settles and puts the state."""
+    parts = sorted((*state.backlog, part), key=lambda item: item.cause == BACKFILL)
+    for behind in parts[1:]:
+        # The end of a run wakes the first one only.
+        behind.release_at_ms = behind.release_at_ms or view.now_ms
+    state.backlog = tuple(parts)
     runs.usage_of(view, jid).backlog += part.left
 
 

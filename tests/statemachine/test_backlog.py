@@ -501,3 +501,54 @@ def test_a_job_goes_on_from_a_missed_rest_that_became_no_run(machine: Machine) -
     names = [run_pb2.Outcome.Name(item.outcome)[8:] for item in machine.ledger("a").values()]
     assert names == ["RAN", "SKIPPED_DEADLINE"]
     assert status.next_nominal_time.ToMilliseconds() == machine.now_ms + 10_000
+
+
+def backfill(machine: Machine, first: int, end: int, name: str = "a") -> int:
+    """Order a backfill between two instants, one run a minute; how many times it has."""
+    request = job_pb2.BackfillJobRequest(
+        job=name, from_time=timestamp(first), to_time=timestamp(end), runs_per_minute=1
+    )
+    return machine.ask(request, job_pb2.BackfillJobResponse).planned
+
+
+def test_missed_times_do_not_wait_for_a_backfill(machine: Machine) -> None:
+    machine.create("a", cron="*/5 * * * *", overlap=ALLOW, misfire=ALL)
+    machine.advance(4 * MINUTE_MS)
+    assert backfill(machine, START_MS - 12 * 24 * HOUR_MS, START_MS) == 12 * 24 * 12
+    machine.ring()
+
+    outage(machine, 58 * MINUTE_MS)
+    for _ in range(12):
+        outage(machine, 100)
+
+    late = [minute for minute, (name, _) in outcomes(machine).items() if name == "LATE"]
+    assert [minute for minute in late if minute > 0] == list(range(5, 61, 5))
+    # The backfill goes on at its pace.
+    left = machine.job("a").status.backlog
+    for _ in range(3):
+        outage(machine, MINUTE_MS)
+    assert machine.job("a").status.backlog == left - 3
+
+
+def test_a_backfill_goes_on_when_missed_times_went_before_it_and_became_no_run(
+    machine: Machine,
+) -> None:
+    """It had waited for the end of a run, which came while it was not the first in line."""
+    deadline = Misfire(start_deadline=duration(30 * MINUTE_MS))
+    for name in ("x", "y", "a"):
+        machine.create(name, every_ms=HOUR_MS, misfire=deadline)
+    machine.advance(HOUR_MS)
+    machine.ring()
+    leases = {lease.job: lease for lease in machine.grant()}
+    assert backfill(machine, START_MS - 3 * HOUR_MS, START_MS) == 3
+    machine.ring()
+    for name in ("x", "y"):
+        machine.succeed(leases[name])
+
+    outage(machine, HOUR_MS + 30 * MINUTE_MS - 50)
+    assert machine.job("a").status.backlog == 4
+    machine.succeed(leases["a"])
+    outage(machine, 100)
+
+    assert [run.cause for run in machine.live("a")] == [run_pb2.CAUSE_BACKFILL]
+    assert machine.job("a").status.backlog == 2
