@@ -80,9 +80,10 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
     if state.state == clockwork.FINISHED and ahead:
         yield Breach(key, f"the job {job.name} is FINISHED, but something lies ahead of it")
     backlog = state.backlog
-    if backlog and not backlog[0].release_at_ms and not state.live:
+    under_way = state.live > state.held
+    if backlog and not backlog[0].release_at_ms and not under_way:
         yield Breach(key, f"the backlog of the job {job.name} waits for a run, and there is none")
-    if state.state != clockwork.ACTIVE or state.next_nominal_at_ms or state.live:
+    if state.state != clockwork.ACTIVE or state.next_nominal_at_ms or under_way:
         return
     view = View(store, 0)
     again = copy(state)

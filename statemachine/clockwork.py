@@ -69,9 +69,7 @@ def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_m
     if not job.schedules or (most and state.fired + waiting >= most):
         return
     plan = plan_of(view, jid, job)
-    # A rest counts from the end of what waits, which has not even begun.
-    last_end_ms = None if waiting else _last_end(view, state)
-    nominal_ms = next_nominal(plan, after_ms, last_end_ms=last_end_ms)
+    nominal_ms = next_nominal(plan, after_ms, last_end_ms=last_end(view, state))
     if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
         state.next_nominal_at_ms = nominal_ms
         state.next_due_at_ms = due(plan, nominal_ms)
@@ -83,7 +81,7 @@ def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     the state."""
     if state.next_nominal_at_ms or _waiting(state):
         return
-    if state.after_end and not state.live:
+    if state.after_end and state.live == state.held:
         look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
     elif state.fired < job.form.max_runs:
         look_ahead(view, jid, job, state, state.last_nominal_at_ms)
@@ -94,9 +92,10 @@ def _waiting(state: StateRecord) -> int:
     return sum(part.left for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE)
 
 
-def _last_end(view: View, state: StateRecord) -> int | None:
-    """From when a rest counts; None while a run is under way, and before the first."""
-    if state.live:
+def last_end(view: View, state: StateRecord) -> int | None:
+    """From when a rest counts; None while a run is under way or missed times are still to run,
+    from whose end it will count, and before the first."""
+    if state.live > state.held or (state.backlog and _waiting(state)):
         return None
     if state.last_nominal_at_ms > state.last_end_at_ms:
         # Nothing ran at the last nominal time, on which was decided only now: it is not caught up
@@ -174,7 +173,7 @@ def run_ended(view: View, jid: int, state: StateRecord) -> None:
         waits = not first.release_at_ms
         if waits:
             first.release_at_ms = view.now_ms
-    if state.after_end and not state.live and state.state in (ACTIVE, PAUSED):
+    if state.after_end and state.live == state.held and state.state in (ACTIVE, PAUSED):
         job = view.need(keys.job(jid), JobRecord)
         advance(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
     elif not waits and (state.live or state.delete_after_ms is None):

@@ -198,7 +198,7 @@ def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacl
         message = "nothing is left to happen; give it another schedule, or trigger it"
         yield _obstacle(Obstacle.KIND_FINISHED, message)
     yield from _quota(view, jid, job)
-    yield from _overlap(job, state)
+    yield from _overlap(view, jid, job, state)
     yield from _backlog(state)
     yield from _upstream(view, jid, job)
     yield from _next(view, jid, job, state)
@@ -215,12 +215,13 @@ def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
         yield _obstacle(Obstacle.KIND_QUOTA, message)
 
 
-def _overlap(job: JobRecord, state: StateRecord) -> Obstacles:
-    verdict = overlap.judge(state, job.form.spec)
+def _overlap(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+    verdict = overlap.judge(view, jid, state, job.form.spec)
     if verdict in (overlap.SKIP, overlap.HOLD, overlap.HOLD_NEWEST):
         fate = "skipped" if verdict is overlap.SKIP else "held back"
-        live = "a run is" if state.live == 1 else f"{state.live} runs are"
-        message = f"{live} under way: what comes due now is {fate}"
+        live = state.live - state.held
+        runs = "a run is" if live == 1 else f"{live} runs are"
+        message = f"{runs} under way: what comes due now is {fate}"
         yield _obstacle(Obstacle.KIND_OVERLAP, message)
 
 
@@ -262,7 +263,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
     """Its next nominal time, and whether that will be left out."""
     nominal_ms = state.next_nominal_at_ms
     if not nominal_ms:
-        if state.after_end and state.live:
+        if state.after_end and state.live > state.held:
             message = "its schedule counts from the end of a run, and one is under way"
             yield _obstacle(Obstacle.KIND_RUNNING, message)
         elif not job.schedules and not job.form.spec.upstream.jobs:

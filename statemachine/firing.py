@@ -252,7 +252,8 @@ def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
     # It does not stand in its own way.
     state.held -= 1
     state.live -= 1
-    verdict = overlap.judge(state, job.form.spec)
+    is_spared = run.spared & RunRecord.SPARED_OVERLAP
+    verdict = overlap.GO if is_spared else overlap.judge(view, jid, state, job.form.spec)
     state.live += 1
     state.held += 1
     if verdict is overlap.SKIP:

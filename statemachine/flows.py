@@ -144,7 +144,7 @@ def _fire(
     run.flow_jid, run.flow_occasion = flow_jid, flow_occasion
     run.upstream = step.ended
     run.made_in = view.base + 1
-    verdict = overlap.judge(state, job.form.spec)
+    verdict = overlap.judge(view, jid, state, job.form.spec)
     if verdict is overlap.SKIP:
         # Each wave has its own run of the job; one that comes while another is under way waits.
         verdict = overlap.HOLD

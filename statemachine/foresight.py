@@ -47,7 +47,7 @@ def preview_schedule(
         for edit in state.edits
     ]  # fmt: skip
     plan = clockwork.plan_of(view, jid, job)
-    last_end_ms = None if state.live else state.last_end_at_ms or None
+    last_end_ms = clockwork.last_end(view, state)
     left = None
     if spec.timing.max_runs:
         # Those before the next one are decided on already.

@@ -46,20 +46,20 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
         return _show(view, jid, taken, job)
     due_ms = max(view.now_ms, ms_or(request, "due_time", 0))
     later = due_ms > view.now_ms
-    verdict = overlap.GO if request.force else overlap.judge(state, job.form.spec)
+    verdict = _verdict(view, request, jid, job, state)
     if verdict is overlap.SKIP and not later and taken is None:
-        limit = job.form.spec.overlap.limit or 1
+        limit, live = job.form.spec.overlap.limit or 1, state.live - state.held
         raise Refused.because(
             Reason.ERROR_REASON_OVERLAP_REFUSED,
-            f"'{job.name}' has {_runs(state.live)} under way, and its overlap policy allows "
+            f"'{job.name}' has {_runs(live)} under way, and its overlap policy allows "
             f"{limit}; wait for them, cancel them, or trigger with force",
-            job=job.name, live=state.live, limit=limit,
+            job=job.name, live=live, limit=limit,
         )  # fmt: skip
     if taken is not None:
         held = view.get(keys.run(jid, taken), RunRecord)
         if held is not None:
             runs.cancel(view, jid, taken, held, "a newer run took its unique key", 0)
-            verdict = overlap.judge(state, job.form.spec)
+            verdict = _verdict(view, request, jid, job, state)
             verdict = overlap.HOLD if verdict is overlap.SKIP else verdict
     occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
     run = _triggered(view, request, job, due_ms)
@@ -72,6 +72,12 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, "TriggerJob", job.namespace, f"job/{job.name}", request)
     return answers.run(view, jid, occasion, run, job)
+
+
+def _verdict(
+    view: View, request: job_pb2.TriggerJobRequest, jid: int, job: JobRecord, state: StateRecord
+) -> overlap.Verdict:
+    return overlap.GO if request.force else overlap.judge(view, jid, state, job.form.spec)
 
 
 def _check_trigger(
@@ -150,6 +156,7 @@ def _triggered(
 ) -> RunRecord:
     run = runs.new(job, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
     run.made_in = view.base + 1
+    run.spared = RunRecord.SPARED_OVERLAP if request.force else 0
     if request.HasField("payload"):
         run.payload = request.payload
     if request.priority or request.queue:

@@ -53,7 +53,7 @@ def fire(
     if most and runs.usage_of(view, jid).live >= most:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
-    verdict = overlap.judge(state, form.spec)
+    verdict = overlap.judge(view, jid, state, form.spec)
     if verdict is overlap.SKIP:
         if patient:
             return False

@@ -25,11 +25,11 @@ class Verdict(Enum):
 GO, HOLD, HOLD_NEWEST, REPLACE, SKIP = Verdict
 
 
-def judge(state: StateRecord, spec: job_pb2.JobSpec) -> Verdict:
+def judge(view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec) -> Verdict:
     """Runs that are held back do not stand in the way of others."""
-    if not state.live:
-        return GO
     under_way = state.live - state.held
+    if not under_way:
+        return GO
     policy = spec.overlap
     rule = policy.rule
     if rule == Policy.RULE_ALLOW:
@@ -39,9 +39,24 @@ def judge(state: StateRecord, spec: job_pb2.JobSpec) -> Verdict:
     if rule == Policy.RULE_QUEUE_ONE:
         return HOLD_NEWEST
     if rule == Policy.RULE_QUEUE:
-        return HOLD if state.held < (policy.limit or 1) else SKIP
+        return SKIP if _is_full(view, jid, state, policy.limit or 1) else HOLD
     assert rule == Policy.RULE_REPLACE, f"unknown overlap rule {rule}"
     return REPLACE
+
+
+def _is_full(view: View, jid: int, state: StateRecord, limit: int) -> bool:
+    """Whether so many runs are held back; those that were triggered for later are not, though they
+    are counted with them until they are due."""
+    left = state.held
+    if left < limit:
+        return False
+    first = keys.run(jid, keys.occasion_of(view.now_ms + 1))
+    for key in view.scan(first, keys.run(jid, keys.OCCASION_MAX)):
+        run = view.need(key, RunRecord)
+        left -= run.held and run.due_at_ms > view.now_ms
+        if left < limit:
+            return False
+    return True
 
 
 def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, but: int = -1) -> bool:

@@ -304,6 +304,8 @@ class RunRecord(Record):
     PARKING_UNSPECIFIED: ClassVar[int] = 0
     PARKING_JOB: ClassVar[int] = 1
     PARKING_KEY: ClassVar[int] = 2
+    # What does not keep it from running, since somebody wants just this run.
+    SPARED_OVERLAP: ClassVar[int] = 1
 
     # Where it stands, why it exists, what became of its nominal time.
     state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
@@ -376,6 +378,8 @@ class RunRecord(Record):
     made_in: int = 0
     # As its job had it when it was made: by which action and payload it goes.
     ordered_in: int = 0
+    # The sum of SPARED_*.
+    spared: int = 0
 
     def weight(self) -> int:
         size = len(self.log_tail) + len(self.checkpoint)
