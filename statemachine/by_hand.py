@@ -149,6 +149,7 @@ def _requeue(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord
     lane = view.need(keys.lane(run.lane), LaneRecord)
     namespace = keys.namespace_of(jid)
     run.lane = lanes.lane_for(view, namespace, job.form.spec, lane.queue, lane.priority)
+    run.spared |= RunRecord.SPARED_DEADLINE
     state.failed -= 1
     runs.begin(view, jid, occasion, run, job.form, state)
     view.put(state_key, state)

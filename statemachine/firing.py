@@ -185,7 +185,7 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
 def _ring_run(view: View, jid: int, occasion: int) -> None:
     key = keys.run(jid, occasion)
     run = view.need(key, RunRecord)
-    run.timer_at_ms = 0
+    rung_ms, run.timer_at_ms = run.timer_at_ms, 0
     job = view.need(keys.job(jid), JobRecord)
     now_ms = view.now_ms
     timeouts = job.form.spec.timeouts
@@ -195,7 +195,7 @@ def _ring_run(view: View, jid: int, occasion: int) -> None:
     elif run.state == runs.RUNNING:
         _ring_running(view, jid, occasion, run, job)
     elif run.held:
-        _ring_held(view, jid, occasion, run, job)
+        _ring_held(view, jid, occasion, run, job, rung_ms)
     else:
         _ring_waiting(view, jid, occasion, run, job)
 
@@ -227,16 +227,12 @@ def _attempt_over(
 
 def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
-    late_ms = job.form.start_deadline_ms
     queue_ms = ms_or(job.form.spec.timeouts, "queue", 0)
     started = run.started_at_ms
     if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
-    elif not started and run.due_at_ms + late_ms <= now_ms:
-        message = f"it had not started {late_ms} ms after its due time"
-        overlap.drop(
-            view, jid, occasion, run, run_pb2.OUTCOME_SKIPPED_DEADLINE, "start_deadline", message
-        )
+    elif 0 < runs.start_deadline(run, job.form) <= now_ms:
+        _skip_late(view, jid, occasion, run, job)
     elif 0 < run.retry_at_ms <= now_ms:
         runs.make_ready(view, jid, occasion, run, job.form)
         view.put(keys.run(jid, occasion), run)
@@ -245,10 +241,27 @@ def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
         view.put(keys.run(jid, occasion), run)
 
 
-def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
-    """A run that was triggered for later is due now: the overlap policy judges it now."""
+def _skip_late(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+    message = f"it had not started {job.form.start_deadline_ms} ms after its due time"
+    outcome = run_pb2.OUTCOME_SKIPPED_DEADLINE
+    overlap.drop(view, jid, occasion, run, outcome, "start_deadline", message)
+
+
+def _ring_held(
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, rung_ms: int
+) -> None:
+    """A run that was triggered for later is due now, so the overlap policy judges it now; or one
+    that is held back has waited for too long."""
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
+    if 0 < runs.start_deadline(run, job.form) <= view.now_ms:
+        _skip_late(view, jid, occasion, run, job)
+        return
+    if rung_ms > run.due_at_ms and state.live > state.held:
+        # It was judged, and its job has a later start deadline by now.
+        runs.arm(view, jid, occasion, run, job.form)
+        view.put(keys.run(jid, occasion), run)
+        return
     # It does not stand in its own way.
     state.held -= 1
     state.live -= 1
@@ -266,6 +279,8 @@ def _ring_held(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
         run.held = False
         state.held -= 1
         runs.make_ready(view, jid, occasion, run, job.form)
+    elif run.held:
+        runs.arm(view, jid, occasion, run, job.form)
     view.put(state_key, state)
     view.put(keys.run(jid, occasion), run)
 

@@ -306,6 +306,7 @@ class RunRecord(Record):
     PARKING_KEY: ClassVar[int] = 2
     # What does not keep it from running, since somebody wants just this run.
     SPARED_OVERLAP: ClassVar[int] = 1
+    SPARED_DEADLINE: ClassVar[int] = 2
 
     # Where it stands, why it exists, what became of its nominal time.
     state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED

@@ -62,6 +62,8 @@ def begin(
         state.held += 1
         if run.due_at_ms > view.now_ms:
             timers.set_run(view, jid, occasion, run, run.due_at_ms)
+        else:
+            arm(view, jid, occasion, run, form)
     else:
         make_ready(view, jid, occasion, run, form)
     view.put(keys.run(jid, occasion), run)
@@ -84,10 +86,17 @@ def arm(view: View, jid: int, occasion: int, run: RunRecord, form: Form) -> None
         at_ms = timers.earliest(at_ms, policies.next_timeout(run, form.spec.timeouts))
     if run.state == RUNNING:
         at_ms = timers.earliest(at_ms, run.deadline_at_ms, run.cancel_at_ms)
-    elif not run.started_at_ms and form.start_deadline_ms < limits.INSTANT_MAX_MS:
-        at_ms = timers.earliest(at_ms, run.due_at_ms + form.start_deadline_ms)
+    elif form.start_deadline_ms < limits.INSTANT_MAX_MS:
+        at_ms = timers.earliest(at_ms, start_deadline(run, form))
     if at_ms != run.timer_at_ms:
         timers.set_run(view, jid, occasion, run, at_ms)
+
+
+def start_deadline(run: RunRecord, form: Form) -> int:
+    """When a run is skipped for not having started; 0 if it has, or somebody wants it however late
+    it is."""
+    wanted = run.cause == run_pb2.CAUSE_BACKFILL or run.spared & RunRecord.SPARED_DEADLINE
+    return 0 if run.started_at_ms or wanted else run.due_at_ms + form.start_deadline_ms
 
 
 def end(
@@ -192,17 +201,24 @@ def forget(view: View, jid: int, occasion: int, run: RunRecord) -> None:
 
 
 def release_held(view: View, jid: int, state: StateRecord) -> None:
-    """The last run has ended: the first one that was held back for it is ready."""
+    """The last run has ended: the first one that was held back for it is ready, unless it is too
+    late for it; then its timer, which rings now, ends it."""
     job = view.need(keys.job(jid), JobRecord)
     for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, keys.OCCASION_MAX)):
         occasion = keys.run_of(key)[1]
         run = view.need(key, RunRecord)
-        if run.held and run.due_at_ms <= view.now_ms:
-            run.held = False
-            state.held -= 1
-            make_ready(view, jid, occasion, run, job.form)
-            view.put(key, run)
-            return
+        if not run.held or run.due_at_ms > view.now_ms:
+            continue
+        if 0 < start_deadline(run, job.form) <= view.now_ms:
+            if not 0 < run.timer_at_ms <= view.now_ms:
+                arm(view, jid, occasion, run, job.form)
+                view.put(key, run)
+            continue
+        run.held = False
+        state.held -= 1
+        make_ready(view, jid, occasion, run, job.form)
+        view.put(key, run)
+        return
 
 
 def cancel(

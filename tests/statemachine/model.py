@@ -265,8 +265,10 @@ class Model:
         return _first(job.next_due_ms, *(part.release_ms for part in job.backlog[:1]))
 
     def _run_wakes(self, run: Run) -> int:
-        if run.state not in LIVE or run.held:
+        if run.state not in LIVE:
             return 0
+        if run.held:
+            return self._start_deadline(run)
         spec = run.job.spec
         at_ms = run.retry_ms
         if spec.run_timeout_ms and run.ready_ms:
@@ -276,9 +278,12 @@ class Model:
         if not run.started:
             if spec.queue_timeout_ms:
                 at_ms = _first(at_ms, run.ready_ms + spec.queue_timeout_ms)
-            if spec.start_deadline_ms:
-                at_ms = _first(at_ms, run.due_ms + spec.start_deadline_ms)
+            at_ms = _first(at_ms, self._start_deadline(run))
         return at_ms
+
+    def _start_deadline(self, run: Run) -> int:
+        late_ms = run.job.spec.start_deadline_ms
+        return run.due_ms + late_ms if late_ms else 0
 
     def _ring_job(self, job: Job) -> None:
         if job.paused:
@@ -337,7 +342,9 @@ class Model:
 
     def _ring_run(self, run: Run) -> None:
         now_ms, spec = self.now_ms, run.job.spec
-        if spec.run_timeout_ms and run.ready_ms and run.ready_ms + spec.run_timeout_ms <= now_ms:
+        if run.held:
+            self._drop(run, "SKIPPED_DEADLINE")
+        elif spec.run_timeout_ms and run.ready_ms and run.ready_ms + spec.run_timeout_ms <= now_ms:
             self._end(run, "FAILED")
         elif run.state == "RUNNING":
             if 0 < run.cancel_ms <= now_ms:
@@ -350,11 +357,7 @@ class Model:
             and run.ready_ms + spec.queue_timeout_ms <= now_ms
         ):
             self._end(run, "FAILED")
-        elif (
-            not run.started
-            and spec.start_deadline_ms
-            and run.due_ms + spec.start_deadline_ms <= now_ms
-        ):
+        elif not run.started and 0 < self._start_deadline(run) <= now_ms:
             self._drop(run, "SKIPPED_DEADLINE")
         else:
             self._ready(run)
@@ -386,18 +389,18 @@ class Model:
     def _overlap(self, job: Job) -> str:
         under_way, held = job.under_way(), len(job.live()) - job.under_way()
         limit = job.spec.overlap_limit
+        if not under_way:
+            return "go"
         match job.spec.overlap:
             case "ALLOW":
                 return "go" if not limit or under_way < limit else "skip"
             case "SKIP":
                 return "go" if under_way < (limit or 1) else "skip"
             case "QUEUE_ONE":
-                return "go" if not job.live() else "hold newest"
+                return "hold newest"
             case "QUEUE":
-                if not job.live():
-                    return "go"
                 return "hold" if held < (limit or 1) else "skip"
-        return "replace" if job.live() else "go"
+        return "replace"
 
     def _make_room(self, job: Job, verdict: str) -> bool:
         if verdict in ("hold newest", "replace"):
@@ -447,7 +450,10 @@ class Model:
         run.retry_ms = run.cancel_ms = run.deadline_ms = 0
         waiting = job.live()
         if waiting and all(other.held for other in waiting):
-            self._ready(waiting[0])
+            # Those that are too late are skipped when their timers ring.
+            late = [0 < self._start_deadline(other) <= self.now_ms for other in waiting]
+            if not all(late):
+                self._ready(waiting[late.index(False)])
         if job.backlog and not job.backlog[0].release_ms:
             job.backlog[0].release_ms = self.now_ms
 
