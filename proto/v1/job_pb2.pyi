@@ -556,7 +556,9 @@ class MisfirePolicy(_message.Message):
 
     @_builtins.property
     def start_deadline(self) -> _duration_pb2.Duration:
-        """A run that has not started this long after its due time is skipped. Unset: no such limit."""
+        """A run that has not started so long after its due time is skipped, also while it is held back.
+        Backfilled and requeued runs have no such limit. Unset: no such limit.
+        """
 
     def __init__(
         self,
@@ -621,7 +623,8 @@ class OverlapPolicy(_message.Message):
     """What to do."""
     limit: _builtins.int
     """How many runs may be under way (PENDING, RUNNING or RETRYING, those held back not counted) for
-    ALLOW and SKIP, or held back for QUEUE. 0 means 1, for ALLOW no limit. At most 10,000.
+    ALLOW and SKIP, or held back for QUEUE. Runs triggered for later do not count until they are
+    due. 0 means 1, for ALLOW no limit. At most 10,000.
     """
     def __init__(
         self,
@@ -965,7 +968,7 @@ class JobStatus(_message.Message):
     running: _builtins.int
     """Of those, leased."""
     held: _builtins.int
-    """Of those, held back by the overlap policy."""
+    """Of those, held back by the overlap policy, or triggered for later and not due yet."""
     last_run: _builtins.str
     """The id of the run that ended last. Empty: none has, which is not a failure."""
     last_state: _run_pb2.RunState.ValueType
@@ -1406,7 +1409,7 @@ class TriggerJobRequest(_message.Message):
     queue: _builtins.str
     """Instead of the job's queue."""
     force: _builtins.bool
-    """Run it even if the job is paused or the overlap policy says no."""
+    """Run it even if the job is paused or the overlap policy says no; with due_time: also then."""
     request_id: _builtins.str
     """See common.proto."""
     validate_only: _builtins.bool

@@ -182,7 +182,8 @@ Global___Interval: _TypeAlias = Interval  # noqa: Y015
 @_typing.final
 class AfterEnd(_message.Message):
     """A fixed rest: the next nominal time is the end of the last run (whatever its outcome) plus the
-    delay. The first one is the job's creation (or start time) plus the delay.
+    delay. The first one is the job's creation (or start time) plus the delay. While missed times
+    wait for their run, the rest counts from the end of that run.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
