@@ -171,7 +171,8 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
                 if ledger.knows(view, jid, edit.nominal_at_ms):
                     # The schedules were changed, and those before or after had it as well.
                     continue
-                ledger.take_out(view, jid, edit.nominal_at_ms)
+                plan = clockwork.plan_of(view, jid, job)
+                ledger.take_out(view, jid, plan, edit.nominal_at_ms)
                 outcomes.fire(view, jid, job, state, edit.nominal_at_ms, due_ms, outcomes.SCHEDULED)
                 if edit.kind == Edit.KIND_ADD:
                     ledger.mark_added(view, jid, edit.nominal_at_ms)

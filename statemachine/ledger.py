@@ -11,7 +11,7 @@ from itertools import islice
 
 from ..proto.v1 import run_pb2
 from . import keys, limits, namespaces
-from .plan import Plan, count_nominals
+from .plan import Plan, count_nominals, nominal_times
 from .record import JobRecord, LedgerRecord, RunRecord, StateRecord, encode
 from .view import View
 
@@ -78,10 +78,15 @@ def stretch(
     count = 1 + count_nominals(plan, first + 1, last + 1).number
     if count > 1:
         entry = LedgerRecord(outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1)
-        view.put(keys.ledger(jid, first), entry)
+        _put_stretch(view, jid, first, entry)
         state.fired += count - 1
         state.skipped += count - 1
         state.last_nominal_at_ms = max(last, state.last_nominal_at_ms)
+
+
+def _put_stretch(view: View, jid: int, first: int, entry: LedgerRecord) -> None:
+    view.put(keys.ledger(jid, first), entry)
+    view.stretches.setdefault(jid, []).append(first)
 
 
 def knows(view: View, jid: int, nominal_ms: int) -> bool:
@@ -94,6 +99,10 @@ def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] 
     own = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
     if own is not None:
         return nominal_ms, own
+    for at_ms in view.stretches.get(jid, ()):
+        made = view.get(keys.ledger(jid, at_ms), LedgerRecord)
+        if made is not None and at_ms < nominal_ms <= made.last_at_ms:
+            return at_ms, made
     first = keys.of_job(keys.LEDGER, jid)
     end = keys.ledger(jid, nominal_ms)
     # Entries made inside a stretch lie between it and the nominal time; a backfill is bounded.
@@ -123,12 +132,28 @@ def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nomin
     return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
 
 
-def take_out(view: View, jid: int, nominal_ms: int) -> None:
-    """A nominal time inside a stretch gets an entry of its own."""
+def take_out(view: View, jid: int, plan: Plan, nominal_ms: int) -> None:
+    """A nominal time of a stretch is to have an entry of its own, which the caller makes."""
     found = covering(view, jid, nominal_ms)
-    if found is not None and found[1].last_at_ms and found[0] != nominal_ms:
-        found[1].count -= 1
-        view.put(keys.ledger(jid, found[0]), found[1])
+    if found is None or not found[1].last_at_ms:
+        return
+    first, entry = found
+    entry.count -= 1
+    if first != nominal_ms:
+        view.put(keys.ledger(jid, first), entry)
+    elif entry.count > 0:
+        _put_stretch(view, jid, _second(view, jid, plan, first, entry.last_at_ms), entry)
+
+
+def _second(view: View, jid: int, plan: Plan, first: int, last: int) -> int:
+    """Where a stretch begins when its first nominal time is taken out."""
+    at_ms = first
+    while named := nominal_times(plan, at_ms + 1, last + 1, 1, ever=True).times:
+        [at_ms] = named
+        if not knows(view, jid, at_ms):
+            return at_ms
+    # The schedules are others by now, and name none of its times any more.
+    return first + 1
 
 
 def oldest(view: View, jid: int, state: StateRecord, most: int) -> list[bytes]:

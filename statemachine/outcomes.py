@@ -51,6 +51,8 @@ def fire(
         return True
     most = namespaces.live_runs(view, job.namespace)
     if most and runs.usage_of(view, jid).live >= most:
+        if cause == BACKFILL:
+            _make_way(view, jid, job, nominal_ms)
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
     verdict = overlap.judge(view, jid, state, form.spec)
@@ -61,7 +63,7 @@ def fire(
         return True
     occasion = keys.occasion_of(nominal_ms)
     if cause == BACKFILL:
-        _make_way(view, jid, occasion)
+        _make_way(view, jid, job, nominal_ms)
     outcome = LATE if late_ms > form.grace_ms else RAN
     run = runs.new(job, cause, outcome, due_ms)
     if verdict is not overlap.GO:
@@ -73,9 +75,10 @@ def fire(
     return True
 
 
-def _make_way(view: View, jid: int, occasion: int) -> None:
+def _make_way(view: View, jid: int, job: JobRecord, nominal_ms: int) -> None:
     """A backfill takes the place of what was recorded without a run having begun."""
-    ledger.take_out(view, jid, keys.nominal_of(occasion))
+    ledger.take_out(view, jid, clockwork.plan_of(view, jid, job), nominal_ms)
+    occasion = keys.occasion_of(nominal_ms)
     skipped = view.get(keys.ended(jid, occasion), RunRecord)
     if skipped is not None:
         runs.forget(view, jid, occasion, skipped)

@@ -155,6 +155,8 @@ class View:
         self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Jobs whose ledger got an entry among the old ones.
         self.backfilled: set[int] = set()
+        # The first nominal times of stretches that this decision has put into ledgers, by job.
+        self.stretches: dict[int, list[int]] = {}
         # Usage by namespace: every run counts there, so it is worth a place of its own.
         self.usages: dict[int, UsageRecord] = {}
         self.namespaces: dict[str, NamespaceRecord | None] = {}

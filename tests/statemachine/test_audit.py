@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
+from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine import keys, limits
 from raftsched.statemachine.instants import timestamp, to_ms
 from raftsched.statemachine.ledger import ALONE
@@ -188,6 +188,91 @@ def test_a_backfill_takes_its_times_out_of_the_stretch(machine: Machine) -> None
 
     assert answer.sound
     assert counts(answer) == {"MISSED": 21, "LATE": 3}
+
+
+def missed(machine: Machine, until: str = "2026-01-01T06:30") -> None:
+    """An outage of some hours, of which nothing runs."""
+    misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
+    machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
+    machine.at(until)
+    machine.ring()
+
+
+def backfill(machine: Machine, first: str, end: str) -> None:
+    machine.do(job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(instant(first)), to_time=timestamp(instant(end)),
+        runs_per_minute=60_000,
+    ))  # fmt: skip
+    for _ in range(10):
+        machine.advance(10)
+        machine.ring()
+
+
+@pytest.mark.parametrize("hours", [[1], [1, 2], [2, 1], [3, 2, 1], [6, 1], [6, 5, 4, 3, 2, 1]])
+def test_a_backfill_of_the_first_time_of_a_stretch_leaves_the_others(
+    machine: Machine, hours: list[int]
+) -> None:
+    missed(machine)
+
+    for hour in hours:
+        backfill(machine, f"2026-01-01T0{hour}:00", f"2026-01-01T0{hour}:30")
+
+    answer = audit(machine)
+    assert answer.sound
+    assert (answer.expected, answer.recorded) == (6, 6)
+    assert counts(answer).get("MISSED", 0) == 6 - len(hours)
+    status = machine.job("a").status
+    assert (status.fired, status.skipped) == (6, 6)
+
+
+def test_the_first_time_of_a_stretch_is_taken_out_though_the_schedules_are_others(
+    machine: Machine,
+) -> None:
+    missed(machine)
+    machine.do(job_pb2.UpdateJobRequest(job=job_of("a", cron="0 1 * * *", overlap=ALLOW)))
+
+    backfill(machine, "2026-01-01T01:00", "2026-01-01T01:30")
+
+    entries = sorted(machine.ledger("a").items())
+    assert [entry.outcome for _, entry in entries] == [run_pb2.OUTCOME_LATE, run_pb2.OUTCOME_MISSED]
+    assert entries[1][1].count == 5
+    assert entries[1][1].last_at_ms == instant("2026-01-01T06:00")
+
+
+@pytest.mark.parametrize("hour", [1, 3])
+def test_a_backfill_that_a_quota_stops_takes_its_times_out_of_the_stretch(
+    machine: Machine, hour: int
+) -> None:
+    missed(machine)
+    quota = namespace_pb2.Quota(live_runs=1)
+    wanted = namespace_pb2.Namespace(name="default", quota=quota)
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=wanted))
+    machine.trigger("a")
+
+    backfill(machine, f"2026-01-01T0{hour}:00", f"2026-01-01T0{hour + 1}:30")
+
+    answer = audit(machine)
+    assert answer.sound
+    assert counts(answer) == {"MISSED": 4, "SKIPPED_QUOTA": 2}
+
+
+@pytest.mark.parametrize("nominal", ["2026-01-01T03:00", "2026-01-01T06:00"])
+def test_a_time_that_was_moved_within_an_outage_has_one_outcome(
+    machine: Machine, nominal: str
+) -> None:
+    misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
+    machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
+    moved_to = timestamp(instant(nominal) + 20 * MINUTE_MS)
+    edit = Edit(nominal_time=timestamp(instant(nominal)), kind=Edit.KIND_MOVE, moved_to=moved_to)
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+
+    machine.at("2026-01-01T06:30")
+    machine.ring()
+
+    answer = audit(machine)
+    assert answer.sound
+    assert counts(answer) == {"MISSED": 5, "LATE": 1}
+    assert machine.job("a").status.fired == 6
 
 
 def test_a_calendar_leaves_an_outcome(machine: Machine) -> None:

@@ -24,7 +24,7 @@ from raftsched.statemachine.rejection import Reason, Refused
 from raftsched.statemachine.request import Grant, Offer, Report, Ring
 from raftsched.statemachine.store import MemoryStore
 
-from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine, instant, job_of
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, instant, job_of
 from .world import build
 
 NO_RETRY = job_pb2.RetryPolicy(max_attempts=1)
@@ -168,7 +168,10 @@ def test_a_nominal_time_that_became_no_run_is_told_with_its_outcome(machine: Mac
     assert last(machine).ledger.nominal_time == timestamp(instant("2026-01-01T02:00"))
 
 
-def test_a_stretch_is_told_once_though_a_backfill_takes_from_it(machine: Machine) -> None:
+@pytest.mark.parametrize(("hour", "begins"), [(1, 2), (12, 1)])
+def test_a_stretch_is_told_once_though_a_backfill_takes_from_it(
+    machine: Machine, hour: int, begins: int
+) -> None:
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
     machine.create("a", cron="0 * * * *", misfire=misfire)
     machine.at("2026-01-02T00:30")
@@ -177,8 +180,8 @@ def test_a_stretch_is_told_once_though_a_backfill_takes_from_it(machine: Machine
     assert last(machine).ledger.count == 24
     backfill = job_pb2.BackfillJobRequest(
         job="a",
-        from_time=timestamp(instant("2026-01-01T12:00")),
-        to_time=timestamp(instant("2026-01-01T13:00")),
+        from_time=timestamp(START_MS + hour * HOUR_MS),
+        to_time=timestamp(START_MS + (hour + 1) * HOUR_MS),
     )
     machine.do(backfill)
 
@@ -186,7 +189,7 @@ def test_a_stretch_is_told_once_though_a_backfill_takes_from_it(machine: Machine
     machine.ring()
 
     assert told(machine) == ["RUN_FIRED"]
-    assert machine.ledger("a")[instant("2026-01-01T01:00")].count == 23
+    assert machine.ledger("a")[START_MS + begins * HOUR_MS].count == 23
 
 
 def test_a_run_that_a_policy_ends_is_told_as_skipped_alone(machine: Machine) -> None:
