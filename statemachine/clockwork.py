@@ -62,17 +62,22 @@ def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: 
 def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
     """Set the next nominal time behind an instant. The caller sets the timer and puts the state."""
     state.next_nominal_at_ms = state.next_due_at_ms = 0
-    form = job.form
-    most = form.max_runs
-    # What waits in the backlog will have been fired by then.
-    waiting = _waiting(state) if state.backlog else 0
-    if not job.schedules or (most and state.fired + waiting >= most):
+    if not job.schedules or (job.form.max_runs and runs_left(job, state, after_ms + 1) <= 0):
         return
     plan = plan_of(view, jid, job)
     nominal_ms = next_nominal(plan, after_ms, last_end_ms=last_end(view, state))
     if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
         state.next_nominal_at_ms = nominal_ms
         state.next_due_at_ms = due(plan, nominal_ms)
+
+
+def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
+    """How many nominal times from an instant on a job with a most of runs may have. What waits in
+    the backlog, or was moved from before to later, will have been fired by then."""
+    moved = sum(
+        1 for edit in state.edits if edit.kind == Edit.KIND_MOVE and edit.nominal_at_ms < from_ms
+    )
+    return job.form.max_runs - state.fired - _waiting(state) - moved
 
 
 def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
@@ -115,7 +120,7 @@ def start(view: View, state: StateRecord, plan: Plan) -> None:
 def settle(view: View, jid: int, state: StateRecord) -> None:
     """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
     if state.state == ACTIVE:
-        if state.may_finish and not (state.next_nominal_at_ms or state.edits or state.backlog):
+        if not ahead(state) and (state.may_finish or _is_used_up(view, jid, state)):
             state.state = FINISHED
     elif state.state == FINISHED and ahead(state):
         state.state = ACTIVE
@@ -127,6 +132,14 @@ def settle(view: View, jid: int, state: StateRecord) -> None:
     at_ms = next_wake(view, state)
     if at_ms != state.timer_at_ms:
         timers.set_job(view, jid, state, at_ms)
+
+
+def _is_used_up(view: View, jid: int, state: StateRecord) -> bool:
+    """Whether a job that goes on from the ends of its runs has had all that it may have."""
+    if not state.after_end or not state.fired:
+        return False
+    form = view.need(keys.job(jid), JobRecord).form
+    return 0 < form.max_runs <= state.fired and not form.spec.upstream.jobs
 
 
 def over(state: StateRecord) -> bool:

@@ -25,7 +25,7 @@ from . import (
     sweep,
 )
 from .instants import ms_or
-from .plan import due, latest_nominal_before, next_nominal
+from .plan import Plan, due, latest_nominal_before, next_nominal, nominal_times, nth_nominal
 from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from .reports import attempt_failed
 from .request import Ring, Rung
@@ -139,12 +139,14 @@ def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     plan = clockwork.plan_of(view, jid, job)
     first = state.next_nominal_at_ms
     shift_ms = due(plan, 0)
-    last = latest_nominal_before(plan, view.now_ms - shift_ms + 1)
-    last = first if last is None or last < first else last
     rule = job.form.spec.misfire.rule or Misfire.RULE_LATEST
+    # What is late by less than the grace still runs when all others are missed.
+    in_time_ms = job.form.grace_ms if rule == Misfire.RULE_SKIP else -1
+    last = latest_nominal_before(plan, view.now_ms - in_time_ms - shift_ms) or first
+    last = max(first, last)
+    if job.form.max_runs:
+        last = _last_of_most(view, jid, job, state, plan, first, last)
     if rule == Misfire.RULE_SKIP:
-        overdue = view.now_ms - job.form.grace_ms - shift_ms
-        last = max(first, latest_nominal_before(plan, overdue) or first)
         ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
     elif rule == Misfire.RULE_ALL:
         backlog.plan_all(view, jid, job, state, plan, first, last)
@@ -159,6 +161,18 @@ def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
             ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_COALESCED)
         backlog.plan_one(view, jid, job, state, last, last + shift_ms)
     clockwork.advance(view, jid, job, state, last)
+
+
+def _last_of_most(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
+) -> int:
+    """The last of the missed nominal times that the most of runs has room for."""
+    end = nth_nominal(plan, first, last, max(1, clockwork.runs_left(job, state, first)))
+    for at_ms in ledger.own_entries(view, jid, state, first, last):
+        # It ran before its time and was counted then; what somebody added is named by no schedule.
+        if at_ms <= end and nominal_times(plan, at_ms, at_ms + 1, 1).times:
+            end = next(iter(nominal_times(plan, end + 1, last + 1, 1).times), last)
+    return end
 
 
 def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:

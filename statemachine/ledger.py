@@ -94,6 +94,16 @@ def knows(view: View, jid: int, nominal_ms: int) -> bool:
     return view.get(keys.ledger(jid, nominal_ms), LedgerRecord) is not None
 
 
+def own_entries(view: View, jid: int, state: StateRecord, first: int, last: int) -> list[int]:
+    """The nominal times of a range that have an entry of their own, in order. Ahead of what was
+    decided on these are only those that were moved to before their time, or added."""
+    if state.last_nominal_at_ms < first:
+        return []
+    low, end = keys.ledger(jid, first), keys.ledger(jid, last + 1)
+    found = {*view.scan_stored(low, end), *view.written_between(low, end)}
+    return sorted(map(keys.nominal_at, found))
+
+
 def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
     """The entry that speaks of a nominal time: its own, or a stretch around it."""
     own = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)

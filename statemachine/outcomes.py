@@ -52,8 +52,9 @@ def fire(
     most = namespaces.live_runs(view, job.namespace)
     if most and runs.usage_of(view, jid).live >= most:
         if cause == BACKFILL:
-            _make_way(view, jid, job, nominal_ms)
-        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+            _settle_backfilled(view, jid, job, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+        else:
+            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
     verdict = overlap.judge(view, jid, state, form.spec)
     if verdict is overlap.SKIP:
@@ -62,20 +63,24 @@ def fire(
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
         return True
     occasion = keys.occasion_of(nominal_ms)
-    if cause == BACKFILL:
-        _make_way(view, jid, job, nominal_ms)
     outcome = LATE if late_ms > form.grace_ms else RAN
     run = runs.new(job, cause, outcome, due_ms)
     if verdict is not overlap.GO:
         run.held = overlap.make_room(view, jid, state, verdict)
-    ledger.settle(view, jid, state, nominal_ms, outcome)
+    if cause == BACKFILL:
+        _settle_backfilled(view, jid, job, state, nominal_ms, outcome)
+    else:
+        ledger.settle(view, jid, state, nominal_ms, outcome)
     if state.has_downstream:
         flows.start(view, jid, occasion, run)
     runs.begin(view, jid, occasion, run, form, state)
     return True
 
 
-def _make_way(view: View, jid: int, job: JobRecord, nominal_ms: int) -> None:
+def _settle_backfilled(
+    view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int,
+    outcome: run_pb2.Outcome.ValueType,
+) -> None:  # fmt: skip
     """A backfill takes the place of what was recorded without a run having begun."""
     ledger.take_out(view, jid, clockwork.plan_of(view, jid, job), nominal_ms)
     occasion = keys.occasion_of(nominal_ms)
@@ -83,6 +88,11 @@ def _make_way(view: View, jid: int, job: JobRecord, nominal_ms: int) -> None:
     if skipped is not None:
         runs.forget(view, jid, occasion, skipped)
         flows.begin_anew(view, jid, occasion)
+    counts = state.fired, state.skipped
+    ledger.settle(view, jid, state, nominal_ms, outcome)
+    if nominal_ms <= job.schedules_since_ms:
+        # No schedule ever called for it, so it uses up no most of runs.
+        state.fired, state.skipped = counts
 
 
 def drop_edit(state: StateRecord, edit: EditRecord) -> None:

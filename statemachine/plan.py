@@ -12,6 +12,7 @@ out still gets its outcome in the ledger.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
@@ -210,9 +211,7 @@ def latest_nominal_before(plan: Plan, before_ms: int, *, ever: bool = False) -> 
 
 def count_nominals(plan: Plan, from_ms: int, to_ms: int, *, ever: bool = False) -> Count:
     """Count the nominal times of a range. One schedule is counted without a walk, and exactly."""
-    from_ms, to_ms = _within(plan, from_ms, to_ms)
-    counts = [repeat.count(max(from_ms, _floor(plan, ever)), to_ms) for repeat in plan.repeats]
-    counts += [once.count(from_ms, to_ms) for once in plan.onces]
+    counts = _counts(plan, from_ms, to_ms, ever)
     if sum(1 for count in counts if count) <= 1:
         return Count(sum(counts), True)
     # Instants that two schedules name are one, so the sum may be too much.
@@ -220,6 +219,30 @@ def count_nominals(plan: Plan, from_ms: int, to_ms: int, *, ever: bool = False) 
         return Count(max(counts), False)
     walked = nominal_times(plan, from_ms, to_ms, COUNT_MAX, ever=ever)
     return Count(len(walked.times), not walked.cut)
+
+
+def _counts(plan: Plan, from_ms: int, to_ms: int, ever: bool) -> list[int]:
+    """Count the nominal times of a range for each schedule by itself."""
+    from_ms, to_ms = _within(plan, from_ms, to_ms)
+    counts = [repeat.count(max(from_ms, _floor(plan, ever)), to_ms) for repeat in plan.repeats]
+    return counts + [once.count(from_ms, to_ms) for once in plan.onces]
+
+
+def nth_nominal(plan: Plan, first_ms: int, last_ms: int, number: int) -> int:
+    """Return the nominal time with a number, counted from the first one, or the last if there are
+    fewer. The first one is 1, also if it follows from the end of a run."""
+    if count_nominals(plan, first_ms + 1, last_ms + 1).number < number:
+        return last_ms
+    if number == 1:
+        return first_ms
+    if number <= COUNT_MAX + 1:
+        return nominal_times(plan, first_ms + 1, last_ms + 1, number - 1).times[-1]
+    instants = range(first_ms + 1, last_ms + 1)
+
+    def at_least(at_ms: int) -> int:
+        return max(_counts(plan, first_ms + 1, at_ms + 1, False))
+
+    return instants[bisect_left(instants, number - 1, key=at_least)]
 
 
 def _within(plan: Plan, from_ms: int, to_ms: int) -> tuple[int, int]:

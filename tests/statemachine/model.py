@@ -308,6 +308,9 @@ class Model:
 
     def _catch_up(self, job: Job) -> None:
         missed = list(job.up_to(self.now_ms))
+        if job.spec.max_runs:
+            waiting = sum(len(part.times) for part in job.backlog)
+            missed = missed[: max(1, job.spec.max_runs - job.fired - waiting)]
         match job.spec.misfire:
             case "LATEST":
                 self._record(job, missed[:-1], "COALESCED")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.instants import duration, timestamp
 
-from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, job_of
 
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 Misfire = job_pb2.MisfirePolicy
@@ -18,6 +20,11 @@ def outcomes(machine: Machine, name: str) -> list[str]:
         run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
         for _, entry in sorted(machine.ledger(name).items())
     ]
+
+
+def move(machine: Machine, nominal_ms: int, to_ms: int) -> None:
+    edit = Edit(nominal_time=timestamp(nominal_ms), kind=Edit.KIND_MOVE, moved_to=timestamp(to_ms))
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
 
 def test_nothing_fires_early(machine: Machine) -> None:
@@ -57,6 +64,114 @@ def test_a_job_fires_no_more_than_its_maximum(machine: Machine) -> None:
 
     assert len(machine.live("a")) == 2
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+
+
+@pytest.mark.parametrize(
+    ("rule", "wanted"),
+    [
+        (Misfire.RULE_ALL, ["LATE", "LATE", "LATE"]),
+        (Misfire.RULE_LATEST, ["COALESCED", "LATE"]),
+        (Misfire.RULE_EARLIEST, ["LATE", "COALESCED"]),
+        (Misfire.RULE_SKIP, ["MISSED"]),
+    ],
+)
+def test_a_job_catches_up_with_no_more_than_its_maximum(
+    machine: Machine, rule: Misfire.Rule.ValueType, wanted: list[str]
+) -> None:
+    misfire, timing = Misfire(rule=rule), Timing(max_runs=3)
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=timing, misfire=misfire)
+    machine.at("2026-01-01T10:30")
+    machine.ring()
+    machine.advance(1_000)
+    machine.ring()
+
+    ledger = machine.ledger("a")
+    assert outcomes(machine, "a") == wanted
+    assert sum(entry.count or 1 for entry in ledger.values()) == 3
+    last = max(max(at_ms, entry.last_at_ms) for at_ms, entry in ledger.items())
+    assert last == START_MS + 3 * HOUR_MS
+    status = machine.job("a").status
+    assert (status.fired, status.state) == (3, job_pb2.JobStatus.STATE_FINISHED)
+
+
+@pytest.mark.parametrize("most", [1, 2, 9_999, 10_000, 10_001, 10_002, 15_000, 90_000])
+@pytest.mark.parametrize("every", [(1_000,), (2_000, 3_000)])
+def test_the_last_of_many_times_is_found_whatever_the_maximum(
+    machine: Machine, most: int, every: tuple[int, ...]
+) -> None:
+    job = job_of("a", timing=Timing(max_runs=most))
+    for every_ms in every:
+        job.spec.schedules.add().interval.every.CopyFrom(duration(every_ms))
+    machine.do(job_pb2.CreateJobRequest(job=job))
+    machine.advance(DAY_MS)
+    machine.ring()
+
+    every_second = len(every) == 1
+    # Of a union over 10,000 times are counted as "at least".
+    if every_second or most <= 10_001:
+        times = [s for s in range(1, 86_401) if every_second or not s % 2 or not s % 3]
+        [run] = machine.live("a")
+        at_ms = run.nominal_time.ToMilliseconds()
+        assert at_ms == START_MS + 1_000 * times[min(most, len(times)) - 1]
+        assert machine.job("a").status.fired == min(most, len(times))
+    else:
+        assert machine.job("a").status.fired <= most
+
+
+def test_a_time_that_ran_early_is_one_of_the_maximum_and_no_other(machine: Machine) -> None:
+    misfire, timing = Misfire(rule=Misfire.RULE_ALL), Timing(max_runs=4)
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=timing, misfire=misfire)
+    move(machine, START_MS + 2 * HOUR_MS, START_MS + 30 * MINUTE_MS)
+    machine.at("2026-01-01T00:30")
+    machine.ring()
+
+    machine.at("2026-01-01T10:30")
+    machine.ring()
+
+    assert machine.job("a").status.fired == 4
+    assert max(machine.ledger("a")) == START_MS + 4 * HOUR_MS
+
+
+def test_a_time_that_was_moved_to_later_is_one_of_the_maximum(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=Timing(max_runs=3))
+    move(machine, START_MS + 2 * HOUR_MS, START_MS + 8 * HOUR_MS)
+    for _ in range(10):
+        machine.advance(HOUR_MS)
+        machine.ring()
+
+    assert len(machine.live("a")) == 3
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+
+
+def test_a_backfill_of_times_before_the_job_uses_up_no_maximum(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=Timing(max_runs=3))
+    machine.do(job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(START_MS - 5 * HOUR_MS), to_time=timestamp(START_MS),
+        runs_per_minute=60_000,
+    ))  # fmt: skip
+    for _ in range(5):
+        machine.advance(HOUR_MS)
+        machine.ring()
+
+    assert len(machine.live("a")) == 5 + 3
+    assert machine.job("a").status.fired == 3
+
+
+def test_a_job_after_the_end_is_finished_with_its_last_run(machine: Machine) -> None:
+    timing, hour = Timing(max_runs=2), duration(HOUR_MS)
+    machine.create("a", after_end_ms=MINUTE_MS, timing=timing, delete_after=hour)
+    states = []
+    for _ in range(2):
+        machine.advance(MINUTE_MS)
+        machine.ring()
+        states.append(machine.job("a").status.state)
+        [lease] = machine.grant()
+        machine.succeed(lease)
+
+    assert states == [job_pb2.JobStatus.STATE_ACTIVE, job_pb2.JobStatus.STATE_FINISHED]
+    machine.advance(HOUR_MS)
+    machine.ring()
+    assert machine.refused(job_pb2.PauseJobRequest(job="a")).word == "JOB_NOT_FOUND"
 
 
 def test_a_queue_of_runs_holds_no_more_than_its_limit(machine: Machine) -> None:
