@@ -6,7 +6,7 @@ from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import forms, keys, limits, timers
 from .calendar_days import CalendarDays, compile_calendar
 from .plan import Plan, due, next_nominal
-from .record import CalendarRecord, EditRecord, JobRecord, StateRecord
+from .record import BacklogRecord, CalendarRecord, EditRecord, JobRecord, StateRecord
 from .schedule import restore_plan
 from .view import View
 
@@ -69,6 +69,27 @@ def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_m
     if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
         state.next_nominal_at_ms = nominal_ms
         state.next_due_at_ms = due(plan, nominal_ms)
+
+
+def missed(state: StateRecord) -> list[BacklogRecord]:
+    """What waits in the backlog after an outage."""
+    return [part for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE]
+
+
+def retime(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Another jitter or most of runs changes no nominal time: what lies ahead or waits stays. The
+    caller settles and puts the state."""
+    nominal_ms = state.next_nominal_at_ms
+    if not nominal_ms:
+        # None was left behind what waits, or was moved to later; now there may be one.
+        waiting = [part.to_ms - 1 for part in missed(state)]
+        waiting += [edit.nominal_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE]
+        known = [at_ms for at_ms in (*waiting, state.last_nominal_at_ms) if at_ms <= view.now_ms]
+        look_ahead(view, jid, job, state, max(known, default=view.now_ms))
+    elif job.form.max_runs and runs_left(job, state, nominal_ms) <= 0:
+        state.next_nominal_at_ms = state.next_due_at_ms = 0
+    elif state.next_due_at_ms > view.now_ms:
+        state.next_due_at_ms = max(view.now_ms, due(plan_of(view, jid, job), nominal_ms))
 
 
 def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:

@@ -145,7 +145,7 @@ def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     last = latest_nominal_before(plan, view.now_ms - in_time_ms - shift_ms) or first
     last = max(first, last)
     if job.form.max_runs:
-        last = _last_of_most(view, jid, job, state, plan, first, last)
+        last = last_of_most(view, jid, job, state, plan, first, last)
     if rule == Misfire.RULE_SKIP:
         ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
     elif rule == Misfire.RULE_ALL:
@@ -163,7 +163,7 @@ def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     clockwork.advance(view, jid, job, state, last)
 
 
-def _last_of_most(
+def last_of_most(
     view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
 ) -> int:
     """The last of the missed nominal times that the most of runs has room for."""

@@ -5,10 +5,11 @@ Each rule asks everything that may be refused first, and writes only then.
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, run_pb2
+from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import (
     answers,
     audit_log,
+    backlog,
     checked,
     clockwork,
     deletion,
@@ -246,8 +247,12 @@ def replace_spec(
     """Give a job another spec, after asking whether it is right."""
     namespace = namespaces.need(view, job.namespace)
     old, new = job.order(), merged.spec
-    rescheduled = list(old.schedules) != list(new.schedules) or old.timing != new.timing
-    since_ms = view.now_ms if rescheduled else job.schedules_since_ms
+    rescheduled = list(old.schedules) != list(new.schedules) or _naming(old) != _naming(new)
+    retimed = old.timing != new.timing
+    # A job that has had all its runs and may have more begins anew: it catches up with nothing.
+    used_up = 0 < old.timing.max_runs <= state.fired and not clockwork.missed(state)
+    anew = rescheduled or (used_up and old.timing.max_runs != new.timing.max_runs)
+    since_ms = view.now_ms if anew else job.schedules_since_ms
     parts = forms.of(new)
     known = checked.check(parts.form)
     plan = check(view, namespace, merged, parts, known, since_ms)
@@ -269,8 +274,10 @@ def replace_spec(
     job.updated_at_ms = view.now_ms
     job.schedules_since_ms = since_ms
     _wire(view, jid, namespace, job, state, known, plan)
-    if rescheduled:
+    if anew:
         clockwork.look_ahead(view, jid, job, state, view.now_ms)
+    elif retimed:
+        clockwork.retime(view, jid, job, state)
     clockwork.settle(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)
@@ -278,25 +285,36 @@ def replace_spec(
         slots.limits_changed(view, jid, state, old.concurrency, new.concurrency)
 
 
+def _naming(spec: job_pb2.JobSpec) -> schedule_pb2.Timing:
+    """What of a timing says which instants are nominal times."""
+    timing = schedule_pb2.Timing()
+    timing.CopyFrom(spec.timing)
+    for field in ("max_runs", "jitter", "exclude_calendars"):
+        timing.ClearField(field)
+    return timing
+
+
 def _close_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Give what was due under the old schedules its outcome, before they are gone."""
-    if state.state == clockwork.PAUSED:
-        _miss(view, jid, job, state)
-    elif state.state == clockwork.ACTIVE:
+    """Give what has come under the old schedules its outcome, before they are gone: what is due
+    fires, and what waits for its turn or its jitter is missed."""
+    if state.state == clockwork.ACTIVE:
         for _ in range(limits.STEP):
             if not state.next_nominal_at_ms or state.next_due_at_ms > view.now_ms:
-                return
+                break
             firing.fire_due(view, jid, job, state)
+    if state.backlog:
+        backlog.drop(view, jid, job, state)
+    if 0 < state.next_nominal_at_ms <= view.now_ms:
         _miss(view, jid, job, state)
 
 
 def _miss(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    first = state.next_nominal_at_ms
-    if not first or state.next_due_at_ms > view.now_ms:
-        return
     plan = clockwork.plan_of(view, jid, job)
-    last = latest_nominal_before(plan, view.now_ms + 1) or first
-    ledger.stretch(view, jid, state, plan, first, max(first, last), run_pb2.OUTCOME_MISSED)
+    first = state.next_nominal_at_ms
+    last = max(first, latest_nominal_before(plan, view.now_ms + 1) or first)
+    if job.form.max_runs:
+        last = firing.last_of_most(view, jid, job, state, plan, first, last)
+    ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
 
 
 def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2.DeleteJobResponse:

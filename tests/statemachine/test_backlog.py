@@ -18,7 +18,7 @@ from raftsched.statemachine.events import events
 from raftsched.statemachine.instants import duration, timestamp
 
 from .asking import ask
-from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine
+from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, job_of, with_mask
 
 Misfire = job_pb2.MisfirePolicy
 Overlap = job_pb2.OverlapPolicy
@@ -282,6 +282,61 @@ def test_a_job_goes_on_when_its_backlog_is_dropped(machine: Machine) -> None:
     assert kinds == {event_pb2.EVENT_KIND_JOB_FINISHED, event_pb2.EVENT_KIND_FIRED_NOT}
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
     assert machine.job("b").status.next_nominal_time.ToMilliseconds() == machine.now_ms + HOUR_MS
+
+
+def reschedule(machine: Machine, cron: str) -> None:
+    schedules = job_of("a", cron=cron).spec.schedules
+    machine.do(with_mask("spec.schedules", name="a", schedules=schedules))
+
+
+def test_what_waits_when_the_schedules_change_is_missed(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
+    outage(machine)
+    assert usage(machine) == 3
+
+    reschedule(machine, "0 12 * * *")
+
+    assert outcomes(machine) == {1: ("LATE", 0), 2: ("LATE", 0), 3: ("MISSED", 3)}
+    assert (usage(machine), machine.job("a").status.backlog) == (0, 0)
+    outage(machine, 1_000)
+    assert len(machine.live("a")) == 2
+
+
+def test_what_a_backfill_was_to_run_keeps_its_outcome_when_the_schedules_change(
+    machine: Machine,
+) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=Misfire(rule=Misfire.RULE_SKIP))
+    outage(machine)
+    outage(machine, 1)
+    before = outcomes(machine)
+    backfill = job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(START_MS), to_time=timestamp(machine.now_ms)
+    )
+    machine.do(backfill)
+
+    reschedule(machine, "* * * * *")
+    outage(machine, 2_000)
+
+    assert outcomes(machine) == before
+    assert usage(machine) == 0
+    assert [run.cause for run in machine.live("a")] == [run_pb2.CAUSE_SCHEDULE]
+
+
+@pytest.mark.parametrize("most", [0, 5, 100])
+def test_what_waits_still_runs_when_the_most_of_runs_changes(machine: Machine, most: int) -> None:
+    timing = schedule_pb2.Timing(max_runs=5)
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL, timing=timing)
+    outage(machine)
+    assert usage(machine) == 3
+    assert not machine.job("a").status.HasField("next_nominal_time")
+
+    timing = schedule_pb2.Timing(max_runs=most)
+    machine.do(with_mask("spec.timing", name="a", timing=timing))
+    outage(machine, 1_000)
+
+    assert [outcome for outcome, _ in outcomes(machine).values()] == ["LATE"] * 4 + ["RAN"]
+    assert machine.job("a").status.HasField("next_nominal_time") == (most != 5)
+    assert sound(machine)
 
 
 def test_there_is_nothing_to_drop(machine: Machine) -> None:

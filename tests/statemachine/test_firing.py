@@ -7,7 +7,8 @@ import pytest
 from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.instants import duration, timestamp
 
-from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, job_of
+from .asking import ask
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, job_of, with_mask
 
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 Misfire = job_pb2.MisfirePolicy
@@ -341,3 +342,135 @@ def test_new_schedules_close_the_books_of_the_old_ones(machine: Machine) -> None
 
     assert outcomes(machine, "a") == ["MISSED", "RAN"]
     assert machine.job("a").status.fired == 4
+
+
+def with_jitter(machine: Machine) -> tuple[str, int]:
+    """A job whose time at 09:00 has passed and is not due yet, and when it is."""
+    for number in range(20):
+        name = f"a{number}"
+        machine.create(name, cron="0 9 * * *", timing=Timing(jitter=duration(HOUR_MS)))
+        due_ms = machine.job(name).status.next_due_time.ToMilliseconds()
+        if due_ms > START_MS + 9 * HOUR_MS + 30 * MINUTE_MS:
+            break
+    machine.at("2026-01-01T09:10")
+    machine.ring()
+    return name, due_ms
+
+
+def test_a_time_that_was_not_due_yet_is_missed_when_the_schedules_change(machine: Machine) -> None:
+    name, _ = with_jitter(machine)
+
+    update = job_pb2.UpdateJobRequest(job=job_pb2.Job(name=name))
+    update.job.spec.schedules.add().cron.expression = "0 12 * * *"
+    machine.do(update)
+    machine.at("2026-01-01T13:00")
+    machine.ring()
+
+    assert outcomes(machine, name) == ["MISSED", "LATE"]
+    assert min(machine.ledger(name)) == START_MS + 9 * HOUR_MS
+
+
+@pytest.mark.parametrize(
+    "timing",
+    [
+        Timing(jitter=duration(HOUR_MS), max_runs=50),
+        Timing(jitter=duration(HOUR_MS), exclude_calendars=["off"]),
+    ],
+)
+def test_a_time_that_was_not_due_yet_still_runs_when_no_nominal_time_changes(
+    machine: Machine, timing: Timing
+) -> None:
+    off = calendar_pb2.Calendar(name="off", rules=[calendar_pb2.CalendarRule(date="2026-06-01")])
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=off))
+    name, due_ms = with_jitter(machine)
+
+    machine.do(with_mask("spec.timing", name=name, timing=timing))
+    machine.at(due_ms - 1)
+    machine.ring()
+    early = outcomes(machine, name)
+    machine.at(due_ms)
+    machine.ring()
+
+    assert (early, outcomes(machine, name)) == ([], ["RAN"])
+    assert min(machine.ledger(name)) == START_MS + 9 * HOUR_MS
+
+
+@pytest.mark.parametrize("jitter_ms", [0, MINUTE_MS, 2 * HOUR_MS])
+def test_another_jitter_moves_the_due_time_and_nothing_else(
+    machine: Machine, jitter_ms: int
+) -> None:
+    name, _ = with_jitter(machine)
+
+    machine.do(with_mask("spec.timing", name=name, timing=Timing(jitter=duration(jitter_ms))))
+
+    status = machine.job(name).status
+    due_ms = status.next_due_time.ToMilliseconds()
+    assert status.next_nominal_time.ToMilliseconds() == START_MS + 9 * HOUR_MS
+    assert machine.now_ms <= due_ms <= max(machine.now_ms, START_MS + 9 * HOUR_MS + jitter_ms)
+    machine.at(due_ms)
+    machine.ring()
+    assert outcomes(machine, name) == ["RAN"]
+
+
+def test_a_job_that_used_up_its_most_of_runs_goes_on_from_now_when_it_may(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=Timing(max_runs=2))
+    machine.at("2026-01-01T01:00")
+    machine.ring()
+    machine.at("2026-01-01T02:00")
+    machine.ring()
+    machine.at("2026-01-01T10:30")
+
+    machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=3)))
+    for _ in range(5):
+        machine.advance(HOUR_MS)
+        machine.ring()
+
+    hours = [(at_ms - START_MS) // HOUR_MS for at_ms in machine.ledger("a")]
+    assert hours == [1, 2, 11]
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+    assert ask(machine, job_pb2.AuditJobRequest(job="a"), job_pb2.AuditJobResponse).sound
+
+
+@pytest.mark.parametrize("most", [0, 5])
+def test_a_job_goes_on_from_what_was_decided_when_it_may(machine: Machine, most: int) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=Timing(max_runs=4))
+    move(machine, START_MS + 2 * HOUR_MS, START_MS + 15 * HOUR_MS)
+    for _ in range(4):
+        machine.advance(HOUR_MS)
+        machine.ring()
+    assert not machine.job("a").status.HasField("next_nominal_time")
+
+    machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=most)))
+
+    status = machine.job("a").status
+    assert status.fired == 3
+    assert status.next_nominal_time.ToMilliseconds() == START_MS + 5 * HOUR_MS
+
+
+def test_a_job_is_finished_when_its_most_of_runs_becomes_what_it_had(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=Timing(max_runs=5))
+    machine.at("2026-01-01T01:00")
+    machine.ring()
+
+    machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=1)))
+
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+    machine.at("2026-01-01T05:00")
+    machine.ring()
+    assert outcomes(machine, "a") == ["RAN"]
+
+
+def test_a_run_under_way_goes_on_counting_for_a_job_after_the_end(machine: Machine) -> None:
+    machine.create("a", after_end_ms=MINUTE_MS, timing=Timing(max_runs=5))
+    machine.advance(MINUTE_MS)
+    machine.ring()
+    [lease] = machine.grant()
+
+    machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=6)))
+    machine.advance(HOUR_MS)
+    machine.ring()
+    machine.succeed(lease)
+
+    status = machine.job("a").status
+    assert status.fired == 1
+    assert status.next_nominal_time.ToMilliseconds() == machine.now_ms + MINUTE_MS
