@@ -7,12 +7,10 @@ used its last one, so they take turns. A backfill has a pace of its own.
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from ..proto.v1 import run_pb2, schedule_pb2
 from . import clockwork, ledger, limits, namespaces, outcomes, runs
 from .outcomes import BACKFILL, SCHEDULED
-from .plan import Plan, due, excluded, latest_nominal_before, next_nominal, nominal_times
+from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
 from .record import BacklogRecord, JobRecord, StateRecord
 from .view import View
 
@@ -83,7 +81,7 @@ def plan_all(
         start, left = before, left + 1
     if start > first:
         before = max(first, latest_nominal_before(plan, start) or first)
-        ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
+        outcomes.pass_over(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
     for edit in state.edits:
         # What was left out by hand is not asked any more when its turn comes.
         if edit.kind == Skip and start <= edit.nominal_at_ms <= last:
@@ -166,13 +164,7 @@ def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
 
 
 def _miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRecord) -> None:
-    """Record the times of a part as missed, in stretches between those that have an outcome."""
-    named = nominal_times(plan, part.next_at_ms, part.to_ms, limits.MISFIRE_RUNS).times
+    first = part.next_at_ms
     # The first may follow from the end of a run, and then no schedule names it.
-    times = iter(sorted({part.next_at_ms, *named}))
-    for at_ms in times:
-        if ledger.knows(view, jid, at_ms):
-            continue
-        open_ones = takewhile(lambda at: not ledger.knows(view, jid, at), times)
-        last = max(open_ones, default=at_ms)
-        ledger.stretch(view, jid, state, plan, at_ms, last, run_pb2.OUTCOME_MISSED)
+    last = max(first, latest_nominal_before(plan, part.to_ms) or first)
+    outcomes.pass_over(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)

@@ -25,7 +25,7 @@ from . import (
     sweep,
 )
 from .instants import ms_or
-from .plan import Plan, due, latest_nominal_before, next_nominal, nominal_times, nth_nominal
+from .plan import Plan, due, latest_nominal_before, names, next_nominal, nominal_times, nth_nominal
 from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from .reports import attempt_failed
 from .request import Ring, Rung
@@ -147,18 +147,18 @@ def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     if job.form.max_runs:
         last = last_of_most(view, jid, job, state, plan, first, last)
     if rule == Misfire.RULE_SKIP:
-        ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
+        outcomes.pass_over(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
     elif rule == Misfire.RULE_ALL:
         backlog.plan_all(view, jid, job, state, plan, first, last)
     elif rule == Misfire.RULE_EARLIEST:
         backlog.plan_one(view, jid, job, state, first, first + shift_ms)
         following = next_nominal(plan, first, last_end_ms=None)
         if following is not None and following <= last:
-            ledger.stretch(view, jid, state, plan, following, last, run_pb2.OUTCOME_COALESCED)
+            outcomes.pass_over(view, jid, state, plan, following, last, run_pb2.OUTCOME_COALESCED)
     else:
         before = latest_nominal_before(plan, last)
         if before is not None and first <= before:
-            ledger.stretch(view, jid, state, plan, first, before, run_pb2.OUTCOME_COALESCED)
+            outcomes.pass_over(view, jid, state, plan, first, before, run_pb2.OUTCOME_COALESCED)
         backlog.plan_one(view, jid, job, state, last, last + shift_ms)
     clockwork.advance(view, jid, job, state, last)
 
@@ -170,7 +170,7 @@ def last_of_most(
     end = nth_nominal(plan, first, last, max(1, clockwork.runs_left(job, state, first)))
     for at_ms in ledger.own_entries(view, jid, state, first, last):
         # It ran before its time and was counted then; what somebody added is named by no schedule.
-        if at_ms <= end and nominal_times(plan, at_ms, at_ms + 1, 1).times:
+        if at_ms <= end and names(plan, at_ms):
             end = next(iter(nominal_times(plan, end + 1, last + 1, 1).times), last)
     return end
 

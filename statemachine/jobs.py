@@ -19,12 +19,12 @@ from . import (
     herds,
     keys,
     lanes,
-    ledger,
     ledger_purge,
     limits,
     masks,
     namespaces,
     orders,
+    outcomes,
     runs,
     slots,
     validate,
@@ -314,7 +314,7 @@ def _miss(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     last = max(first, latest_nominal_before(plan, view.now_ms + 1) or first)
     if job.form.max_runs:
         last = firing.last_of_most(view, jid, job, state, plan, first, last)
-    ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
+    outcomes.pass_over(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
 
 
 def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2.DeleteJobResponse:

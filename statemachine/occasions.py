@@ -11,6 +11,7 @@ from . import (
     flows,
     keys,
     lanes,
+    ledger,
     limits,
     namespaces,
     overlap,
@@ -19,7 +20,7 @@ from . import (
 )
 from .instants import ms_or, to_ms, told
 from .jobs import find
-from .plan import next_nominal, nominal_times
+from .plan import names, next_nominal, nominal_times
 from .record import (
     BacklogRecord,
     EditRecord,
@@ -283,15 +284,30 @@ def _check_edit(view: View, wanted: Edit, nominal_ms: int) -> None:
 def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> job_pb2.Job:
     jid, job, state = find(view, request.namespace, request.job)
     nominal_ms = to_ms(request.nominal_time)
-    kept = tuple(item for item in state.edits if item.nominal_at_ms != nominal_ms)
-    if kept == state.edits:
+    undone = [item for item in state.edits if item.nominal_at_ms == nominal_ms]
+    if not undone:
         raise Refused.because(
             Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
             f"no occurrence of '{job.name}' at that instant was changed; get the job to see which",
             job=job.name, nominal_time=nominal_ms,
         )  # fmt: skip
-    state.edits = kept
+    state.edits = tuple(item for item in state.edits if item.nominal_at_ms != nominal_ms)
+    if undone[0].kind == Edit.KIND_MOVE and _is_over(view, jid, job, state, nominal_ms):
+        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_MISSED)
+        clockwork.go_on(view, jid, job, state)
     return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
+
+
+def _is_over(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
+    """Whether the job has gone past a nominal time without an outcome, since it was moved."""
+    if nominal_ms > view.now_ms or 0 < state.next_nominal_at_ms <= nominal_ms:
+        return False
+    if any(part.next_at_ms <= nominal_ms < part.to_ms for part in clockwork.missed(state)):
+        return False
+    plan = clockwork.plan_of(view, jid, job)
+    # The schedules of its time may be gone, or it followed from the end of a run.
+    known = nominal_ms <= job.schedules_since_ms or bool(plan.rests) or names(plan, nominal_ms)
+    return known and ledger.covering(view, jid, nominal_ms) is None
 
 
 def _edited(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..proto.v1 import run_pb2, schedule_pb2
 from . import clockwork, flows, keys, ledger, namespaces, overlap, runs
-from .plan import excluded
+from .plan import Plan, excluded, latest_nominal_before, names, nominal_times
 from .record import EditRecord, JobRecord, RunRecord, StateRecord
 from .view import View
 
@@ -34,6 +34,36 @@ def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_m
             ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
             return True
     return False
+
+
+def pass_over(
+    view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
+    outcome: run_pb2.Outcome.ValueType,
+) -> None:  # fmt: skip
+    """Record what became of all nominal times from one to another, in stretches between those that
+    have an outcome of their own, or will have one: what was moved or added gets it when it is due.
+    The caller puts the state."""
+    edits = {
+        edit.nominal_at_ms: edit for edit in state.edits if first <= edit.nominal_at_ms <= last
+    }
+    own = {*edits, *ledger.own_entries(view, jid, state, first, last)}
+    begin: int | None = first
+    for at_ms in sorted(own):
+        if begin is not None and begin < at_ms:
+            end = latest_nominal_before(plan, at_ms) or begin
+            ledger.stretch(view, jid, state, plan, begin, max(begin, end), outcome)
+        if at_ms in edits and (at_ms == begin or names(plan, at_ms)):
+            _skip(view, jid, state, edits[at_ms])
+        begin = next(iter(nominal_times(plan, at_ms + 1, last + 1, 1).times), None)
+    if begin is not None:
+        ledger.stretch(view, jid, state, plan, begin, last, outcome)
+
+
+def _skip(view: View, jid: int, state: StateRecord, edit: EditRecord) -> None:
+    """Record that somebody skipped a nominal time, unless the edit is another or it ran before."""
+    if edit.kind == Edit.KIND_SKIP and not ledger.knows(view, jid, edit.nominal_at_ms):
+        drop_edit(state, edit)
+        ledger.settle(view, jid, state, edit.nominal_at_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
 
 
 def fire(

@@ -188,6 +188,11 @@ def nominal_times(
     return Nominals(times, False)
 
 
+def names(plan: Plan, at_ms: int) -> bool:
+    """Return whether a schedule names an instant, other than by the end of a run."""
+    return bool(nominal_times(plan, at_ms, at_ms + 1, 1).times)
+
+
 def latest_nominals(
     plan: Plan, from_ms: int, to_ms: int, limit: int, *, ever: bool = False
 ) -> Nominals:

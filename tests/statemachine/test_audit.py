@@ -256,7 +256,7 @@ def test_a_backfill_that_a_quota_stops_takes_its_times_out_of_the_stretch(
     assert counts(answer) == {"MISSED": 4, "SKIPPED_QUOTA": 2}
 
 
-@pytest.mark.parametrize("nominal", ["2026-01-01T03:00", "2026-01-01T06:00"])
+@pytest.mark.parametrize("nominal", ["2026-01-01T01:00", "2026-01-01T03:00", "2026-01-01T06:00"])
 def test_a_time_that_was_moved_within_an_outage_has_one_outcome(
     machine: Machine, nominal: str
 ) -> None:

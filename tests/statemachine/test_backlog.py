@@ -284,6 +284,43 @@ def test_a_job_goes_on_when_its_backlog_is_dropped(machine: Machine) -> None:
     assert machine.job("b").status.next_nominal_time.ToMilliseconds() == machine.now_ms + HOUR_MS
 
 
+def test_what_was_moved_behind_a_dropped_backlog_still_runs(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
+    moved = schedule_pb2.OccurrenceEdit(
+        kind=schedule_pb2.OccurrenceEdit.KIND_MOVE,
+        nominal_time=timestamp(START_MS + 3 * MINUTE_MS),
+        moved_to=timestamp(START_MS + HOUR_MS - MINUTE_MS // 2),
+    )
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
+    outage(machine)
+
+    drop(machine)
+    assert outcomes(machine) == {1: ("LATE", 0), 2: ("LATE", 0), 4: ("MISSED", 2)}
+    for _ in range(55):
+        outage(machine, MINUTE_MS)
+
+    assert outcomes(machine)[3] == ("RAN", 0)
+    assert sound(machine)
+
+
+def test_what_waits_again_since_its_move_is_taken_back_runs_in_its_turn(machine: Machine) -> None:
+    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
+    nominal_time = timestamp(START_MS + 4 * MINUTE_MS)
+    moved = schedule_pb2.OccurrenceEdit(
+        kind=schedule_pb2.OccurrenceEdit.KIND_MOVE,
+        nominal_time=nominal_time,
+        moved_to=timestamp(START_MS + HOUR_MS),
+    )
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
+    outage(machine)
+
+    machine.do(job_pb2.RevertOccurrenceRequest(job="a", nominal_time=nominal_time))
+    outage(machine, 1_000)
+
+    assert [outcome for outcome, _ in outcomes(machine).values()] == ["LATE"] * 4 + ["RAN"]
+    assert sound(machine)
+
+
 def reschedule(machine: Machine, cron: str) -> None:
     schedules = job_of("a", cron=cron).spec.schedules
     machine.do(with_mask("spec.schedules", name="a", schedules=schedules))

@@ -23,6 +23,10 @@ def outcomes(machine: Machine, name: str) -> list[str]:
     ]
 
 
+def audited(machine: Machine) -> bool:
+    return ask(machine, job_pb2.AuditJobRequest(job="a"), job_pb2.AuditJobResponse).sound
+
+
 def move(machine: Machine, nominal_ms: int, to_ms: int) -> None:
     edit = Edit(nominal_time=timestamp(nominal_ms), kind=Edit.KIND_MOVE, moved_to=timestamp(to_ms))
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
@@ -428,7 +432,7 @@ def test_a_job_that_used_up_its_most_of_runs_goes_on_from_now_when_it_may(machin
     hours = [(at_ms - START_MS) // HOUR_MS for at_ms in machine.ledger("a")]
     assert hours == [1, 2, 11]
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
-    assert ask(machine, job_pb2.AuditJobRequest(job="a"), job_pb2.AuditJobResponse).sound
+    assert audited(machine)
 
 
 @pytest.mark.parametrize("most", [0, 5])
@@ -474,3 +478,180 @@ def test_a_run_under_way_goes_on_counting_for_a_job_after_the_end(machine: Machi
     status = machine.job("a").status
     assert status.fired == 1
     assert status.next_nominal_time.ToMilliseconds() == machine.now_ms + MINUTE_MS
+
+
+RULES = [Misfire.RULE_SKIP, Misfire.RULE_LATEST, Misfire.RULE_EARLIEST, Misfire.RULE_ALL]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_time_that_was_moved_behind_an_outage_runs_when_it_is_due(
+    machine: Machine, rule: Misfire.Rule.ValueType
+) -> None:
+    machine.create("a", cron="0 9 * * *", misfire=Misfire(rule=rule))
+    move(machine, START_MS + 9 * HOUR_MS, START_MS + 15 * HOUR_MS)
+
+    machine.at("2026-01-01T10:00")
+    machine.ring()
+    early = outcomes(machine, "a")
+    machine.at("2026-01-01T15:00")
+    machine.ring()
+
+    assert (early, outcomes(machine, "a")) == ([], ["RAN"])
+    assert audited(machine)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("hour", [1, 3, 6])
+def test_a_time_that_was_moved_is_no_part_of_a_stretch(
+    machine: Machine, rule: Misfire.Rule.ValueType, hour: int
+) -> None:
+    misfire = Misfire(rule=rule, maximum=1)
+    machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
+    nominal_ms = START_MS + hour * HOUR_MS
+    move(machine, nominal_ms, START_MS + 15 * HOUR_MS)
+
+    machine.at("2026-01-01T06:30")
+    machine.ring()
+    assert nominal_ms not in machine.ledger("a")
+    assert machine.job("a").status.fired == 5
+    assert audited(machine)
+    machine.at("2026-01-01T15:00")
+    machine.ring()
+    machine.ring()
+
+    assert machine.ledger("a")[nominal_ms].outcome == run_pb2.OUTCOME_RAN
+    assert machine.job("a").status.fired == 15
+    assert audited(machine)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("hour", [1, 3, 6])
+def test_a_time_that_ran_before_an_outage_keeps_its_outcome(
+    machine: Machine, rule: Misfire.Rule.ValueType, hour: int
+) -> None:
+    misfire = Misfire(rule=rule, maximum=1)
+    machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
+    nominal_ms = START_MS + hour * HOUR_MS
+    move(machine, nominal_ms, START_MS + 30 * MINUTE_MS)
+    machine.at("2026-01-01T00:30")
+    machine.ring()
+
+    machine.at("2026-01-01T06:30")
+    machine.ring()
+
+    assert machine.ledger("a")[nominal_ms].outcome == run_pb2.OUTCOME_RAN
+    assert machine.job("a").status.fired == 6
+    assert audited(machine)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("hour", [1, 3, 6])
+def test_a_time_that_was_skipped_by_hand_is_not_missed(
+    machine: Machine, rule: Misfire.Rule.ValueType, hour: int
+) -> None:
+    misfire = Misfire(rule=rule, maximum=1)
+    machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
+    nominal_ms = START_MS + hour * HOUR_MS
+    edit = Edit(kind=Edit.KIND_SKIP, nominal_time=timestamp(nominal_ms))
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+
+    machine.at("2026-01-01T06:30")
+    machine.ring()
+
+    assert machine.ledger("a")[nominal_ms].outcome == run_pb2.OUTCOME_SKIPPED_BY_HAND
+    status = machine.job("a").status
+    assert (status.fired, list(status.edits)) == (6, [])
+    assert audited(machine)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_first_time_of_a_job_after_the_end_that_was_skipped_is_not_missed(
+    machine: Machine, rule: Misfire.Rule.ValueType
+) -> None:
+    machine.create("a", after_end_ms=HOUR_MS, misfire=Misfire(rule=rule))
+    edit = Edit(kind=Edit.KIND_SKIP, nominal_time=timestamp(START_MS + HOUR_MS))
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+
+    machine.at("2026-01-01T06:30")
+    machine.ring()
+
+    assert outcomes(machine, "a") == ["SKIPPED_BY_HAND"]
+    assert machine.job("a").status.HasField("next_nominal_time")
+
+
+def test_an_added_time_takes_nothing_out_of_a_stretch(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", misfire=Misfire(rule=Misfire.RULE_SKIP), overlap=ALLOW)
+    added_ms = START_MS + 3 * HOUR_MS + 30 * MINUTE_MS
+    edit = Edit(kind=Edit.KIND_ADD, nominal_time=timestamp(added_ms))
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+
+    machine.at("2026-01-01T06:30")
+    machine.ring()
+
+    ledger = machine.ledger("a")
+    assert ledger[added_ms].outcome == run_pb2.OUTCOME_LATE
+    assert sum(entry.count for entry in ledger.values()) == 6
+    assert machine.job("a").status.fired == 7
+    assert audited(machine)
+
+
+def test_a_moved_time_still_runs_when_the_schedules_change(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW)
+    machine.do(job_pb2.PauseJobRequest(job="a"))
+    move(machine, START_MS + HOUR_MS, START_MS + 15 * HOUR_MS)
+    machine.at("2026-01-01T04:30")
+
+    machine.do(job_pb2.UpdateJobRequest(job=job_of("a", cron="0 20 * * *", overlap=ALLOW)))
+    machine.do(job_pb2.ResumeJobRequest(job="a"))
+    machine.at("2026-01-01T15:00")
+    machine.ring()
+
+    assert outcomes(machine, "a") == ["RAN", "MISSED"]
+    assert machine.ledger("a")[START_MS + 2 * HOUR_MS].count == 3
+
+
+def revert(machine: Machine, nominal_ms: int) -> None:
+    request = job_pb2.RevertOccurrenceRequest(job="a", nominal_time=timestamp(nominal_ms))
+    machine.do(request)
+
+
+def test_a_move_that_is_taken_back_too_late_is_missed(machine: Machine) -> None:
+    machine.create("a", cron="0 9 * * *")
+    nominal_ms = START_MS + 9 * HOUR_MS
+    move(machine, nominal_ms, START_MS + 15 * HOUR_MS)
+    machine.at("2026-01-01T10:00")
+    machine.ring()
+
+    revert(machine, nominal_ms)
+
+    assert outcomes(machine, "a") == ["MISSED"]
+    assert audited(machine)
+    machine.at("2026-01-01T15:00")
+    machine.ring()
+    assert outcomes(machine, "a") == ["MISSED"]
+
+
+def test_a_job_whose_only_time_is_given_up_is_finished(machine: Machine) -> None:
+    machine.create("a", once="2026-01-01T09:00")
+    nominal_ms = START_MS + 9 * HOUR_MS
+    move(machine, nominal_ms, START_MS + 15 * HOUR_MS)
+    machine.at("2026-01-01T10:00")
+    machine.ring()
+
+    revert(machine, nominal_ms)
+
+    assert outcomes(machine, "a") == ["MISSED"]
+    assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+
+
+def test_a_move_that_is_taken_back_in_time_runs_at_its_time(machine: Machine) -> None:
+    machine.create("a", cron="0 9 * * *", timing=Timing(max_runs=1))
+    nominal_ms = START_MS + 9 * HOUR_MS
+    move(machine, nominal_ms, START_MS + 15 * HOUR_MS)
+    machine.at("2026-01-01T08:00")
+
+    revert(machine, nominal_ms)
+    machine.at("2026-01-01T09:00")
+    machine.ring()
+
+    assert outcomes(machine, "a") == ["RAN"]

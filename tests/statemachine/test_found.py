@@ -258,7 +258,7 @@ def test_an_occurrence_that_was_moved_into_an_outage_runs_once(machine: Machine)
     assert len(machine.live("a")) == 3
 
 
-def test_an_occurrence_that_was_moved_behind_an_outage_is_taken_out_of_its_stretch(
+def test_an_occurrence_that_was_moved_behind_an_outage_is_no_part_of_a_stretch(
     machine: Machine,
 ) -> None:
     allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
@@ -271,7 +271,8 @@ def test_an_occurrence_that_was_moved_behind_an_outage_is_taken_out_of_its_stret
     machine.ring()
 
     ledger = machine.ledger("a")
-    assert ledger[instant("2026-01-01T01:00")].count == 3
+    assert ledger[instant("2026-01-01T01:00")].count == 0
+    assert ledger[instant("2026-01-01T03:00")].count == 2
     assert ledger[instant("2026-01-01T02:00")].outcome == run_pb2.OUTCOME_RAN
 
 
