@@ -115,7 +115,7 @@ def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
 
 def _waiting(state: StateRecord) -> int:
     """How many missed times of the schedules are still to run."""
-    return sum(part.left for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE)
+    return sum(part.left for part in missed(state))
 
 
 def last_end(view: View, state: StateRecord) -> int | None:
