@@ -60,7 +60,8 @@ def audit(
     book = _book(view, jid, first, end)
     expected = _expected(plan, job, state, max(first, since_ms), end)
     gaps = [at for at in expected if not book.knows(at)]
-    surprises = _surprises(plan, book, expected, max(first, since_ms))
+    # What came at that very instant was decided on by the schedules before.
+    surprises = _surprises(plan, book, expected, max(first, since_ms + 1))
     answer = job_pb2.AuditJobResponse(
         sound=not gaps and not surprises, expected=len(expected),
         recorded=len(expected) - len(gaps), gaps=[timestamp(at) for at in gaps[:SHOWN]],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..proto.v1 import run_pb2, schedule_pb2
 from . import clockwork, ledger, limits, namespaces, outcomes, runs
 from .outcomes import BACKFILL, SCHEDULED
-from .plan import Plan, due, excluded, latest_nominal_before, next_nominal
+from .plan import Plan, due, excluded, latest_nominal_before, names, next_nominal
 from .record import BacklogRecord, JobRecord, StateRecord
 from .view import View
 
@@ -84,7 +84,8 @@ def plan_all(
         outcomes.pass_over(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
     for edit in state.edits:
         # What was left out by hand is not asked any more when its turn comes.
-        if edit.kind == Skip and start <= edit.nominal_at_ms <= last:
+        at_ms = edit.nominal_at_ms
+        if edit.kind == Skip and start <= at_ms <= last and (at_ms == start or names(plan, at_ms)):
             outcomes.left_out(view, jid, job, state, edit.nominal_at_ms)
     part = BacklogRecord(
         next_at_ms=start, to_ms=last + 1, left=left, release_at_ms=_turn(view, jid, job),

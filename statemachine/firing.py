@@ -188,7 +188,7 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
                 plan = clockwork.plan_of(view, jid, job)
                 ledger.take_out(view, jid, plan, edit.nominal_at_ms)
                 outcomes.fire(view, jid, job, state, edit.nominal_at_ms, due_ms, outcomes.SCHEDULED)
-                if edit.kind == Edit.KIND_ADD:
+                if edit.kind == Edit.KIND_ADD or not names(plan, edit.nominal_at_ms):
                     ledger.mark_added(view, jid, edit.nominal_at_ms)
                 if 0 < job.form.max_runs <= state.fired:
                     # It was the last one, though the schedules name more.

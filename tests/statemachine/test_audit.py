@@ -305,6 +305,36 @@ def test_before_the_present_schedules_nothing_is_compared(machine: Machine) -> N
     assert counts(answer) == {"RAN": 3, "LATE": 2}
 
 
+def test_what_was_decided_on_as_the_schedules_changed_is_no_surprise(machine: Machine) -> None:
+    machine.create("a", cron="20 * * * *", overlap=ALLOW)
+    machine.at("2026-01-01T00:20")
+    machine.ring()
+
+    machine.do(job_pb2.UpdateJobRequest(job=job_of("a", cron="0 * * * *", overlap=ALLOW)))
+
+    assert audit(machine).sound
+
+
+def test_what_was_changed_by_hand_under_other_schedules_is_no_surprise(machine: Machine) -> None:
+    misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_ALL)
+    machine.create("a", cron="*/20 * * * *", overlap=ALLOW, misfire=misfire)
+    for kind, nominal in ((Edit.KIND_SKIP, "01:20"), (Edit.KIND_MOVE, "01:40")):
+        edit = Edit(nominal_time=timestamp(instant(f"2026-01-01T{nominal}")), kind=kind)
+        if kind == Edit.KIND_MOVE:
+            edit.moved_to.CopyFrom(timestamp(instant("2026-01-01T02:10")))
+        machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+
+    machine.do(job_pb2.UpdateJobRequest(job=job_of(
+        "a", cron="0 * * * *", overlap=ALLOW, misfire=misfire
+    )))  # fmt: skip
+    machine.at("2026-01-01T03:30")
+    machine.ring()
+
+    answer = audit(machine)
+    assert answer.sound
+    assert counts(answer) == {"LATE": 4}
+
+
 def test_times_that_follow_from_an_end_are_no_surprise(machine: Machine) -> None:
     machine.create("a", after_end_ms=10 * MINUTE_MS)
     for _ in range(6):
