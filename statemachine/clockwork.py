@@ -76,6 +76,15 @@ def missed(state: StateRecord) -> list[BacklogRecord]:
     return [part for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE]
 
 
+def awaits(state: StateRecord, nominal_ms: int) -> bool:
+    """Whether a job is still to decide on a past nominal time of its own."""
+    if 0 < state.next_nominal_at_ms <= nominal_ms:
+        return True
+    if any(part.next_at_ms <= nominal_ms < part.to_ms for part in missed(state)):
+        return True
+    return any(edit.nominal_at_ms == nominal_ms for edit in state.edits)
+
+
 def retime(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Another jitter or most of runs changes no nominal time: what lies ahead or waits stays. The
     caller settles and puts the state."""

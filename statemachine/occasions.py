@@ -300,9 +300,7 @@ def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> 
 
 def _is_over(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
     """Whether the job has gone past a nominal time without an outcome, since it was moved."""
-    if nominal_ms > view.now_ms or 0 < state.next_nominal_at_ms <= nominal_ms:
-        return False
-    if any(part.next_at_ms <= nominal_ms < part.to_ms for part in clockwork.missed(state)):
+    if nominal_ms > view.now_ms or clockwork.awaits(state, nominal_ms):
         return False
     plan = clockwork.plan_of(view, jid, job)
     # The schedules of its time may be gone, or it followed from the end of a run.

@@ -118,10 +118,11 @@ def _settle_backfilled(
     if skipped is not None:
         runs.forget(view, jid, occasion, skipped)
         flows.begin_anew(view, jid, occasion)
+    awaited = clockwork.awaits(state, nominal_ms)
     counts = state.fired, state.skipped
     ledger.settle(view, jid, state, nominal_ms, outcome)
-    if nominal_ms <= job.schedules_since_ms:
-        # No schedule ever called for it, so it uses up no most of runs.
+    if not awaited:
+        # The job was never to decide on it, or has done so, so it uses up no most of runs.
         state.fired, state.skipped = counts
 
 

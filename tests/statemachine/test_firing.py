@@ -162,6 +162,27 @@ def test_a_backfill_of_times_before_the_job_uses_up_no_maximum(machine: Machine)
     assert machine.job("a").status.fired == 3
 
 
+def test_a_backfill_of_times_behind_the_maximum_uses_up_no_more_of_it(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=Timing(max_runs=2))
+    machine.at("2026-01-01T06:30")
+    machine.ring()
+    machine.do(job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(START_MS + 4 * HOUR_MS), to_time=timestamp(machine.now_ms),
+        runs_per_minute=60_000,
+    ))  # fmt: skip
+    for _ in range(3):
+        machine.advance(10)
+        machine.ring()
+
+    assert len(machine.live("a")) == 1 + 3
+    assert machine.job("a").status.fired == 2
+    machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=3)))
+    for _ in range(3):
+        machine.advance(HOUR_MS)
+        machine.ring()
+    assert len(machine.live("a")) == 1 + 3 + 1
+
+
 def test_a_job_after_the_end_is_finished_with_its_last_run(machine: Machine) -> None:
     timing, hour = Timing(max_runs=2), duration(HOUR_MS)
     machine.create("a", after_end_ms=MINUTE_MS, timing=timing, delete_after=hour)
