@@ -150,7 +150,9 @@ def start(view: View, state: StateRecord, plan: Plan) -> None:
 def settle(view: View, jid: int, state: StateRecord) -> None:
     """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
     if state.state == ACTIVE:
-        if not ahead(state) and (state.may_finish or _is_used_up(view, jid, state)):
+        if not (state.next_nominal_at_ms or state.edits or state.backlog) and (
+            state.may_finish or (state.after_end and _is_used_up(view, jid, state))
+        ):
             state.state = FINISHED
     elif state.state == FINISHED and ahead(state):
         state.state = ACTIVE
@@ -166,7 +168,7 @@ def settle(view: View, jid: int, state: StateRecord) -> None:
 
 def _is_used_up(view: View, jid: int, state: StateRecord) -> bool:
     """Whether a job that goes on from the ends of its runs has had all that it may have."""
-    if not state.after_end or not state.fired:
+    if not state.fired:
         return False
     form = view.need(keys.job(jid), JobRecord).form
     return 0 < form.max_runs <= state.fired and not form.spec.upstream.jobs
