@@ -50,9 +50,11 @@ class JobServiceStub:
     """
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]
     """Change the fields of the spec that the mask names. Nominal times that have passed are not
-    fired again. Runs under way keep the action, payload, queue, priority and labels they were made
-    with; limits, retries, timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND,
-    ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
+    fired again: those that are not due yet or wait for their turn are MISSED if schedules, zone,
+    gap or fold rule, start or end change, and stay as they are if nothing of that does. Runs under
+    way keep the action, payload, queue, priority and labels they were made with; limits, retries,
+    timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH,
+    MASK_INVALID, and all that CreateJob says about a spec.
     """
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -88,7 +90,9 @@ class JobServiceStub:
     (a past time), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
     """
     RevertOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]
-    """Take such a change back. Refused with JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND."""
+    """Take such a change back; a move whose nominal time has passed is MISSED then. Refused with
+    JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
+    """
     PreviewSchedule: _grpc.UnaryUnaryMultiCallable[_job_pb2.PreviewScheduleRequest, _job_pb2.PreviewScheduleResponse]
     """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
     Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
@@ -141,9 +145,11 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change the fields of the spec that the mask names. Nominal times that have passed are not
-    fired again. Runs under way keep the action, payload, queue, priority and labels they were made
-    with; limits, retries, timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND,
-    ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
+    fired again: those that are not due yet or wait for their turn are MISSED if schedules, zone,
+    gap or fold rule, start or end change, and stay as they are if nothing of that does. Runs under
+    way keep the action, payload, queue, priority and labels they were made with; limits, retries,
+    timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH,
+    MASK_INVALID, and all that CreateJob says about a spec.
     """
     DeleteJob: _aio.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]  # type: ignore[assignment]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -179,7 +185,9 @@ class JobServiceAsyncStub(JobServiceStub):
     (a past time), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
     """
     RevertOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
-    """Take such a change back. Refused with JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND."""
+    """Take such a change back; a move whose nominal time has passed is MISSED then. Refused with
+    JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
+    """
     PreviewSchedule: _aio.UnaryUnaryMultiCallable[_job_pb2.PreviewScheduleRequest, _job_pb2.PreviewScheduleResponse]  # type: ignore[assignment]
     """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
     Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
@@ -259,9 +267,11 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Change the fields of the spec that the mask names. Nominal times that have passed are not
-        fired again. Runs under way keep the action, payload, queue, priority and labels they were made
-        with; limits, retries, timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND,
-        ETAG_MISMATCH, MASK_INVALID, and all that CreateJob says about a spec.
+        fired again: those that are not due yet or wait for their turn are MISSED if schedules, zone,
+        gap or fold rule, start or end change, and stay as they are if nothing of that does. Runs under
+        way keep the action, payload, queue, priority and labels they were made with; limits, retries,
+        timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH,
+        MASK_INVALID, and all that CreateJob says about a spec.
         """
 
     @_abc_1.abstractmethod
@@ -345,7 +355,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.RevertOccurrenceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
-        """Take such a change back. Refused with JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND."""
+        """Take such a change back; a move whose nominal time has passed is MISSED then. Refused with
+        JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def PreviewSchedule(

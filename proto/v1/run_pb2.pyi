@@ -119,7 +119,9 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     OUTCOME_COALESCED: _Outcome.ValueType  # 6
     """It was missed, and another run stands for it."""
     OUTCOME_MISSED: _Outcome.ValueType  # 7
-    """It was missed, and the misfire policy said no."""
+    """It was missed, and the misfire policy said no; or it waited when its backlog was dropped, its
+    schedules were changed, or a move of it was taken back too late.
+    """
     OUTCOME_SKIPPED_DEADLINE: _Outcome.ValueType  # 8
     """It had not started at its start deadline."""
     OUTCOME_REPLACED: _Outcome.ValueType  # 9
@@ -147,7 +149,9 @@ OUTCOME_SKIPPED_BY_HAND: Outcome.ValueType  # 5
 OUTCOME_COALESCED: Outcome.ValueType  # 6
 """It was missed, and another run stands for it."""
 OUTCOME_MISSED: Outcome.ValueType  # 7
-"""It was missed, and the misfire policy said no."""
+"""It was missed, and the misfire policy said no; or it waited when its backlog was dropped, its
+schedules were changed, or a move of it was taken back too late.
+"""
 OUTCOME_SKIPPED_DEADLINE: Outcome.ValueType  # 8
 """It had not started at its start deadline."""
 OUTCOME_REPLACED: Outcome.ValueType  # 9

@@ -264,7 +264,9 @@ class Timing(_message.Message):
     fold_rule: Global___FoldRule.ValueType
     """For times that exist twice."""
     max_runs: _builtins.int
-    """After so many nominal times the job is finished. 0: no maximum."""
+    """After so many nominal times the job is finished. Backfilled ones from before its schedules do
+    not count. 0: no maximum.
+    """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """No nominal time before this instant."""
