@@ -194,7 +194,7 @@ class Streams:
                 for frame in self._session.frames(monotonic()):
                     await call.write(frame)
                 await self._ready.wait()
-        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+        except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
             # The stream is over; the reader learns why.
             return
 
@@ -232,7 +232,7 @@ class Streams:
             async with asyncio.timeout(GOODBYE_S):
                 await call.done_writing()
                 await call.code()
-        except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        except (TimeoutError, grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
             LOG.info("the server did not say goodbye")
         except asyncio.CancelledError:
             _raise_if_meant_for_us()

@@ -19,7 +19,7 @@ import pytest
 from raftsched.client.context import Context, current_context
 from raftsched.client.errors import RaftschedError
 from raftsched.client.outcomes import PermanentError, RetryLater
-from raftsched.client.streams import Pauses
+from raftsched.client.streams import Pauses, Streams
 from raftsched.client.worker import Worker
 from raftsched.proto.v1.worker_pb2 import ResultAck, Stop
 
@@ -615,6 +615,22 @@ async def test_a_cluster_that_cannot_be_found_is_warned_of_once_in_a_while(
                 await asyncio.sleep(0.01)
 
     assert "127.0.0.1:1" in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize("raised", [grpc.aio.InternalError, grpc.aio.UsageError, TimeoutError])
+async def test_a_goodbye_to_a_stream_that_broke_at_this_moment_is_no_fault(
+    raised: type[Exception],
+) -> None:
+    class Broken:
+        async def done_writing(self) -> None:
+            raise raised("the connection is gone")
+
+    streams = Streams.__new__(Streams)
+    streams._call = Broken()
+
+    await streams.goodbye()
+
+    assert streams._over
 
 
 def test_pauses_grow_differ_and_begin_anew_only_after_a_stream_that_lived() -> None:
