@@ -479,7 +479,9 @@ class Node:
             logger.error("%s", refusals.clock_skew(skew_ms).rejection.message)
         self.leader.skew_ms, self.leader.clock_is_sure = skew_ms, self.clock.sure
         busy = self._handing_over is not None and not self._handing_over.done()
-        if self.leads and (skew_ms or self.known.diverged or self.draining) and not busy:
+        # Among nodes that all stop it would only go round.
+        drained = self.draining and any(about.serving for about in self.known.fresh().values())
+        if self.leads and (skew_ms or self.known.diverged or drained) and not busy:
             # Somebody whose clock and state are sound should lead, and who serves.
             self._handing_over = self._loop.create_task(self.hand_over(TICK))
             self._handing_over.add_done_callback(_look)

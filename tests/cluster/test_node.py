@@ -265,3 +265,20 @@ async def test_a_drained_node_that_is_elected_hands_over_again(tmp_path: Path) -
 
         await until(lambda: leader.leads or other.leads)
         await until(lambda: not drained.leads)
+
+
+async def test_leadership_does_not_go_round_among_nodes_that_all_stop(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        for node in nodes.values():
+            node.draining = True
+            node.introduce()
+        await until(lambda: not any(about.serving for about in leader.known.fresh().values()))
+        term = leader.term
+
+        for _ in range(50):
+            leader._turn()
+            await asyncio.sleep(0.002)
+
+        assert leader.leads
+        assert leader.term == term
