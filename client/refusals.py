@@ -48,7 +48,7 @@ DISTRUST = (
 # Another node may do it, or the same one in a moment. Nothing was done.
 TRY_ELSEWHERE = frozenset({"NO_QUORUM", "NOT_LEADER", "DRAINING", "CLOCK_SKEW", "STATE_DIVERGED"})
 # It may be done in a moment. Nothing was done.
-TRY_LATER = frozenset({"RATE_LIMITED", "BACKLOG_FULL", "DISK_FULL"})
+TRY_LATER = frozenset({"RATE_LIMITED", "BACKLOG_FULL", "DISK_FULL", "NODE_LIMIT"})
 # It may have been done.
 UNKNOWN = frozenset({"LEADER_CHANGED", "COMMIT_TIMEOUT"})
 # What gRPC itself says when a connection broke, nobody answered in time, or a server that stops
@@ -65,6 +65,7 @@ BY_REASON: Mapping[str, type[RaftschedError]] = {
     "RATE_LIMITED": RateLimited,
     "BACKLOG_FULL": RateLimited,
     "DISK_FULL": Unavailable,
+    "NODE_LIMIT": RateLimited,
     "STATE_DIVERGED": Unavailable,
     "ETAG_MISMATCH": Conflict,
 }

@@ -19,7 +19,7 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from ..proto.v1 import job_pb2
-from ..statemachine import allowance, keys, leases, timers
+from ..statemachine import allowance, budget, keys, leases, timers
 from ..statemachine.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
 from ..statemachine.request import Observe, Observed, Ring
@@ -39,6 +39,9 @@ CHANGE_MAX = JournalLimits().entry
 ALERTS = 100  # Looked at in a change.
 CALLS_ITEMS = 3_000  # Jobs in calls that go into a change; creating one costs a third of a run.
 CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write may be more.
+# A decision asks for the end of its time between two pieces of work, of which the longest may take
+# another 30 ms; so the loop stands for 50 ms at most.
+DECIDE_SECONDS = 0.020
 CROWD = 4  # Calls in a change above which there are many.
 WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
 WAITING_BYTES = 64 << 20
@@ -95,7 +98,10 @@ class Leader:
         sessions: Sessions,
         now_ms: Callable[[], int],
         seconds: Callable[[], float],
+        new_budget: Callable[[], budget.Budget] | None = None,
     ) -> None:
+        # How long one decision may take.
+        self.new_budget = new_budget or (lambda: budget.until(seconds, seconds() + DECIDE_SECONDS))
         self.name, self.applied, self.consensus = name, applied, consensus
         self.sessions, self.now_ms, self.seconds = sessions, now_ms, seconds
         self.leading = False
@@ -291,7 +297,9 @@ class Leader:
         began = self.began_at = self.seconds()
         self._crowd = sum(part.asked for part in parts)
         # The state's time never goes back, so a clock that is wrong must not move it.
-        view = View(self.applied.store, self.now_ms() + self.skew_ms, self._recall)
+        view = View(
+            self.applied.store, self.now_ms() + self.skew_ms, self._recall, self.new_budget()
+        )
         try:
             decision = decide(view, [Request(part.body, part.actor) for part in parts])
         except Exception as error:

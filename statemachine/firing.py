@@ -51,7 +51,7 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
     view.meta.timers_from = min(behind, view.first_timer)
     _read_ahead(view, due)
     for done, key in enumerate(due):
-        if view.writes > WRITES_MAX or view.is_full:
+        if done and (view.writes > WRITES_MAX or view.is_full):
             view.meta.timers_from = min(view.meta.timers_from, key)
             return Rung(done, more=True)
         if not view.take(key):

@@ -65,7 +65,7 @@ class WrongBase(Exception):
 def decide(view: View, requests: Sequence[Request]) -> Decision:
     replies: list[object] = []
     for request in requests:
-        if view.is_full:
+        if replies and view.is_full:
             break
         replies.append(_decide_one(view, request))
     return Decision(view.seal(), replies, view.stops, view.sealed)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..proto.v1 import worker_pb2
 from . import keys, limits
+from .budget import Budget, unlimited
 from .forms import Form
 from .plan import Plan
 from .record import (
@@ -123,8 +124,15 @@ class Mold:
 class View:
     """State as one decision sees and changes it."""
 
-    def __init__(self, store: Reading, now_ms: int, recall: Recall | None = None) -> None:
+    def __init__(
+        self,
+        store: Reading,
+        now_ms: int,
+        recall: Recall | None = None,
+        is_spent: Budget = unlimited,
+    ) -> None:
         self._store = store
+        self._is_spent = is_spent
         self._read = store.get
         value = store.get(keys.META)
         self.meta = MetaRecord() if value is None else parse(keys.META, value, MetaRecord)
@@ -372,7 +380,7 @@ class View:
 
     def fresh(self) -> View:
         """Another view of what is stored, without what this decision has written."""
-        return View(self._store, self.now_ms)
+        return View(self._store, self.now_ms, is_spent=self._is_spent)
 
     @property
     def stored(self) -> Reading:
@@ -386,8 +394,10 @@ class View:
 
     @property
     def is_full(self) -> bool:
-        """Whether the change has enough bytes by now, about: work in steps ends here."""
-        return self._weight + _LIGHT_BYTES * len(self._written) >= limits.CHANGE_BYTES
+        """Whether the change has enough bytes by now, about, or took its time: work in steps ends
+        here. Whoever asks has done one step before, so that the work as a whole goes on."""
+        weight = self._weight + _LIGHT_BYTES * len(self._written)
+        return weight >= limits.CHANGE_BYTES or self._is_spent()
 
     def seal(self) -> bytes:
         """The change that this decision is, as bytes for the log; b"" when nothing changed."""

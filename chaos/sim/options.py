@@ -35,6 +35,7 @@ class Options:
     payload: int
     workers: int = 0  # With any, the machine is the scheduler's.
     habits: frozenset[str] = frozenset()  # Of the workers.
+    steps: int = 1_000_000  # After so many pieces of work a decision has used up its time.
 
     def describe(self) -> str:
         """One line that says what this seed switches on."""
@@ -121,6 +122,7 @@ def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
         clients=dice.choice((1, 2, 3)),
         workers=dice.choice((1, 3, 5)),
         habits=habits,
+        steps=random.Random(f"steps {seed}").choice((1, 2, 5, 20, 1_000_000)),
     )
 
 

@@ -12,6 +12,7 @@ from ...cluster.part import Part
 from ...cluster.sessions import Sessions
 from ...proto.v1 import run_pb2
 from ...statemachine import clockwork, firing, keys, runs
+from ...statemachine.budget import Budget, unlimited
 from ...statemachine.record import JobRecord, StateRecord
 from ...statemachine.request import Ring
 from ...statemachine.store import Reading
@@ -81,8 +82,14 @@ class LapsesByTheWall(Sessions):
 class Forgetful(View):
     """The last tokens that a leader gave out are forgotten with it."""
 
-    def __init__(self, store: Reading, now_ms: int, recall: Recall | None = None) -> None:
-        super().__init__(store, now_ms, recall)
+    def __init__(
+        self,
+        store: Reading,
+        now_ms: int,
+        recall: Recall | None = None,
+        is_spent: Budget = unlimited,
+    ) -> None:
+        super().__init__(store, now_ms, recall, is_spent)
         if Office.first:
             self.meta.token = max(0, self.meta.token - 3)
 

@@ -19,6 +19,7 @@ from ...cluster.consensus.disk import Disk
 from ...cluster.consensus.port import Machine, Reply
 from ...cluster.replica import Applied
 from ...cluster.steady import SteadyClock
+from ...statemachine.budget import Steps
 from ...statemachine.store import MemoryStore
 from .disk import SimDisk
 from .judge import HEARTBEAT_MS, Judge
@@ -115,8 +116,9 @@ class SchedulerNode(SimNode):
             self.clock_ms, self.steady.now_ms, self.want_turn, heartbeat_ms=HEARTBEAT_MS
         )
         self.leader = kit.leader(
-            self.name, self.replica, self, self.sessions, self.steady.now_ms, self.clock
-        )
+            self.name, self.replica, self, self.sessions, self.steady.now_ms, self.clock,
+            lambda: Steps(self.cluster.options.steps),
+        )  # fmt: skip
         self.leader.clock_is_sure = False
         self.known = Acquaintances(self.name, self.replica, self.wall_ms, self.clock)
         self.replica.listeners.append(lambda index, data, meta: self.known.applied(meta))

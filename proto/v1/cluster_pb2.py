@@ -27,13 +27,15 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1araftsched/v1/cluster.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\x03\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cpeer_address\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12%\n\x04role\x18\x04 \x01(\x0e\x32\x17.raftsched.v1.Node.Role\x12\x11\n\treachable\x18\x05 \x01(\x08\x12\x13\n\x0bmatch_index\x18\x06 \x01(\x03\x12\x15\n\rapplied_index\x18\x07 \x01(\x03\x12\x0f\n\x07version\x18\x08 \x01(\t\x12\x14\n\x0czone_edition\x18\t \x01(\t\x12-\n\nclock_skew\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07serving\x18\x0b \x01(\x08\x12\x15\n\rfeature_level\x18\x0c \x01(\x05\"f\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_LEADER\x10\x01\x12\x11\n\rROLE_FOLLOWER\x10\x02\x12\x12\n\x0eROLE_CANDIDATE\x10\x03\x12\x10\n\x0cROLE_LEARNER\x10\x04\"\xf4\x03\n\rClusterStatus\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0e\n\x06leader\x18\x03 \x01(\t\x12\x0c\n\x04term\x18\x04 \x01(\x03\x12\x14\n\x0c\x63ommit_index\x18\x05 \x01(\x03\x12\x15\n\rapplied_index\x18\x06 \x01(\x03\x12\x10\n\x08revision\x18\x07 \x01(\x03\x12\x17\n\x0foldest_revision\x18\x08 \x01(\x03\x12!\n\x05nodes\x18\t \x03(\x0b\x32\x12.raftsched.v1.Node\x12\x0e\n\x06quorum\x18\n \x01(\x08\x12\x0e\n\x06margin\x18\x0b \x01(\x05\x12\x13\n\x0b\x66ingerprint\x18\x0c \x01(\t\x12\x10\n\x08problems\x18\r \x03(\t\x12\x30\n\x0cleader_since\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rsnapshot_time\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04jobs\x18\x10 \x01(\x03\x12\x11\n\tlive_runs\x18\x11 \x01(\x03\x12\x0f\n\x07\x62\x61\x63klog\x18\x12 \x01(\x03\x12\x15\n\rfeature_level\x18\x13 \x01(\x05\x12\x0f\n\x07workers\x18\x14 \x01(\x03\x12\"\n\x05tally\x18\x15 \x01(\x0b\x32\x13.raftsched.v1.Tally\"}\n\x05Tally\x12\x15\n\rnominal_times\x18\x01 \x01(\x03\x12\x0e\n\x06leased\x18\x02 \x01(\x03\x12\r\n\x05\x65nded\x18\x03 \x01(\x03\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x04 \x01(\x03\x12(\n\x08lateness\x18\x05 \x03(\x0b\x32\x16.raftsched.v1.Lateness\"C\n\x08Lateness\x12\'\n\x04most\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06leases\x18\x02 \x01(\x03\"\x19\n\x17GetClusterStatusRequest\"w\n\x0e\x41\x64\x64NodeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cpeer_address\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"L\n\x11RemoveNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"x\n\x0fMoveNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cpeer_address\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"[\n\x10\x44rainNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06resume\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"T\n\x19TransferLeadershipRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"@\n\x13TakeSnapshotRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"6\n\x14TakeSnapshotResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\"O\n\x12VerifyStateRequest\x12\x0e\n\x06repair\x18\x01 \x01(\x08\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x88\x02\n\x13VerifyStateResponse\x12\r\n\x05sound\x18\x01 \x01(\x08\x12\x0f\n\x07records\x18\x02 \x01(\x03\x12\x13\n\x0b\x64ifferences\x18\x03 \x03(\t\x12\x18\n\x10\x64ifference_count\x18\x04 \x01(\x03\x12\x10\n\x08repaired\x18\x05 \x01(\x03\x12I\n\x0c\x66ingerprints\x18\x06 \x03(\x0b\x32\x33.raftsched.v1.VerifyStateResponse.FingerprintsEntry\x12\x10\n\x08revision\x18\x07 \x01(\x03\x1a\x33\n\x11\x46ingerprintsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x0f\n\rBackupRequest\"-\n\x0e\x42\x61\x63kupResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\r\n\x05total\x18\x02 \x01(\x03\x32\xe5\x07\n\x0e\x43lusterService\x12k\n\x10GetClusterStatus\x12%.raftsched.v1.GetClusterStatusRequest\x1a\x1b.raftsched.v1.ClusterStatus\"\x13\x82\xd3\xe4\x93\x02\r\x12\x0b/v1/cluster\x12\x62\n\x07\x41\x64\x64Node\x12\x1c.raftsched.v1.AddNodeRequest\x1a\x1b.raftsched.v1.ClusterStatus\"\x1c\x82\xd3\xe4\x93\x02\x16\"\x11/v1/cluster/nodes:\x01*\x12l\n\nRemoveNode\x12\x1f.raftsched.v1.RemoveNodeRequest\x1a\x1b.raftsched.v1.ClusterStatus\" \x82\xd3\xe4\x93\x02\x1a*\x18/v1/cluster/nodes/{node}\x12p\n\x08MoveNode\x12\x1d.raftsched.v1.MoveNodeRequest\x1a\x1b.raftsched.v1.ClusterStatus\"(\x82\xd3\xe4\x93\x02\"\"\x1d/v1/cluster/nodes/{node}:move:\x01*\x12s\n\tDrainNode\x12\x1e.raftsched.v1.DrainNodeRequest\x1a\x1b.raftsched.v1.ClusterStatus\")\x82\xd3\xe4\x93\x02#\"\x1e/v1/cluster/nodes/{node}:drain:\x01*\x12{\n\x12TransferLeadership\x12\'.raftsched.v1.TransferLeadershipRequest\x1a\x1b.raftsched.v1.ClusterStatus\"\x1f\x82\xd3\xe4\x93\x02\x19\"\x14/v1/cluster:transfer:\x01*\x12v\n\x0cTakeSnapshot\x12!.raftsched.v1.TakeSnapshotRequest\x1a\".raftsched.v1.TakeSnapshotResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\"\x14/v1/cluster:snapshot:\x01*\x12q\n\x0bVerifyState\x12 .raftsched.v1.VerifyStateRequest\x1a!.raftsched.v1.VerifyStateResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\"\x12/v1/cluster:verify:\x01*\x12\x45\n\x06\x42\x61\x63kup\x12\x1b.raftsched.v1.BackupRequest\x1a\x1c.raftsched.v1.BackupResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1araftsched/v1/cluster.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x03\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cpeer_address\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12%\n\x04role\x18\x04 \x01(\x0e\x32\x17.raftsched.v1.Node.Role\x12\x11\n\treachable\x18\x05 \x01(\x08\x12\x13\n\x0bmatch_index\x18\x06 \x01(\x03\x12\x15\n\rapplied_index\x18\x07 \x01(\x03\x12\x0f\n\x07version\x18\x08 \x01(\t\x12\x14\n\x0czone_edition\x18\t \x01(\t\x12-\n\nclock_skew\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07serving\x18\x0b \x01(\x08\x12\x15\n\rfeature_level\x18\x0c \x01(\x05\x12\r\n\x05\x62uild\x18\r \x01(\t\"f\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_LEADER\x10\x01\x12\x11\n\rROLE_FOLLOWER\x10\x02\x12\x12\n\x0eROLE_CANDIDATE\x10\x03\x12\x10\n\x0cROLE_LEARNER\x10\x04\"\xe4\x05\n\rClusterStatus\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0e\n\x06leader\x18\x03 \x01(\t\x12\x0c\n\x04term\x18\x04 \x01(\x03\x12\x14\n\x0c\x63ommit_index\x18\x05 \x01(\x03\x12\x15\n\rapplied_index\x18\x06 \x01(\x03\x12\x10\n\x08revision\x18\x07 \x01(\x03\x12\x17\n\x0foldest_revision\x18\x08 \x01(\x03\x12!\n\x05nodes\x18\t \x03(\x0b\x32\x12.raftsched.v1.Node\x12\x0e\n\x06quorum\x18\n \x01(\x08\x12\x0e\n\x06margin\x18\x0b \x01(\x05\x12\x13\n\x0b\x66ingerprint\x18\x0c \x01(\t\x12\x10\n\x08problems\x18\r \x03(\t\x12\x30\n\x0cleader_since\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rsnapshot_time\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04jobs\x18\x10 \x01(\x03\x12\x11\n\tlive_runs\x18\x11 \x01(\x03\x12\x0f\n\x07\x62\x61\x63klog\x18\x12 \x01(\x03\x12\x15\n\rfeature_level\x18\x13 \x01(\x05\x12\x0f\n\x07workers\x18\x14 \x01(\x03\x12\"\n\x05tally\x18\x15 \x01(\x0b\x32\x13.raftsched.v1.Tally\x12\x13\n\x0b\x62roken_jobs\x18\x16 \x01(\x03\x12\x12\n\nlong_steps\x18\x17 \x01(\x03\x12/\n\x0flast_long_steps\x18\x18 \x03(\x0b\x32\x16.raftsched.v1.LongStep\x12\x39\n\x07refused\x18\x19 \x03(\x0b\x32(.raftsched.v1.ClusterStatus.RefusedEntry\x12)\n\tset_aside\x18\x1a \x03(\x0b\x32\x16.raftsched.v1.SetAside\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"o\n\x08LongStep\x12\x0c\n\x04what\x18\x01 \x01(\t\x12+\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"R\n\x08SetAside\x12\x0c\n\x04what\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"}\n\x05Tally\x12\x15\n\rnominal_times\x18\x01 \x01(\x03\x12\x0e\n\x06leased\x18\x02 \x01(\x03\x12\r\n\x05\x65nded\x18\x03 \x01(\x03\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x04 \x01(\x03\x12(\n\x08lateness\x18\x05 \x03(\x0b\x32\x16.raftsched.v1.Lateness\"C\n\x08Lateness\x12\'\n\x04most\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06leases\x18\x02 \x01(\x03\"\x19\n\x17GetClusterStatusRequest\"w\n\x0e\x41\x64\x64NodeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cpeer_address\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"L\n\x11RemoveNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"x\n\x0fMoveNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cpeer_address\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_address\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"[\n\x10\x44rainNodeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06resume\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"T\n\x19TransferLeadershipRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"@\n\x13TakeSnapshotRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"6\n\x14TakeSnapshotResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x0c\n\x04size\x18\x02 \x01(\x03\"O\n\x12VerifyStateRequest\x12\x0e\n\x06repair\x18\x01 \x01(\x08\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x88\x02\n\x13VerifyStateResponse\x12\r\n\x05sound\x18\x01 \x01(\x08\x12\x0f\n\x07records\x18\x02 \x01(\x03\x12\x13\n\x0b\x64ifferences\x18\x03 \x03(\t\x12\x18\n\x10\x64ifference_count\x18\x04 \x01(\x03\x12\x10\n\x08repaired\x18\x05 \x01(\x03\x12I\n\x0c\x66ingerprints\x18\x06 \x03(\x0b\x32\x33.raftsched.v1.VerifyStateResponse.FingerprintsEntry\x12\x10\n\x08revision\x18\x07 \x01(\x03\x1a\x33\n\x11\x46ingerprintsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x0f\n\rBackupRequest\"-\n\x0e\x42\x61\x63kupResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\r\n\x05total\x18\x02 \x01(\x03\x32\xe5\x07\n\x0e\x43lusterService\x12k\n\x10GetClusterStatus\x12%.raftsched.v1.GetClusterStatusRequest\x1a\x1b.raftsched.v1.ClusterStatus\"\x13\x82\xd3\xe4\x93\x02\r\x12\x0b/v1/cluster\x12\x62\n\x07\x41\x64\x64Node\x12\x1c.raftsched.v1.AddNodeRequest\x1a\x1b.raftsched.v1.ClusterStatus\"\x1c\x82\xd3\xe4\x93\x02\x16\"\x11/v1/cluster/nodes:\x01*\x12l\n\nRemoveNode\x12\x1f.raftsched.v1.RemoveNodeRequest\x1a\x1b.raftsched.v1.ClusterStatus\" \x82\xd3\xe4\x93\x02\x1a*\x18/v1/cluster/nodes/{node}\x12p\n\x08MoveNode\x12\x1d.raftsched.v1.MoveNodeRequest\x1a\x1b.raftsched.v1.ClusterStatus\"(\x82\xd3\xe4\x93\x02\"\"\x1d/v1/cluster/nodes/{node}:move:\x01*\x12s\n\tDrainNode\x12\x1e.raftsched.v1.DrainNodeRequest\x1a\x1b.raftsched.v1.ClusterStatus\")\x82\xd3\xe4\x93\x02#\"\x1e/v1/cluster/nodes/{node}:drain:\x01*\x12{\n\x12TransferLeadership\x12\'.raftsched.v1.TransferLeadershipRequest\x1a\x1b.raftsched.v1.ClusterStatus\"\x1f\x82\xd3\xe4\x93\x02\x19\"\x14/v1/cluster:transfer:\x01*\x12v\n\x0cTakeSnapshot\x12!.raftsched.v1.TakeSnapshotRequest\x1a\".raftsched.v1.TakeSnapshotResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\"\x14/v1/cluster:snapshot:\x01*\x12q\n\x0bVerifyState\x12 .raftsched.v1.VerifyStateRequest\x1a!.raftsched.v1.VerifyStateResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\"\x12/v1/cluster:verify:\x01*\x12\x45\n\x06\x42\x61\x63kup\x12\x1b.raftsched.v1.BackupRequest\x1a\x1c.raftsched.v1.BackupResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.cluster_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_CLUSTERSTATUS_REFUSEDENTRY']._loaded_options = None
+  _globals['_CLUSTERSTATUS_REFUSEDENTRY']._serialized_options = b'8\001'
   _globals['_VERIFYSTATERESPONSE_FINGERPRINTSENTRY']._loaded_options = None
   _globals['_VERIFYSTATERESPONSE_FINGERPRINTSENTRY']._serialized_options = b'8\001'
   _globals['_CLUSTERSERVICE'].methods_by_name['GetClusterStatus']._loaded_options = None
@@ -53,41 +55,47 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLUSTERSERVICE'].methods_by_name['VerifyState']._loaded_options = None
   _globals['_CLUSTERSERVICE'].methods_by_name['VerifyState']._serialized_options = b'\202\323\344\223\002\027\"\022/v1/cluster:verify:\001*'
   _globals['_NODE']._serialized_start=140
-  _globals['_NODE']._serialized_end=538
-  _globals['_NODE_ROLE']._serialized_start=436
-  _globals['_NODE_ROLE']._serialized_end=538
-  _globals['_CLUSTERSTATUS']._serialized_start=541
-  _globals['_CLUSTERSTATUS']._serialized_end=1041
-  _globals['_TALLY']._serialized_start=1043
-  _globals['_TALLY']._serialized_end=1168
-  _globals['_LATENESS']._serialized_start=1170
-  _globals['_LATENESS']._serialized_end=1237
-  _globals['_GETCLUSTERSTATUSREQUEST']._serialized_start=1239
-  _globals['_GETCLUSTERSTATUSREQUEST']._serialized_end=1264
-  _globals['_ADDNODEREQUEST']._serialized_start=1266
-  _globals['_ADDNODEREQUEST']._serialized_end=1385
-  _globals['_REMOVENODEREQUEST']._serialized_start=1387
-  _globals['_REMOVENODEREQUEST']._serialized_end=1463
-  _globals['_MOVENODEREQUEST']._serialized_start=1465
-  _globals['_MOVENODEREQUEST']._serialized_end=1585
-  _globals['_DRAINNODEREQUEST']._serialized_start=1587
-  _globals['_DRAINNODEREQUEST']._serialized_end=1678
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=1680
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=1764
-  _globals['_TAKESNAPSHOTREQUEST']._serialized_start=1766
-  _globals['_TAKESNAPSHOTREQUEST']._serialized_end=1830
-  _globals['_TAKESNAPSHOTRESPONSE']._serialized_start=1832
-  _globals['_TAKESNAPSHOTRESPONSE']._serialized_end=1886
-  _globals['_VERIFYSTATEREQUEST']._serialized_start=1888
-  _globals['_VERIFYSTATEREQUEST']._serialized_end=1967
-  _globals['_VERIFYSTATERESPONSE']._serialized_start=1970
-  _globals['_VERIFYSTATERESPONSE']._serialized_end=2234
-  _globals['_VERIFYSTATERESPONSE_FINGERPRINTSENTRY']._serialized_start=2183
-  _globals['_VERIFYSTATERESPONSE_FINGERPRINTSENTRY']._serialized_end=2234
-  _globals['_BACKUPREQUEST']._serialized_start=2236
-  _globals['_BACKUPREQUEST']._serialized_end=2251
-  _globals['_BACKUPRESPONSE']._serialized_start=2253
-  _globals['_BACKUPRESPONSE']._serialized_end=2298
-  _globals['_CLUSTERSERVICE']._serialized_start=2301
-  _globals['_CLUSTERSERVICE']._serialized_end=3298
+  _globals['_NODE']._serialized_end=553
+  _globals['_NODE_ROLE']._serialized_start=451
+  _globals['_NODE_ROLE']._serialized_end=553
+  _globals['_CLUSTERSTATUS']._serialized_start=556
+  _globals['_CLUSTERSTATUS']._serialized_end=1296
+  _globals['_CLUSTERSTATUS_REFUSEDENTRY']._serialized_start=1250
+  _globals['_CLUSTERSTATUS_REFUSEDENTRY']._serialized_end=1296
+  _globals['_LONGSTEP']._serialized_start=1298
+  _globals['_LONGSTEP']._serialized_end=1409
+  _globals['_SETASIDE']._serialized_start=1411
+  _globals['_SETASIDE']._serialized_end=1493
+  _globals['_TALLY']._serialized_start=1495
+  _globals['_TALLY']._serialized_end=1620
+  _globals['_LATENESS']._serialized_start=1622
+  _globals['_LATENESS']._serialized_end=1689
+  _globals['_GETCLUSTERSTATUSREQUEST']._serialized_start=1691
+  _globals['_GETCLUSTERSTATUSREQUEST']._serialized_end=1716
+  _globals['_ADDNODEREQUEST']._serialized_start=1718
+  _globals['_ADDNODEREQUEST']._serialized_end=1837
+  _globals['_REMOVENODEREQUEST']._serialized_start=1839
+  _globals['_REMOVENODEREQUEST']._serialized_end=1915
+  _globals['_MOVENODEREQUEST']._serialized_start=1917
+  _globals['_MOVENODEREQUEST']._serialized_end=2037
+  _globals['_DRAINNODEREQUEST']._serialized_start=2039
+  _globals['_DRAINNODEREQUEST']._serialized_end=2130
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=2132
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=2216
+  _globals['_TAKESNAPSHOTREQUEST']._serialized_start=2218
+  _globals['_TAKESNAPSHOTREQUEST']._serialized_end=2282
+  _globals['_TAKESNAPSHOTRESPONSE']._serialized_start=2284
+  _globals['_TAKESNAPSHOTRESPONSE']._serialized_end=2338
+  _globals['_VERIFYSTATEREQUEST']._serialized_start=2340
+  _globals['_VERIFYSTATEREQUEST']._serialized_end=2419
+  _globals['_VERIFYSTATERESPONSE']._serialized_start=2422
+  _globals['_VERIFYSTATERESPONSE']._serialized_end=2686
+  _globals['_VERIFYSTATERESPONSE_FINGERPRINTSENTRY']._serialized_start=2635
+  _globals['_VERIFYSTATERESPONSE_FINGERPRINTSENTRY']._serialized_end=2686
+  _globals['_BACKUPREQUEST']._serialized_start=2688
+  _globals['_BACKUPREQUEST']._serialized_end=2703
+  _globals['_BACKUPRESPONSE']._serialized_start=2705
+  _globals['_BACKUPRESPONSE']._serialized_end=2750
+  _globals['_CLUSTERSERVICE']._serialized_start=2753
+  _globals['_CLUSTERSERVICE']._serialized_end=3750
 # @@protoc_insertion_point(module_scope)

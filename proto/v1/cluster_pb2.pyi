@@ -70,6 +70,7 @@ class Node(_message.Message):
     CLOCK_SKEW_FIELD_NUMBER: _builtins.int
     SERVING_FIELD_NUMBER: _builtins.int
     FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
+    BUILD_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, stable for ever."""
     peer_address: _builtins.str
@@ -94,6 +95,8 @@ class Node(_message.Message):
     """
     feature_level: _builtins.int
     """The highest feature level its version can write."""
+    build: _builtins.str
+    """Which build of that version it is: the same for the same code."""
     @_builtins.property
     def clock_skew(self) -> _duration_pb2.Duration:
         """Its clock less the clock of the node that answers."""
@@ -113,10 +116,11 @@ class Node(_message.Message):
         clock_skew: _duration_pb2.Duration | None = ...,
         serving: _builtins.bool = ...,
         feature_level: _builtins.int = ...,
+        build: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock_skew", b"clock_skew"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "client_address", b"client_address", "clock_skew", b"clock_skew", "feature_level", b"feature_level", "match_index", b"match_index", "name", b"name", "peer_address", b"peer_address", "reachable", b"reachable", "role", b"role", "serving", b"serving", "version", b"version", "zone_edition", b"zone_edition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "build", b"build", "client_address", b"client_address", "clock_skew", b"clock_skew", "feature_level", b"feature_level", "match_index", b"match_index", "name", b"name", "peer_address", b"peer_address", "reachable", b"reachable", "role", b"role", "serving", b"serving", "version", b"version", "zone_edition", b"zone_edition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -127,6 +131,26 @@ class ClusterStatus(_message.Message):
     """The cluster as one node sees it."""
 
     DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class RefusedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
@@ -149,6 +173,11 @@ class ClusterStatus(_message.Message):
     FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
     WORKERS_FIELD_NUMBER: _builtins.int
     TALLY_FIELD_NUMBER: _builtins.int
+    BROKEN_JOBS_FIELD_NUMBER: _builtins.int
+    LONG_STEPS_FIELD_NUMBER: _builtins.int
+    LAST_LONG_STEPS_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    SET_ASIDE_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Made when the cluster was first started."""
     node: _builtins.str
@@ -183,6 +212,12 @@ class ClusterStatus(_message.Message):
     """
     workers: _builtins.int
     """Sessions of workers, as the leader has them or said within the last seconds."""
+    broken_jobs: _builtins.int
+    """Jobs that were set aside; see JobStatus.STATE_BROKEN."""
+    long_steps: _builtins.int
+    """Steps of this node's loop that lasted longer than a third of the silence after which the others
+    elect a new leader, counted since its process began.
+    """
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
         """All members."""
@@ -202,6 +237,22 @@ class ClusterStatus(_message.Message):
     @_builtins.property
     def tally(self) -> Global___Tally:
         """On the leader only."""
+
+    @_builtins.property
+    def last_long_steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___LongStep]:
+        """The last of them, newest first; at most 20."""
+
+    @_builtins.property
+    def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Calls, streams and connections this node has refused since its process began, by the name of
+        the limit or reason.
+        """
+
+    @_builtins.property
+    def set_aside(self) -> _containers.RepeatedCompositeFieldContainer[Global___SetAside]:
+        """What this node's leader has set aside since its process began, that is not a job: reports,
+        sessions of workers, alerts. Newest first; at most 20.
+        """
 
     def __init__(
         self,
@@ -227,14 +278,85 @@ class ClusterStatus(_message.Message):
         feature_level: _builtins.int = ...,
         workers: _builtins.int = ...,
         tally: Global___Tally | None = ...,
+        broken_jobs: _builtins.int = ...,
+        long_steps: _builtins.int = ...,
+        last_long_steps: _abc.Iterable[Global___LongStep] | None = ...,
+        refused: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        set_aside: _abc.Iterable[Global___SetAside] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["leader_since", b"leader_since", "snapshot_time", b"snapshot_time", "tally", b"tally"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "backlog", b"backlog", "cluster_id", b"cluster_id", "commit_index", b"commit_index", "feature_level", b"feature_level", "fingerprint", b"fingerprint", "jobs", b"jobs", "leader", b"leader", "leader_since", b"leader_since", "live_runs", b"live_runs", "margin", b"margin", "node", b"node", "nodes", b"nodes", "oldest_revision", b"oldest_revision", "problems", b"problems", "quorum", b"quorum", "revision", b"revision", "snapshot_time", b"snapshot_time", "tally", b"tally", "term", b"term", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "backlog", b"backlog", "broken_jobs", b"broken_jobs", "cluster_id", b"cluster_id", "commit_index", b"commit_index", "feature_level", b"feature_level", "fingerprint", b"fingerprint", "jobs", b"jobs", "last_long_steps", b"last_long_steps", "leader", b"leader", "leader_since", b"leader_since", "live_runs", b"live_runs", "long_steps", b"long_steps", "margin", b"margin", "node", b"node", "nodes", b"nodes", "oldest_revision", b"oldest_revision", "problems", b"problems", "quorum", b"quorum", "refused", b"refused", "revision", b"revision", "set_aside", b"set_aside", "snapshot_time", b"snapshot_time", "tally", b"tally", "term", b"term", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClusterStatus: _TypeAlias = ClusterStatus  # noqa: Y015
+
+@_typing.final
+class LongStep(_message.Message):
+    """A step of a node's loop that lasted too long: nothing else was done meanwhile."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WHAT_FIELD_NUMBER: _builtins.int
+    DURATION_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    what: _builtins.str
+    """What it was, such as "decide: Ring" or "compile zones"."""
+    @_builtins.property
+    def duration(self) -> _duration_pb2.Duration:
+        """How long it lasted."""
+
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended."""
+
+    def __init__(
+        self,
+        *,
+        what: _builtins.str = ...,
+        duration: _duration_pb2.Duration | None = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "time", b"time", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LongStep: _TypeAlias = LongStep  # noqa: Y015
+
+@_typing.final
+class SetAside(_message.Message):
+    """Work that failed and was set aside, so that everything else goes on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WHAT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    what: _builtins.str
+    """What it was, such as "the report of worker w1 on daily@2027-01-01T09:00:00Z"."""
+    reason: _builtins.str
+    """Why."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        what: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "time", b"time", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetAside: _TypeAlias = SetAside  # noqa: Y015
 
 @_typing.final
 class Tally(_message.Message):

@@ -135,6 +135,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_NOT_RETRYING: _ErrorReason.ValueType  # 71
     """The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
+    ERROR_REASON_JOB_BROKEN: _ErrorReason.ValueType  # 73
+    """The job was set aside, since work on it failed. FAILED_PRECONDITION; `job`, `broken_reason`. Not
+    done; RepairJob or a change of its spec brings it back.
+    """
+    ERROR_REASON_MEMBER_LACKS: _ErrorReason.ValueType  # 74
+    """A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
+    older version. FAILED_PRECONDITION; `member`, `lacks`. Not done.
+    """
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 80
     """A quota of the namespace is used up. RESOURCE_EXHAUSTED with QuotaFailure; `quota`, `maximum`.
     Not done.
@@ -145,6 +153,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The leader's backlog of requests is full. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
     ERROR_REASON_DISK_FULL: _ErrorReason.ValueType  # 83
     """The disk of the leader is full. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
+    ERROR_REASON_NODE_LIMIT: _ErrorReason.ValueType  # 84
+    """A limit of this node on connections, streams, calls, bytes or watchers is reached.
+    RESOURCE_EXHAUSTED with RetryInfo; `limit`, `maximum`, `of` (whose: a caller, an address, all).
+    Not done.
+    """
     ERROR_REASON_NO_QUORUM: _ErrorReason.ValueType  # 100
     """There is no leader that a majority follows. UNAVAILABLE with RetryInfo. Not done."""
     ERROR_REASON_NOT_LEADER: _ErrorReason.ValueType  # 101
@@ -170,6 +183,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_STATE_DIVERGED: _ErrorReason.ValueType  # 123
     """The node found that its state differs from the others' and serves no longer. INTERNAL; `node`.
     Not done; take another node.
+    """
+    ERROR_REASON_NOT_BOOTSTRAPPED: _ErrorReason.ValueType  # 124
+    """No access token was made yet, so nobody may call: `raftsched token bootstrap` makes the first
+    one, with the secret in the folder of a node. UNAUTHENTICATED; `file`. Not done.
+    """
+    ERROR_REASON_RULE_FAILED: _ErrorReason.ValueType  # 125
+    """Deciding it failed in the rules: a defect, which is in the node's log. INTERNAL; `request`.
+    Not done.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
@@ -294,6 +315,14 @@ Not done.
 """
 ERROR_REASON_NOT_RETRYING: ErrorReason.ValueType  # 71
 """The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
+ERROR_REASON_JOB_BROKEN: ErrorReason.ValueType  # 73
+"""The job was set aside, since work on it failed. FAILED_PRECONDITION; `job`, `broken_reason`. Not
+done; RepairJob or a change of its spec brings it back.
+"""
+ERROR_REASON_MEMBER_LACKS: ErrorReason.ValueType  # 74
+"""A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
+older version. FAILED_PRECONDITION; `member`, `lacks`. Not done.
+"""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 80
 """A quota of the namespace is used up. RESOURCE_EXHAUSTED with QuotaFailure; `quota`, `maximum`.
 Not done.
@@ -304,6 +333,11 @@ ERROR_REASON_BACKLOG_FULL: ErrorReason.ValueType  # 82
 """The leader's backlog of requests is full. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
 ERROR_REASON_DISK_FULL: ErrorReason.ValueType  # 83
 """The disk of the leader is full. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
+ERROR_REASON_NODE_LIMIT: ErrorReason.ValueType  # 84
+"""A limit of this node on connections, streams, calls, bytes or watchers is reached.
+RESOURCE_EXHAUSTED with RetryInfo; `limit`, `maximum`, `of` (whose: a caller, an address, all).
+Not done.
+"""
 ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 100
 """There is no leader that a majority follows. UNAVAILABLE with RetryInfo. Not done."""
 ERROR_REASON_NOT_LEADER: ErrorReason.ValueType  # 101
@@ -329,5 +363,13 @@ ERROR_REASON_FORBIDDEN: ErrorReason.ValueType  # 122
 ERROR_REASON_STATE_DIVERGED: ErrorReason.ValueType  # 123
 """The node found that its state differs from the others' and serves no longer. INTERNAL; `node`.
 Not done; take another node.
+"""
+ERROR_REASON_NOT_BOOTSTRAPPED: ErrorReason.ValueType  # 124
+"""No access token was made yet, so nobody may call: `raftsched token bootstrap` makes the first
+one, with the secret in the folder of a node. UNAUTHENTICATED; `file`. Not done.
+"""
+ERROR_REASON_RULE_FAILED: ErrorReason.ValueType  # 125
+"""Deciding it failed in the rules: a defect, which is in the node's log. INTERNAL; `request`.
+Not done.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -44,6 +44,10 @@ class _EventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventKind.V
     """A job was deleted."""
     EVENT_KIND_JOB_FINISHED: _EventKind.ValueType  # 6
     """Nothing is left to happen to a job."""
+    EVENT_KIND_JOB_BROKEN: _EventKind.ValueType  # 7
+    """A job was set aside, since work on it failed; the message says why."""
+    EVENT_KIND_JOB_REPAIRED: _EventKind.ValueType  # 8
+    """A job that was set aside fires again."""
     EVENT_KIND_RUN_FIRED: _EventKind.ValueType  # 10
     """A nominal time became a run."""
     EVENT_KIND_FIRED_NOT: _EventKind.ValueType  # 11
@@ -94,6 +98,10 @@ EVENT_KIND_JOB_DELETED: EventKind.ValueType  # 5
 """A job was deleted."""
 EVENT_KIND_JOB_FINISHED: EventKind.ValueType  # 6
 """Nothing is left to happen to a job."""
+EVENT_KIND_JOB_BROKEN: EventKind.ValueType  # 7
+"""A job was set aside, since work on it failed; the message says why."""
+EVENT_KIND_JOB_REPAIRED: EventKind.ValueType  # 8
+"""A job that was set aside fires again."""
 EVENT_KIND_RUN_FIRED: EventKind.ValueType  # 10
 """A nominal time became a run."""
 EVENT_KIND_FIRED_NOT: EventKind.ValueType  # 11

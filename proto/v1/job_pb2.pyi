@@ -916,6 +916,11 @@ class JobStatus(_message.Message):
         """It is deleted, and its history goes in small steps. Calls that name it are refused with
         JOB_NOT_FOUND; lists show it until it is gone, and then its name is free again.
         """
+        STATE_BROKEN: JobStatus._State.ValueType  # 5
+        """The leader set it aside, since work on it failed: it does not fire, and no run of it is
+        leased. All other jobs go on. RepairJob or a change of its spec brings it back; what came due
+        meanwhile was missed, and its misfire policy says what becomes of it.
+        """
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
         """Whether it fires."""
@@ -931,6 +936,11 @@ class JobStatus(_message.Message):
     STATE_DELETING: JobStatus.State.ValueType  # 4
     """It is deleted, and its history goes in small steps. Calls that name it are refused with
     JOB_NOT_FOUND; lists show it until it is gone, and then its name is free again.
+    """
+    STATE_BROKEN: JobStatus.State.ValueType  # 5
+    """The leader set it aside, since work on it failed: it does not fire, and no run of it is
+    leased. All other jobs go on. RepairJob or a change of its spec brings it back; what came due
+    meanwhile was missed, and its misfire policy says what becomes of it.
     """
 
     STATE_FIELD_NUMBER: _builtins.int
@@ -951,6 +961,8 @@ class JobStatus(_message.Message):
     EDITS_FIELD_NUMBER: _builtins.int
     BACKLOG_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    BROKEN_REASON_FIELD_NUMBER: _builtins.int
+    BROKEN_TIME_FIELD_NUMBER: _builtins.int
     state: Global___JobStatus.State.ValueType
     """Whether it fires."""
     pause_reason: _builtins.str
@@ -975,6 +987,8 @@ class JobStatus(_message.Message):
     """How that ended."""
     backlog: _builtins.int
     """Missed nominal times that still wait for their run, by backfill or after an outage."""
+    broken_reason: _builtins.str
+    """Why it is BROKEN, for people: what the leader was doing, and what went wrong."""
     @_builtins.property
     def pause_until(self) -> _timestamp_pb2.Timestamp:
         """When the pause ends by itself. Unset: it does not."""
@@ -1002,6 +1016,10 @@ class JobStatus(_message.Message):
         UpdateJob and GetJobStatus.
         """
 
+    @_builtins.property
+    def broken_time(self) -> _timestamp_pb2.Timestamp:
+        """Since when it is BROKEN."""
+
     def __init__(
         self,
         *,
@@ -1023,10 +1041,12 @@ class JobStatus(_message.Message):
         edits: _abc.Iterable[_schedule_pb2.OccurrenceEdit] | None = ...,
         backlog: _builtins.int = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        broken_reason: _builtins.str = ...,
+        broken_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_nominal_time", b"last_nominal_time", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_until", b"pause_until"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["broken_time", b"broken_time", "last_nominal_time", b"last_nominal_time", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_until", b"pause_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_nominal_time", b"last_nominal_time", "last_run", b"last_run", "last_state", b"last_state", "live", b"live", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "broken_reason", b"broken_reason", "broken_time", b"broken_time", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_nominal_time", b"last_nominal_time", "last_run", b"last_run", "last_state", b"last_state", "live", b"live", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,34 @@
+"""How much one decision may do.
+
+Bytes and items are counted by the view. Time is not for the rules to read: whoever asks for a
+decision hands in a budget, and the rules ask it between two pieces of work (`View.is_full`). The
+leader's budget is a clock; the simulator's counts the questions, so that a seed replays exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# Whether the decision has used up what it may; once it has, the answer stays so.
+Budget = Callable[[], bool]
+
+
+def unlimited() -> bool:
+    """For decisions that nobody waits behind: tests, benchmarks, trials."""
+    return False
+
+
+def until(seconds: Callable[[], float], at: float) -> Budget:
+    """Spent when the clock has come to an instant."""
+    return lambda: seconds() >= at
+
+
+class Steps:
+    """Spent after so many questions."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
