@@ -136,8 +136,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_NOT_RETRYING: _ErrorReason.ValueType  # 71
     """The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
     ERROR_REASON_JOB_BROKEN: _ErrorReason.ValueType  # 73
-    """The job was set aside, since work on it failed. FAILED_PRECONDITION; `job`, `broken_reason`. Not
-    done; RepairJob or a change of its spec brings it back.
+    """The job was set aside, since work on it failed. FAILED_PRECONDITION; `job`, `broken_reason`.
+    Not done; RepairJob or a change of its spec brings it back.
     """
     ERROR_REASON_MEMBER_LACKS: _ErrorReason.ValueType  # 74
     """A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
@@ -316,8 +316,8 @@ Not done.
 ERROR_REASON_NOT_RETRYING: ErrorReason.ValueType  # 71
 """The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
 ERROR_REASON_JOB_BROKEN: ErrorReason.ValueType  # 73
-"""The job was set aside, since work on it failed. FAILED_PRECONDITION; `job`, `broken_reason`. Not
-done; RepairJob or a change of its spec brings it back.
+"""The job was set aside, since work on it failed. FAILED_PRECONDITION; `job`, `broken_reason`.
+Not done; RepairJob or a change of its spec brings it back.
 """
 ERROR_REASON_MEMBER_LACKS: ErrorReason.ValueType  # 74
 """A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
