@@ -277,7 +277,12 @@ class Node:
         if isinstance(reply, Rejection):
             raise Refused(reply)
         if isinstance(reply, Exception):
-            raise reply
+            try:
+                # Its trace, which the leader's log has, holds the part that it was raised for.
+                raise reply.with_traceback(None)
+            finally:
+                # Its new trace holds this frame, which must not hold it in turn.
+                del reply, future, answer, unknown, part
         return reply
 
     async def read(

@@ -91,14 +91,19 @@ class Calls:
             code = passed.code.name
             return passed.data
         except (Refused, TimeoutError) as error:
-            refusal = error if isinstance(error, Refused) else self._too_late(call)
-            code = code_of(refusal.rejection).name
-            refuse(call.context, refusal.rejection, self.trailing())
+            # An exception in a local would hold its own frame, and with it the request.
+            code = self._refuse(call, error)
         except Exception:
             code = fail(call.context, call.method.name, self.trailing())
         finally:
             self.observer.called(call.method.name, code, time.monotonic() - call.began)
         return b""
+
+    def _refuse(self, call: Call, error: Refused | TimeoutError) -> str:
+        """End a call with what was raised; the name of its code."""
+        refusal = error if isinstance(error, Refused) else self._too_late(call)
+        refuse(call.context, refusal.rejection, self.trailing())
+        return code_of(refusal.rejection).name
 
     async def _route(self, call: Call, data: bytes) -> Passed:
         """Find out who answers, and try again as long as nothing was done."""

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from ...statemachine.rejection import Refused
+from ...statemachine.rejection import Refused, Rejection
 from .. import refusals
 from .call import Call, Context
 from .calls import Pairs, fail, refuse
@@ -34,7 +34,7 @@ class Opened:
     ending: asyncio.Timeout
     looked_at: float
     # Why it is ended from outside.
-    refusal: Refused | None = None
+    refusal: Rejection | None = None
 
 
 class Streams:
@@ -95,7 +95,7 @@ class Streams:
         except TimeoutError:
             if opened.refusal is None:
                 raise
-            raise opened.refusal from None
+            raise Refused(opened.refusal) from None
         finally:
             del self.open[call]
 
@@ -110,5 +110,5 @@ class Streams:
                 try:
                     self.check(call)
                 except Refused as refusal:
-                    opened.refusal = refusal
+                    opened.refusal = refusal.rejection
                     opened.ending.reschedule(asyncio.get_running_loop().time())

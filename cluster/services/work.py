@@ -63,8 +63,9 @@ class WorkStream:
         # The number of the only namespace that its worker may speak of; None for all.
         self.only: int | None = None
         self.loop = asyncio.get_running_loop()
-        # When this has a result the stream ends; with OK, or as the exception says.
-        self.ended: asyncio.Future[None] = self.loop.create_future()
+        # When this has a result the stream ends: with OK, or refused. It holds no refusal as an
+        # exception, since whoever waits for it stands in that one's trace and holds this stream.
+        self.ended: asyncio.Future[Rejection | None] = self.loop.create_future()
         self.session: Session | None = None
         self.writing: asyncio.Task[None] | None = None
         self.wrote_at = self.loop.time()
@@ -266,7 +267,11 @@ class WorkStream:
             self.ended.set_result(None)
 
     def fail(self, error: BaseException) -> None:
-        if not self.ended.done():
+        if self.ended.done():
+            return
+        if isinstance(error, Refused):
+            self.ended.set_result(error.rejection)
+        else:
             self.ended.set_exception(error)
 
     def read_all(self, reading: asyncio.Task[None]) -> None:
@@ -331,13 +336,15 @@ class Work:
             stream.wake()
             reading = asyncio.create_task(stream.read())
             reading.add_done_callback(stream.read_all)
-            await stream.ended
+            rejection = await stream.ended
         finally:
             del self.streams[stream]
             if reading is not None:
                 # What it says from now on is not for this stream any more.
                 reading.cancel()
             await stream.close()
+        if rejection is not None:
+            raise Refused(rejection)
 
     def _elsewhere(self) -> bytes:
         redirect = worker_pb2.Redirect(

@@ -200,6 +200,11 @@ class FakeNode:
         self.written.append(body)
         if isinstance(reply, Rejection):
             raise Refused(reply)
+        if isinstance(reply, Exception):
+            try:
+                raise reply.with_traceback(None)
+            finally:
+                del reply, future
         return reply
 
     async def read(
