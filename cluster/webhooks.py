@@ -21,6 +21,7 @@ from google.protobuf.json_format import MessageToJson
 from ..proto.v1 import event_pb2
 from ..statemachine import keys
 from ..statemachine.alerts import event_of, waits_for_webhook
+from ..statemachine.hiding import host_only
 from ..statemachine.instants import ms_or, set_ms
 from ..statemachine.record import AlertRecord, parse
 from ..statemachine.rejection import Refused
@@ -197,7 +198,7 @@ async def post(url: str, body: bytes) -> int:
     place = urlsplit(url)
     context = _trust() if place.scheme == "https" else None
     if not place.hostname:
-        raise ValueError(f"'{url}' names no host")
+        raise ValueError(f"'{host_only(url)}' names no host")
     reader, writer = await asyncio.open_connection(
         place.hostname, place.port or (443 if context else 80), ssl=context, limit=LINE_MAX
     )
@@ -212,7 +213,7 @@ async def post(url: str, body: bytes) -> int:
         await writer.drain()
         words = (await reader.readuntil(b"\n")).split(None, 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            raise ValueError(f"'{url}' does not speak HTTP")
+            raise ValueError(f"'{host_only(url)}' does not speak HTTP")
         return int(words[1])
     finally:
         writer.close()

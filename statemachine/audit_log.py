@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf.message import Message
 from google.protobuf.text_format import MessageToString
 
-from . import keys, limits
+from . import hiding, keys, limits
 from .instants import to_ms
 from .record import AuditEntryRecord, NamespaceRecord
 from .view import View
@@ -64,7 +64,9 @@ def difference(before: Message, after: Message, path: str = "") -> str:
         if old == new:
             continue
         kind = field.message_type
-        if (
+        if field.full_name in hiding.FIELDS:
+            parts.append(f"{name}: {_unveiled(before, after, field.name)}")
+        elif (
             kind is not None
             and not field.is_repeated
             and not kind.full_name.startswith("google.protobuf.")
@@ -73,6 +75,12 @@ def difference(before: Message, after: Message, path: str = "") -> str:
         else:
             parts.append(f"{name}: {_shown(field, old)} to {_shown(field, new)}")
     return "; ".join(part for part in parts if part)
+
+
+def _unveiled(before: Message, after: Message, name: str) -> str:
+    """What may be told of a field that may hold a secret."""
+    old, new = (str(getattr(hiding.hidden(one), name)) for one in (before, after))
+    return "changed" if old == new else f"{_cut(old)} to {_cut(new)}"
 
 
 def _shown(field: object, value: object) -> str:
@@ -87,4 +95,8 @@ def _shown(field: object, value: object) -> str:
         text = f"{len(value)} bytes"
     else:
         text = str(value)
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ CONNECT_S = 10.0
 RETRY_AFTER_MAX_S = 86_400.0
 # So much of a refusal's body is shown.
 WORDS_MAX = 1_024
+CREDENTIALS = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?[^/\\]*@")
 
 
 class HttpExecutor(Executor):
@@ -42,11 +44,12 @@ class HttpExecutor(Executor):
         import aiohttp
 
         action = context.lease.action.http
-        what = f"{action.method or 'POST'} {action.url.partition('?')[0]}"
+        what = f"{action.method or 'POST'} {bare(action.url)}"
         try:
             return await self._call(context, action, what)
-        except aiohttp.InvalidURL as error:
-            raise PermanentError(f"{what}: this is no URL: {error}", kind="http.url") from None
+        except aiohttp.InvalidURL:
+            # The library's own words repeat all of it.
+            raise PermanentError(f"{what}: this is no URL", kind="http.url") from None
         except TimeoutError as error:
             words = str(error) or f"no answer within {self._timeout:g} s"
             raise AttemptFailed(f"{what}: {words}", kind="http.timeout") from None
@@ -90,6 +93,11 @@ class HttpExecutor(Executor):
             await session.close()
             # The library ends its connections in the next turn of the loop.
             await asyncio.sleep(0)
+
+
+def bare(url: str) -> str:
+    """A URL for people, without its credentials, its query and its fragment."""
+    return CREDENTIALS.sub(r"\1", url.partition("#")[0].partition("?")[0])
 
 
 def _headers(context: Context, action: HttpAction) -> dict[str, str]:

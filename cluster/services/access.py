@@ -13,13 +13,14 @@ from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from ...proto.v1 import access_pb2, common_pb2
+from ...proto.v1 import access_pb2
 from ...statemachine import access, keys, leases, namespaces
 from ...statemachine.record import NamespaceRecord, parse
 from ...statemachine.rejection import Fault, Reason, Refused
 from ...statemachine.request import CreateToken, TokenCreated
 from .. import refusals
 from .call import Call
+from .methods import OF_CLUSTER, Method
 from .port import Node
 
 Role = access_pb2.Role
@@ -36,10 +37,11 @@ SEEN = frozenset(
         "WorkerService/ListWorkers",
     }
 )
+# Places that are no namespace: the whole cluster, and what is not there. No name holds such a sign.
+ALL, NOWHERE = "*", "?"
+WORDS = {ALL: "the cluster itself", NOWHERE: "all of them, or what is not there"}
 # Open to whoever may look, wherever they may.
 EVERYWHERE = frozenset({"ClusterService/GetClusterStatus"})
-PAYLOADS = frozenset({common_pb2.Payload.DESCRIPTOR.full_name})
-LOGS = frozenset({"log_tail", "checkpoint"})
 
 
 class Access:
@@ -56,8 +58,10 @@ class Access:
             return
         token = self._who(call)
         method = call.method
-        if token.role > method.needs:
-            raise forbidden(token, method.needs, f"{method.name} needs {word(method.needs)}")
+        needs = needed(method, request)
+        if token.role > needs:
+            about = "" if needs == method.needs else " for the cluster's own"
+            raise forbidden(token, needs, f"{method.name}{about} needs {word(needs)}")
         if token.namespace and method.name not in EVERYWHERE:
             self._check_place(call, request, token)
         call.actor = token.name
@@ -110,14 +114,15 @@ class Access:
         elif call.method.needs == Role.ROLE_ADMIN:
             why = f"{name} is for admins of the whole cluster, and this token is for one namespace"
             raise forbidden(token, Role.ROLE_ADMIN, why)
-        for place in self._places(request):
+        default = ALL if name in OF_CLUSTER else namespaces.DEFAULT
+        for place in self._places(request, default):
             if place != where:
-                about = "all of them, or what is not there" if place == "?" else place
+                about = WORDS.get(place, place)
                 why = f"this token is for the namespace {where}, and the call is about {about}"
                 raise forbidden(token, call.method.needs, why, place)
 
-    def _places(self, request: Message) -> Iterator[str]:
-        """The namespaces that a request is about."""
+    def _places(self, request: Message, default: str) -> Iterator[str]:
+        """The namespaces that a request is about; `default` is where it names none."""
         asked = cast(Any, request)
         fields = request.DESCRIPTOR.fields_by_name
         found = False
@@ -125,12 +130,12 @@ class Access:
             inner = field.message_type
             if field.name == "namespace" and inner is None:
                 found = True
-                yield asked.namespace or namespaces.DEFAULT
+                yield asked.namespace or default
             elif inner is not None and "namespace" in inner.fields_by_name:
                 found = True
                 value = getattr(asked, field.name)
                 for one in value if isinstance(value, Iterable) else (value,):
-                    yield one.namespace or namespaces.DEFAULT
+                    yield one.namespace or default
         hello = asked if "namespaces" in fields else getattr(asked, "hello", None)
         if hello is not None:
             found = True
@@ -150,10 +155,10 @@ class Access:
         numbers = {keys.namespace_of(place[0]) for run in runs if (place := keys.run_key(run))}
         if numbers:
             names = self._numbered()
-            yield from (names.get(number, "?") for number in sorted(numbers))
+            yield from (names.get(number, NOWHERE) for number in sorted(numbers))
         if "worker" not in fields and not runs:
             # A list of everything.
-            yield "?"
+            yield NOWHERE
 
     def _of_session(self, worker: str) -> Iterator[str]:
         """The namespaces that a worker serves; of one that this leader knows by its leases only,
@@ -166,7 +171,7 @@ class Access:
             return
         names = self._numbered()
         for number in sorted(leases.namespaces_of(self.node.replica.store, worker)):
-            yield names.get(number, "?")
+            yield names.get(number, NOWHERE)
 
     def _numbered(self) -> dict[int, str]:
         store = self.node.replica.store
@@ -201,6 +206,19 @@ class Access:
         return made.answer
 
 
+def needed(method: Method, request: Message) -> access_pb2.Role.ValueType:
+    """What a call needs: whoever changes what belongs to the cluster itself must be an admin."""
+    if method.name not in OF_CLUSTER or method.harmless:
+        return method.needs
+    asked = cast(Any, request)
+    whose = (
+        asked.namespace
+        if "namespace" in request.DESCRIPTOR.fields_by_name
+        else (asked.alert.namespace)
+    )
+    return method.needs if whose else Role.ROLE_ADMIN
+
+
 def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
@@ -219,14 +237,3 @@ def forbidden(
         needs=word(needs),
         namespace=namespace or token.namespace,
     )
-
-
-def hide(message: Message) -> None:
-    """Take out what a viewer may not see: payloads, results, checkpoints and logs."""
-    for field, value in message.ListFields():
-        inner = field.message_type
-        if field.name in LOGS or (inner is not None and inner.full_name in PAYLOADS):
-            message.ClearField(field.name)
-        elif inner is not None and not inner.GetOptions().map_entry:
-            for one in value if isinstance(value, Iterable) else (value,):
-                hide(one)

@@ -18,9 +18,9 @@ from google.protobuf.message import DecodeError, Message
 
 from ...proto.v1 import common_pb2
 from ...statemachine import validate
+from ...statemachine.hiding import hide
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
-from .access import hide
 from .call import Call, Context
 from .forward import FORWARDED, Passed, Peers
 from .leadership import Leadership

@@ -15,11 +15,11 @@ from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2, event_pb2
 from ...statemachine import events, filters, limits
+from ...statemachine.hiding import hide
 from ...statemachine.rejection import Reason
 from .. import refusals
 from ..feed import Feed, Told, gone
 from . import places
-from .access import hide
 from .call import Call
 from .calls import END
 from .port import Node

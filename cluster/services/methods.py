@@ -61,6 +61,11 @@ LOOKING = frozenset(
         "EventService/ListEvents",
     }
 )
+# In all other calls an empty namespace means "default"; in these it means the cluster itself, whose
+# alerts and webhooks are for admins of all of it to change.
+OF_CLUSTER = frozenset(
+    {"AlertService/PutAlert", "AlertService/ListAlerts", "AlertService/DeleteAlert"}
+)
 # Services in which whoever may write must be an admin, or may be a worker.
 ADMIN = frozenset({"NamespaceService", "AccessService", "ClusterService"})
 WORKER = frozenset({"WorkerService"})

@@ -36,7 +36,7 @@ class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType],
     ROLE_WORKER: _Role.ValueType  # 3
     """Pull runs and report on them."""
     ROLE_VIEWER: _Role.ValueType  # 4
-    """Look, change nothing. A viewer sees payloads only with `see_payloads`."""
+    """Look, change nothing. What may hold a secret a viewer sees only with `see_payloads`."""
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
     """What a caller may do in a namespace. Each role may do what those below it may."""
@@ -50,7 +50,7 @@ ROLE_EDITOR: Role.ValueType  # 2
 ROLE_WORKER: Role.ValueType  # 3
 """Pull runs and report on them."""
 ROLE_VIEWER: Role.ValueType  # 4
-"""Look, change nothing. A viewer sees payloads only with `see_payloads`."""
+"""Look, change nothing. What may hold a secret a viewer sees only with `see_payloads`."""
 Global___Role: _TypeAlias = Role  # noqa: Y015
 
 @_typing.final
@@ -72,7 +72,10 @@ class AccessToken(_message.Message):
     namespace: _builtins.str
     """Where; empty: everywhere."""
     see_payloads: _builtins.bool
-    """For viewers: payloads, results and logs are shown."""
+    """For viewers: payloads, results, checkpoints and logs are shown, and so are the values of
+    headers, metadata and environment, arguments of commands, credentials and queries of URLs and
+    paths of webhooks. Without it these are left out or read "(hidden)".
+    """
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """After this it is not valid. Unset: no end."""

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class AlertServiceStub(object):
-    """Alerts: conditions to be told about.
+    """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
+    admins of all namespaces only, and listed by whoever may look into all of them.
     """
 
     def __init__(self, channel):
@@ -53,7 +54,8 @@ class AlertServiceStub(object):
 
 
 class AlertServiceServicer(object):
-    """Alerts: conditions to be told about.
+    """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
+    admins of all namespaces only, and listed by whoever may look into all of them.
     """
 
     def PutAlert(self, request, context):
@@ -105,7 +107,8 @@ def add_AlertServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AlertService(object):
-    """Alerts: conditions to be told about.
+    """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
+    admins of all namespaces only, and listed by whoever may look into all of them.
     """
 
     @staticmethod

@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AlertServiceStub:
-    """Alerts: conditions to be told about."""
+    """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
+    admins of all namespaces only, and listed by whoever may look into all of them.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -44,7 +46,9 @@ class AlertServiceStub:
 
 @_typing.type_check_only
 class AlertServiceAsyncStub(AlertServiceStub):
-    """Alerts: conditions to be told about."""
+    """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
+    admins of all namespaces only, and listed by whoever may look into all of them.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PutAlert: _aio.UnaryUnaryMultiCallable[_alert_pb2.PutAlertRequest, _alert_pb2.Alert]  # type: ignore[assignment]
@@ -57,7 +61,9 @@ class AlertServiceAsyncStub(AlertServiceStub):
     """Delete one. Refused with ALERT_NOT_FOUND, ETAG_MISMATCH."""
 
 class AlertServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Alerts: conditions to be told about."""
+    """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
+    admins of all namespaces only, and listed by whoever may look into all of them.
+    """
 
     @_abc_1.abstractmethod
     def PutAlert(

@@ -127,7 +127,7 @@ def test_each_call_needs_the_role_that_the_contract_says() -> None:
         "JobService/PreviewSchedule": Role.ROLE_VIEWER,
         "RunService/WaitRun": Role.ROLE_VIEWER,
         "QueueService/PauseQueue": Role.ROLE_EDITOR,
-        "AlertService/PutAlert": Role.ROLE_EDITOR,
+        "AlertService/PutAlert": Role.ROLE_EDITOR,  # Of a namespace; see test_places.
         "WorkerService/Work": Role.ROLE_WORKER,
         "WorkerService/Complete": Role.ROLE_WORKER,
         "WorkerService/ListWorkers": Role.ROLE_VIEWER,

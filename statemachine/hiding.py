@@ -1,0 +1,111 @@
+"""What a viewer without `see_payloads` may not see: the one table of fields that may hold secrets.
+
+Payloads, results, checkpoints and logs are taken out whole. Where a job or an alert says how to
+reach somebody, the names stay and the values go, so that such a viewer still sees what calls whom.
+The audit log writes no value of these fields down at all, whoever reads it.
+
+Of a command its program stays: an argument is often a password, and with a shell even the one
+argument is a whole script. The path of a job's URL stays, as it says what is called; that of a
+webhook goes, since for most chat services the path is the secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from google.protobuf.message import Message
+
+from ..proto.v1 import common_pb2
+
+HIDDEN = "(hidden)"
+# Scheme, credentials, host with port, path, and all behind it.
+URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*:///?)?([^/?#\\]*@)?([^/?#\\]*)([^?#]*)(.*)", re.DOTALL)
+
+PAYLOAD = common_pb2.Payload.DESCRIPTOR.full_name
+# Bytes that a handler wrote, in whichever message they stand.
+WRITTEN = frozenset({"log_tail", "checkpoint"})
+
+
+def bare(url: str) -> str:
+    """A URL without its credentials, its query and its fragment."""
+    scheme, credentials, host, path, rest = _parts(url)
+    return f"{scheme}{_sign(credentials, '@')}{host}{path}{rest[:1]}{_sign(rest)}"
+
+
+def host_only(url: str) -> str:
+    """A URL of which only the scheme and the host stay."""
+    scheme, credentials, host, path, rest = _parts(url)
+    return f"{scheme}{host}" + (f"/{HIDDEN}" if credentials or path.strip("/") or rest else "")
+
+
+def _parts(url: str) -> tuple[str, ...]:
+    found = URL.fullmatch(url)
+    assert found is not None, "every part of it may be empty"
+    return tuple(part or "" for part in found.groups())
+
+
+def _sign(text: str, end: str = "") -> str:
+    return f"{HIDDEN}{end}" if text else ""
+
+
+def _values(message: Any, name: str) -> None:  # noqa: ANN401
+    values = getattr(message, name)
+    for key in values:
+        values[key] = HIDDEN
+
+
+def _arguments(message: Any, name: str) -> None:  # noqa: ANN401
+    shown = 0 if message.use_shell else 1
+    for place in range(shown, len(message.argv)):
+        message.argv[place] = HIDDEN
+
+
+def _url(message: Any, name: str) -> None:  # noqa: ANN401
+    setattr(message, name, bare(getattr(message, name)))
+
+
+def _host(message: Any, name: str) -> None:  # noqa: ANN401
+    setattr(message, name, host_only(getattr(message, name)))
+
+
+FIELDS: dict[str, Callable[[Any, str], None]] = {
+    "raftsched.v1.HttpAction.url": _url,
+    "raftsched.v1.HttpAction.headers": _values,
+    "raftsched.v1.GrpcAction.target": _url,
+    "raftsched.v1.GrpcAction.metadata": _values,
+    "raftsched.v1.ShellAction.argv": _arguments,
+    "raftsched.v1.ShellAction.environment": _values,
+    "raftsched.v1.Alert.webhook": _host,
+}
+
+
+def hidden(message: Message) -> Message:
+    """A copy without what such a viewer may not see."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    hide(copy)
+    return copy
+
+
+def hide(message: Message) -> None:
+    """Take out of an answer what such a viewer may not see."""
+    for field, value in message.ListFields():
+        inner = field.message_type
+        if field.name in WRITTEN or (inner is not None and inner.full_name == PAYLOAD):
+            message.ClearField(field.name)
+        elif field.full_name in FIELDS:
+            FIELDS[field.full_name](message, field.name)
+        elif inner is not None:
+            _hide_inside(inner, value)
+
+
+def _hide_inside(inner: Any, value: Any) -> None:  # noqa: ANN401
+    if inner.GetOptions().map_entry:
+        if inner.fields_by_name["value"].message_type is not None:
+            for one in value.values():
+                hide(one)
+        return
+    for one in value if isinstance(value, Iterable) else (value,):
+        hide(one)

@@ -1,0 +1,138 @@
+"""What may hold a secret is hidden from viewers without `see_payloads`, wherever it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from raftsched.cluster.services.methods import methods
+from raftsched.proto.v1 import alert_pb2, job_pb2
+from raftsched.statemachine import hiding
+from raftsched.statemachine.audit_log import difference
+
+MARK = "XmarkX"
+MEANS_SECRET = (
+    "url", "header", "metadata", "environment", "argv", "webhook", "secret", "password", "payload",
+    "result", "log", "checkpoint", "target", "credential", "authorization",
+)  # fmt: skip
+# They are for admins alone.
+HARMLESS = {
+    "raftsched.v1.CreateAccessTokenResponse.secret",  # What they asked for.
+    "raftsched.v1.BackupResponse.data",  # The whole state.
+}
+
+
+def fields_of(kind: Any, seen: set[str]) -> Iterator[Any]:  # noqa: ANN401
+    if kind.full_name in seen:
+        return
+    seen.add(kind.full_name)
+    for field in kind.fields:
+        yield field
+        if field.message_type is not None:
+            yield from fields_of(field.message_type, seen)
+
+
+def all_fields() -> list[Any]:
+    seen: set[str] = set()
+    return [field for method in methods() for field in fields_of(method.response.DESCRIPTOR, seen)]
+
+
+def test_every_field_that_may_hold_a_secret_stands_in_the_table() -> None:
+    """A new field of bytes, or one that is called like a secret, needs a decision."""
+    open_ = []
+    for field in all_fields():
+        is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+        text = field.type in (field.TYPE_STRING, field.TYPE_BYTES) or is_map
+        suspect = field.type == field.TYPE_BYTES or any(word in field.name for word in MEANS_SECRET)
+        inside = field.containing_type.full_name == hiding.PAYLOAD
+        decided = field.name in hiding.WRITTEN or field.full_name in {*hiding.FIELDS, *HARMLESS}
+        if text and suspect and not inside and not decided:
+            open_.append(field.full_name)
+    assert open_ == []
+    assert set(hiding.FIELDS) <= {field.full_name for field in all_fields()}
+
+
+def fill(message: Message, depth: int = 0) -> None:
+    """Set every field: where a secret may stand the mark, as hidden as somebody may have put it."""
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        inner = field.message_type
+        if inner is not None and inner.full_name.startswith("google."):
+            continue
+        if inner is not None and inner.GetOptions().map_entry:
+            if field.full_name in hiding.FIELDS:
+                value["name"] = MARK
+            elif inner.fields_by_name["value"].message_type is not None:
+                fill(value["key"], depth + 1)
+        elif inner is not None:
+            if depth < 9:
+                fill(value.add() if field.is_repeated else value, depth + 1)
+        elif field.type == field.TYPE_BYTES:
+            setattr(message, field.name, MARK.encode())
+        elif field.full_name == "raftsched.v1.ShellAction.argv":
+            value.extend(["curl", MARK])
+        elif field.full_name == "raftsched.v1.Alert.webhook":
+            setattr(message, field.name, f"https://chat.example/{MARK}")
+        elif field.full_name in hiding.FIELDS:
+            setattr(message, field.name, f"https://me:{MARK}@h.example/a?key={MARK}#{MARK}")
+
+
+@pytest.mark.parametrize("name", sorted(m.name for m in methods() if m.harmless))
+def test_no_answer_shows_a_secret(name: str) -> None:
+    [method] = [one for one in methods() if one.name == name]
+    actions = ("http", "grpc", "shell")
+    for action in actions:
+        answer = method.response()
+        fill(answer)
+        for job in jobs_in(answer):
+            # Of a oneof only the last that is set stays.
+            fill(getattr(job.spec.action, action))
+        hiding.hide(answer)
+        assert MARK.encode() not in answer.SerializeToString(), (name, action, answer)
+
+
+def jobs_in(message: Message) -> Iterator[job_pb2.Job]:
+    if isinstance(message, job_pb2.Job):
+        yield message
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        for one in value if field.is_repeated else (value,):
+            yield from jobs_in(one)
+
+
+def test_what_stays_says_who_is_called() -> None:
+    assert hiding.bare("https://h.example:8/a/b") == "https://h.example:8/a/b"
+    assert hiding.bare("https://me:pw@h/a?k=v#f") == "https://(hidden)@h/a?(hidden)"
+    assert hiding.bare("10.0.0.1:50051") == "10.0.0.1:50051"
+    assert hiding.bare("dns:///me:pw@h:1") == "dns:///(hidden)@h:1"
+    assert hiding.host_only("https://me:pw@hooks.example/services/T/B") == (
+        "https://hooks.example/(hidden)"
+    )
+    assert hiding.host_only("https://hooks.example/") == "https://hooks.example"
+    job = job_pb2.Job()
+    job.spec.action.shell.argv.extend(["curl", "-u", "me:pw"])
+    hiding.hide(job)
+    assert list(job.spec.action.shell.argv) == ["curl", "(hidden)", "(hidden)"]
+    job.spec.action.shell.use_shell = True
+    del job.spec.action.shell.argv[:]
+    job.spec.action.shell.argv.append("curl -u me:pw")
+    hiding.hide(job)
+    assert list(job.spec.action.shell.argv) == ["(hidden)"]
+
+
+def test_the_audit_log_writes_no_secret_down() -> None:
+    for action in ("http", "grpc", "shell"):
+        before, after = job_pb2.JobSpec(), job_pb2.JobSpec()
+        fill(getattr(before.action, action))
+        said = difference(before, after, "spec.") + difference(after, before, "spec.")
+        assert MARK not in said, said
+        assert f"spec.action.{action}." in said, said
+    alert = alert_pb2.Alert(webhook=f"https://chat.example/{MARK}")
+    said = difference(alert_pb2.Alert(), alert)
+    assert said == "webhook:  to https://chat.example/(hidden)"
+    other = alert_pb2.Alert(webhook="https://chat.example/another")
+    assert difference(alert, other) == "webhook: changed"
