@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from google.protobuf.message import Message
@@ -48,16 +49,16 @@ def request_for(method: Method, namespace: str) -> Message | None:
     if method.name in HELLO:
         made.hello.worker = "nobody"
         made.hello.namespaces.extend([namespace] if namespace else [])
-        return made
+        return cast(Message, made)
     for field in fields.values():
         inner = field.message_type
         if field.name == "namespace" and inner is None:
             made.namespace = namespace
-            return made
+            return cast(Message, made)
         if inner is not None and "namespace" in inner.fields_by_name:
             value = getattr(made, field.name)
             (value.add() if field.is_repeated else value).namespace = namespace
-            return made
+            return cast(Message, made)
     return None
 
 
