@@ -23,6 +23,7 @@ import structlog
 
 from ..statemachine import keys
 from ..statemachine.rocks_store import StoreLocked
+from ..statemachine.store import Corrupt
 from . import doors, log, systemd, tls
 from .about import ZONE_EDITION
 from .config import Config, ConfigWrong, is_loopback
@@ -315,17 +316,13 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
     except StoreLocked as error:
         raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
-    except Exception as error:
-        # RocksDB's library has one exception for all, and tells what it is by words only.
-        if getattr(error, "errno", None) in NO_SPACE or "No space" in str(error):
-            story = f"the disk below {config.folder} is full; make room, then start again"
-            raise CannotStart(Exit.DISK_FULL, story) from error
-        if type(error) is not Exception:
+    except OSError as error:
+        if error.errno not in NO_SPACE:
             raise
-        story = (
-            f"the state in {config.folder} cannot be opened ({error}); empty the folder, and the "
-            "node fetches all anew from the others"
-        )
+        story = f"the disk below {config.folder} is full; make room, then start again"
+        raise CannotStart(Exit.DISK_FULL, story) from error
+    except Corrupt as error:
+        story = f"{error}; empty the folder, and the node fetches all anew from the others"
         raise CannotStart(Exit.DAMAGED, story) from error
 
 

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import shutil
 import ssl
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from ..statemachine.machine import Prepared
 from ..statemachine.record import MetaRecord
 from ..statemachine.rejection import Refused, Rejection
 from ..statemachine.rocks_store import CACHE_BYTES
-from ..statemachine.store import Reading
+from ..statemachine.store import Corrupt, Reading
 from ..statemachine.view import View
 from . import refusals
 from .about import About, Acquaintances
@@ -106,7 +107,10 @@ class Node:
         self.backups = spec.folder / "backups"
         for left in (self.backups, spec.folder / RENEWING):
             shutil.rmtree(left, ignore_errors=True)
-        self.replica = Replica(spec.folder / "state", disk.root, cache_bytes=spec.cache_bytes)
+        self._thread = 0  # That of the loop, once it runs.
+        self.replica = Replica(
+            spec.folder / "state", disk.root, cache_bytes=spec.cache_bytes, damaged=self._damaged
+        )
         contacts = {name: member.peer for name, member in spec.members.items()}
         place = Place(
             cluster=spec.cluster, node=spec.name, contacts=contacts, listen=spec.listen_peer,
@@ -145,6 +149,7 @@ class Node:
     # Life.
 
     async def start(self) -> None:
+        self._thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         await self.driver.start()
@@ -194,6 +199,25 @@ class Node:
         if not self.ended.done():
             logger.critical("%s ends: %s: %s", self.name, type(error).__name__, error)
             self.ended.set_exception(error)
+
+    def _damaged(self, error: Corrupt) -> None:
+        """The store met damage, on whatever thread: no answer leaves this node any more. Who asked
+        the store may make of it what he likes, so this does not rely on him."""
+        if not self._thread or self._loop.is_closed():
+            return  # It does not run yet, or no more: whoever asked ends with the error itself.
+        if threading.get_ident() == self._thread:
+            self._end_damaged(error)
+        else:
+            self._loop.call_soon_threadsafe(self._end_damaged, error)
+
+    def _end_damaged(self, error: Corrupt) -> None:
+        if not self.ended.done():
+            told = faults.Damaged(
+                f"{error}. Others lead on; at its next start this node sets that state aside and "
+                "takes another by itself, from its own snapshot or from theirs"
+            )
+            self.driver.fail(told)
+            self.fail(told)
 
     # Where it stands.
 

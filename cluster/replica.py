@@ -7,7 +7,6 @@ is the state. So a crash at any moment leaves one whole state or the other.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -16,8 +15,8 @@ from time import perf_counter
 
 from ..statemachine import keys, machine
 from ..statemachine.record import Change, MetaRecord, parse
-from ..statemachine.rocks_store import CACHE_BYTES, RocksStore, peek
-from ..statemachine.store import Store
+from ..statemachine.rocks_store import CACHE_BYTES, RocksStore, nobody, peek
+from ..statemachine.store import Corrupt, Store
 from .consensus.snapshot import MANIFEST
 
 # With the index of a change, the change, and where history stands after it.
@@ -84,8 +83,16 @@ class Applied:
 class Replica(Applied):
     """The state on disk, as consensus sees it."""
 
-    def __init__(self, folder: Path, snapshots: Path, *, cache_bytes: int = CACHE_BYTES) -> None:
-        self.folder, self.cache_bytes = folder, cache_bytes
+    def __init__(
+        self,
+        folder: Path,
+        snapshots: Path,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        damaged: Callable[[Corrupt], None] = nobody,
+    ) -> None:
+        """`damaged` is told, on any thread, of each word of corruption from the store."""
+        self.folder, self.cache_bytes, self.damaged = folder, cache_bytes, damaged
         # What the paths of consensus are relative to.
         self.snapshots = snapshots
         self.retired: Store | None = None
@@ -150,7 +157,8 @@ class Replica(Applied):
         self.store.close()
 
     def _open(self, number: int) -> RocksStore:
-        return RocksStore(self.folder / f"{PREFIX}{number}", cache_bytes=self.cache_bytes)
+        path = self.folder / f"{PREFIX}{number}"
+        return RocksStore(path, cache_bytes=self.cache_bytes, damaged=self.damaged)
 
     def _numbers(self) -> list[int]:
         names = [path.name for path in self.folder.iterdir() if path.name.startswith(PREFIX)]
@@ -166,13 +174,7 @@ def checkpoint_of(store: Store, folder: Path) -> None:
     """RocksDB makes the folder itself, and wants it not to be there."""
     assert isinstance(store, RocksStore)
     shutil.rmtree(folder, ignore_errors=True)
-    try:
-        store.checkpoint(folder)
-    except Exception as error:
-        # The library has one exception type and tells by words only.
-        if "no space" in str(error).lower():
-            raise OSError(errno.ENOSPC, str(error)) from error
-        raise
+    store.checkpoint(folder)
 
 
 def _sync(path: Path) -> None:

@@ -8,6 +8,8 @@ a synced write would stop the whole interpreter. Neither happens here.
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import sys
 import threading
@@ -17,7 +19,9 @@ from typing import cast
 
 import rocksdict
 
-from .store import Write
+from .store import Corrupt, Write
+
+logger = logging.getLogger(__name__)
 
 CACHE_BYTES = 256 * 1024 * 1024
 MEMTABLE_BYTES = 64 * 1024 * 1024
@@ -34,36 +38,87 @@ PATIENCE = 10
 CHUNK = 64  # Entries that a scan of a snapshot reads at a time.
 
 
+# What the library says by words only, and what it means; the first that fits counts. A table that
+# is gone is damage too: the engine removes none that it needs.
+IN_USE = ("lock hold by current process", "While lock file")
+DAMAGE = ("Corruption:", ".sst: No such file")
+BY_THE_SYSTEM = {
+    "No space left": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT,
+    "Too many open files in system": errno.ENFILE, "Too many open files": errno.EMFILE,
+    "Input/output error": errno.EIO,
+}  # fmt: skip
+
+
 class StoreLocked(Exception):
     """Another process, or an unclosed store of this one, has the folder open."""
+
+
+def meaning(error: Exception, path: Path) -> Exception:
+    """An error of the library as one that says by its type what it is."""
+    text = str(error)
+    if any(word in text for word in DAMAGE):
+        return Corrupt(f"{path} is damaged: {text}")
+    if any(word in text for word in IN_USE):
+        return StoreLocked(f"{path} is in use by another process: {text}")
+    for word, number in BY_THE_SYSTEM.items():
+        if word in text:
+            return OSError(number, text)
+    return error
+
+
+def nobody(error: Corrupt) -> None:
+    """Nobody else is told of it than who asked."""
 
 
 class RocksStore:
     """State in a folder."""
 
-    def __init__(self, path: Path, *, cache_bytes: int = CACHE_BYTES) -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        damaged: Callable[[Corrupt], None] = nobody,
+    ) -> None:
+        """`damaged` is told of the first and of every other word of corruption, on the thread that
+        met it and before whoever asked: what he makes of it must not matter."""
+        self.path, self.damaged = path, damaged
         try:
             self._db = rocksdict.Rdict(str(path), _options(cache_bytes))
         except Exception as error:
-            # The library has one exception type and tells by words only.
-            if "lock" in str(error).lower():
-                raise StoreLocked(f"{path} is in use by another process: {error}") from error
-            raise
-        # Reads are hot: the engine's own method, without a frame of ours around it.
-        self.get: Callable[[bytes], bytes | None] = self._db.get
+            raise meaning(error, path) from error
+        engine, fault = self._db.get, self.fault
+
+        def get(key: bytes) -> bytes | None:
+            try:
+                return engine(key)
+            except Exception as error:
+                raise fault(error) from error
+
+        # Reads are hot: a function costs less than a method.
+        self.get: Callable[[bytes], bytes | None] = get
         self._no_log = rocksdict.WriteOptions()
         # The shipped stub calls this a method; it is a property.
         self._no_log.disable_wal = True  # type: ignore[method-assign,assignment]
 
+    def fault(self, error: Exception) -> Exception:
+        """What to raise in the place of an error of the library."""
+        meant = meaning(error, self.path)
+        if isinstance(meant, Corrupt):
+            self.damaged(meant)
+        return meant
+
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        # The shipped stub wants a list of any kind of key.
-        return cast("list[bytes | None]", self._db.get(keys))  # type: ignore[arg-type]
+        try:
+            # The shipped stub wants a list of any kind of key.
+            return cast("list[bytes | None]", self._db.get(keys))  # type: ignore[arg-type]
+        except Exception as error:
+            raise self.fault(error) from error
 
     def scan(
         self, first: bytes, end: bytes, *, backwards: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        return _scan(self._db, first, end, backwards)
+        return _scan(self._db, first, end, backwards, self.fault)
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         self.prepare(puts, deletes)(())
@@ -79,15 +134,21 @@ class RocksStore:
         def write(last: Iterable[tuple[bytes, bytes]]) -> None:
             for key, value in last:
                 put(key, value)
-            self._db.write(batch, self._no_log)
+            try:
+                self._db.write(batch, self._no_log)
+            except Exception as error:
+                raise self.fault(error) from error
 
         return write
 
     def snapshot(self) -> RocksReading:
-        return RocksReading(self._db)
+        return RocksReading(self._db, self.fault)
 
     def flush(self) -> None:
-        self._db.flush(True)
+        try:
+            self._db.flush(True)
+        except Exception as error:
+            raise self.fault(error) from error
 
     def checkpoint(self, path: Path) -> None:
         """Write a copy of the state into a new folder; files are shared by hard links.
@@ -96,15 +157,24 @@ class RocksStore:
         to 100 ms in which a node hears nobody. A flush of its own does not.
         """
         self.flush()
-        rocksdict.Checkpoint(self._db).create_checkpoint(str(path))
+        try:
+            rocksdict.Checkpoint(self._db).create_checkpoint(str(path))
+        except Exception as error:
+            raise self.fault(error) from error
 
     def figures(self) -> dict[str, int]:
         """What the engine says of itself; cheap enough to be asked every few seconds."""
         found = {name: self._db.property_int_value(f"rocksdb.{name}") for name in FIGURES}
         return {name.replace("-", "_"): value for name, value in found.items() if value is not None}
 
-    def close(self) -> None:
-        self._db.close()
+    def close(self) -> bool:
+        """Whether all of it is on the disk now. If not, nothing is lost: the journal has it."""
+        try:
+            self._db.close()
+        except Exception as error:
+            logger.warning("%s could not be closed in order: %s", self.path, self.fault(error))
+            return False
+        return True
 
 
 class RocksReading:
@@ -115,9 +185,10 @@ class RocksReading:
     snapshot, and scans read from it by chunks, since several of them may be under way.
     """
 
-    def __init__(self, db: rocksdict.Rdict) -> None:
+    def __init__(self, db: rocksdict.Rdict, fault: Callable[[Exception], Exception]) -> None:
         self._snapshot = db.snapshot()
         self._pinned = db.iter(rocksdict.ReadOptions())
+        self._fault = fault
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -126,7 +197,7 @@ class RocksReading:
             # The library's snapshot has no `get`, and says a miss with a bare exception.
             if str(error) == "key not found":
                 return None
-            raise
+            raise self._fault(error) from error
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         return [self.get(key) for key in keys]
@@ -151,7 +222,7 @@ class RocksReading:
                 break
             found.append((key, cast("bytes", at.value())))
             at.next()
-        at.status()
+        self._check()
         return found
 
     def _back(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
@@ -164,30 +235,49 @@ class RocksReading:
             if key != end:
                 found.append((key, cast("bytes", at.value())))
             at.prev()
-        at.status()
+        self._check()
         return found
+
+    def _check(self) -> None:
+        """An iterator ends at damage as it ends at the end; only its status tells."""
+        try:
+            self._pinned.status()
+        except Exception as error:
+            raise self._fault(error) from error
 
 
 def _scan(
-    source: rocksdict.Rdict, first: bytes, end: bytes, backwards: bool
+    source: rocksdict.Rdict,
+    first: bytes,
+    end: bytes,
+    backwards: bool,
+    fault: Callable[[Exception], Exception],
 ) -> Iterator[tuple[bytes, bytes]]:
+    """Entries, one by one. The library's own iteration is a little faster and useless: where it
+    meets damage it ends without a word, as if there were no more."""
     bounds = rocksdict.ReadOptions()
     bounds.set_iterate_upper_bound(end)
-    start = end if backwards else first
-    # The engine keeps pointers into `bounds` and no hold on it. It must live as long as the
-    # iteration, hence a generator: returning the iterator ends scans at random places.
-    found = cast(
-        "Iterator[tuple[bytes, bytes]]",
-        source.items(backwards=backwards, from_key=start, read_opt=bounds),
-    )
-    if not backwards:
-        yield from found
-        return
-    # The library's lower bound sets the upper one, so the way back is stopped here.
-    for key, value in found:
-        if key < first:
-            return
-        yield key, value
+    try:
+        # The engine keeps pointers into `bounds` and no hold on it. It must live as long as the
+        # iteration, hence a generator: returning the iterator ends scans at random places.
+        at = source.iter(bounds)
+        valid, key, value = at.valid, at.key, at.value
+        if not backwards:
+            at.seek(first)
+            while valid():
+                yield key(), value()
+                at.next()
+        else:
+            at.seek_for_prev(end)
+            # The library's lower bound sets the upper one, so the way back is stopped here.
+            while valid() and (found := key()) >= first:
+                yield found, value()
+                at.prev()
+        at.status()
+    except GeneratorExit:
+        raise
+    except Exception as error:
+        raise fault(error) from error
 
 
 def _options(cache_bytes: int) -> rocksdict.Options:
@@ -238,8 +328,11 @@ def _env() -> rocksdict.Env:
 def peek(path: Path, key: bytes) -> bytes | None:
     """A value of a store that nobody has open; no file of it is changed."""
     access = rocksdict.AccessType.read_only()
-    db = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True), access_type=access)
     try:
-        return cast("bytes | None", db.get(key))
-    finally:
-        db.close()
+        db = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True), access_type=access)
+        try:
+            return cast("bytes | None", db.get(key))
+        finally:
+            db.close()
+    except Exception as error:
+        raise meaning(error, path) from error

@@ -14,6 +14,10 @@ from typing import Protocol
 Write = Callable[[Iterable[tuple[bytes, bytes]]], None]
 
 
+class Corrupt(Exception):
+    """What is stored is not what was written. No answer may be made of it: the node ends."""
+
+
 class Reading(Protocol):
     """State at one instant."""
 
@@ -50,7 +54,9 @@ class Store(Reading, Protocol):
         """Return when all that was written would survive the loss of power."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> bool:
+        """Let go of it; whether all that was written would survive the loss of power."""
+        ...
 
 
 class MemoryStore:
@@ -92,5 +98,6 @@ class MemoryStore:
     def flush(self) -> None:
         """Memory has nothing to flush to."""
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Memory needs no closing."""
+        return True

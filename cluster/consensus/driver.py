@@ -288,6 +288,11 @@ class Driver:
             for session in list(self.links.sessions.values()):
                 session.close("this node ends")
 
+    def fail(self, error: BaseException) -> None:
+        """The node's user found out that going on could break a promise. Nothing leaves it any
+        more, not even what was decided in this turn of the loop."""
+        self._fail(error)
+
     # Turns.
 
     def _poke(self) -> None:

@@ -228,12 +228,11 @@ def test_a_checkpoint_without_space_says_so_and_can_be_tried_again(
     one.apply(7, change(one.store, "a"))
     (tmp_path / "snapshot").mkdir()
 
-    def full(store: object, folder: Path) -> None:
-        folder.mkdir()
+    def full(database: object) -> None:
         raise Exception("IO error: No space left on device: While appending to file")
 
     with monkeypatch.context() as short:
-        short.setattr("raftsched.statemachine.rocks_store.RocksStore.checkpoint", full)
+        short.setattr("raftsched.statemachine.rocks_store.rocksdict.Checkpoint", full)
         with pytest.raises(OSError, match="No space") as told:
             one.checkpoint()("snapshot")
 
