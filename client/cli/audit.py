@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import messages as m
+from .clean import echo
 from .exits import Exit, Trouble
 from .files import bar
 from .names import JOB
@@ -137,7 +138,7 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
     ):
         if times:
             more = f" and {len(times) - SHOWN_MAX} others" if len(times) > SHOWN_MAX else ""
-            click.echo(f"{len(times)} {title}: {', '.join(times[:SHOWN_MAX])}{more}", err=True)
+            echo(f"{len(times)} {title}: {', '.join(times[:SHOWN_MAX])}{more}", err=True)
 
 
 def audit_all(session: Session, first: int | None, end: int | None) -> None:

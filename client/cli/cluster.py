@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import messages as m
+from .clean import echo
 from .exits import Exit, Trouble
 from .lazy import ExampleGroup
 from .names import NODE
@@ -40,7 +41,7 @@ def status(session: Session) -> None:
     seen = ask_status(session, "get the cluster's status")
     if session.out.is_table:
         for line in summary(session, seen) if session.out.for_person else ():
-            click.echo(line)
+            echo(line)
         session.out.items(seen.nodes, seen)
         for problem in seen.problems:
             session.out.paint(f"Problem: {problem}", "yellow", err=True)
@@ -183,7 +184,7 @@ def backup(session: Session, file: Path, force: bool) -> None:
         f"{many(said.files, 'file')}, {said.size / 1e6:,.1f} MB, verified."
     )
     if not session.out.is_table:
-        click.echo(said.text())
+        echo(said.text())
 
 
 @command(
@@ -202,11 +203,11 @@ def verify(session: Session, repair: bool) -> None:
     session.done(found, f"{found.records:,} records at revision {found.revision}: {said}.")
     if session.out.is_table:
         for difference in found.differences:
-            click.echo(difference)
+            echo(difference)
         prints = found.fingerprints
         same = len(set(prints.values())) == 1
         for node in sorted(prints):
-            click.echo(f"{node}\t{prints[node]}")
+            echo(f"{node}\t{prints[node]}")
         if prints and not same:
             session.out.paint("The nodes differ.", "red", err=True)
         members = session.ask(

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from .clean import echo
 from .exits import Trouble, wrong_use
 from .lazy import ExampleGroup
 from .options import command
@@ -100,7 +101,7 @@ def _tell(session: Session, contexts: Contexts, name: str, text: str) -> None:
             f"\n  Next: unset {overruled.partition('=')[0]}, or name it each time: --context {name}"
         )
     if overruled or session.out.is_table:
-        click.echo(text, err=True)
+        echo(text, err=True)
     one = {"name": name, "current": name == contexts.current, **kept}
     if session.out.format in ("jsonl", "name"):
         session.out.piece(one)
@@ -118,7 +119,7 @@ def remove(session: Session, name: str) -> None:
     del contexts.contexts[name]
     contexts.current = "" if contexts.current == name else contexts.current
     contexts.save()
-    click.echo(f"Context {name} is forgotten.", err=True)
+    echo(f"Context {name} is forgotten.", err=True)
 
 
 @command(config, "list", "raftsched config list")
@@ -139,8 +140,8 @@ def list_(session: Session) -> None:
     elif rows:
         session.out.table(["", "NAME", "ENDPOINTS", "NAMESPACE"], rows)
     else:
-        click.echo("No contexts.", err=True)
-        click.echo("  Next: raftsched config add NAME --endpoints HOST:PORT", err=True)
+        echo("No contexts.", err=True)
+        echo("  Next: raftsched config add NAME --endpoints HOST:PORT", err=True)
 
 
 @command(

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from .clean import echo
 from .exits import Trouble
 from .options import Command
 
@@ -45,7 +46,7 @@ def dev(folder: Path | None, nodes: str, port: int) -> None:
         try:
             ports = found.choose(place, port, int(nodes))
             if ports.base != port:
-                click.echo(f"Ports from {port} on are in use, so it takes {ports.base}.", err=True)
+                echo(f"Ports from {port} on are in use, so it takes {ports.base}.", err=True)
             found.remember(place, ports)
             asyncio.run(DevCluster(place, ports, where).run())
         except (found.NoPorts, CannotStart) as error:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import messages as m
+from .clean import echo
 from .exits import Exit, Trouble
 from .options import command
 from .session import Session
@@ -92,11 +93,11 @@ def show(session: Session, finding: Finding) -> None:
     if session.out.for_person:
         mark = {"ok": "ok  ", "warning": "warn", "wrong": "FAIL"}[finding.verdict]
         session.out.paint(mark, STYLES[finding.verdict], nl=False)
-        click.echo(f"  {finding.check:<22} {finding.text}")
+        echo(f"  {finding.check:<22} {finding.text}")
         if finding.then and finding.verdict != "ok":
-            click.echo(f"{'':6}{'':<22} Try: {finding.then}")
+            echo(f"{'':6}{'':<22} Try: {finding.then}")
     else:
-        click.echo("\t".join((finding.verdict, finding.check, finding.text, finding.then)))
+        echo("\t".join((finding.verdict, finding.check, finding.text, finding.then)))
 
 
 def examine(session: Session, folder: str | None, listen: tuple[str, ...]) -> Iterator[Finding]:

@@ -8,6 +8,8 @@ from typing import IO, Any
 
 import click
 
+from .clean import echo
+
 
 class Exit(IntEnum):
     """What scripts can rely on; `DESIGN.md` has the table."""
@@ -46,7 +48,7 @@ class Trouble(click.ClickException):
         return "\n".join(lines)
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"Error: {self.format_message()}", file=file, err=True)
+        echo(f"Error: {self.format_message()}", file=file, err=True)
 
 
 def wrong_use(what: str, why: str | Sequence[str] = "", then: str = "") -> Trouble:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from . import messages as m
+from .clean import echo, json_of
 from .exits import Exit, Trouble, wrong_use
 from .options import command
 from .session import Session, many
@@ -90,7 +90,7 @@ def diff(session: Session, paths: tuple[str, ...], prune: str | None, exit_code:
     fail_if_refused(session, progress.tally)
     different = progress.tally.created + progress.tally.updated + len(surplus)
     if not different and session.out.is_table:
-        click.echo(f"No difference in {many(len(jobs), 'job')}.", err=True)
+        echo(f"No difference in {many(len(jobs), 'job')}.", err=True)
     if different and exit_code:
         raise click.exceptions.Exit(Exit.FAILED)
 
@@ -115,7 +115,7 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
     mode = modes.MODE_UPSERT if update else modes.MODE_CREATE_ONLY
     progress = resumed(session, path, mode, restart)
     if progress.done:
-        click.echo(f"Going on after {progress.done:,} jobs: {progress.tally}.", err=True)
+        echo(f"Going on after {progress.done:,} jobs: {progress.tally}.", err=True)
     total = count_jobs(path)
     try:
         with bar("Importing", total, progress.done) as step:
@@ -127,7 +127,7 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
             if isinstance(stopped, Trouble):
                 stopped.then = again
             else:
-                click.echo(f"\n{progress.tally}.\n  Next: {again}", err=True)
+                echo(f"\n{progress.tally}.\n  Next: {again}", err=True)
         raise
     progress.forget()
     session.say(f"{progress.tally}.")
@@ -164,7 +164,7 @@ def export(session: Session, path: str | None, label: tuple[str, ...], text: str
                 step(1)
         if form == "json":
             out.write("\n]\n" if count else "[]\n")
-    click.echo(f"{many(count, 'job')} exported{f' to {path}' if path else ''}.", err=True)
+    echo(f"{many(count, 'job')} exported{f' to {path}' if path else ''}.", err=True)
 
 
 # What these commands share.
@@ -280,7 +280,7 @@ def show_difference(session: Session, job: job_pb2.Job, result: job_pb2.ImportRe
         for path in sorted(before.keys() | after.keys()):
             if before.get(path) != after.get(path):
                 old, new = before.get(path, "(unset)"), after.get(path, "(unset)")
-                click.echo(f"    {path}: {old} -> {new}")
+                echo(f"    {path}: {old} -> {new}")
 
 
 def flat_spec(job: job_pb2.Job) -> dict[str, str]:
@@ -336,7 +336,7 @@ def report(session: Session, results: Iterator[job_pb2.ImportResult]) -> None:
     if session.out.is_table:
         for result in results:
             if result.verdict == refused:
-                click.echo(f"refused {result.job}: {result.reason}: {result.message}", err=True)
+                echo(f"refused {result.job}: {result.reason}: {result.message}", err=True)
     elif session.out.format == "name":
         session.out.items((one for one in results if _changed(one)), m.job_pb2.ImportJobsResponse())
     elif session.out.format == "jsonl":
@@ -401,6 +401,6 @@ def write_job(out: IO[str], said: dict[str, Any], form: str, *, first: bool) -> 
 
             out.write(("" if first else "---\n") + yaml_of(said))
         case "json":
-            out.write(("[\n" if first else ",\n") + json.dumps(said, ensure_ascii=False))
+            out.write(("[\n" if first else ",\n") + json_of(said))
         case _:
-            out.write(json.dumps(said, ensure_ascii=False, separators=(",", ":")) + "\n")
+            out.write(json_of(said, separators=(",", ":")) + "\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import messages as m
+from .clean import echo
 from .job import condition
 from .lazy import ExampleGroup
 from .names import FLOW, JOB
@@ -63,7 +64,7 @@ def graph(session: Session, name: str) -> None:
     found = session.read(request, m.flow_pb2.Graph, f"show the graph of job {name}")
     if session.out.is_table and session.out.for_person:
         for line in drawn(found, name):
-            click.echo(line)
+            echo(line)
     elif session.out.is_table:
         session.out.items(found.edges, found)
     else:

@@ -9,6 +9,7 @@ import click
 from . import files
 from . import messages as m
 from . import preview as foresight
+from .clean import echo
 from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import JOB, QUEUE
@@ -384,7 +385,7 @@ def show_explanation(session: Session, answer: Any) -> None:
     if not session.out.is_table:
         session.out.one(answer)
         return
-    click.echo(answer.summary, err=not session.out.for_person)
+    echo(answer.summary, err=not session.out.for_person)
     # One obstacle is what the sentence says already.
     if len(answer.obstacles) > 1 or (answer.obstacles and not session.out.for_person):
         session.out.items(answer.obstacles, answer)

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from .clean import echo
 from .exits import Exit, Trouble
 
 SIGPIPE_EXIT = 141  # As a shell says it: 128 and the signal's number.
@@ -137,7 +138,7 @@ class Root(ExampleGroup):
             wrong.show()
             sys.exit(wrong.exit_code)
         except (KeyboardInterrupt, EOFError, click.Abort):
-            click.echo("\nInterrupted.", err=True)
+            echo("\nInterrupted.", err=True)
             sys.exit(Exit.INTERRUPTED)
         except Exception as fault:
             # A fault of our own: nobody is helped by its traceback but those who can mend it.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .clean import echo
 from .session import Session
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Log:
         if not out.is_table:
             out.piece({"run": run.id, "attempt": run.attempt, "log": text})
         else:
-            click.echo(visible(text) if out.for_person else text, nl=False)
+            # A pipe gets the handler's bytes as they are.
+            (echo if out.for_person else click.echo)(text, nl=False)
         sys.stdout.flush()
 
 
@@ -62,8 +64,3 @@ def text_of(log: bytes) -> str:
     while begin < min(3, len(log)) and 0x80 <= log[begin] < 0xC0:
         begin += 1
     return log[begin:].decode("utf-8", "replace")
-
-
-def visible(text: str) -> str:
-    """Without what would move the terminal's cursor, or worse."""
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in text)

@@ -7,7 +7,6 @@ the next command wants to know.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from .clean import echo, json_of, visible
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -59,13 +60,13 @@ class Output:
         """Print one thing with all that is known of it."""
         match self.format:
             case "json":
-                click.echo(json.dumps(plain(message), indent=2, ensure_ascii=False))
+                echo(json_of(plain(message), indent=2))
             case "jsonl":
-                click.echo(compact(message))
+                echo(compact(message))
             case "yaml":
-                click.echo(yaml_of(plain(message)), nl=False)
+                echo(yaml_of(plain(message)), nl=False)
             case "name":
-                click.echo(name_of(message))
+                echo(name_of(message))
             case _:
                 self._describe(message)
 
@@ -87,14 +88,14 @@ class Output:
                 self.document(said)
             case "jsonl":
                 for item in items:
-                    click.echo(compact(item))
+                    echo(compact(item))
             case "name":
                 for item in items:
-                    click.echo(name_of(item))
+                    echo(name_of(item))
             case _:
                 self._items(last := Last(pages), field, empty)
                 if last.token and sys.stderr:
-                    click.echo("There are more: --limit 0 prints all.", err=True)
+                    echo("There are more: --limit 0 prints all.", err=True)
 
     def items(self, items: Iterable[Message], whole: Message) -> None:
         """Print parts of an answer as a table, the answer itself to programs."""
@@ -103,7 +104,7 @@ class Output:
             return
         if self.format in ("jsonl", "name"):
             for item in items:
-                click.echo(compact(item) if self.format == "jsonl" else name_of(item))
+                echo(compact(item) if self.format == "jsonl" else name_of(item))
             return
         found = list(items)
         if found:
@@ -112,42 +113,42 @@ class Output:
     def document(self, said: Any) -> None:  # Whatever JSON can hold.
         """Print what is no message of the API, in its form."""
         if self.format == "yaml":
-            click.echo(yaml_of(said), nl=False)
+            echo(yaml_of(said), nl=False)
         else:
-            click.echo(json.dumps(said, indent=2, ensure_ascii=False))
+            echo(json_of(said, indent=2))
 
     def records(self, known: Sequence[Mapping[str, Any]]) -> None:
         """As a list of the API, for what is not from there."""
         match self.format:
             case "jsonl":
                 for one in known:
-                    click.echo(json.dumps(one, ensure_ascii=False))
+                    echo(json_of(one))
             case "name":
                 for one in known:
-                    click.echo(next(iter(one.values())))
+                    echo(next(iter(one.values())))
             case _:
                 self.document(list(known))
 
     def piece(self, said: Mapping[str, Any]) -> None:
         """Print one of a stream that is no message of the API, for programs."""
         if self.format == "yaml":
-            click.echo(f"---\n{yaml_of(dict(said))}", nl=False)
+            echo(f"---\n{yaml_of(dict(said))}", nl=False)
         elif self.format == "name":
-            click.echo(next(iter(said.values())))
+            echo(next(iter(said.values())))
         else:
-            click.echo(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
+            echo(json_of(said, separators=(",", ":")))
 
     def line(self, message: Message) -> None:
         """Print one of a stream, as soon as it is there."""
         if not self.is_table:
             if self.format == "yaml":
-                click.echo("---")
-            click.echo(compact(message)) if self.format == "json" else self.one(message)
+                echo("---")
+            echo(compact(message)) if self.format == "json" else self.one(message)
             return
         look = self.look
         cells = [column.cell(message, look) for column in self._columns(message)]
         if not self.for_person:
-            click.echo("\t".join(flat(str(cell)) for cell in cells))
+            echo("\t".join(flat(str(cell)) for cell in cells))
             return
         from rich.text import Text
 
@@ -162,7 +163,11 @@ class Output:
         """Print words beside the data, in a colour where that is wanted."""
         stream = sys.stderr if err else sys.stdout
         wanted = not self.is_plain and (self.color == "always" or bool(stream and stream.isatty()))
-        click.echo(click.style(text, fg=color) if wanted else text, err=err, nl=nl, color=wanted)
+        shown = visible(text)
+        if wanted:
+            click.echo(click.style(shown, fg=color), err=err, nl=nl, color=True)
+        else:
+            echo(shown, err=err, nl=nl)
 
     # Tables.
 
@@ -172,9 +177,9 @@ class Output:
             self._rich_table(titles, rows)
             return
         if self.headers:
-            click.echo("\t".join(titles))
+            echo("\t".join(titles))
         for row in rows:
-            click.echo("\t".join(flat(str(cell)) for cell in row))
+            echo("\t".join(flat(str(cell)) for cell in row))
 
     def _rich_table(self, titles: Sequence[str], rows: Iterable[Row]) -> None:
         from rich.table import Table
@@ -205,7 +210,7 @@ class Output:
         items = (item for page in pages for item in getattr(page, field))
         first = next(items, None)
         if first is None:
-            click.echo(empty or f"No {field.replace('_', ' ')}.", err=True)
+            echo(empty or f"No {field.replace('_', ' ')}.", err=True)
             return
         self._table_of(chain([first], items))
 
@@ -230,7 +235,7 @@ class Output:
 
         for line in lines(message, self.look):
             if not self.for_person:
-                click.echo(f"{'.'.join(line.path)}\t{flat(line.value)}") if line.value else None
+                echo(f"{'.'.join(line.path)}\t{flat(line.value)}") if line.value else None
                 continue
             self.console.print(line.text, soft_wrap=True)
 
@@ -242,9 +247,9 @@ class Output:
 
     @property
     def console(self) -> Console:
-        from rich.console import Console
+        from .terminal import Terminal
 
-        return Console(
+        return Terminal(
             file=sys.stdout,
             color_system=None if self.is_plain else "auto",
             force_terminal=True if self.color == "always" else None,
@@ -285,7 +290,7 @@ def plain(message: Message) -> dict[str, Any]:
 
 
 def compact(message: Message) -> str:
-    return json.dumps(plain(message), ensure_ascii=False, separators=(",", ":"))
+    return json_of(plain(message), separators=(",", ":"))
 
 
 def key_of(message: Message, field: str) -> str:
@@ -293,11 +298,10 @@ def key_of(message: Message, field: str) -> str:
 
 
 def yaml_of(said: Any) -> str:  # Whatever JSON can hold.
-    import yaml
-
+    from . import clean
     from .payloads import readable
 
-    return str(yaml.safe_dump(readable(said), sort_keys=False, allow_unicode=True))
+    return clean.yaml_of(readable(said))
 
 
 def name_of(message: Message) -> str:
@@ -314,4 +318,5 @@ def name_of(message: Message) -> str:
 
 def flat(text: str) -> str:
     """On one line, without tabs, so that a line stays a row."""
-    return " ".join(text.split()) if any(sign in text for sign in "\t\r\n") else text
+    text = " ".join(text.split()) if any(sign in text for sign in "\t\r\n") else text
+    return visible(text)

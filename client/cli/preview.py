@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import messages as m
+from .clean import echo
 from .session import Session
 from .times import Instant, Length, duration, timestamp
 
@@ -67,16 +68,16 @@ def show(
         if session.out.format in ("jsonl", "name"):
             for occurrence in answer.occurrences:
                 name_only = session.out.format == "name"
-                click.echo(occurrence.local_time) if name_only else session.out.one(occurrence)
+                echo(occurrence.local_time) if name_only else session.out.one(occurrence)
         else:
             session.out.one(answer)
         return
     for text in answer.descriptions:
-        click.echo(text, err=not session.out.for_person)
+        echo(text, err=not session.out.for_person)
     for warning in answer.warnings:
-        click.echo(f"Note: {warning}", err=True)
+        echo(f"Note: {warning}", err=True)
     if not answer.occurrences:
-        click.echo("Nothing is left to happen.", err=True)
+        echo("Nothing is left to happen.", err=True)
         return
     from .look import Cell
 

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-import click
-
 from .. import errors
+from .clean import echo
 from .exits import Exit, Trouble
 from .messages import job_pb2, queue_pb2
 
@@ -92,8 +91,8 @@ def refusals(session: Session, doing: str) -> Iterator[None]:
         yield
     except errors.RaftschedError as error:
         if session.debug:
-            click.echo(traceback.format_exc(), err=True)
-            click.echo(f"{error.code} {error.reason} {error.values}", err=True)
+            echo(traceback.format_exc(), err=True)
+            echo(f"{error.code} {error.reason} {error.values}", err=True)
         raise trouble(session, error, doing) from error
 
 

@@ -138,10 +138,13 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda text: None
         return
-    from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(text) as shown:
-        yield shown.update
+    from .terminal import Terminal
+
+    with Terminal(stderr=True).status(text) as shown:
+        # What a handler says of itself is no markup.
+        yield lambda text: shown.update(Text(text))
 
 
 @command(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .clean import echo, visible
 from .exits import Exit, Trouble, wrong_use
 from .output import Output
 from .settings import Value, resolve
@@ -124,7 +125,7 @@ class Session:
         with refusals(self, doing):
             answer = self.client.ask(request, **options)
         if options.get("stale") and answer.age_ms is not None:
-            click.echo(f"As of {rough_text(answer.age_ms)} ago, from {answer.endpoint}.", err=True)
+            echo(f"As of {rough_text(answer.age_ms)} ago, from {answer.endpoint}.", err=True)
         assert isinstance(answer.message, kind), answer
         return answer.message
 
@@ -175,15 +176,15 @@ class Session:
             return
         if not (sys.stdin and sys.stdin.isatty()):
             raise wrong_use(question, "there is no terminal to ask on", "the same with --yes")
-        if not click.confirm(question, err=True):
+        if not click.confirm(visible(question), err=True):
             raise Trouble("Nothing was done.")
 
     def say(self, text: str, *, then: str = "") -> None:
         """Tell a person what was done, beside the data."""
         if self.out.is_table:
-            click.echo(f"{text} (dry run: nothing was changed)" if self.dry_run else text, err=True)
+            echo(f"{text} (dry run: nothing was changed)" if self.dry_run else text, err=True)
             if then and self.out.for_person:
-                click.echo(f"  Next: {then}", err=True)
+                echo(f"  Next: {then}", err=True)
 
     def done(self, message: Message, text: str, *, then: str = "") -> None:
         """A write went through: a sentence for people, the answer for programs."""

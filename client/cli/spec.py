@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .clean import echo
 from .exits import wrong_use
 from .times import Instant, Length, duration, timestamp
 
@@ -230,7 +231,7 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
 def warn_of_shell(argv: list[str]) -> None:
     found = next((word for word in argv if word in SHELL_WORDS), "")
     if found:
-        click.echo(
+        echo(
             f"Note: no shell looks at the command, so {found!r} is handed to {argv[0]} as a word; "
             "for a shell write: sh -c '…'", err=True,
         )  # fmt: skip

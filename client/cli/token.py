@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import messages as m
+from .clean import echo
 from .exits import wrong_use
 from .lazy import ExampleGroup
 from .names import TOKEN
@@ -64,7 +65,7 @@ def create(
     secret = " This is its secret:" if made.secret else ""
     session.done(made, told(made.access_token) + secret)
     if session.out.is_table and made.secret:
-        click.echo(made.secret)
+        echo(made.secret)
 
 
 def told(made: access_pb2.AccessToken) -> str:

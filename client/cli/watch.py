@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import messages as m
+from .clean import echo
 from .exits import wrong_use
 from .job import condition
 from .names import JOB, QUEUE, RUN
@@ -112,7 +113,7 @@ def present(session: Session, request: event_pb2.WatchEventsRequest) -> Iterator
                 failures += 1
                 if failures > TRIES_MAX or not request.HasField("after"):
                     raise
-                click.echo("The stream broke; taking it up where it was.", err=True)
+                echo("The stream broke; taking it up where it was.", err=True)
                 if session.debug:
-                    click.echo(f"  {broken.message}", err=True)
+                    echo(f"  {broken.message}", err=True)
         time.sleep(REST_S)
