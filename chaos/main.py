@@ -22,6 +22,7 @@ from .real.faults import SCENARIOS
 Figures = dict[str, float | int]
 OverTime = dict[str, list[float]]
 Command = Callable[..., None]
+HOSTILE = "hostile"
 
 
 def telling(command: Command) -> Command:
@@ -308,7 +309,7 @@ def chaos() -> None:
 
 
 @chaos.command()
-@click.argument("scenario", type=click.Choice(SCENARIOS), default="mixed")
+@click.argument("scenario", type=click.Choice((*SCENARIOS, HOSTILE)), default="mixed")
 @click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True)
 @click.option("--seconds", type=click.FloatRange(10, 86_400), default=120, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides the faults.")
@@ -330,6 +331,11 @@ def chaos() -> None:
 @click.option("--links", type=click.Choice(["proxies", "namespaces"]), default="proxies",
               show_default=True, help="How links are cut: by small proxies, or by the kernel with "
               "each node in a network namespace of its own (Linux).")  # fmt: skip
+@click.option("--only", multiple=True, metavar="ATTACK",
+              help="hostile: play this attack, and no other one that is not named. Repeatable.")
+@click.option("--list", "list_them", is_flag=True, help="hostile: name all attacks, and stop.")
+@click.option("--kills/--no-kills", default=True, show_default=True,
+              help="hostile: kill the leader now and then as well.")  # fmt: skip
 @click.option("--break-rule", type=click.Choice(["tokens", "firing", "commit"]), hidden=True)
 def run(
     scenario: str,
@@ -344,13 +350,21 @@ def run(
     recover_s: float,
     herd: int,
     links: str,
+    only: tuple[str, ...],
+    list_them: bool,
+    kills: bool,
     break_rule: str | None,
 ) -> None:
     """Mistreat a cluster for a while and judge what was seen.
 
-    The exit code is 0 only when every promise was kept.
+    The exit code is 0 only when every promise was kept. The scenario `hostile` plays attacks of
+    callers, tenants, workers, operators and disks beside the load.
     """
     import asyncio
+
+    if scenario == HOSTILE:
+        play_hostile(seconds, seed, folder, output, only, list_them, kills)
+        return
 
     from .real import report as reports
     from .real.cables import enter
@@ -390,6 +404,53 @@ def run(
         for key, value in (figures | told.figures).items():
             click.echo(f"{key:>18}  {value}")
     sys.exit(1 if told.violations else 0)
+
+
+def play_hostile(
+    seconds: float, seed: int, folder: Path | None, output: str, only: tuple[str, ...],
+    list_them: bool, kills: bool,
+) -> None:  # fmt: skip
+    """`chaos run hostile`."""
+    import asyncio
+
+    from .real.hostile import run as hostile
+    from .real.hostile.table import ATTACKS
+    from .stage import StageFailed
+
+    if list_them:
+        for attack in ATTACKS.values():
+            click.echo(f"{attack.name:<32} {attack.number:<9} {attack.words}")
+        return
+    unknown = [name for name in only if name not in ATTACKS]
+    if unknown:
+        raise click.UsageError(
+            f"there is no attack '{unknown[0]}'; `chaos run hostile --list` names all of them"
+        )
+    asked = hostile.Asked(seconds=seconds, seed=seed, only=only, kills=kills)
+    with data_folder(folder) as place:
+        try:
+            found = asyncio.run(hostile.run(place, asked, lambda word: click.echo(word, err=True)))
+        except StageFailed as error:
+            click.echo(f"raftsched chaos: {error}", err=True)
+            sys.exit(1)
+    figures = {"verdict": found.pop("verdict"), "scenario": HOSTILE, "seconds": seconds,
+               "seed": seed} | found  # fmt: skip
+    if output == "json":
+        click.echo(json.dumps(figures))
+    else:
+        show_hostile(figures)
+    sys.exit(0 if figures["verdict"] == "ok" else 1)
+
+
+def show_hostile(figures: dict[str, Any]) -> None:
+    for attack in figures.pop("attacks"):
+        click.echo(f"{attack['verdict']:>7}  {attack['name']:<32} {attack['calls']:>7} calls, "
+                   f"{attack['leader_changes']} elections, late {attack['lateness_ms']['max']} ms, "
+                   f"+{attack['rss_mb_growth']} MiB")  # fmt: skip
+        for words in attack.get("wrong", ()):
+            click.echo(f"{'':>9}{words}")
+    for key, value in figures.items():
+        click.echo(f"{key:>24}  {value}")
 
 
 @chaos.command("sum")

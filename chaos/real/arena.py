@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -37,6 +37,7 @@ VOTERS = (
     cluster_pb2.Node.ROLE_CANDIDATE,
 )
 DRIFT_PPM = 2_000.0
+SETTINGS = ("--heartbeat-ms", "1000", "--segment-mb", "8", "--cache-mb", "32")
 
 
 class Arena:
@@ -51,13 +52,15 @@ class Arena:
         *,
         broken_rule: str = "",
         stall: float = 0.0,
+        settings: Sequence[str] = (),
     ) -> None:
         self.folder, self.seed = folder, seed
+        # With access tokens: that of an admin.
+        self.token: str | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.links = links
         self.dice_number = 0
-        settings = ["--heartbeat-ms", "1000", "--segment-mb", "8", "--cache-mb", "32"]
-        self.stage = links.stage(folder, count, settings)
+        self.stage = links.stage(folder, count, [*SETTINGS, *settings])
         self.controls = {name: folder / f"{name}.control" for name in self.stage.nodes}
         self.broken_rule = broken_rule
         for name, node in self.stage.nodes.items():
@@ -98,14 +101,18 @@ class Arena:
         for node in self.stage.nodes.values():
             node.start()
         await self.wait_ready()
+        await self.open()
         for worker in self.workers:
             worker.start()
         await self._until_workers_are_here()
 
+    async def open(self) -> None:
+        """What must be done before the first worker comes."""
+
     async def _until_workers_are_here(self) -> None:
         wanted = WORKER_PROCESSES * PER_PROCESS
         limit = time.monotonic() + READY_S
-        async with AsyncClient(self.stage.endpoints, timeout=5.0) as client:
+        async with self.client(self.stage.endpoints, 5.0) as client:
             while True:
                 with contextlib.suppress(RaftschedError):
                     status = await client.call(cluster_pb2.GetClusterStatusRequest())
@@ -132,6 +139,10 @@ class Arena:
                 words = "\n".join(f"{n.name}: {n.last_words()}" for n in self.nodes)
                 raise StageFailed(f"the nodes are not ready after {seconds:.0f} s:\n{words}")
             await asyncio.sleep(0.02)
+
+    def client(self, endpoints: str, timeout: float) -> AsyncClient:
+        """Speaks to nodes as the harness, which may do all."""
+        return AsyncClient(endpoints, timeout=timeout, token=self.token)
 
     @property
     def nodes(self) -> list[NodeProcess]:
@@ -161,7 +172,7 @@ class Arena:
             if not node.alive or node.name in self.down:
                 continue
             try:
-                async with AsyncClient(node.client, timeout=0.5) as client:
+                async with self.client(node.client, 0.5) as client:
                     status = await client.call(cluster_pb2.GetClusterStatusRequest())
             except RaftschedError:
                 continue
@@ -333,7 +344,7 @@ class Arena:
 
         async def take() -> None:
             with contextlib.suppress(RaftschedError):
-                async with AsyncClient(targets[0].client, timeout=fault.seconds) as client:
+                async with self.client(targets[0].client, fault.seconds) as client:
                     await client.call(cluster_pb2.TakeSnapshotRequest())
 
         return await self._killed_at(fault, targets[0], chance=1.0, meanwhile=take)
@@ -455,7 +466,7 @@ class Arena:
         add = cluster_pb2.AddNodeRequest(
             name=node.name, peer_address=node.peer, client_address=node.client
         )
-        async with AsyncClient(self.stage.endpoints, timeout=5.0) as client:
+        async with self.client(self.stage.endpoints, 5.0) as client:
             await self._insist(
                 client, cluster_pb2.RemoveNodeRequest(node=node.name), "NODE_NOT_FOUND"
             )
@@ -473,7 +484,7 @@ class Arena:
     async def _until_voter(self, node: NodeProcess) -> None:
         """No protocol survives the loss of another disk before."""
         limit = time.monotonic() + READY_S
-        async with AsyncClient(self.stage.endpoints, timeout=5.0) as client:
+        async with self.client(self.stage.endpoints, 5.0) as client:
             while True:
                 with contextlib.suppress(RaftschedError):
                     status = await client.call(cluster_pb2.GetClusterStatusRequest())

@@ -39,6 +39,7 @@ class Load:
     journal: Journal
     seed: int
     clients: int = 5
+    token: str | None = None
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     stopping: bool = False
     numbers: int = 0
@@ -74,7 +75,7 @@ class Load:
     # Writers.
 
     async def write(self, name: str, dice: random.Random) -> None:
-        async with AsyncClient(self.endpoints, timeout=DEADLINE_S) as client:
+        async with AsyncClient(self.endpoints, timeout=DEADLINE_S, token=self.token) as client:
             while not self.stopping:
                 if dice.random() < 0.05:
                     await self.once(name, client, dice)
@@ -120,7 +121,7 @@ class Load:
 
     async def rest(self, dice: random.Random) -> None:
         """Pause recurring jobs and let them go on, again and again."""
-        async with AsyncClient(self.endpoints, timeout=DEADLINE_S) as client:
+        async with AsyncClient(self.endpoints, timeout=DEADLINE_S, token=self.token) as client:
             while not self.stopping:
                 job = dice.choice(jobs.RESTS)
                 pause = job_pb2.PauseJobRequest(job=job, reason="chaos")
@@ -173,7 +174,7 @@ class Load:
     async def probe(self) -> None:
         """Open loop: a write every few milliseconds, whatever became of the ones before."""
         under_way: set[asyncio.Task[None]] = set()
-        async with AsyncClient(self.endpoints, timeout=PROBE_DEADLINE_S) as client:
+        async with AsyncClient(self.endpoints, timeout=PROBE_DEADLINE_S, token=self.token) as client:
             number, at = 0, time.monotonic()
             while not self.stopping:
                 number, at = number + 1, at + PROBE_S

@@ -120,11 +120,11 @@ async def outcomes(client: AsyncClient, job: str) -> AsyncIterator[Outcome]:
             return
 
 
-async def copies(stage: Stage) -> list[Copy]:
+async def copies(stage: Stage, token: str | None = None) -> list[Copy]:
     """The state of each node, once all have the same revision."""
     limit = time.monotonic() + LEVEL_S
     while True:
-        found = [copy async for copy in _copies(stage)]
+        found = [copy async for copy in _copies(stage, token)]
         level = len({copy.revision for copy in found}) == 1 and len(found) == len(stage.nodes)
         if level:
             return found
@@ -133,9 +133,9 @@ async def copies(stage: Stage) -> list[Copy]:
         await asyncio.sleep(0.1)
 
 
-async def _copies(stage: Stage) -> AsyncIterator[Copy]:
+async def _copies(stage: Stage, token: str | None) -> AsyncIterator[Copy]:
     for node in stage.nodes.values():
-        async with AsyncClient(node.client, timeout=5.0) as client:
+        async with AsyncClient(node.client, timeout=5.0, token=token) as client:
             try:
                 status = await client.call(cluster_pb2.GetClusterStatusRequest())
             except RaftschedError:

@@ -28,6 +28,10 @@ from ...cluster.consensus.disk import RealDisk
 from ...cluster.consensus.message import Message
 from ...cluster.consensus.transport import Links
 from ...cluster.replica import Replica
+from ...statemachine import clockwork
+from ...statemachine.plan import Plan
+from ...statemachine.record import JobRecord
+from ...statemachine.view import View
 from .broken import break_rule
 
 HITS = ".hits"
@@ -54,6 +58,8 @@ class Control(msgspec.Struct, frozen=True):
     drift_ppm: float = 0.0
     drift_from: float = 0.0
     broken_rule: str = ""
+    # Jobs with this in their names have schedules that cannot be worked out any more.
+    poison: str = ""
 
 
 class Hand:
@@ -150,8 +156,23 @@ def take_over(hand: Hand) -> None:
         (driver, "Links", Peers),
     ):
         setattr(module, name, thing)
+    poison(hand)
     if hand.look().broken_rule:
         break_rule(hand.control.broken_rule)
+
+
+def poison(hand: Hand) -> None:
+    """Let the rules fail on some jobs, as they do where a zone is not there any more."""
+    honest = clockwork.plan_of
+
+    def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
+        poisoned = hand.look().poison
+        if poisoned and poisoned in job.name:
+            hand.hit("poison")
+            raise AssertionError(f"{job.name} cannot be worked out: planted by the harness")
+        return honest(view, jid, job)
+
+    clockwork.plan_of = plan_of
 
 
 if __name__ == "__main__":

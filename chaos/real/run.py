@@ -181,4 +181,4 @@ async def finish(arena: Arena, client: AsyncClient, from_ms: int, say: Say) -> N
     for name in jobs.recurring():
         async for outcome in look.outcomes(client, name):
             arena.journal.add(outcome)
-    arena.journal.add(*await look.copies(arena.stage))
+    arena.journal.add(*await look.copies(arena.stage, arena.token))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import time
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ SLOW_S = 0.8
 # machine busy that had lost its leader by being too busy.
 RECONNECT_S, RECONNECT_MAX_S = 0.2, 1.0
 SINK_S = 30.0
+# The secret of an access token, where one is needed.
+TOKEN = "RAFTSCHED_CHAOS_TOKEN"
 OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -87,6 +90,8 @@ class Worker:
     wanted: str = ""
     reconnect_s: float = RECONNECT_S
     heard_at: float = 0.0
+    namespace: str = "default"
+    token: str = ""
 
     async def live(self) -> None:
         """Connect, again and again."""
@@ -105,13 +110,15 @@ class Worker:
             self.reconnect_s = min(2 * self.reconnect_s, RECONNECT_MAX_S)
 
     async def work(self, channel: grpc.aio.Channel) -> None:
-        stream = WorkerServiceStub(channel).Work()
+        who = (("authorization", f"Bearer {self.token}"),) if self.token else ()
+        stream = WorkerServiceStub(channel).Work(metadata=who)
         if self.heard_at and time.monotonic() - self.heard_at > self.lapse_s:
             # Its leases may have lapsed (rule 5 of the contract).
             self.forget_all()
         hello = worker_pb2.WorkerHello(
-            worker=self.name, handlers=["work", "slow"], slots=SLOTS, program="chaos"
-        )
+            worker=self.name, handlers=["work", "slow"], slots=SLOTS, program="chaos",
+            namespaces=[self.namespace],
+        )  # fmt: skip
         for held in self.held.values():
             hello.held.add(run=held.lease.run, token=held.lease.token)
         self.outbox.clear()  # All of it is in the hello.
@@ -259,13 +266,16 @@ async def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     for manner in ("fail", "stall", "twice", "late"):
         parser.add_argument(f"--{manner}", type=float, default=getattr(Manners(), manner))
+    parser.add_argument("--namespace", default="default")
     options = parser.parse_args()
+    token = os.environ.get(TOKEN, "")
     journal = Journal(options.history)
     manners = Manners(options.fail, options.stall, options.twice, options.late)
     workers = [
         Worker(
             f"{options.name}-{number}", options.endpoints.split(","), options.sink, journal,
             manners, random.Random(f"{options.seed}/{options.name}/{number}"),
+            namespace=options.namespace, token=token,
         )
         for number in range(options.count)
     ]  # fmt: skip

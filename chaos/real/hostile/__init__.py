@@ -1,0 +1,1 @@
+"""Hostile callers, clumsy jobs and damaged disks, one attack after the other, and their judge."""

@@ -1,0 +1,58 @@
+"""The process of one attack: `python -m raftsched.chaos.real.hostile.attacker TOLD FOUND`.
+
+It gives way to every other process of the machine, since a real attacker has its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from . import table
+from .attack import LIMIT
+from .field import Field, Found, Refused, Told
+
+NICE = 19
+
+
+async def play(told: Told) -> Found:
+    """Play it to its end, or until it is broken off."""
+    field = Field(told)
+    attack = table.ATTACKS[told.name]
+    assert attack.call is not None, f"{told.name} is nothing that a caller does"
+    await field.start()
+    try:
+        async with asyncio.timeout(LIMIT * told.seconds):
+            await attack.call(field)
+    except TimeoutError:
+        field.wrong(f"the attack was broken off after {LIMIT * told.seconds:.0f} s")
+    except Refused as error:
+        field.wrong(f"it could not be played: {error}")
+    finally:
+        await field.stop()
+    return field.found
+
+
+def main() -> None:
+    told_path, found_path = map(Path, sys.argv[1:])
+    os.nice(NICE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    told = msgspec.json.decode(told_path.read_bytes(), type=Told)
+    try:
+        found = asyncio.run(play(told))
+    except Exception as error:
+        # The attack itself is wrong, which must not be taken for a cluster that held.
+        traceback.print_exc()
+        found = Found(wrong=[f"the attack failed: {type(error).__name__}: {error}"])
+    found_path.write_bytes(msgspec.json.encode(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""Workers that are clumsy or malicious: too many kinds, too much said, nothing said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from ....proto.v1 import run_pb2, worker_pb2
+from ....proto.v1.worker_pb2_grpc import WorkerServiceStub
+from . import http2
+from .attack import attack
+from .field import Field
+from .hand import Hand, working
+
+WORK = "/raftsched.v1.WorkerService/Work"
+LANES = 10_000
+SILENT = 3_000
+STREAMS_OF_ONE = 500  # On one connection.
+
+
+@attack("P11, C12", 6)
+async def many_lanes(field: Field) -> None:
+    """10,000 jobs that each ask for a worker label of their own, with a run each; then one worker."""
+    jobs = []
+    for number in range(LANES):
+        job = field.job(f"lane-{number}")
+        job.spec.worker_labels["host"] = f"h{number}"
+        job.spec.schedules.add().once.time.GetCurrentTime()
+        jobs.append(job)
+    await field.load(jobs)
+    async with working(field):
+        await field.rest()
+
+
+@attack("S8", 5)
+async def clumsy_hellos(field: Field) -> None:
+    """A hundred workers with 32 labels, 32 queues and 1,000 handlers each, some of them twice."""
+    def hello(number: int) -> worker_pb2.WorkRequest:
+        said = worker_pb2.WorkerHello(worker=f"{field.namespace}-{number % 90}", slots=10_000)
+        said.namespaces.append(field.namespace)
+        said.queues.extend(f"q-{number}-{n}" for n in range(32))
+        said.handlers.extend(f"h-{number}-{n}" for n in range(1_000))
+        for n in range(32):
+            said.labels[f"label-{n}"] = f"value-{number}-{n}"
+        return worker_pb2.WorkRequest(hello=said, credits=10_000)
+
+    async with field.tasks(keep(field, hello, number) for number in range(100)):
+        await field.rest()
+
+
+async def keep(
+    field: Field, first: Callable[[int], worker_pb2.WorkRequest], number: int,
+    more: Callable[[int], worker_pb2.WorkRequest] | None = None, role: str = "worker",
+) -> None:  # fmt: skip
+    """Hold a stream open, and say more on it as often as it takes it."""
+    said = 0
+    while field.goes_on:
+        stream: Any = WorkerServiceStub(field.channel(field.leader)).Work(metadata=field.who(role))
+        field.found.calls += 1
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await stream.write(first(number))
+            if more is None:
+                answer = await stream.read()
+                while answer is not grpc.aio.EOF and not answer.HasField("redirect"):
+                    answer = await stream.read()
+            else:
+                reading = asyncio.ensure_future(swallow(stream))
+                try:
+                    while field.goes_on and not reading.done():
+                        said += 1
+                        await stream.write(more(said))
+                        await asyncio.sleep(0)
+                finally:
+                    reading.cancel()
+        stream.cancel()
+        field.leader = (field.leader + 1) % len(field.fronts)
+        await asyncio.sleep(0.2)
+
+
+async def swallow(stream: Any) -> None:  # noqa: ANN401  # A stream of gRPC's.
+    with suppress(grpc.aio.AioRpcError):
+        while await stream.read() is not grpc.aio.EOF:
+            pass
+
+
+@attack("S3", 5)
+async def silent_streams(field: Field) -> None:
+    """3,000 Work streams that never say hello, half of them without a token."""
+    connections = []
+    for number in range(SILENT // STREAMS_OF_ONE):
+        with suppress(OSError):
+            address = field.told.nodes[number % len(field.told.nodes)][0]
+            connection = await http2.Connection.open(address)
+            connections.append(connection)
+            token = field.told.tokens["worker"] if number % 2 else ""
+            for _ in range(STREAMS_OF_ONE):
+                connection.begin(http2.headers(WORK, token))
+                field.found.calls += 1
+            await connection.writer.drain()
+    async with field.tasks(connection.swallow() for connection in connections):
+        await field.rest()
+    for connection in connections:
+        connection.close()
+
+
+@attack("S3", 4)
+async def half_messages(field: Field) -> None:
+    """1,000 calls whose message is announced with 4 MiB and ends after a few bytes."""
+    connections = []
+    for number in range(10):
+        with suppress(OSError):
+            address = field.told.nodes[number % len(field.told.nodes)][0]
+            connection = await http2.Connection.open(address)
+            connections.append(connection)
+            for place in range(100):
+                path = WORK if place % 2 else "/raftsched.v1.JobService/ImportJobs"
+                stream = connection.begin(http2.headers(path, field.told.tokens["worker"]))
+                connection.send(stream, http2.message(b"\x0a\x05", length=(4 << 20) - 10))
+                field.found.calls += 1
+            with suppress(OSError):
+                await connection.writer.drain()
+    async with field.tasks(connection.swallow() for connection in connections):
+        await field.rest()
+    for connection in connections:
+        connection.close()
+
+
+def greeting(field: Field, held: int = 0) -> Callable[[int], worker_pb2.WorkRequest]:
+    def first(number: int) -> worker_pb2.WorkRequest:
+        hello = worker_pb2.WorkerHello(
+            worker=f"{field.namespace}-{number}", namespaces=[field.namespace], slots=10,
+            handlers=["work"],
+        )  # fmt: skip
+        for token in range(held):
+            hello.held.add(run=f"AAAAAAAAAAAAAAAAAAAA{token:06d}", token=token + 1)
+        return worker_pb2.WorkRequest(hello=hello)
+
+    return first
+
+
+@attack("-", 4)
+async def unknown_results(field: Field) -> None:
+    """Workers report 200 results a frame for leases that nobody has, as fast as they can."""
+    def frame(turn: int) -> worker_pb2.WorkRequest:
+        said = worker_pb2.WorkRequest()
+        for number in range(200):
+            result = said.results.add(run=f"AAAAAAAAAAAAAAAAAAAA{number:06d}", token=turn + number)
+            result.success.result.data = b"x" * 100
+        return said
+
+    async with field.tasks(keep(field, greeting(field), n, frame) for n in range(4)):
+        await field.rest()
+
+
+@attack("S12", 5)
+async def large_results(field: Field) -> None:
+    """Workers report results of 60 kB, 40 in a frame, for leases that nobody has."""
+    data = bytes(60_000)
+
+    def frame(turn: int) -> worker_pb2.WorkRequest:
+        said = worker_pb2.WorkRequest()
+        for number in range(40):
+            result = said.results.add(run="AAAAAAAAAAAAAAAAAAAAAAAAAA", token=turn + number + 1)
+            result.success.result.data = data
+        return said
+
+    async with field.tasks(keep(field, greeting(field), n, frame) for n in range(4)):
+        await field.rest()
+
+
+@attack("S12", 5)
+async def large_failures(field: Field) -> None:
+    """2,000 runs fail for good with traces and log tails as long as they may be."""
+    def end(_: worker_pb2.Lease, result: worker_pb2.Result) -> None:
+        error = result.failure.error
+        error.kind, error.message, error.trace = "x" * 128, "m" * 4_096, "t" * 16_384
+        result.failure.fatal = True
+        result.log_tail = b"l" * 16_384
+
+    await field.load([field.job("fails", data=bytes(60_000))])
+    async with working(field, end):
+        await field.many(2_000, lambda _: field.trigger("fails"), at_once=20)
+        await field.rest()
+
+
+@attack("-", 4)
+async def progress_storm(field: Field) -> None:
+    """Workers say how far they are, with checkpoints of 16 kB, in a tight loop."""
+    await field.load([field.job("slow")])
+    await field.many(20, lambda _: field.trigger("slow"))
+    answer = await field.need(
+        worker_pb2.LeaseRequest(
+            hello=worker_pb2.WorkerHello(
+                worker=f"{field.namespace}-0", namespaces=[field.namespace], slots=20,
+                handlers=["work"],
+            ),
+            maximum=20,
+        ),
+        worker_pb2.LeaseResponse, role="worker",
+    )  # fmt: skip
+    leases = list(answer.leases)
+
+    def frame(turn: int) -> worker_pb2.WorkRequest:
+        said = worker_pb2.WorkRequest()
+        for lease in leases:
+            report = said.progress.add(run=lease.run, token=lease.token, checkpoint=bytes(16_000))
+            report.progress.done, report.progress.total = turn, 1 << 40
+            report.log_tail = b"x" * 16_000
+        return said
+
+    async with field.tasks(keep(field, greeting(field), n, frame) for n in (0, 0, 1)):
+        await field.rest()
+
+
+@attack("-", 4)
+async def held_leases(field: Field) -> None:
+    """Hellos that claim 10,000 leases each, again and again."""
+    first = greeting(field, held=10_000)
+    frames = {number: first(number) for number in range(4)}
+
+    async def again(number: int) -> None:
+        while field.goes_on:
+            stream: Any = WorkerServiceStub(field.channel(field.leader)).Work(
+                metadata=field.who("worker")
+            )
+            field.found.calls += 1
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+                await stream.write(frames[number])
+                async with asyncio.timeout(1.0):
+                    await stream.read()
+            stream.cancel()
+
+    async with field.tasks(again(number) for number in range(4)):
+        await field.rest()
+
+
+@attack("-", 4)
+async def long_polls(field: Field) -> None:
+    """2,000 waits for leases and for runs, which come and go."""
+    await field.load([field.job("waited")])
+    reply = await field.trigger("waited")
+    run = run_pb2.Run.FromString(reply.data).id if reply.ok else "AAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+    async def one(number: int) -> None:
+        if number % 2:
+            asked = run_pb2.WaitRunRequest(namespace=field.namespace, run=run)
+            asked.timeout.FromSeconds(30)
+            await field.ask(asked, role="viewer", seconds=2.0)
+        else:
+            hello = worker_pb2.WorkerHello(
+                worker=f"{field.namespace}-{number}", namespaces=[field.namespace], slots=1,
+                handlers=["nothing"],
+            )  # fmt: skip
+            lease = worker_pb2.LeaseRequest(hello=hello, maximum=1)
+            lease.wait.FromSeconds(30)
+            await field.ask(lease, role="worker", seconds=2.0)
+
+    await field.many(4_000, one, at_once=2_000)
+
+
+@attack("-", 4)
+async def sessions_that_come_and_go(field: Field) -> None:
+    """Workers say hello and are gone, hundreds of times a second, with leases in their hands."""
+    await field.load([field.job("lost")])
+    await field.many(200, lambda _: field.trigger("lost"), at_once=20)
+
+    async def again(number: int) -> None:
+        turn = 0
+        while field.goes_on:
+            turn += 1
+            hand = Hand(field, f"{number}-{turn % 500}", slots=3)
+            stream: Any = WorkerServiceStub(field.channel(field.leader)).Work(
+                metadata=field.who("worker")
+            )
+            field.found.calls += 1
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+                await stream.write(hand.hello())
+                async with asyncio.timeout(0.5):
+                    await stream.read()
+            stream.cancel()
+
+    async with field.tasks(again(number) for number in range(20)):
+        await field.rest()

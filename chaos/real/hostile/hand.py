@@ -1,0 +1,92 @@
+"""A worker of the attacker's: it takes what it is given and ends it as it is told, at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc
+
+from ....proto.v1 import worker_pb2
+from ....proto.v1.worker_pb2_grpc import WorkerServiceStub
+from .field import Field
+
+SLOTS = 200
+END_S = 0.2
+# How a run of a job ends.
+End = Callable[[worker_pb2.Lease, worker_pb2.Result], None]
+
+
+def succeed(lease: worker_pb2.Lease, result: worker_pb2.Result) -> None:
+    result.success.SetInParent()
+
+
+def fail(lease: worker_pb2.Lease, result: worker_pb2.Result) -> None:
+    result.failure.error.kind, result.failure.fatal = "hostile", True
+
+
+class Hand:
+    """One session, opened again when it breaks."""
+
+    def __init__(self, field: Field, name: str, end: End = succeed, slots: int = SLOTS) -> None:
+        self.field, self.name, self.end, self.slots = field, name, end, slots
+        self.taken = 0
+
+    def hello(self) -> worker_pb2.WorkRequest:
+        hello = worker_pb2.WorkerHello(
+            worker=f"{self.field.namespace}-{self.name}", namespaces=[self.field.namespace],
+            handlers=["work"], slots=self.slots,
+        )  # fmt: skip
+        return worker_pb2.WorkRequest(hello=hello, credits=self.slots)
+
+    async def live(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+                await self._work()
+            self.field.leader = (self.field.leader + 1) % len(self.field.fronts)
+            await asyncio.sleep(END_S)
+
+    async def _work(self) -> None:
+        channel = self.field.channel(self.field.leader)
+        stream: Any = WorkerServiceStub(channel).Work(metadata=self.field.who("worker"))
+        beating = None
+        try:
+            await stream.write(self.hello())
+            beating = asyncio.create_task(beat(stream))
+            while True:
+                async with asyncio.timeout(5.0):
+                    frame = await stream.read()
+                if frame is grpc.aio.EOF or frame.HasField("redirect"):
+                    return
+                if frame.leases:
+                    await stream.write(self.answer(frame))
+        finally:
+            if beating is not None:
+                beating.cancel()
+            stream.cancel()
+
+    def answer(self, frame: worker_pb2.WorkResponse) -> worker_pb2.WorkRequest:
+        answer = worker_pb2.WorkRequest(credits=len(frame.leases))
+        for lease in frame.leases:
+            self.taken += 1
+            self.end(lease, answer.results.add(run=lease.run, token=lease.token))
+        return answer
+
+
+async def beat(stream: Any) -> None:  # noqa: ANN401  # A stream of gRPC's.
+    """One write at a time is asked for by gRPC; a beat that meets an answer is left out."""
+    while True:
+        await asyncio.sleep(0.7)
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await stream.write(worker_pb2.WorkRequest())
+
+
+@asynccontextmanager
+async def working(field: Field, end: End = succeed, count: int = 1) -> AsyncIterator[list[Hand]]:
+    """Workers for as long as the block lasts."""
+    hands = [Hand(field, f"hand-{number}", end) for number in range(count)]
+    async with field.tasks([hand.live() for hand in hands]):
+        yield hands

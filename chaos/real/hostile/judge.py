@@ -1,0 +1,209 @@
+"""Did the cluster hold? Judged from what was seen beside the attacks, never from what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..lateness import Spans, percentile
+from .field import Found
+
+# After a change that the harness made itself, terms may move for so long.
+SETTLE_S = 3.0
+# So long after the death of a leader a run may be late.
+KILL_S = 1.0
+# Of so many starts at least, one in a hundred can be told apart from the worst.
+STARTS_LEAST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is promised."""
+
+    p99_ms: float = 20.0
+    max_ms: float = 500.0
+    rss_mb: float = 150.0
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """An attack, and when it was."""
+
+    name: str
+    number: str
+    began: float
+    ended: float
+    found: Found
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The highest term that any node named."""
+
+    at: float
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a process of a node held, in MiB."""
+
+    at: float
+    node: str
+    pid: int
+    rss_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run of the bystander's: when it was due, and how late it began."""
+
+    due_at: float
+    late_ms: float
+
+
+@dataclass(slots=True)
+class Sight:
+    """All that was seen, by the machine's monotonic clock."""
+
+    played: list[Played] = field(default_factory=list)
+    terms: list[Term] = field(default_factory=list)
+    memory: list[Memory] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
+    # Changes of the leader that the harness made: from, until.
+    ours: list[tuple[float, float]] = field(default_factory=list)
+    # When the machine kept a process of the run waiting.
+    busy: list[tuple[float, float]] = field(default_factory=list)
+    began: float = 0.0
+    ended: float = 0.0
+    # Runs of the bystander's that were due and never began.
+    never: int = 0
+
+
+def elections(sight: Sight, began: float, ended: float) -> int:
+    """Terms that passed in a stretch, but for those that the harness made pass."""
+    ours = Spans((a - 0.2, b + SETTLE_S) for a, b in sight.ours)
+    count, before = 0, None
+    for seen in sight.terms:
+        if before is not None and seen.term > before.term and began <= seen.at <= ended:
+            # It moved between two looks.
+            count += 0 if ours.touch(before.at, seen.at) else seen.term - before.term
+        before = seen
+    return count
+
+
+def lateness(sight: Sight, began: float, ended: float, *, raw: bool = False) -> list[float]:
+    """Milliseconds of each start, without what deaths of leaders and the machine account for."""
+    kills = Spans((a, max(b, a + KILL_S)) for a, b in sight.ours)
+    busy = Spans(sight.busy)
+    found = []
+    for start in sight.starts:
+        at = start.due_at + max(0.0, start.late_ms) / 1000
+        if not began <= start.due_at <= ended:
+            continue
+        late = start.late_ms - 1000 * kills.within(start.due_at, at)
+        if not raw:
+            late -= 1000 * busy.within(start.due_at, at)
+        found.append(max(0.0, late))
+    return found
+
+
+def growth(sight: Sight, began: float, ended: float) -> float:
+    """MiB by which a process of a node grew most, from its first look in a stretch."""
+    first: dict[int, int] = {}
+    most = 0
+    for seen in sight.memory:
+        if began <= seen.at <= ended:
+            first.setdefault(seen.pid, seen.rss_mb)
+            most = max(most, seen.rss_mb - first[seen.pid])
+    return most
+
+
+def growth_of_all(sight: Sight) -> float:
+    """MiB by which any node came to be above the largest of the first looks.
+
+    A process that is new begins small, and whoever leads holds more than the others.
+    """
+    first: dict[str, int] = {}
+    for seen in sight.memory:
+        first.setdefault(seen.node, seen.rss_mb)
+    base = max(first.values(), default=0)
+    return max(0, max((seen.rss_mb for seen in sight.memory), default=0) - base)
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    return {
+        "p99": round(percentile(values, 0.99), 1),
+        "max": round(max(values, default=0.0), 1),
+    }
+
+
+def verdict(sight: Sight, limits: Limits, violations: Iterable[str]) -> dict[str, Any]:
+    """One object: what was promised, what was seen, and each attack by itself."""
+    wrong = list(violations)
+    late = lateness(sight, sight.began, sight.ended)
+    moved = elections(sight, sight.began, sight.ended)
+    grown = growth_of_all(sight)
+    spreads = spread(late)
+    if moved:
+        wrong.append(f"the leader changed {moved} times, and the harness did not make it")
+    if len(late) >= STARTS_LEAST and spreads["p99"] > limits.p99_ms:
+        wrong.append(f"one run in a hundred was late by over {limits.p99_ms:.0f} ms")
+    if spreads["max"] > limits.max_ms:
+        wrong.append(f"a run was late by {spreads['max']:.0f} ms")
+    if grown > limits.rss_mb:
+        wrong.append(f"a node grew by {grown} MiB")
+    if sight.never:
+        wrong.append(f"{sight.never} runs of the bystander never began")
+    if sight.played and sight.ended - sight.began > 5 and not sight.starts:
+        wrong.append("no run of the bystander began at all")
+    attacks = [attack(sight, each, limits) for each in sight.played]
+    failed = [each["name"] for each in attacks if each["verdict"] != "ok"]
+    return {
+        "verdict": "ok" if not wrong and not failed else "failed",
+        "wrong": wrong,
+        "failed": failed,
+        "leader_changes_by_attack": moved,
+        "lateness_ms": spreads,
+        "lateness_raw_ms": spread(lateness(sight, sight.began, sight.ended, raw=True)),
+        "starts": len(late),
+        "rss_mb_growth": grown,
+        "busy_share": busy_share(sight),
+        "attacks": attacks,
+    }
+
+
+def busy_share(sight: Sight) -> float:
+    whole = sight.ended - sight.began
+    return round(Spans(sight.busy).within(sight.began, sight.ended) / whole, 3) if whole else 0.0
+
+
+def attack(sight: Sight, played: Played, limits: Limits) -> dict[str, Any]:
+    """What one attack came to."""
+    # What it set going may show a little later.
+    ended = played.ended + 0.5
+    moved = elections(sight, played.began, ended)
+    grown = growth(sight, played.began, ended)
+    late = spread(lateness(sight, played.began, ended))
+    wrong = list(played.found.wrong)
+    if moved:
+        wrong.append(f"{moved} elections")
+    if late["max"] > limits.max_ms:
+        wrong.append(f"a run was late by {late['max']:.0f} ms")
+    if grown > limits.rss_mb:
+        wrong.append(f"a node grew by {grown} MiB")
+    return {
+        "name": played.name,
+        "number": played.number,
+        "seconds": round(played.ended - played.began, 1),
+        "calls": played.found.calls,
+        "refused": played.found.refused,
+        "codes": played.found.codes,
+        "leader_changes": moved,
+        "lateness_ms": late,
+        "rss_mb_growth": grown,
+        **({"figures": played.found.figures} if played.found.figures else {}),
+        "verdict": "failed" if wrong else "ok",
+        **({"wrong": wrong} if wrong else {}),
+    }

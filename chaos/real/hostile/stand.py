@@ -1,0 +1,290 @@
+"""The cluster that is attacked: nodes with tokens, load and workers, a bystander, and who watches."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ....client import AsyncClient, RaftschedError
+from ....proto.v1 import access_pb2, cluster_pb2, job_pb2, namespace_pb2
+from ...stage import NodeProcess, Process, Stage, StageFailed, free_ports
+from ..arena import Arena
+from ..history import Lease, read
+from ..worker import TOKEN
+from .attack import LIMIT, Attack
+from .field import Found, Told
+from .judge import Memory, Played, Sight, Start, Term
+
+VICTIM, PULSES = "victim", 10
+LOOK_S, RSS_S = 0.2, 0.5
+CALL_S = 5.0
+READY_S = 60.0
+Say = Callable[[str], None]
+Role = access_pb2.Role
+
+
+class Plain:
+    """No links between: the nodes as they are."""
+
+    pid = 0
+
+    def stage(self, folder: Path, count: int, settings: Any) -> Stage:  # noqa: ANN401
+        return Stage(folder, count, settings=settings)
+
+    async def start(self) -> None:
+        """There is nothing to start."""
+
+    async def tell(self, what: str, **how: Any) -> int:  # noqa: ANN401
+        return 0
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Guarded(Arena):
+    """An arena whose nodes want tokens."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, 3, seed, Plain(), settings=["--tokens"])
+        self.tokens: dict[str, str] = {}
+        self.first_token = Found()
+
+    async def open(self) -> None:
+        """Strangers ask for the first token before anybody else; then it is made as it should be."""
+        won = await strangers(self.stage, self.first_token)
+        self.token = self.tokens["root"] = won or await first_token(self)
+        async with self.client(self.stage.endpoints, CALL_S) as client:
+            for namespace in (VICTIM,):
+                asked = namespace_pb2.CreateNamespaceRequest()
+                asked.namespace.name = namespace
+                await client.call(asked)
+        await self.make_token("crew", Role.ROLE_WORKER, "default")
+        await self.make_token("load", Role.ROLE_EDITOR, "default")
+        await self.make_token("bystander", Role.ROLE_WORKER, VICTIM)
+        for worker in self.workers:
+            worker.environment[TOKEN] = self.tokens["crew"]
+
+    async def make_token(self, name: str, role: Role.ValueType, namespace: str) -> str:
+        request = access_pb2.CreateAccessTokenRequest(request_id=f"make-{name}")
+        request.access_token.name, request.access_token.role = name, role
+        request.access_token.namespace = namespace
+        async with self.client(self.stage.endpoints, READY_S) as client:
+            self.tokens[name] = (await client.call(request)).secret
+        return self.tokens[name]
+
+
+async def strangers(stage: Stage, found: Found) -> str:
+    """Ten who are nobody ask for the first token at once; the secret of one who got it."""
+    async def ask(number: int, address: str) -> str:
+        request = access_pb2.CreateAccessTokenRequest()
+        request.access_token.name = f"stranger-{number}"
+        request.access_token.role = Role.ROLE_ADMIN
+        found.calls += 1
+        try:
+            async with AsyncClient(address, timeout=CALL_S) as client:
+                return (await client.call(request)).secret
+        except RaftschedError as error:
+            found.refused += 1
+            found.codes[error.reason] = found.codes.get(error.reason, 0) + 1
+            return ""
+
+    nodes = [node.client for node in stage.nodes.values()]
+    secrets = await asyncio.gather(*(ask(n, nodes[n % len(nodes)]) for n in range(10)))
+    won = [secret for secret in secrets if secret]
+    if won:
+        found.wrong.append(f"{len(won)} of ten strangers became admins of the cluster")
+    return next(iter(won), "")
+
+
+async def first_token(arena: Arena) -> str:
+    """As whoever set up the cluster makes it, with the secret in a node's folder."""
+    words = ["raftsched.client.cli", "token", "bootstrap"]
+    raise StageFailed(f"no first token could be made: {words} of {arena.folder}")
+
+
+class Stand:
+    """See the head of this file."""
+
+    def __init__(self, folder: Path, seed: int, say: Say) -> None:
+        self.folder, self.seed, self.say = folder, seed, say
+        self.arena = Guarded(folder, seed)
+        self.sight = Sight()
+        # Whoever has a hand on the nodes has them alone.
+        self.hands = asyncio.Lock()
+        self.numbers = 0
+        self.bystander = self._bystander()
+        self.found = Found()
+
+    def _bystander(self) -> Process:
+        (port,) = free_ports(1)
+        self.sink = Process(
+            "bystander-sink",
+            ["raftsched.chaos.real.sink", str(port), str(self.folder / "bystander-sink.seen")],
+            self.folder / "bystander-sink.log",
+        )
+        return Process(
+            "bystander",
+            [
+                "raftsched.chaos.real.worker", "by", self.arena.stage.endpoints, str(port),
+                str(self.folder / "bystander.seen"), "--count", "1", "--fail", "0", "--twice", "0",
+                "--namespace", VICTIM,
+            ],
+            self.folder / "bystander.log",
+        )  # fmt: skip
+
+    # Beside the attacks.
+
+    async def start(self) -> None:
+        await self.arena.start()
+        self.bystander.environment[TOKEN] = self.arena.tokens["bystander"]
+        self.sink.start()
+        self.bystander.start()
+        async with self.arena.client(self.arena.stage.endpoints, READY_S) as client:
+            for number in range(PULSES):
+                await client.call(job_pb2.CreateJobRequest(job=pulse(number)))
+
+    async def stop(self) -> None:
+        self.bystander.kill()
+        self.sink.kill()
+        await self.arena.stop()
+
+    async def watch(self) -> None:
+        """Look at terms and memory for as long as the run lasts."""
+        async with asyncio.TaskGroup() as tasks:
+            for node in self.arena.nodes:
+                tasks.create_task(self._watch_terms(node))
+            tasks.create_task(self._watch_memory())
+
+    async def _watch_terms(self, node: NodeProcess) -> None:
+        async with self.arena.client(node.client, 1.0) as client:
+            while True:
+                await asyncio.sleep(LOOK_S)
+                if not node.alive:
+                    continue
+                with suppress(RaftschedError):
+                    status = await client.call(
+                        cluster_pb2.GetClusterStatusRequest(), endpoint=node.client
+                    )
+                    self._saw_term(int(status.term))
+
+    def _saw_term(self, term: int) -> None:
+        before = self.sight.terms[-1].term if self.sight.terms else 0
+        self.sight.terms.append(Term(time.monotonic(), max(term, before)))
+
+    async def _watch_memory(self) -> None:
+        while True:
+            for node in self.arena.nodes:
+                if node.alive:
+                    with suppress(OSError):
+                        rss = node.rss_mb()
+                        if rss:
+                            seen = Memory(time.monotonic(), node.name, node.pid, rss)
+                            self.sight.memory.append(seen)
+            await asyncio.sleep(RSS_S)
+
+    @asynccontextmanager
+    async def ours(self) -> AsyncIterator[None]:
+        """What happens to the leader meanwhile is the harness's doing."""
+        span = [time.monotonic(), float("inf")]
+        self.sight.ours.append((span[0], span[1]))
+        place = len(self.sight.ours) - 1
+        try:
+            yield
+        finally:
+            self.sight.ours[place] = (span[0], time.monotonic())
+
+    # Attacks.
+
+    async def play(self, attack: Attack) -> None:
+        """One attack, from its beginning to its end."""
+        if attack.deed is not None:
+            async with self.hands:
+                began = time.monotonic()
+                self.found = found = Found()
+                try:
+                    async with asyncio.timeout(LIMIT * attack.seconds):
+                        await attack.deed(self)
+                except (TimeoutError, StageFailed, RaftschedError) as error:
+                    found.wrong.append(f"it could not be played to its end: {error!r}"[:600])
+        else:
+            told = await self.tenant(attack)
+            began = time.monotonic()
+            found = await self.send(attack, told)
+        ended = time.monotonic()
+        self.sight.played.append(Played(attack.name, attack.number, began, ended, found))
+        words = f": {found.wrong[0]}" if found.wrong else ""
+        self.say(f"         {attack.name} {ended - began:.1f} s, {found.calls} calls, "
+                 f"{found.refused} refused{words}")  # fmt: skip
+
+    async def tenant(self, attack: Attack) -> Told:
+        """A namespace of its own, with a token for each role."""
+        self.numbers += 1
+        space = f"m{self.numbers}-{attack.name}"
+        async with self.arena.client(self.arena.stage.endpoints, READY_S) as client:
+            asked = namespace_pb2.CreateNamespaceRequest()
+            asked.namespace.name = space
+            await client.call(asked)
+        roles = {"editor": Role.ROLE_EDITOR, "worker": Role.ROLE_WORKER, "viewer": Role.ROLE_VIEWER}
+        tokens = {"admin": self.arena.tokens["root"]}
+        for word, role in roles.items():
+            tokens[word] = await self.arena.make_token(f"{space}-{word}", role, space)
+        nodes = tuple((n.client, n.peer, n.http) for n in self.arena.nodes)
+        return Told(attack.name, self.seed, space, attack.seconds, nodes, tokens)
+
+    async def send(self, attack: Attack, told: Told) -> Found:
+        """The attacker's process, until it ends or is ended."""
+        base = self.folder / told.namespace
+        told_path, found_path = base.with_suffix(".told"), base.with_suffix(".found")
+        told_path.write_bytes(msgspec.json.encode(told))
+        process = Process(
+            attack.name,
+            ["raftsched.chaos.real.hostile.attacker", str(told_path), str(found_path)],
+            base.with_suffix(".log"),
+        )
+        process.start()
+        limit = time.monotonic() + LIMIT * attack.seconds + 15.0
+        try:
+            while process.alive and time.monotonic() < limit:
+                await asyncio.sleep(0.05)
+        finally:
+            await asyncio.to_thread(process.kill)
+        if not found_path.exists():
+            return Found(wrong=[f"the attacker ended with {process.code}: {process.last_words()}"])
+        return msgspec.json.decode(found_path.read_bytes(), type=Found)
+
+    # At the end.
+
+    def gather(self, began: float, ended: float) -> None:
+        """What the bystander saw, by the clock of the harness."""
+        self.sight.began, self.sight.ended = began, ended
+        seen = [e for e in read([self.folder / "bystander.seen"]) if isinstance(e, Lease)]
+        times: dict[str, set[int]] = {}
+        for lease in seen:
+            late_ms = float(lease.wall_ms - lease.due_ms)
+            due_at = lease.at - max(0.0, late_ms) / 1000
+            if lease.attempt == 1:
+                self.sight.starts.append(Start(due_at, late_ms))
+            if began + 1 <= due_at <= ended - 2:
+                times.setdefault(lease.job, set()).add(lease.nominal_ms)
+        for due in times.values():
+            self.sight.never += (max(due) - min(due)) // 1000 + 1 - len(due)
+
+
+def pulse(number: int) -> job_pb2.Job:
+    """One of ten jobs each second, a tenth of a second apart."""
+    job = job_pb2.Job(namespace=VICTIM, name=f"pulse-{number}")
+    job.spec.action.handler = "work"
+    job.spec.overlap.rule = job_pb2.OverlapPolicy.RULE_ALLOW
+    job.spec.misfire.grace.FromSeconds(3_600)
+    interval = job.spec.schedules.add().interval
+    interval.every.FromSeconds(1)
+    interval.anchor.FromMilliseconds(1000 * int(time.time()) + 1000 // PULSES * number)
+    return job
+
+

@@ -1,0 +1,10 @@
+"""All attacks, in the order in which they are shown."""
+
+from __future__ import annotations
+
+from . import bodies, crews, graphs, hands, sockets, tenants, times
+from .attack import ATTACKS as ATTACKS
+from .attack import Attack as Attack
+
+# Importing them is what fills the table.
+MODULES = (bodies, tenants, sockets, crews, graphs, times, hands)
