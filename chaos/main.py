@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from .real.faults import SCENARIOS
 
@@ -23,6 +24,8 @@ Figures = dict[str, float | int]
 OverTime = dict[str, list[float]]
 Command = Callable[..., None]
 HOSTILE = "hostile"
+# The options that set a limit of that scenario; where they are not said it has its own.
+WRITTEN = {"max_ms": "late_ms", "p99_ms": "calm_ms"}
 
 
 def telling(command: Command) -> Command:
@@ -331,8 +334,12 @@ def chaos() -> None:
 @click.option("--links", type=click.Choice(["proxies", "namespaces"]), default="proxies",
               show_default=True, help="How links are cut: by small proxies, or by the kernel with "
               "each node in a network namespace of its own (Linux).")  # fmt: skip
-@click.option("--only", multiple=True, metavar="ATTACK",
-              help="hostile: play this attack, and no other one that is not named. Repeatable.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="ATTACK",
+    help="hostile: play this attack, and no other one that is not named. Repeatable.",
+)
 @click.option("--list", "list_them", is_flag=True, help="hostile: name all attacks, and stop.")
 @click.option("--kills/--no-kills", default=True, show_default=True,
               help="hostile: kill the leader now and then as well.")  # fmt: skip
@@ -363,7 +370,12 @@ def run(
     import asyncio
 
     if scenario == HOSTILE:
-        play_hostile(seconds, seed, folder, output, only, list_them, kills)
+        limits = {
+            option: given for option, given in (("max_ms", late_ms), ("p99_ms", calm_ms))
+            if click.get_current_context().get_parameter_source(WRITTEN[option])
+            is not ParameterSource.DEFAULT
+        }  # fmt: skip
+        play_hostile(seconds, seed, folder, output, only, list_them, kills, limits)
         return
 
     from .real import report as reports
@@ -408,12 +420,13 @@ def run(
 
 def play_hostile(
     seconds: float, seed: int, folder: Path | None, output: str, only: tuple[str, ...],
-    list_them: bool, kills: bool,
+    list_them: bool, kills: bool, limits: dict[str, float],
 ) -> None:  # fmt: skip
     """`chaos run hostile`."""
     import asyncio
 
     from .real.hostile import run as hostile
+    from .real.hostile.judge import Limits
     from .real.hostile.table import ATTACKS
     from .stage import StageFailed
 
@@ -426,7 +439,8 @@ def play_hostile(
         raise click.UsageError(
             f"there is no attack '{unknown[0]}'; `chaos run hostile --list` names all of them"
         )
-    asked = hostile.Asked(seconds=seconds, seed=seed, only=only, kills=kills)
+    asked = hostile.Asked(seconds=seconds, seed=seed, only=only, kills=kills,
+                            limits=Limits(**limits))  # fmt: skip
     with data_folder(folder) as place:
         try:
             found = asyncio.run(hostile.run(place, asked, lambda word: click.echo(word, err=True)))

@@ -174,7 +174,9 @@ class Load:
     async def probe(self) -> None:
         """Open loop: a write every few milliseconds, whatever became of the ones before."""
         under_way: set[asyncio.Task[None]] = set()
-        async with AsyncClient(self.endpoints, timeout=PROBE_DEADLINE_S, token=self.token) as client:
+        async with AsyncClient(
+            self.endpoints, timeout=PROBE_DEADLINE_S, token=self.token
+        ) as client:
             number, at = 0, time.monotonic()
             while not self.stopping:
                 number, at = number + 1, at + PROBE_S

@@ -139,7 +139,7 @@ async def evil_filters(field: Field) -> None:
 
 @attack("-", 3)
 async def evil_pages(field: Field) -> None:
-    """Page tokens that are garbage or another list's, sizes below zero, revisions from the future."""
+    """Page tokens that are garbage, sizes below zero, revisions from the future."""
 
     async def call(number: int) -> None:
         token = ("x" * 10_000, "////", "\0", "AAAA" * 50, "💥" * 200)[number % 5]

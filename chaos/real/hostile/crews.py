@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 
 from ....proto.v1 import run_pb2, worker_pb2
-from ....proto.v1.worker_pb2_grpc import WorkerServiceStub
 from . import http2
 from .attack import attack
 from .field import Field
@@ -24,7 +23,7 @@ STREAMS_OF_ONE = 500  # On one connection.
 
 @attack("P11, C12", 6)
 async def many_lanes(field: Field) -> None:
-    """10,000 jobs that each ask for a worker label of their own, with a run each; then one worker."""
+    """10,000 jobs that each ask for a worker label of their own, with a run each; one worker."""
     jobs = []
     for number in range(LANES):
         job = field.job(f"lane-{number}")
@@ -39,6 +38,7 @@ async def many_lanes(field: Field) -> None:
 @attack("S8", 5)
 async def clumsy_hellos(field: Field) -> None:
     """A hundred workers with 32 labels, 32 queues and 1,000 handlers each, some of them twice."""
+
     def hello(number: int) -> worker_pb2.WorkRequest:
         said = worker_pb2.WorkerHello(worker=f"{field.namespace}-{number % 90}", slots=10_000)
         said.namespaces.append(field.namespace)
@@ -59,8 +59,7 @@ async def keep(
     """Hold a stream open, and say more on it as often as it takes it."""
     said = 0
     while field.goes_on:
-        stream: Any = WorkerServiceStub(field.channel(field.leader)).Work(metadata=field.who(role))
-        field.found.calls += 1
+        stream = field.work(role)
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await stream.write(first(number))
             if more is None:
@@ -145,6 +144,7 @@ def greeting(field: Field, held: int = 0) -> Callable[[int], worker_pb2.WorkRequ
 @attack("-", 4)
 async def unknown_results(field: Field) -> None:
     """Workers report 200 results a frame for leases that nobody has, as fast as they can."""
+
     def frame(turn: int) -> worker_pb2.WorkRequest:
         said = worker_pb2.WorkRequest()
         for number in range(200):
@@ -175,6 +175,7 @@ async def large_results(field: Field) -> None:
 @attack("S12", 5)
 async def large_failures(field: Field) -> None:
     """2,000 runs fail for good with traces and log tails as long as they may be."""
+
     def end(_: worker_pb2.Lease, result: worker_pb2.Result) -> None:
         error = result.failure.error
         error.kind, error.message, error.trace = "x" * 128, "m" * 4_096, "t" * 16_384
@@ -224,10 +225,7 @@ async def held_leases(field: Field) -> None:
 
     async def again(number: int) -> None:
         while field.goes_on:
-            stream: Any = WorkerServiceStub(field.channel(field.leader)).Work(
-                metadata=field.who("worker")
-            )
-            field.found.calls += 1
+            stream = field.work()
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
                 await stream.write(frames[number])
                 async with asyncio.timeout(1.0):
@@ -273,10 +271,7 @@ async def sessions_that_come_and_go(field: Field) -> None:
         while field.goes_on:
             turn += 1
             hand = Hand(field, f"{number}-{turn % 500}", slots=3)
-            stream: Any = WorkerServiceStub(field.channel(field.leader)).Work(
-                metadata=field.who("worker")
-            )
-            field.found.calls += 1
+            stream = field.work()
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
                 await stream.write(hand.hello())
                 async with asyncio.timeout(0.5):

@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 
 from ....client.methods import method_of
 from ....proto.v1 import job_pb2, namespace_pb2
+from ....proto.v1.worker_pb2_grpc import WorkerServiceStub
 from .relay import Relay
 
 MESSAGE_MAX = 4 << 20
@@ -205,6 +206,12 @@ class Field:
         """Wait until the attack's time is over."""
         await asyncio.sleep(max(0.0, self.until - time.monotonic()))
 
+    def work(self, role: str = "worker") -> Any:  # noqa: ANN401  # gRPC's types leave this out.
+        """A stream of a worker to whoever leads."""
+        stub: Any = WorkerServiceStub(self.channel(self.leader))
+        self.found.calls += 1
+        return stub.Work(metadata=self.who(role))
+
     async def settled(
         self, is_so: Callable[[], Awaitable[bool]], seconds: float, words: str
     ) -> float:
@@ -271,7 +278,7 @@ class Field:
 
     @asynccontextmanager
     async def tasks(self, many: Iterable[Awaitable[object]]) -> AsyncIterator[None]:
-        """Let them run beside, and end them. How each ends is of no interest: they are an attack."""
+        """Let them run beside, and end them. How each ends does not matter."""
         ours = [asyncio.ensure_future(each) for each in many]
         try:
             yield

@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 
 from ....proto.v1 import worker_pb2
-from ....proto.v1.worker_pb2_grpc import WorkerServiceStub
 from .field import Field
 
 SLOTS = 200
@@ -50,8 +49,7 @@ class Hand:
             await asyncio.sleep(END_S)
 
     async def _work(self) -> None:
-        channel = self.field.channel(self.field.leader)
-        stream: Any = WorkerServiceStub(channel).Work(metadata=self.field.who("worker"))
+        stream = self.field.work()
         beating = None
         try:
             await stream.write(self.hello())

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ....client import RaftschedError
-from ....proto.v1 import cluster_pb2, job_pb2
+from ....proto.v1 import cluster_pb2, common_pb2, job_pb2
 from ...stage import NodeProcess, is_ready
 from ..faults import LEADER, Planned
 from ..node import Control, Failpoint
@@ -128,7 +128,7 @@ async def until_level(stand: Stand, node: NodeProcess) -> bool:
         with suppress(RaftschedError):
             async with stand.arena.client(node.client, 2.0) as client:
                 request = job_pb2.ListJobsRequest(namespace=VICTIM, page_size=1_000)
-                request.read.consistency = 2
+                request.read.consistency = common_pb2.CONSISTENCY_STALE
                 await client.call(request, endpoint=node.client)
                 return True
         if not node.alive:

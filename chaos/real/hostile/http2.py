@@ -17,7 +17,9 @@ READ = 1 << 16
 
 
 def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
-    return struct.pack(">I", len(body))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + body
+    return (
+        struct.pack(">I", len(body))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + body
+    )
 
 
 def _number(value: int, bits: int, head: int) -> bytes:

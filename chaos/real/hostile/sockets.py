@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from typing import Any
+
+import grpc
 
 from ....proto.v1 import event_pb2, job_pb2
 from . import http2
@@ -203,12 +206,10 @@ async def watchers_that_do_not_read(field: Field) -> None:
 
 async def can_watch(field: Field, node: int) -> None:
     """Somebody else, from elsewhere, begins to watch and is told of a change."""
-    import grpc
-
     async with grpc.aio.insecure_channel(field.told.nodes[node][0]) as channel:
-        stream = channel.unary_stream(WATCH)(
-            event_pb2.WatchEventsRequest().SerializeToString(), metadata=field.who("admin")
-        )
+        watch: Any = channel.unary_stream(WATCH)
+        body = event_pb2.WatchEventsRequest().SerializeToString()
+        stream = watch(body, metadata=field.who("admin"))
         try:
             async with asyncio.timeout(5.0):
                 await stream.read()

@@ -1,4 +1,4 @@
-"""The cluster that is attacked: nodes with tokens, load and workers, a bystander, and who watches."""
+"""The cluster that is attacked: nodes with tokens, load, workers, a bystander, and who watches."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Guarded(Arena):
         self.first_token = Found()
 
     async def open(self) -> None:
-        """Strangers ask for the first token before anybody else; then it is made as it should be."""
+        """Strangers ask for the first token before anybody else does."""
         won = await strangers(self.stage, self.first_token)
         self.token = self.tokens["root"] = won or await first_token(self)
         async with self.client(self.stage.endpoints, CALL_S) as client:
@@ -75,12 +75,13 @@ class Guarded(Arena):
         request.access_token.name, request.access_token.role = name, role
         request.access_token.namespace = namespace
         async with self.client(self.stage.endpoints, READY_S) as client:
-            self.tokens[name] = (await client.call(request)).secret
+            self.tokens[name] = str((await client.call(request)).secret)
         return self.tokens[name]
 
 
 async def strangers(stage: Stage, found: Found) -> str:
     """Ten who are nobody ask for the first token at once; the secret of one who got it."""
+
     async def ask(number: int, address: str) -> str:
         request = access_pb2.CreateAccessTokenRequest()
         request.access_token.name = f"stranger-{number}"
@@ -88,7 +89,7 @@ async def strangers(stage: Stage, found: Found) -> str:
         found.calls += 1
         try:
             async with AsyncClient(address, timeout=CALL_S) as client:
-                return (await client.call(request)).secret
+                return str((await client.call(request)).secret)
         except RaftschedError as error:
             found.refused += 1
             found.codes[error.reason] = found.codes.get(error.reason, 0) + 1
@@ -286,5 +287,3 @@ def pulse(number: int) -> job_pb2.Job:
     interval.every.FromSeconds(1)
     interval.anchor.FromMilliseconds(1000 * int(time.time()) + 1000 // PULSES * number)
     return job
-
-

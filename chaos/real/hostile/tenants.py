@@ -1,4 +1,4 @@
-"""What a tenant with valid tokens can do to the others by asking too much, or for what is theirs."""
+"""What a tenant with valid tokens can do to others: ask too much, or ask for what is theirs."""
 
 from __future__ import annotations
 
@@ -211,7 +211,9 @@ async def shared_calendar(field: Field) -> None:
     async def call(number: int) -> None:
         del calendar.rules[1:]
         for day in range(400):
-            calendar.rules.add().date = f"20{31 + number % 60}-{day % 12 + 1:02d}-{day % 28 + 1:02d}"
+            calendar.rules.add().date = (
+                f"20{31 + number % 60}-{day % 12 + 1:02d}-{day % 28 + 1:02d}"
+            )
         await field.ask(calendar_pb2.UpdateCalendarRequest(calendar=calendar))
 
     await field.many(200, call, at_once=3)

@@ -87,7 +87,7 @@ async def replace_many(field: Field) -> None:
 
 @attack("-", 5)
 async def queue_many(field: Field) -> None:
-    """3,000 triggers of a job that runs one at a time, and its policy is changed and changed back."""
+    """3,000 triggers of a job that runs one at a time, whose policy is changed again and again."""
     job = field.job("queued")
     job.spec.overlap.rule = job_pb2.OverlapPolicy.RULE_QUEUE
     await field.load([job])
@@ -143,9 +143,7 @@ async def pause_and_resume(field: Field) -> None:
 @attack("-", 6)
 async def jobs_each_second(field: Field) -> None:
     """2,000 jobs each second without a worker, which end after six seconds."""
-    await field.load(
-        ends_soon(field.job(f"s-{n}", cron="* * * * * *"), 5) for n in range(2_000)
-    )
+    await field.load(ends_soon(field.job(f"s-{n}", cron="* * * * * *"), 5) for n in range(2_000))
     await asyncio.sleep(5)
 
 
@@ -157,9 +155,7 @@ async def many_edits(field: Field) -> None:
     kinds = schedule_pb2.OccurrenceEdit
 
     async def one(number: int) -> None:
-        request = job_pb2.EditOccurrenceRequest(
-            namespace=field.namespace, job=f"e-{number % 100}"
-        )
+        request = job_pb2.EditOccurrenceRequest(namespace=field.namespace, job=f"e-{number % 100}")
         at = base + MINUTE * (number // 100)
         request.edit.nominal_time.seconds = at + (7 if number % 3 == 2 else 0)
         request.edit.kind = (kinds.KIND_SKIP, kinds.KIND_MOVE, kinds.KIND_ADD)[number % 3]

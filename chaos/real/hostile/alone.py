@@ -1,0 +1,200 @@
+"""Attacks that need a cluster of their own: few descriptors, small disks, an outage of hours."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from ....client import AsyncClient, RaftschedError
+from ....proto.v1 import cluster_pb2, job_pb2
+from ...stage import Stage, StageFailed, is_ready
+from ..arena import SETTINGS
+from ..node import Control
+from .attack import deed
+from .sockets import hold, status_of
+from .stand import Stand
+
+DESCRIPTORS = 256
+IDLE = 300
+SMALL_MB = 96
+MOUNT = f'mount -t tmpfs -o size={SMALL_MB}m none "$1" && shift && exec "$@"'
+JOBS, HOURS, SERVICE_S = 1_000, 3, 3.0
+READY_S = 30.0
+
+
+@asynccontextmanager
+async def cluster(
+    stand: Stand, name: str, wrap: Sequence[str] = (), *, disks: bool = False
+) -> AsyncIterator[Stage]:
+    """Three nodes of their own, without tokens; `wrap` begins the command line of each."""
+    stage = Stage(stand.folder / name, 3, settings=SETTINGS)
+    for node in stage.nodes.values():
+        control = stage.folder / f"{node.name}.control"
+        control.write_bytes(msgspec.json.encode(Control()))
+        node.arguments = ["raftsched.chaos.real.node", str(control), *node.arguments[1:]]
+        if wrap:
+            place = stage.folder / f"disk-{node.name}"
+            place.mkdir()
+            more = [str(place)] if disks else []
+            node.program = [*wrap, *more, *node.program]
+            if disks:
+                at = node.arguments.index("--folder") + 1
+                node.arguments = [*node.arguments[:at], str(place / "data"),
+                                  *node.arguments[at + 1 :]]  # fmt: skip
+    try:
+        await asyncio.to_thread(stage.start)
+        yield stage
+    finally:
+        await asyncio.to_thread(stage.stop)
+
+
+def ended(stand: Stand, stage: Stage) -> None:
+    for node in stage.nodes.values():
+        if not node.alive:
+            words = node.last_words().splitlines()[-2:]
+            stand.found.wrong.append(f"{node.name} ended with {node.code}: {' '.join(words)}"[:500])
+
+
+async def term(stage: Stage) -> int:
+    most = 0
+    for node in stage.nodes.values():
+        with suppress(RaftschedError):
+            async with AsyncClient(node.client, timeout=2.0) as client:
+                status = await client.call(cluster_pb2.GetClusterStatusRequest())
+                most = max(most, int(status.term))
+    return most
+
+
+async def writes(stand: Stand, client: AsyncClient, count: int, size: int, name: str) -> int:
+    """Jobs with a payload, twenty at a time; how many were acknowledged."""
+    done = 0
+
+    async def one(number: int) -> None:
+        nonlocal done
+        request = job_pb2.CreateJobRequest()
+        request.job.name = f"{name}-{number}"
+        request.job.spec.action.handler = "nobody"
+        request.job.spec.payload.data = bytes(size)
+        stand.found.calls += 1
+        try:
+            await client.call(request)
+            done += 1
+        except RaftschedError:
+            stand.found.refused += 1
+
+    for first in range(0, count, 20):
+        await asyncio.gather(*(one(number) for number in range(first, first + 20)))
+    return done
+
+
+@deed("P5, S6", 15)
+async def few_descriptors(stand: Stand) -> None:
+    """Nodes with 256 descriptors, 300 idle connections to each port, and journals that grow."""
+    limit = ["/bin/sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh"]
+    async with cluster(stand, "few", limit) as stage:
+        writers = []
+        for node in stage.nodes.values():
+            for address in (node.client, node.peer, node.http):
+                writers += await hold(address, IDLE)
+        async with AsyncClient(stage.endpoints, timeout=5.0) as client:
+            # More than two segments of the journal.
+            done = await writes(stand, client, 400, 60_000, "crowded")
+        ended(stand, stage)
+        for node in stage.nodes.values():
+            if node.alive and await status_of(node.http, "/healthz") != 200:
+                stand.found.wrong.append(f"/healthz of {node.name} does not say 200")
+        for writer in writers:
+            writer.close()
+        await asyncio.sleep(1.0)
+        async with AsyncClient(stage.endpoints, timeout=5.0) as client:
+            after = await writes(stand, client, 20, 100, "after")
+        if after < 20:
+            stand.found.wrong.append(f"{after} of 20 writes are taken once all are gone")
+        stand.found.figures["written"] = done
+
+
+def small_disks_work(folder: Path) -> bool:
+    if not shutil.which("unshare"):
+        return False
+    words = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(folder), "true"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+@deed("P15", 15)
+async def small_disks(stand: Stand) -> None:
+    """Disks of 96 MiB are filled with jobs of 20 kB until no more are taken; no node ends."""
+    if not small_disks_work(stand.folder):
+        stand.found.figures["left_out"] = 1
+        return
+    async with cluster(stand, "small", ["unshare", "-rm", "sh", "-c", MOUNT, "sh"],
+                       disks=True) as stage:  # fmt: skip
+        async with AsyncClient(stage.endpoints, timeout=2.0) as client:
+            until, number, done = time.monotonic() + 15, 0, 0
+            while time.monotonic() < until:
+                number += 1
+                now = await writes(stand, client, 100, 20_000, f"fill-{number}")
+                done += now
+                if not now:
+                    break
+        await asyncio.sleep(2.0)
+        stand.found.figures["written"] = done
+        ended(stand, stage)
+
+
+@deed("P7, A5", 20)
+async def outage(stand: Stand) -> None:
+    """1,000 jobs each second, misfire ALL up to 10,000, and three hours in which nothing ran."""
+    async with cluster(stand, "outage") as stage:
+        async with AsyncClient(stage.endpoints, timeout=30.0) as client:
+            request = job_pb2.ImportJobsRequest()
+            for number in range(JOBS):
+                job = request.jobs.add(name=f"o-{number}")
+                job.spec.action.handler = "nobody"
+                job.spec.overlap.rule = job_pb2.OverlapPolicy.RULE_ALLOW
+                job.spec.misfire.rule = job_pb2.MisfirePolicy.RULE_ALL
+                job.spec.misfire.maximum = 10_000
+                job.spec.schedules.add().cron.expression = "* * * * * *"
+            await client.call(request)
+        await asyncio.to_thread(stage.stop)
+        # For the nodes three hours have passed when they start again.
+        ahead = msgspec.json.encode(Control(clock_ms=3_600_000.0 * HOURS))
+        for node in stage.nodes.values():
+            (stage.folder / f"{node.name}.control").write_bytes(ahead)
+            node.start()
+        began = time.monotonic()
+        while not any([await asyncio.to_thread(is_ready, n) for n in stage.nodes.values()]):
+            if time.monotonic() - began > READY_S:
+                raise StageFailed(f"no node is ready {READY_S:.0f} s after the outage")
+            await asyncio.sleep(0.02)
+        first = await term(stage)
+        ready = time.monotonic()
+        fired = await first_firing(stage, ready)
+        stand.found.figures["first_firing_s"] = round(fired, 2)
+        if fired > SERVICE_S:
+            stand.found.wrong.append(f"the first run came {fired:.1f} s after the start")
+        await asyncio.sleep(max(0.0, ready + 8 - time.monotonic()))
+        moved = await term(stage) - first
+        stand.found.figures["elections"] = moved
+        if moved:
+            stand.found.wrong.append(f"{moved} elections after the first leader")
+        ended(stand, stage)
+
+
+async def first_firing(stage: Stage, ready: float) -> float:
+    """Seconds until something of the outage was fired."""
+    async with AsyncClient(stage.endpoints, timeout=5.0) as client:
+        while time.monotonic() - ready < READY_S:
+            with suppress(RaftschedError):
+                status = await client.call(job_pb2.GetJobStatusRequest(job="o-0"))
+                usage = await client.call(cluster_pb2.GetClusterStatusRequest())
+                if status.fired > 10 or usage.live_runs > 5 * JOBS:
+                    break
+            await asyncio.sleep(0.05)
+    return time.monotonic() - ready

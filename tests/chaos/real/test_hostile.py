@@ -1,0 +1,190 @@
+"""The scenario `hostile`: its table, its judge, and a short run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftsched.chaos.real.hostile import http2
+from raftsched.chaos.real.hostile.field import Found
+from raftsched.chaos.real.hostile.judge import (
+    Limits,
+    Memory,
+    Played,
+    Sight,
+    Start,
+    Term,
+    verdict,
+)
+from raftsched.chaos.real.hostile.run import Asked, chosen
+from raftsched.chaos.real.hostile.table import ATTACKS
+
+RUN = "from raftsched.client.cli import main; main()"
+SHORT_S = 400
+# What costs little and is refused at the door.
+CHEAP = (
+    "refused-calls", "nested-bodies", "unknown-methods", "admin-calls", "secrets-shown",
+    "others-things", "connections-that-come-and-go",
+)  # fmt: skip
+
+
+def calm() -> Sight:
+    """Twenty seconds in which all was well, and one attack."""
+    sight = Sight(began=100.0, ended=120.0)
+    sight.terms = [Term(100 + 0.2 * n, 5) for n in range(100)]
+    sight.memory = [Memory(100 + n, "n1", 7, 90 + n) for n in range(20)]
+    sight.starts = [Start(100 + 0.1 * n, 3.0) for n in range(200)]
+    sight.played = [Played("refused-calls", "P1", 105.0, 110.0, Found(calls=10, refused=10))]
+    return sight
+
+
+def judged(sight: Sight, *violations: str) -> dict[str, Any]:
+    return verdict(sight, Limits(), violations)
+
+
+def test_each_attack_has_words_a_number_and_one_way_to_be_played() -> None:
+    assert len(ATTACKS) > 60
+    for name, attack in ATTACKS.items():
+        assert name == attack.name
+        assert attack.words.endswith("."), name
+        assert attack.number, name
+        assert (attack.call is None) != (attack.deed is None), name
+        assert 0 < attack.seconds <= 20, name
+
+
+def test_each_known_failure_has_an_attack() -> None:
+    numbers = {word for attack in ATTACKS.values() for word in attack.number.split(", ")}
+    wanted = {
+        "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P10", "P11", "P12", "P13", "P15", "P16",
+        "A0", "A1", "A2", "A3", "A4", "A5", "S2", "S3", "S4", "S8", "S10", "S11", "S12", "S18",
+    }  # fmt: skip
+    assert wanted <= numbers
+
+
+def test_a_seed_decides_the_order_and_only_names_what_is_played() -> None:
+    first, again = chosen(Asked(seed=1)), chosen(Asked(seed=1))
+    assert first == again != chosen(Asked(seed=2))
+    assert {attack.name for attack in first} == set(ATTACKS)
+    assert [attack.name for attack in chosen(Asked(only=("garbage",)))] == ["garbage"]
+
+
+def test_a_cluster_that_held_is_said_to_be_well() -> None:
+    found = judged(calm())
+    assert found["verdict"] == "ok", found
+    assert found["leader_changes_by_attack"] == 0
+    assert found["lateness_ms"] == {"p99": 3.0, "max": 3.0}
+    assert found["rss_mb_growth"] == 19
+    assert found["attacks"][0]["calls"] == 10
+
+
+def test_an_election_that_nobody_ordered_is_the_attacks() -> None:
+    sight = calm()
+    sight.terms[40:] = [Term(term.at, 7) for term in sight.terms[40:]]
+    found = judged(sight)
+    assert (found["verdict"], found["leader_changes_by_attack"]) == ("failed", 2)
+    assert found["attacks"][0]["leader_changes"] == 2
+
+
+def test_the_death_of_a_leader_by_the_harness_is_not() -> None:
+    sight = calm()
+    sight.terms[40:] = [Term(term.at, 6) for term in sight.terms[40:]]
+    sight.ours = [(107.5, 108.5)]
+    sight.starts[76] = Start(107.6, 700.0)
+    found = judged(sight)
+    assert found["verdict"] == "ok", found
+    assert found["lateness_ms"]["max"] < 500
+
+
+def test_a_run_that_is_late_long_after_a_kill_is_counted() -> None:
+    sight = calm()
+    sight.ours = [(107.5, 107.6)]
+    sight.starts[76] = Start(107.6, 3_000.0)
+    found = judged(sight)
+    assert found["verdict"] == "failed"
+    assert found["lateness_ms"]["max"] == pytest.approx(2_100, abs=1)
+
+
+def test_time_in_which_the_machine_was_busy_is_told_apart() -> None:
+    sight = calm()
+    sight.starts[60] = Start(106.0, 900.0)
+    sight.busy = [(106.1, 106.8)]
+    found = judged(sight)
+    assert found["verdict"] == "ok", found
+    assert found["lateness_ms"]["max"] == pytest.approx(200, abs=1)
+    assert found["lateness_raw_ms"]["max"] == pytest.approx(900, abs=1)
+
+
+def test_one_late_run_in_fifty_is_too_many() -> None:
+    sight = calm()
+    sight.starts[50:54] = [Start(105.0, 60.0)] * 4
+    found = judged(sight)
+    assert (found["verdict"], found["lateness_ms"]["p99"]) == ("failed", 60.0)
+
+
+def test_a_node_that_grows_is_found_also_after_its_restart() -> None:
+    sight = calm()
+    sight.memory += [Memory(115.0, "n1", 8, 60), Memory(116.0, "n1", 8, 400)]
+    found = judged(sight)
+    assert (found["verdict"], found["rss_mb_growth"]) == ("failed", 310)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["it leads with damaged tables", "10 of ten strangers became admins"]
+)
+def test_what_an_attack_itself_found_is_a_failure(wrong: str) -> None:
+    sight = calm()
+    sight.played[0].found.wrong.append(wrong)
+    found = judged(sight)
+    assert (found["verdict"], found["failed"]) == ("failed", ["refused-calls"])
+    assert found["attacks"][0]["wrong"] == [wrong]
+
+
+def test_a_broken_promise_and_a_bystander_that_starved_are_failures() -> None:
+    assert judged(calm(), "S2: every-1-0 at 5 has no outcome")["verdict"] == "failed"
+    starved = calm()
+    starved.starts.clear()
+    assert judged(starved)["verdict"] == "failed"
+    skipped = calm()
+    skipped.never = 1
+    assert judged(skipped)["verdict"] == "failed"
+
+
+def test_frames_and_headers_are_those_of_the_standards() -> None:
+    # RFC 7541, C.1.2: 1337 with a prefix of five bits.
+    assert http2._number(1337, 5, 0) == bytes((0b11111, 0b10011010, 0b00001010))
+    assert http2.frame(http2.RST_STREAM, 0, 5, b"1234") == b"\0\0\4\3\0\0\0\0\5" + b"1234"
+    assert http2.message(b"ab") == b"\0\0\0\0\2ab"
+    assert http2.literal("te", "trailers") == b"\0\2te\x08trailers"
+
+
+def test_attacks_are_named_with_a_line_each() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", RUN, "chaos", "run", "hostile", "--list"],
+        capture_output=True, text=True, timeout=SHORT_S, check=True,
+    )  # fmt: skip
+    assert len(told.stdout.splitlines()) == len(ATTACKS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SHORT_S)
+def test_a_short_run_with_cheap_attacks_holds(tmp_path: Path) -> None:
+    words = [word for name in CHEAP for word in ("--only", name)]
+    # How late runs are says more of the machine that runs the tests than of the cluster.
+    told = subprocess.run(
+        [
+            sys.executable, "-c", RUN, "chaos", "run", "hostile", "--seconds", "30", *words,
+            "--no-kills", "--dir", str(tmp_path / "run"), "-o", "json", "--late-ms", "5000",
+            "--calm-ms", "500",
+        ],
+        capture_output=True, text=True, timeout=SHORT_S, check=False,
+    )  # fmt: skip
+    assert told.stdout, told.stderr
+    found = json.loads(told.stdout.splitlines()[-1])
+    assert (told.returncode, found["verdict"]) == (0, "ok"), (found, told.stderr)
+    assert found["lost"] == found["doubled"] == found["leader_changes_by_attack"] == 0
+    assert {each["name"] for each in found["attacks"]} == set(CHEAP)
