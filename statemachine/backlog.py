@@ -10,7 +10,16 @@ from __future__ import annotations
 from ..proto.v1 import run_pb2, schedule_pb2
 from . import clockwork, ledger, limits, namespaces, outcomes, runs
 from .outcomes import BACKFILL, SCHEDULED
-from .plan import Plan, due, excluded, latest_nominal_before, names, next_nominal
+from .plan import (
+    Plan,
+    count_nominals,
+    due,
+    excluded,
+    latest_nominal_before,
+    names,
+    newest,
+    next_nominal,
+)
 from .record import BacklogRecord, JobRecord, StateRecord
 from .view import View
 
@@ -68,17 +77,11 @@ def plan_all(
     than the grace, which are not missed; all at the pace of the guard."""
     most = job.form.spec.misfire.maximum or limits.MISFIRE_DEFAULT
     missed_before = view.now_ms - job.form.grace_ms - due(plan, 0)
-    start, left = last, 1
-    missed = 1 if last < missed_before else 0
-    while left < limits.MISFIRE_RUNS and start > first:
-        before = latest_nominal_before(plan, start)
-        if before is None or before < first:
-            break
-        if before < missed_before:
-            if missed >= most:
-                break
-            missed += 1
-        start, left = before, left + 1
+    if last < missed_before:
+        most -= 1
+    in_time = count_nominals(plan, max(first, missed_before), last).number
+    start, more = newest(plan, first, last, min(limits.MISFIRE_RUNS - 1, in_time + most))
+    left = more + 1
     if start > first:
         before = max(first, latest_nominal_before(plan, start) or first)
         outcomes.pass_over(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
@@ -97,9 +100,9 @@ def plan_all(
 def release(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Fire past nominal times whose turn has come, oldest first."""
     plan = clockwork.plan_of(view, jid, job)
-    for _ in range(limits.STEP):
+    for done in range(limits.STEP):
         part = state.backlog[0]
-        if not part.release_at_ms or part.release_at_ms > view.now_ms:
+        if not part.release_at_ms or part.release_at_ms > view.now_ms or (done and view.is_full):
             return
         nominal_ms = part.next_at_ms
         if _may_run(view, jid, job, state, part):

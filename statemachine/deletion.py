@@ -52,7 +52,7 @@ def step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         gone = not past and next_ms == view.now_ms
         lines = ledger.oldest(view, jid, state, limits.STEP) if gone else []
         for key in lines:
-            view.delete(key)
+            ledger.drop(view, key)
         if gone and not lines and not _free_all_unique(view, jid):
             timers.set_job(view, jid, state, 0)
             view.delete(keys.job_name(keys.namespace_of(jid), job.name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..proto.v1 import run_pb2
-from . import keys
+from . import keys, ledger
 from .clockwork import DELETING
 from .difference import Difference, jid_in, namespace_in, record, records
 from .lanes import line_for
@@ -68,6 +68,11 @@ def _all_wanted(store: Reading) -> Wanted:
         yield keys.sweep_timer(swept.timer_at_ms, namespace_in(key)), b""
     for key, _, token in records(store, keys.ACCESS, AccessTokenRecord):
         yield keys.secret(token.digest), key[1:]
+    # A state that was written before has them up to here only.
+    known = store.get(keys.INDEXED) or keys.LEDGER
+    for key, value in store.scan(keys.LEDGER, known):
+        if ledger.is_stretch(key, value):
+            yield keys.STRETCH + key[1:], b""
 
 
 def _of_job(store: Reading, jid: int, job: JobRecord) -> Wanted:
@@ -196,6 +201,12 @@ def _secret_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     return token is not None and keys.secret(token.digest) == key
 
 
+def _stretch_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    place = keys.LEDGER + key[1:]
+    entry = store.get(place)
+    return entry is not None and ledger.is_stretch(place, entry)
+
+
 OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.NAME: _name_wanted,
     keys.EDGE: _edge_wanted,
@@ -207,6 +218,7 @@ OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.LANE_OF: _lane_index_wanted,
     keys.FLOW_LINE: _flow_line_wanted,
     keys.SECRET: _secret_wanted,
+    keys.STRETCH: _stretch_wanted,
 }
 TABLES = {
     keys.NAME: "name of a job",
@@ -219,4 +231,5 @@ TABLES = {
     keys.LANE_OF: "index entry of a lane",
     keys.FLOW_LINE: "line entry of a flow",
     keys.SECRET: "hash of a secret",
+    keys.STRETCH: "stretch of a ledger",
 }

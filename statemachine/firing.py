@@ -37,6 +37,7 @@ Attempt = run_pb2.Attempt
 LOST = worker_pb2.Stop.KIND_LOST
 # A job's one ring may make many runs; after so many writes the rest waits for the next change.
 WRITES_MAX = 8 * limits.CHANGE_ITEMS
+AHEAD = 256  # Timers whose jobs are read together; it may be that no more of them ring now.
 
 
 def ring(view: View, request: Ring, actor: str) -> Rung:
@@ -49,11 +50,14 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
     behind = due[-1] + b"\0" if more else max(end, first)
     # Timers that this decision has set already are not stored yet; the next ring finds them.
     view.meta.timers_from = min(behind, view.first_timer)
-    _read_ahead(view, due)
+    if due:
+        ledger.index(view)
     for done, key in enumerate(due):
         if done and (view.writes > WRITES_MAX or view.is_full):
             view.meta.timers_from = min(view.meta.timers_from, key)
             return Rung(done, more=True)
+        if done % AHEAD == 0:
+            _read_ahead(view, due[done : done + AHEAD])
         if not view.take(key):
             # What rang before has moved it, or ended what it was for.
             continue
@@ -117,9 +121,9 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Give every nominal time that is due its outcome. The caller settles and puts the state."""
     now_ms = view.now_ms
     grace_ms = job.form.grace_ms
-    for _ in range(limits.STEP):
+    for done in range(limits.STEP):
         nominal_ms, due_ms = state.next_nominal_at_ms, state.next_due_at_ms
-        if not nominal_ms or due_ms > now_ms:
+        if not nominal_ms or due_ms > now_ms or (done and view.is_full):
             break
         if due_ms + grace_ms < now_ms:
             _catch_up(view, jid, job, state)

@@ -32,6 +32,7 @@ ACCESS = b"P"  # name of an access token
 SWEEP = b"X"  # namespace that was deleted
 FLOW = b"F"  # jid, occasion
 STEP = b"f"  # jid and occasion of the flow, jid of the step
+INDEXED = b"m"  # once: all stretches before this key of the ledger stand in STRETCH
 
 # Derived from the records; `verify` computes them anew.
 USAGE = b"u"  # namespace
@@ -47,6 +48,7 @@ DEAD = b"D"  # namespace, inverted end, jid, occasion
 REMEMBERED_LINE = b"i"  # place -> hash of the request id
 EDGE = b"e"  # jid upstream, jid downstream -> condition
 FLOW_LINE = b"g"  # namespace, inverted beginning, jid, occasion
+STRETCH = b"l"  # jid, first nominal time: entries of the ledger that speak of many
 
 # What a timer wakes.
 WAKE_JOB = b"J"
@@ -79,6 +81,7 @@ job: Callable[[int], bytes] = partial(_ONE.pack, JOB)  # jid
 state: Callable[[int], bytes] = partial(_ONE.pack, STATE)  # jid
 run: Callable[[int, int], bytes] = partial(_TWO.pack, RUN)  # jid, occasion
 ledger: Callable[[int, int], bytes] = partial(_TWO.pack, LEDGER)  # jid, nominal time
+stretch: Callable[[int, int], bytes] = partial(_TWO.pack, STRETCH)  # jid, nominal time
 lane: Callable[[int], bytes] = partial(_LANE.pack, LANE)  # its number
 # lane, turn, jid, occasion
 ready: Callable[[int, int, int, int], bytes] = partial(_READY.pack, READY)
@@ -121,7 +124,7 @@ def ended_of(key: bytes) -> tuple[int, int]:
 
 
 def nominal_at(key: bytes) -> int:
-    """The nominal time at the end of a ledger key."""
+    """The nominal time at the end of the key of a ledger entry or stretch."""
     return int.from_bytes(key[-8:], "big")
 
 
@@ -295,6 +298,9 @@ def after(prefix: bytes) -> bytes:
     """The first key behind all keys that begin with the prefix."""
     number = int.from_bytes(prefix, "big") + 1
     return number.to_bytes(len(prefix), "big")
+
+
+LEDGER_END = after(LEDGER)
 
 
 def run_id(name: str, jid: int, occasion: int) -> str:

@@ -3,16 +3,21 @@
 What was missed during a long outage is one entry for the whole stretch, so that a job that fires
 every second costs no more after a week than one that fires every hour. An entry for one nominal
 time inside a stretch, made by a backfill, takes that one out of the stretch.
+
+Stretches stand in a table of their own as well, so that the one around a nominal time is found
+however many entries lie between. A state that was written before there was that table gets it in
+small pieces (`index`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 from ..proto.v1 import run_pb2
 from . import keys, limits, namespaces
 from .plan import Plan, count_nominals, nominal_times
-from .record import JobRecord, LedgerRecord, RunRecord, StateRecord, encode
+from .record import JobRecord, LedgerRecord, RunRecord, StateRecord, encode, parse
 from .view import View
 
 # Outcomes that stand for a run.
@@ -31,7 +36,9 @@ BACKFILLABLE = frozenset(
 )
 # The entry for one nominal time alone, by outcome; every run makes one.
 ALONE = {number: encode(LedgerRecord(outcome=number)) for number in run_pb2.Outcome.values()}
+_IS_ALONE = frozenset(ALONE.values())
 PURGE = 4  # Old entries that go when a new one comes: more than come in, so it ends.
+PIECE = 1_000  # Entries that are looked at in one piece of making the table of stretches.
 
 
 def settle(
@@ -86,7 +93,7 @@ def stretch(
 
 def _put_stretch(view: View, jid: int, first: int, entry: LedgerRecord) -> None:
     view.put(keys.ledger(jid, first), entry)
-    view.stretches.setdefault(jid, []).append(first)
+    view.put_raw(keys.stretch(jid, first))
 
 
 def knows(view: View, jid: int, nominal_ms: int) -> bool:
@@ -109,21 +116,66 @@ def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] 
     own = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
     if own is not None:
         return nominal_ms, own
-    for at_ms in view.stretches.get(jid, ()):
-        made = view.get(keys.ledger(jid, at_ms), LedgerRecord)
-        if made is not None and at_ms < nominal_ms <= made.last_at_ms:
-            return at_ms, made
-    first = keys.of_job(keys.LEDGER, jid)
-    end = keys.ledger(jid, nominal_ms)
-    # Entries made inside a stretch lie between it and the nominal time; a backfill is bounded.
-    for key in view.scan_stored(first, end, backwards=True):
-        entry = view.need(key, LedgerRecord)
-        at_ms = keys.nominal_at(key)
-        if entry.last_at_ms >= nominal_ms:
-            return at_ms, entry
-        if entry.last_at_ms:
-            return None
-    return None
+    first = _stretch_before(view, jid, nominal_ms)
+    if first is None:
+        return None
+    entry = view.need(keys.ledger(jid, first), LedgerRecord)
+    return (first, entry) if entry.last_at_ms >= nominal_ms else None
+
+
+def _stretch_before(view: View, jid: int, nominal_ms: int) -> int | None:
+    """Where the last stretch begins that begins before a nominal time."""
+    low, end = keys.stretch(jid, 0), keys.stretch(jid, nominal_ms)
+    key = next(view.scan(low, end, backwards=True), None)
+    found = None if key is None else keys.nominal_at(key)
+    mark = _indexed_to(view)
+    if mark >= keys.LEDGER_END:
+        return found
+    # A state of before: what is not in the table yet has to be walked over.
+    low = max(mark, keys.ledger(jid, found or 0))
+    for key in _stretches(view, low, keys.ledger(jid, nominal_ms), backwards=True):
+        return keys.nominal_at(key)
+    return found
+
+
+def _stretches(view: View, low: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
+    """The stored entries of a range that still are stretches."""
+    for key, value in view.stored.scan(low, end, backwards=backwards):
+        if value not in _IS_ALONE:
+            entry = view.get(key, LedgerRecord)
+            if entry is not None and entry.last_at_ms:
+                yield key
+
+
+def _indexed_to(view: View) -> bytes:
+    """All stretches before this key of the ledger stand in their table."""
+    return view.get_raw(keys.INDEXED) or keys.LEDGER
+
+
+def index(view: View) -> None:
+    """Go on with the table of stretches, in a state that was written before there was one."""
+    low = _indexed_to(view)
+    if low >= keys.LEDGER_END:
+        return
+    piece = [key for key, _ in islice(view.stored.scan(low, keys.LEDGER_END), PIECE + 1)]
+    end = piece[PIECE] if len(piece) > PIECE else keys.LEDGER_END
+    for key in _stretches(view, low, end):
+        view.put_raw(keys.STRETCH + key[1:])
+    view.put_raw(keys.INDEXED, end)
+
+
+def is_stretch(key: bytes, value: bytes) -> bool:
+    """Whether a stored entry speaks of many nominal times."""
+    return value not in _IS_ALONE and bool(parse(key, value, LedgerRecord).last_at_ms)
+
+
+def drop(view: View, key: bytes) -> LedgerRecord:
+    """Take an entry out of the ledger."""
+    entry = view.need(key, LedgerRecord)
+    if entry.last_at_ms:
+        view.delete_raw(keys.STRETCH + key[1:])
+    view.delete(key)
+    return entry
 
 
 def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
@@ -149,21 +201,27 @@ def take_out(view: View, jid: int, plan: Plan, nominal_ms: int) -> None:
         return
     first, entry = found
     entry.count -= 1
-    if first != nominal_ms:
+    if first != nominal_ms and entry.count > 0:
         view.put(keys.ledger(jid, first), entry)
-    elif entry.count > 0:
+        return
+    drop(view, keys.ledger(jid, first))
+    if entry.count > 0:
         _put_stretch(view, jid, _second(view, jid, plan, first, entry.last_at_ms), entry)
 
 
 def _second(view: View, jid: int, plan: Plan, first: int, last: int) -> int:
-    """Where a stretch begins when its first nominal time is taken out."""
+    """Where a stretch begins when its first nominal time is taken out. What lies behind may have
+    entries of its own; behind a step of these it begins in any case, and they lie inside it."""
     at_ms = first
-    while named := nominal_times(plan, at_ms + 1, last + 1, 1, ever=True).times:
+    for _ in range(limits.STEP):
+        named = nominal_times(plan, at_ms + 1, last + 1, 1, ever=True).times
+        if not named:
+            # The schedules are others by now, and name none of its times any more.
+            return first + 1
         [at_ms] = named
         if not knows(view, jid, at_ms):
             return at_ms
-    # The schedules are others by now, and name none of its times any more.
-    return first + 1
+    return at_ms + 1 if at_ms < last else first + 1
 
 
 def oldest(view: View, jid: int, state: StateRecord, most: int) -> list[bytes]:
@@ -189,7 +247,7 @@ def purge(view: View, jid: int, state: StateRecord, namespace: str, most: int = 
             last_ms = max(at_ms, entry.last_at_ms)
             if last_ms >= edge_ms:
                 return last_ms + keep_ms + 1
-            view.delete(key)
+            drop(view, key)
             state.ledger_from_ms = at_ms + 1
             state.ledger_purged_ms = max(state.ledger_purged_ms, last_ms + 1)
     if not state.ledger_from_ms or state.ledger_from_ms > state.last_nominal_at_ms:

@@ -13,8 +13,9 @@ out still gets its outcome in the ledger.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 from typing import Final, NamedTuple, Protocol
 
 from .calendar_days import CalendarDays
@@ -22,6 +23,8 @@ from .zones import LATEST_MS, Zone
 
 # Unions are counted by walking; more than so many are "at least".
 COUNT_MAX: Final = 10_000
+# So few are walked, since a search costs as much.
+FEW: Final = 8
 # The rest after a nominal time that did not run, where the delay itself is shorter: without it a
 # job with the delay 0 would have a thousand nominal times a second on a day off.
 REST_MIN_MS: Final = 1000
@@ -179,12 +182,12 @@ def nominal_times(
     """
     from_ms, to_ms = _within(plan, from_ms, to_ms)
     times: list[int] = []
-    at = _union_after(plan, from_ms - 1, ever)
-    while at is not None and at < to_ms:
+    for at in _ahead(plan, from_ms, ever):
+        if at >= to_ms:
+            break
         if len(times) >= limit:
             return Nominals(times, True)
         times.append(at)
-        at = _union_after(plan, at, ever)
     return Nominals(times, False)
 
 
@@ -199,12 +202,12 @@ def latest_nominals(
     """Return the latest nominal times of a range, in order of time; the search goes backwards."""
     from_ms, to_ms = _within(plan, from_ms, to_ms)
     times: list[int] = []
-    at = _union_before(plan, to_ms, ever)
-    while at is not None and at >= from_ms:
+    for at in _behind(plan, to_ms, ever):
+        if at < from_ms:
+            break
         if len(times) >= limit:
             return Nominals(times[::-1], True)
         times.append(at)
-        at = _union_before(plan, at, ever)
     return Nominals(times[::-1], False)
 
 
@@ -212,6 +215,25 @@ def latest_nominal_before(plan: Plan, before_ms: int, *, ever: bool = False) -> 
     """Return the last nominal time before an instant."""
     latest = latest_nominals(plan, 0, before_ms, 1, ever=ever).times
     return latest[0] if latest else None
+
+
+def newest(plan: Plan, from_ms: int, to_ms: int, number: int) -> tuple[int, int]:
+    """Return where the latest so many nominal times of a range begin, and how many there are. Those
+    of one schedule are found without a walk."""
+    counts = _counts(plan, from_ms, to_ms, False)
+    if number <= FEW or sum(1 for count in counts if count) > 1:
+        found = latest_nominals(plan, from_ms, to_ms, number).times
+        return (found[0] if found else to_ms), len(found)
+    number = min(number, sum(counts))
+    if not number:
+        return to_ms, 0
+    from_ms, to_ms = _within(plan, from_ms, to_ms)
+    [named] = [
+        one for one, count in zip((*plan.repeats, *plan.onces), counts, strict=True) if count
+    ]
+    instants = range(from_ms, to_ms)
+    behind = bisect_left(instants, 1, key=lambda at: int(named.count(at + 1, to_ms) < number))
+    return instants[behind], number
 
 
 def count_nominals(plan: Plan, from_ms: int, to_ms: int, *, ever: bool = False) -> Count:
@@ -240,7 +262,8 @@ def nth_nominal(plan: Plan, first_ms: int, last_ms: int, number: int) -> int:
         return last_ms
     if number == 1:
         return first_ms
-    if number <= COUNT_MAX + 1:
+    counts = _counts(plan, first_ms + 1, last_ms + 1, False)
+    if number <= FEW or (number <= COUNT_MAX + 1 and sum(1 for count in counts if count) > 1):
         return nominal_times(plan, first_ms + 1, last_ms + 1, number - 1).times[-1]
     instants = range(first_ms + 1, last_ms + 1)
 
@@ -259,16 +282,41 @@ def _floor(plan: Plan, ever: bool) -> int:
     return 0 if ever else plan.since_ms + 1
 
 
-def _union_after(plan: Plan, after_ms: int, ever: bool) -> int | None:
-    from_ms = max(after_ms, _floor(plan, ever) - 1)
-    found = [repeat.next_after(from_ms) for repeat in plan.repeats]
-    found += [once.next_after(after_ms) for once in plan.onces]
-    return min((at for at in found if at is not None), default=None)
+def _ahead(plan: Plan, from_ms: int, ever: bool) -> Iterator[int]:
+    """Yield the nominal times from an instant on, in order."""
+    floor = max(from_ms, _floor(plan, ever))
+    heads = [(one.next_after(floor - 1), place) for place, one in enumerate(plan.repeats)]
+    heads += [(once.at_ms, -1) for once in plan.onces if once.at_ms >= from_ms]
+    line = [(at, place) for at, place in heads if at is not None]
+    heapify(line)
+    last = None
+    while line:
+        at, place = line[0]
+        if at != last:
+            yield at
+            last = at
+        following = plan.repeats[place].next_after(at) if place >= 0 else None
+        if following is None:
+            heappop(line)
+        else:
+            heapreplace(line, (following, place))
 
 
-def _union_before(plan: Plan, before_ms: int, ever: bool) -> int | None:
+def _behind(plan: Plan, before_ms: int, ever: bool) -> Iterator[int]:
+    """Yield the nominal times before an instant, the latest first."""
     floor = _floor(plan, ever)
-    found = [repeat.last_before(before_ms) for repeat in plan.repeats]
-    found = [at for at in found if at is not None and at >= floor]
-    found += [once.last_before(before_ms) for once in plan.onces]
-    return max((at for at in found if at is not None), default=None)
+    heads = [(one.last_before(before_ms), place) for place, one in enumerate(plan.repeats)]
+    line = [(-at, place) for at, place in heads if at is not None and at >= floor]
+    line += [(-once.at_ms, -1) for once in plan.onces if once.at_ms < before_ms]
+    heapify(line)
+    last = None
+    while line:
+        at, place = -line[0][0], line[0][1]
+        if at != last:
+            yield at
+            last = at
+        before = plan.repeats[place].last_before(at) if place >= 0 else None
+        if before is None or before < floor:
+            heappop(line)
+        else:
+            heapreplace(line, (-before, place))

@@ -46,6 +46,7 @@ _SCANNED = {
     keys.CALENDAR: 5,
     keys.ALERT: 5,
     keys.ACCESS: 1,
+    keys.STRETCH: 9,
 }
 _PREFIX = {table[0]: length for table, length in _SCANNED.items()}
 
@@ -163,8 +164,6 @@ class View:
         self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Jobs whose ledger got an entry among the old ones.
         self.backfilled: set[int] = set()
-        # The first nominal times of stretches that this decision has put into ledgers, by job.
-        self.stretches: dict[int, list[int]] = {}
         # Usage by namespace: every run counts there, so it is worth a place of its own.
         self.usages: dict[int, UsageRecord] = {}
         self.namespaces: dict[str, NamespaceRecord | None] = {}
@@ -404,6 +403,9 @@ class View:
         written = self._written
         if not written:
             return b""
+        if not self.base:
+            # In a state that begins now, every stretch will stand in its table.
+            written[keys.INDEXED] = keys.LEDGER_END
         change = self.sealed = Change(base=self.base, now_ms=self.now_ms, meta=self.meta)
         names, values, deletes = change.keys, change.values, change.deletes
         # In the order of the keys, in which the store takes them at half the cost.

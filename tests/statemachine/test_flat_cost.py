@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from raftsched.proto.v1 import job_pb2, worker_pb2
+from raftsched.proto.v1 import job_pb2, schedule_pb2, worker_pb2
+from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.machine import Request, apply, decide
 from raftsched.statemachine.request import Grant, Lapse, Offer, Report, Ring
 from raftsched.statemachine.store import MemoryStore
 from raftsched.statemachine.view import View
 
-from .driver import START_MS, job_of
+from .driver import MINUTE_MS, SECOND_MS, START_MS, job_of
 
 BATCH = 500
 ROUNDS = 12
+ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+Edit = schedule_pb2.OccurrenceEdit
 
 
 class Walked(MemoryStore):
@@ -127,3 +130,77 @@ def test_a_parked_run_is_walked_over_once() -> None:
         cluster.do(Grant((Offer("w", 100),), 100))
 
     assert cluster.store.steps - before <= 20 * 3
+
+
+BACKFILLED = 500
+Backfill = job_pb2.BackfillJobRequest
+
+
+def backfilled(cluster: Cluster, name: str, count: int, from_ms: int = START_MS) -> None:
+    """Run so many minutes of a job again, a hundred at a time."""
+    cluster.do(
+        Backfill(
+            job=name, from_time=timestamp(from_ms), runs_per_minute=60_000,
+            to_time=timestamp(from_ms + count * MINUTE_MS),
+        )
+    )  # fmt: skip
+    done = False
+    while not done:
+        cluster.now_ms += SECOND_MS
+        before = cluster.index
+        cluster.do(Ring(1_000))
+        done = cluster.index == before
+
+
+def test_a_backfill_costs_each_run_the_same() -> None:
+    """A time that is run again looks for the stretch around it, not at all that ran before it."""
+    costs = []
+    for count in (BACKFILLED // 4, BACKFILLED):
+        cluster = Cluster()
+        cluster.now_ms = START_MS + BACKFILLED * MINUTE_MS
+        cluster.do(job_pb2.CreateJobRequest(job=job_of("a", cron="* * * * *", overlap=ALLOW)))
+
+        before = cluster.store.steps
+        backfilled(cluster, "a", count)
+
+        costs.append((cluster.store.steps - before) / count)
+    assert costs[1] <= costs[0] + 1, costs
+
+
+def test_a_backfill_inside_a_stretch_costs_each_run_the_same() -> None:
+    costs = []
+    for count in (BACKFILLED // 4, BACKFILLED):
+        cluster = Cluster()
+        cluster.do(job_pb2.CreateJobRequest(job=job_of("a", cron="* * * * *", overlap=ALLOW)))
+        cluster.now_ms = START_MS + 4 * BACKFILLED * MINUTE_MS
+        cluster.do(Ring(1_000))
+
+        before = cluster.store.steps
+        backfilled(cluster, "a", count, START_MS + BACKFILLED * MINUTE_MS)
+
+        costs.append((cluster.store.steps - before) / count)
+    assert costs[1] <= costs[0] + 1, costs
+
+
+def test_a_moved_time_does_not_walk_over_the_ledger() -> None:
+    cluster = Cluster()
+    cluster.do(job_pb2.CreateJobRequest(job=job_of("a", cron="* * * * *", overlap=ALLOW)))
+    first = START_MS + MINUTE_MS
+    cluster.do(
+        job_pb2.EditOccurrenceRequest(
+            job="a",
+            edit=Edit(
+                nominal_time=timestamp(first), kind=Edit.KIND_MOVE,
+                moved_to=timestamp(START_MS + 2 * BACKFILLED * MINUTE_MS),
+            ),
+        )
+    )  # fmt: skip
+    while cluster.now_ms < START_MS + 2 * BACKFILLED * MINUTE_MS - MINUTE_MS:
+        cluster.now_ms += MINUTE_MS
+        cluster.work()
+
+    cluster.now_ms += MINUTE_MS
+    before = cluster.store.steps
+    cluster.do(Ring(1_000))
+
+    assert cluster.store.steps - before <= 20

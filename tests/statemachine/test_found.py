@@ -112,7 +112,8 @@ def test_a_deleted_job_leaves_nothing_behind(machine: Machine) -> None:
         machine.advance(1)
         machine.ring()
 
-    assert {key[:1] for key, _ in machine.store.scan(b"B", b"z")} <= {b"M", b"Q", b"Z", b"s", b"u"}
+    left = {b"M", b"Q", b"Z", b"m", b"s", b"u"}
+    assert {key[:1] for key, _ in machine.store.scan(b"B", b"z")} <= left
 
 
 def test_a_step_behind_a_job_that_fails_for_good_does_not_wait(machine: Machine) -> None:
