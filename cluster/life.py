@@ -24,7 +24,7 @@ import structlog
 from ..statemachine import keys
 from ..statemachine.rocks_store import StoreLocked
 from ..statemachine.store import Corrupt
-from . import doors, log, systemd, tls
+from . import descriptors, doors, log, systemd, tls
 from .about import ZONE_EDITION
 from .config import Config, ConfigWrong, is_loopback
 from .consensus import faults
@@ -69,6 +69,7 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
     if clock_file is not None:
         virtual = virtual_clock(config, clock_file)
         config = msgspec.structs.replace(config, cluster=config.cluster + MARK)
+    files = descriptors.raise_limit()
     ending = Ending()
     asked = listen_to_signals(ending)
     locks = tls.peer_contexts(config), tls.server(config), tls.onward(config)
@@ -78,6 +79,11 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
     try:
         doors.check(config)
         writer, context = log.start(config.log, config.name)
+        if files < descriptors.FEW:
+            says.warning(
+                "may open few files, so it turns many connections away; raise the hard limit "
+                "(ulimit -Hn, LimitNOFILE)", open_files_max=files,
+            )  # fmt: skip
         life = Life(config, writer, context, *locks, virtual)
         await life.start()
         code = await life.until(asked)

@@ -17,6 +17,8 @@ from ..statemachine import keys, machine
 from ..statemachine.record import Change, MetaRecord, parse
 from ..statemachine.rocks_store import CACHE_BYTES, RocksStore, nobody, peek
 from ..statemachine.store import Corrupt, Store
+from .consensus.disk import LACKS
+from .consensus.faults import DiskFull
 from .consensus.snapshot import MANIFEST
 
 # With the index of a change, the change, and where history stands after it.
@@ -61,16 +63,27 @@ class Applied:
         prepared, self._prepared, self._expected = self._prepared, None, (b"", None)
         if prepared is None or prepared.data is not data:
             prepared = machine.prepare(self.store, data)
-        try:
-            self.meta = machine.write(self.store, index, prepared)
-        except machine.WrongBase:
-            # Its leader was deposed while it was under way, and the next one decided otherwise.
-            self.meta = machine.skip(self.store, index)
+        if not self._write(index, prepared):
             return
         self.changed_at = index
         self.wrote_s = perf_counter() - began
         for listener in self.listeners:
             listener(index, prepared, self.meta)
+
+    def _write(self, index: int, prepared: machine.Prepared) -> bool:
+        """Whether it changed the state. DiskFull if there was no room, and then nothing did."""
+        try:
+            try:
+                self.meta = machine.write(self.store, index, prepared)
+            except machine.WrongBase:
+                # Its leader was deposed while it was under way, and the next decided otherwise.
+                self.meta = machine.skip(self.store, index)
+                return False
+        except OSError as error:
+            if error.errno not in LACKS:
+                raise
+            raise DiskFull(str(error)) from error
+        return True
 
     def replace(self, store: Store) -> None:
         """Go on from another state, which a snapshot brought."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import resource
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 CACHE_BYTES = 256 * 1024 * 1024
 MEMTABLE_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 512
+FILES_SHARE = 4  # At most one in so many of the descriptors that the process may have.
 FIGURES = (
     "estimate-num-keys", "cur-size-all-mem-tables", "num-immutable-mem-table", "block-cache-usage",
     "estimate-table-readers-mem", "live-sst-files-size", "total-sst-files-size",
@@ -285,7 +287,9 @@ def _options(cache_bytes: int) -> rocksdict.Options:
     options.create_if_missing(True)
     options.set_write_buffer_size(MEMTABLE_BYTES)
     options.set_max_write_buffer_number(3)
-    options.set_max_open_files(OPEN_FILES)
+    # Whatever may be open, a table must never be refused for want of a descriptor.
+    may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    options.set_max_open_files(min(OPEN_FILES, max(may_open // FILES_SHARE, 20)))
     options.set_keep_log_file_num(4)
     options.set_env(_env())
     table = rocksdict.BlockBasedOptions()

@@ -254,7 +254,7 @@ class SimNode:
             return
         self.batch = None
         core.journal.settled(batch)
-        if core.full:
+        if core.journal_full:
             core.disk_full(False, self.clock())
         self.poke()
 

@@ -8,13 +8,14 @@ such owners; both see only this.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import deque
 from collections.abc import Callable
 
 from .catchup import stand_on_latest
 from .disk import Disk
-from .faults import Fatal, Refused, require
+from .faults import DiskFull, Fatal, Refused, require
 from .introduction import Introduction
 from .journal import COMMAND, CONFIG, Entry, Journal
 from .membership import MEMBERS_MAX, Configuration, Member, is_address
@@ -40,6 +41,8 @@ from .port import Machine, Peer, Reply, Settings, Status, Watcher
 from .progress import Progress
 from .snapshot import Snapshots
 from .walled import LEADER, ROLES
+
+logger = logging.getLogger(__name__)
 
 
 class Core(Introduction):
@@ -91,7 +94,8 @@ class Core(Introduction):
             if self.commit > before and self.waiting_bytes > self.settings.hurry_bytes:
                 # With the next entries the others would hear of it when they have those to write.
                 self.beat(now)
-            more = self.apply_committed()
+            more = self.apply(now)
+        if self.role == LEADER:
             self.tick_members(now)
         if self.role == LEADER:
             self.tick_reads(now)
@@ -99,7 +103,7 @@ class Core(Introduction):
                 self.beat(now)
             self.replicate(now)
         else:
-            more = self.apply_committed()
+            more = self.apply(now)
         self.answer_reads()
         if self.role != LEADER:
             self.notice_own_removal()
@@ -118,6 +122,7 @@ class Core(Introduction):
         """When `step` is to be called at the latest."""
         if self.role == LEADER:
             return self.beat_at
+        # With a full disk it may not lead, and so looks again often enough.
         at = max(self.deadline, now) if self.may_lead() else now + self.settings.silence_min
         if self.incoming is not None or not self.belongs:
             at = min(at, now + self.settings.probe)
@@ -165,9 +170,26 @@ class Core(Introduction):
 
     def disk_full(self, full: bool, now: float) -> None:
         """The last round could not be written, or now it could."""
-        self.full = full
+        self.journal_full = full
         if full and self.role == LEADER:
             self.step_down(self.term, now)
+
+    def apply(self, now: float) -> bool:
+        """As `apply_committed`; what the machine has no room for waits, and is tried again. Until
+        then this node leads no more and takes no entries."""
+        if self.state_full and now < self.apply_at:
+            return False
+        try:
+            more = self.apply_committed()
+        except DiskFull as full:
+            if not self.state_full:
+                logger.error("%s: the state cannot be written (%s); nothing is lost", self.me, full)
+            self.state_full, self.apply_at = True, now + self.settings.room
+            if self.role == LEADER:
+                self.step_down(self.term, now)
+            return False
+        self.state_full = False
+        return more
 
     def run_answers(self) -> None:
         """Call back whoever waited. What they raise cannot touch the core, and is not hidden."""

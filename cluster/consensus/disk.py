@@ -11,12 +11,25 @@ import fcntl
 import os
 import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from .faults import Refused
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+# The process, or the system, has no descriptor for one more file.
+NO_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+# Nothing was done, nothing is lost, and the same may be tried again.
+LACKS = FULL | NO_FILES
+# Files that are kept open: a snapshot has thousands, and descriptors are few.
+OPEN_MAX = 32
+# Descriptors that are kept back for the journal, whoever has taken all others.
+SPARES = 4
+# A segment is begun only if two more would fit behind it: what is in memory of the state, and the
+# snapshot that would free old segments, want room just when the journal wants it.
+RESERVED_SEGMENTS = 2
 
 
 class Disk(Protocol):
@@ -61,32 +74,51 @@ class RealDisk:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        # Path -> descriptor, the one that was used last at the end.
         self._open: dict[str, int] = {}
+        # Descriptor -> how many threads are using it.
+        self._used: dict[int, int] = {}
+        self._spares: list[int] = []
         self._mutex = threading.Lock()
         self._lock_fd = -1
         self.make_folder("")
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        return os.pread(self._fd(path), size, offset)
+        with self._file(path) as fd:
+            return os.pread(fd, size, offset)
 
     def write(self, path: str, offset: int, data: bytes) -> None:
         view = memoryview(data)
-        fd = self._fd(path)
-        while view:
-            written = os.pwrite(fd, view, offset)
-            view, offset = view[written:], offset + written
+        with self._file(path) as fd:
+            while view:
+                written = os.pwrite(fd, view, offset)
+                view, offset = view[written:], offset + written
 
     def allocate(self, path: str, size: int) -> None:
-        os.posix_fallocate(self._fd(path), 0, size)
+        with self._file(path) as fd:
+            if os.fstat(fd).st_size < size:
+                there = os.fstatvfs(fd)
+                free, wanted = there.f_bavail * there.f_frsize, (1 + RESERVED_SEGMENTS) * size
+                if free < wanted:
+                    story = f"{free >> 20} MB are left, and {wanted >> 20} MB are wanted"
+                    raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {story}")
+            os.posix_fallocate(fd, 0, size)
 
     def size(self, path: str) -> int:
-        return os.fstat(self._fd(path)).st_size
+        with self._file(path) as fd:
+            return os.fstat(fd).st_size
 
     def sync(self, path: str) -> None:
-        os.fdatasync(self._fd(path))
+        with self._file(path) as fd:
+            os.fdatasync(fd)
 
     def sync_folder(self, path: str) -> None:
-        sync_entries(self.root / path)
+        with self._mutex:
+            fd = self._opened(self.root / path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def rename(self, old: str, new: str) -> None:
         self._forget(old)
@@ -133,20 +165,61 @@ class RealDisk:
     def close(self) -> None:
         """Give back every descriptor, and with them the lock."""
         with self._mutex:
-            for fd in self._open.values():
+            for fd in (*self._open.values(), *self._spares):
                 os.close(fd)
             self._open.clear()
+            self._spares.clear()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
 
-    def _fd(self, path: str) -> int:
+    @contextmanager
+    def _file(self, path: str) -> Iterator[int]:
+        """The descriptor of a file; meanwhile nobody closes it to open another."""
         with self._mutex:
-            fd = self._open.get(path)
-            if fd is None:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                fd = self._open[path] = os.open(self.root / path, flags, 0o600)
-            return fd
+            fd = self._open.pop(path, -1)
+            if fd < 0:
+                self._make_room()
+                fd = self._opened(self.root / path, os.O_RDWR | os.O_CREAT)
+            self._open[path] = fd
+            self._used[fd] = self._used.get(fd, 0) + 1
+        try:
+            yield fd
+        finally:
+            with self._mutex:
+                self._used[fd] -= 1
+                if not self._used[fd]:
+                    del self._used[fd]
+
+    def _make_room(self) -> None:
+        """Close the file that was not used for longest, if there are many."""
+        idle = [name for name, fd in self._open.items() if fd not in self._used]
+        if len(self._open) >= OPEN_MAX and idle:
+            os.close(self._open.pop(idle[0]))
+
+    def _opened(self, path: Path, flags: int) -> int:
+        """Open a file; where others have taken every descriptor, with one that was kept back."""
+        flags |= os.O_CLOEXEC
+        while True:
+            try:
+                fd = os.open(path, flags, 0o600)
+            except OSError as error:
+                if error.errno not in NO_FILES or not self._spares:
+                    raise
+                os.close(self._spares.pop())
+            else:
+                self._keep_spares()
+                return fd
+
+    def _keep_spares(self) -> None:
+        """Take descriptors into reserve while there are any."""
+        while len(self._spares) < SPARES:
+            try:
+                self._spares.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            except OSError as error:
+                if error.errno not in NO_FILES:
+                    raise
+                return
 
     def _forget(self, path: str) -> None:
         """Close what is open at or below `path`."""

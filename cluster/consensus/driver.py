@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .core import Core
-from .disk import FULL, Disk
+from .disk import FULL, LACKS, Disk
 from .faults import Broken, DiskFailed, Refused
 from .journal import Batch, Journal, JournalLimits
 from .membership import Configuration
@@ -386,9 +386,9 @@ class Driver:
         batch = self._batch
         if batch is None or self._stopping:
             return
-        if isinstance(error, OSError) and error.errno in FULL:
-            if not self.core.full:
-                logger.error("%s: the disk is full; nothing is lost", self.place.node)
+        if isinstance(error, OSError) and error.errno in LACKS:
+            if not self.core.journal_full:
+                logger.error("%s: %s; nothing is lost", self.place.node, lacking(error))
             self._guard(lambda: self.core.disk_full(True, self.clock()))
             self._loop.call_later(FULL_RETRY, self._run_batch)
         elif error is not None:
@@ -401,7 +401,7 @@ class Driver:
                 logger.info("a sync of the journal took %d ms", 1000 * took)
             self.synced(took)
             self.core.journal.settled(batch)
-            if self.core.full:
+            if self.core.journal_full:
                 self.core.disk_full(False, self.clock())
             if not self._turning:
                 self._turn()
@@ -423,8 +423,9 @@ class Driver:
         job = self._job
         if job is None or self._stopping:
             return
-        if isinstance(error, OSError) and error.errno in FULL:
-            logger.error("%s: no space to %s; it is tried again", self.place.node, job.name)
+        if isinstance(error, OSError) and error.errno in LACKS:
+            said = self.place.node, job.name, lacking(error)
+            logger.error("%s cannot %s: %s; it is tried again", *said)
             self._loop.call_later(FULL_RETRY, self._run_job)
         elif error is not None:
             self._fail(disk_failed(error))
@@ -432,6 +433,16 @@ class Driver:
             self._job = None
             result = done.result()
             self._guard(lambda: job.done(result))
+
+
+def lacking(error: OSError) -> str:
+    """What must be had before the same works, for people."""
+    if error.errno in FULL:
+        return f"the disk is full ({error})"
+    return (
+        f"no file can be opened ({error}); raise the limit on open files (ulimit -n, LimitNOFILE), "
+        "or see who holds that many connections"
+    )
 
 
 def disk_failed(error: BaseException) -> BaseException:

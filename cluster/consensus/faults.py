@@ -24,7 +24,7 @@ class Unsupported(Fatal):
 
 
 class DiskFull(Exception):
-    """There is no space; nothing was lost, and writing goes on once there is space."""
+    """There is no space, or no descriptor; nothing was lost, and it may be tried again."""
 
 
 class Refused(Exception):

@@ -21,7 +21,8 @@ class Machine(Protocol):
         a restore. Entries above it are applied again."""
 
     def apply(self, index: int, data: bytes) -> None:
-        """Take a committed entry: in order, each index once as long as the node lives."""
+        """Take a committed entry: in order, each index once as long as the node lives. DiskFull
+        says that there was no room and nothing was taken: it comes again."""
 
     def checkpoint(self) -> Callable[[str], int]:
         """Return a function that writes the present state, or a later one, durably as files
@@ -77,6 +78,7 @@ class Settings:
     tail_bytes: int = 64 << 20  # and no more whole segments than make so many bytes.
     chunk_bytes: int = 256 << 10  # Of a snapshot; small enough not to delay heartbeats.
     chunk_window: int = 4  # Chunks asked for ahead.
+    room: float = 0.5  # Between attempts to write a state that had no room.
     introduce: float = 0.2  # How often a node without a cluster asks around.
 
     def __post_init__(self) -> None:

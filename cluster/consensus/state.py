@@ -121,7 +121,9 @@ class State(Walled):
         self.round = 0
         self.noop_index = 0
         self.in_office = False  # Leadership was announced to the watcher.
-        self.full = False
+        self.journal_full = False  # A round of the journal waits for room, or for a descriptor,
+        self.state_full = False  # or a committed entry does, which the machine could not take.
+        self.apply_at = 0.0  # When it is tried again.
         self.installing = False
         self.removed_self = False
         self.told_removed = False
@@ -147,6 +149,11 @@ class State(Walled):
         self.last_applied = applied
         # What was applied had been committed; entries after it may be, and will be found out.
         self.commit = applied
+
+    @property
+    def full(self) -> bool:
+        """It takes no writes for want of room."""
+        return self.journal_full or self.state_full
 
     # Who is who.
 

@@ -33,6 +33,7 @@ HELLO_MAX = 4096
 REASONS = 10  # Why one node was refused, that the log says at most.
 CROSSED = ("there is a connection already", "replaced by a newer one")
 CONNECTIONS_MAX = 64  # Strangers included; a cluster needs two dozen at most.
+STRANGERS_MAX = 24  # Of these, who came and has not said yet who it is.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +226,11 @@ class Session(asyncio.Protocol):
         self.close("")
 
     @property
+    def host(self) -> str:
+        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
+        return str(peer[0]) if peer else ""
+
+    @property
     def address(self) -> str:
         peer = self.transport.get_extra_info("peername") if self.transport is not None else None
         return f"{peer[0]}:{peer[1]}" if peer else "an unknown address"
@@ -232,6 +238,8 @@ class Session(asyncio.Protocol):
     def close(self, why: str) -> None:
         """End the connection at once; what is queued is lost."""
         if self.transport is not None:
+            # It takes no place any more, though the loop tells of its end only in its next turn.
+            self.links.leave(self)
             if why:
                 # Both ends dial when a node starts, and one of the two goes: nothing to tell.
                 level = logging.DEBUG if why in CROSSED else logging.WARNING
@@ -283,8 +291,9 @@ class Links:
         context = self.contexts[0] if self.contexts else None
         try:
             self._server = await loop.create_server(
-                lambda: Session(self, None), host, port, ssl=context
-            )
+                lambda: Session(self, None), host, port, ssl=context,
+                ssl_handshake_timeout=self.limits.hello_max if context else None,
+            )  # fmt: skip
         except OSError as error:
             raise Refused(f"cannot listen on {address}: {error}; choose another address") from error
         self._tasks[""] = loop.create_task(self._keep_pinging(), name="pings")
@@ -348,7 +357,18 @@ class Links:
     # Sessions.
 
     def admit(self, session: Session) -> bool:
-        if self._closed or len(self._all) >= CONNECTIONS_MAX:
+        """Take a connection in. A node says who it is at once, so of strangers who are too many
+        the one goes that has been silent for longest, of the address that has most of them."""
+        if self._closed:
+            return False
+        strangers: dict[str, list[Session]] = {}
+        for each in self._all:
+            if each.peer is None and each.dialled is None:
+                strangers.setdefault(each.host, []).append(each)
+        if sum(map(len, strangers.values())) >= STRANGERS_MAX:
+            most = max(strangers.values(), key=len)
+            min(most, key=lambda each: each.began_at).close("too many that do not say who they are")
+        if len(self._all) >= CONNECTIONS_MAX:
             return False
         self._all.add(session)
         return True
@@ -374,8 +394,11 @@ class Links:
         """Whether it is the name of one that is followed."""
         return isinstance(node, str) and node in self._addresses
 
-    def forget(self, session: Session) -> None:
+    def leave(self, session: Session) -> None:
         self._all.discard(session)
+
+    def forget(self, session: Session) -> None:
+        self.leave(session)
         session.transport = None
         self._drop(session)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from raftsched.cluster.consensus.faults import DiskFull
 from raftsched.cluster.replica import Replica
 from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine import keys, machine
@@ -219,6 +220,46 @@ def test_a_restore_without_space_says_so_and_can_be_tried_again(
 
     assert told.value.errno == errno.ENOSPC
     assert image(other) == image(one)
+
+
+@pytest.mark.parametrize("expected", [True, False])
+def test_a_change_without_space_is_taken_whole_when_there_is_some(
+    tmp_path: Path, expected: bool
+) -> None:
+    one, other = replica(tmp_path / "one", tmp_path), replica(tmp_path / "two", tmp_path)
+    heard: list[int] = []
+    one.listeners.append(lambda index, data, meta: heard.append(index))
+    first = decision(one.store, "a")
+    if expected:
+        one.expect(first.change, first.sealed)
+        one.prepare()
+    writer = one.store._db  # type: ignore[attr-defined]
+
+    class Full:
+        """The engine after a flush that found no room."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(writer, name)
+
+        def write(self, *what: object) -> None:
+            raise Exception("IO error: No space left on device: While appending to file: 9.sst")
+
+    one.store._db = Full()  # type: ignore[attr-defined]
+    for _ in range(2):
+        with pytest.raises(DiskFull, match="No space"):
+            one.apply(1, first.change)
+    assert (one.applied(), heard) == (0, [])
+
+    one.store._db = writer  # type: ignore[attr-defined]
+    one.apply(1, first.change)
+    second = change(one.store, "b")
+    one.apply(2, second)
+    other.apply(1, first.change)
+    other.apply(2, second)
+    assert heard == [1, 2]
+    assert image(one) == image(other)
+    one.close()
+    other.close()
 
 
 def test_a_checkpoint_without_space_says_so_and_can_be_tried_again(
