@@ -21,9 +21,10 @@ from .attack import deed
 from .sockets import hold, status_of
 from .stand import Stand
 
+UNSHARE = shutil.which("unshare")
 DESCRIPTORS = 256
 IDLE = 300
-SMALL_MB = 96
+SMALL_MB = 64
 MOUNT = f'mount -t tmpfs -o size={SMALL_MB}m none "$1" && shift && exec "$@"'
 JOBS, HOURS, SERVICE_S = 1_000, 3, 3.0
 READY_S = 30.0
@@ -90,7 +91,10 @@ async def writes(stand: Stand, client: AsyncClient, count: int, size: int, name:
             stand.found.refused += 1
 
     for first in range(0, count, 20):
+        before = done
         await asyncio.gather(*(one(number) for number in range(first, first + 20)))
+        if done == before:
+            break
     return done
 
 
@@ -100,10 +104,11 @@ async def few_descriptors(stand: Stand) -> None:
     limit = ["/bin/sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh"]
     async with cluster(stand, "few", limit) as stage:
         writers = []
-        for node in stage.nodes.values():
-            for address in (node.client, node.peer, node.http):
-                writers += await hold(address, IDLE)
-        async with AsyncClient(stage.endpoints, timeout=5.0) as client:
+        async with AsyncClient(stage.endpoints, timeout=2.0) as client:
+            await writes(stand, client, 20, 100, "before")
+            for node in stage.nodes.values():
+                for address in (node.client, node.peer, node.http):
+                    writers += await hold(address, IDLE)
             # More than two segments of the journal.
             done = await writes(stand, client, 400, 60_000, "crowded")
         ended(stand, stage)
@@ -121,25 +126,25 @@ async def few_descriptors(stand: Stand) -> None:
 
 
 def small_disks_work(folder: Path) -> bool:
-    if not shutil.which("unshare"):
+    if UNSHARE is None:
         return False
-    words = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(folder), "true"]
+    words = [UNSHARE, "-rm", "sh", "-c", MOUNT, "sh", str(folder), "true"]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 @deed("P15", 15)
 async def small_disks(stand: Stand) -> None:
-    """Disks of 96 MiB are filled with jobs of 20 kB until no more are taken; no node ends."""
+    """Disks of 64 MiB are filled with jobs of 60 kB until no more are taken; no node ends."""
     if not small_disks_work(stand.folder):
         stand.found.figures["left_out"] = 1
         return
-    async with cluster(stand, "small", ["unshare", "-rm", "sh", "-c", MOUNT, "sh"],
+    async with cluster(stand, "small", [UNSHARE or "", "-rm", "sh", "-c", MOUNT, "sh"],
                        disks=True) as stage:  # fmt: skip
         async with AsyncClient(stage.endpoints, timeout=2.0) as client:
             until, number, done = time.monotonic() + 15, 0, 0
             while time.monotonic() < until:
                 number += 1
-                now = await writes(stand, client, 100, 20_000, f"fill-{number}")
+                now = await writes(stand, client, 100, 60_000, f"fill-{number}")
                 done += now
                 if not now:
                     break

@@ -35,6 +35,9 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
+LATER = ("UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
+# Answers that no second try changes.
+FINAL = ("INVALID_ARGUMENT", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION")
 Channel = Any  # grpc.aio.Channel; its callables have no useful types.
 M = TypeVar("M", bound=Message)
 
@@ -157,6 +160,8 @@ class Field:
             code, words = error.code().name, error.details() or ""
         if node is None:
             await self._learn(call)
+            if code == "UNAVAILABLE" and "failed to connect" in words:
+                self.leader = (self.leader + 1) % len(self.fronts)
         self.found.calls += 1
         self.found.refused += code != "OK"
         self.found.codes[code] = self.found.codes.get(code, 0) + 1
@@ -184,7 +189,7 @@ class Field:
             reply = await self.ask(request, **how)
             if reply.ok:
                 return kind.FromString(reply.data)
-            if time.monotonic() > limit or reply.code in ("INVALID_ARGUMENT", "PERMISSION_DENIED"):
+            if time.monotonic() > limit or reply.code in FINAL:
                 raise Refused(f"{type(request).__name__}: {reply.code} {reply.words[:300]}")
             await asyncio.sleep(POLL_S)
 
@@ -249,6 +254,11 @@ class Field:
 
         async def send() -> None:
             reply = await self.ask(request, seconds=30.0)
+            if reply.code in LATER and self.goes_on:
+                # What was done of it is found to be there.
+                request.mode = job_pb2.ImportJobsRequest.MODE_UPSERT
+                await asyncio.sleep(POLL_S)
+                reply = await self.ask(request, seconds=30.0)
             if reply.ok:
                 answer = job_pb2.ImportJobsResponse.FromString(reply.data)
                 refused.extend(f"{r.reason}: {r.message}" for r in answer.results if r.reason)

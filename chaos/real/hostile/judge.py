@@ -75,6 +75,8 @@ class Sight:
     ours: list[tuple[float, float]] = field(default_factory=list)
     # When the machine kept a process of the run waiting.
     busy: list[tuple[float, float]] = field(default_factory=list)
+    # Nodes that ended by themselves: when, and their last word.
+    deaths: list[tuple[float, str]] = field(default_factory=list)
     began: float = 0.0
     ended: float = 0.0
     # Runs of the bystander's that were due and never began.
@@ -154,6 +156,7 @@ def verdict(sight: Sight, limits: Limits, violations: Iterable[str]) -> dict[str
         wrong.append(f"a run was late by {spreads['max']:.0f} ms")
     if grown > limits.rss_mb:
         wrong.append(f"a node grew by {grown} MiB")
+    wrong += [words for _, words in sight.deaths]
     if sight.never:
         wrong.append(f"{sight.never} runs of the bystander never began")
     if sight.played and sight.ended - sight.began > 5 and not sight.starts:
@@ -187,6 +190,7 @@ def attack(sight: Sight, played: Played, limits: Limits) -> dict[str, Any]:
     grown = growth(sight, played.began, ended)
     late = spread(lateness(sight, played.began, ended))
     wrong = list(played.found.wrong)
+    wrong += [words for at, words in sight.deaths if played.began <= at <= ended]
     if moved:
         wrong.append(f"{moved} elections")
     if late["max"] > limits.max_ms:

@@ -161,6 +161,7 @@ class Stand:
             for node in self.arena.nodes:
                 tasks.create_task(self._watch_terms(node))
             tasks.create_task(self._watch_memory())
+            tasks.create_task(self.tend())
 
     async def _watch_terms(self, node: NodeProcess) -> None:
         async with self.arena.client(node.client, 1.0) as client:
@@ -177,6 +178,21 @@ class Stand:
     def _saw_term(self, term: int) -> None:
         before = self.sight.terms[-1].term if self.sight.terms else 0
         self.sight.terms.append(Term(time.monotonic(), max(term, before)))
+
+    async def tend(self) -> None:
+        """Start again what ended by itself, as whoever looks after a cluster does."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self.hands.locked():
+                continue
+            async with self.hands:
+                for node in self.arena.nodes:
+                    if not node.alive:
+                        words = (node.last_words().splitlines() or [""])[-1]
+                        death = f"{node.name} ended with {node.code}: {words[:400]}"
+                        self.say(f"         {death}")
+                        self.sight.deaths.append((time.monotonic(), death))
+                        node.start()
 
     async def _watch_memory(self) -> None:
         while True:

@@ -144,6 +144,14 @@ def test_what_an_attack_itself_found_is_a_failure(wrong: str) -> None:
     assert found["attacks"][0]["wrong"] == [wrong]
 
 
+def test_a_node_that_ended_by_itself_is_a_failure() -> None:
+    sight = calm()
+    sight.deaths.append((107.0, "n1 ended with 1: a Report alone changes 7800824 bytes"))
+    found = judged(sight)
+    assert found["verdict"] == found["attacks"][0]["verdict"] == "failed"
+    assert "n1 ended with 1" in found["attacks"][0]["wrong"][0]
+
+
 def test_a_broken_promise_and_a_bystander_that_starved_are_failures() -> None:
     assert judged(calm(), "S2: every-1-0 at 5 has no outcome")["verdict"] == "failed"
     starved = calm()
