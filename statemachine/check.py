@@ -25,6 +25,7 @@ from .record import (
     SessionRecord,
     StateRecord,
     StepRecord,
+    TellRecord,
     UniqueRecord,
     UsageRecord,
     parse,
@@ -50,7 +51,7 @@ def _breaches(store: Reading) -> Iterator[Breach]:
     yield from _ledgers(store)
     yield from _parked(store)
     yield from _uniques(store)
-    yield from _flows(store)
+    yield from _flows(store, meta.now_ms)
 
 
 def _jobs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
@@ -265,9 +266,15 @@ def _uniques(store: Reading) -> Iterator[Breach]:
                 yield Breach(key, f"it does not hold its key {run.unique_key}")
 
 
-def _flows(store: Reading) -> Iterator[Breach]:
+def _flows(store: Reading, now_ms: int) -> Iterator[Breach]:
     for key, _, flow in records(store, keys.FLOW, FlowRecord):
-        if not flow.live and not flow.waiting and not flow.ended_at_ms:
+        if flow.going:
+            if not flow.timer_at_ms:
+                yield Breach(key, "the time of the wave is over, and nothing goes on with it")
+            continue
+        if flow.telling and not 0 < flow.timer_at_ms <= now_ms:
+            yield Breach(key, "jobs of the wave are to be told of an end, and nothing does it")
+        if not (flow.live or flow.waiting or flow.telling or flow.ended_at_ms):
             yield Breach(key, "nothing of the wave is under way or waits, but it has not ended")
         if flow.ended_at_ms and not flow.timer_at_ms:
             yield Breach(key, "the wave has ended, and nothing will forget it")
@@ -275,6 +282,9 @@ def _flows(store: Reading) -> Iterator[Breach]:
             yield Breach(key, "a step of the wave waits, and nothing will call it stuck")
         if flow.stuck and not flow.live and not flow.timer_at_ms:
             yield Breach(key, "the wave waits for ever, and nothing will forget it")
+    for key, _, _ in records(store, keys.TELL, TellRecord):
+        if store.get(keys.FLOW + key[1:17]) is None:
+            yield Breach(key, "the wave in which this is to be told is not there")
     for key, _, step in records(store, keys.STEP, StepRecord):
         if store.get(keys.FLOW + key[1:17]) is None:
             yield Breach(key, "the wave of this step is not there")

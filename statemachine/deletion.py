@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import run_pb2, worker_pb2
-from . import backlog, clockwork, flows, keys, ledger, limits, namespaces, runs, timers
+from . import backlog, clockwork, keys, ledger, limits, namespaces, runs, timers, upstream
 from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from .view import View
 
@@ -23,7 +23,7 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     usage = runs.usage_of(view, jid)
     usage.jobs -= 1
     usage.payload_bytes -= len(job.order().payload.data)
-    flows.unlink(view, jid, job)
+    upstream.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace, job.form.calendars, -1)
     state.state = clockwork.DELETING
     backlog.clear(view, jid, state)

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from ..proto.v1 import flow_pb2, run_pb2
 from . import keys
 from .clockwork import DELETING, next_wake
+from .derived_entries import edge_wanted
 from .difference import Difference, jid_in, namespace_in, record, records
 from .lanes import MARK
 from .record import (
     CalendarRecord,
+    DependsRecord,
     FlowRecord,
     FormerRecord,
     JobRecord,
@@ -30,6 +32,7 @@ from .record import (
     SessionRecord,
     StateRecord,
     StepRecord,
+    TellRecord,
     UsageRecord,
     encode,
     parse,
@@ -50,6 +53,7 @@ COUNTED: dict[bytes, type[Record]] = {
     keys.CALENDAR: CalendarRecord,
     keys.FLOW: FlowRecord,
     keys.FORMER: FormerRecord,
+    keys.DEPENDS: DependsRecord,
 }
 
 
@@ -101,6 +105,7 @@ def differences(store: Reading) -> Iterator[Difference]:
     yield from _limit_keys(store, totals)
     yield from _calendars(store, totals)
     yield from _flows(store, totals)
+    yield from _depends(store)
     yield from _formers(store, totals)
 
 
@@ -275,16 +280,29 @@ def _calendars(store: Reading, totals: Totals) -> Iterator[Difference]:
 
 def _flows(store: Reading, totals: Totals) -> Iterator[Difference]:
     for key, value, flow in records(store, keys.FLOW, FlowRecord):
+        if flow.going:
+            continue
         steps: Counter[int] = Counter()
         prefix = keys.steps_of(*keys.run_of(key))
         for step_key, step in store.scan(prefix, keys.after(prefix)):
-            state = parse(step_key, step, StepRecord).state
-            steps[state] += 1
-            assert step_key.startswith(prefix)
+            found = parse(step_key, step, StepRecord)
+            steps[found.state] += found.round == flow.round
+        telling = 0
+        prefix = keys.tells_of(*keys.run_of(key))
+        for tell_key, tell in store.scan(prefix, keys.after(prefix)):
+            telling += parse(tell_key, tell, TellRecord).round == flow.round
         yield from _changed(
-            key, value, flow, "the flow", live=totals.live_by_flow[key],
+            key, value, flow, "the flow", live=totals.live_by_flow[key], telling=telling,
             waiting=steps[Step.STATE_WAITING], cannot_run=steps[Step.STATE_CANNOT_RUN],
         )  # fmt: skip
+
+
+def _depends(store: Reading) -> Iterator[Difference]:
+    for key, value, depends in records(store, keys.DEPENDS, DependsRecord):
+        prefix = keys.of_job(keys.EDGE, jid_in(key))
+        found = store.scan(prefix, keys.after(prefix))
+        waiting = sum(edge_wanted(store, edge, at) for edge, at in found)
+        yield from _changed(key, value, depends, "what hangs on the job", dependents=waiting)
 
 
 def _formers(store: Reading, totals: Totals) -> Iterator[Difference]:

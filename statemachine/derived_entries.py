@@ -115,7 +115,8 @@ def _index_of(lane: LaneRecord) -> bytes:
 
 
 def _of_flow(jid: int, occasion: int, flow: FlowRecord) -> Wanted:
-    yield keys.flow_line(keys.namespace_of(jid), flow.created_at_ms, jid, occasion), b""
+    if not flow.going:
+        yield keys.flow_line(keys.namespace_of(jid), flow.created_at_ms, jid, occasion), b""
     if flow.timer_at_ms:
         yield keys.flow_timer(flow.timer_at_ms, jid, occasion), b""
 
@@ -129,7 +130,7 @@ def _name_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     return job is not None and keys.job_name(keys.namespace_of(jid), job.name) == key
 
 
-def _edge_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+def edge_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     _, downstream = keys.run_of(key)
     job = record(store, keys.job(downstream), JobRecord)
     return job is not None and (key, value) in _of_job(store, downstream, job)
@@ -209,7 +210,7 @@ def _stretch_wanted(store: Reading, key: bytes, value: bytes) -> bool:
 
 OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.NAME: _name_wanted,
-    keys.EDGE: _edge_wanted,
+    keys.EDGE: edge_wanted,
     keys.TIMER: _timer_wanted,
     keys.READY: _wanted_by_run,
     keys.PARKED: _wanted_by_run,

@@ -250,7 +250,11 @@ def _of_flow(told: Told, key: bytes, value: bytes) -> Events:
     """A wave ended, after which it is written no more; or its timer rang, and it is stuck."""
     jid, occasion = keys.run_of(key)
     flow = parse(key, value, FlowRecord)
+    if flow.going:
+        return
     if flow.ended_at_ms:
+        if flow.ended_at_ms != told.now_ms:
+            return
         kind = event_pb2.EVENT_KIND_FLOW_ENDED
     elif flow.stuck and (jid, occasion) in told.rung_flows and _is_newly_stuck(told, flow):
         kind = event_pb2.EVENT_KIND_FLOW_STUCK
@@ -263,7 +267,10 @@ def _of_flow(told: Told, key: bytes, value: bytes) -> Events:
 
 
 def _is_newly_stuck(told: Told, flow: FlowRecord) -> bool:
-    """Not when its timer rang only to let it go, and it is to be kept for longer."""
+    """Not when its timer rang only to go on with it, or to let it go when it is to be kept for
+    longer."""
+    if flow.found_stuck_ms != told.now_ms:
+        return False
     return not flow.stuck_since_ms or flow.stuck_since_ms == told.now_ms
 
 

@@ -11,7 +11,7 @@ from copy import copy
 from datetime import UTC, datetime
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
-from . import by_hand, clockwork, flows, grants, keys, lanes, namespaces, overlap, runs
+from . import by_hand, clockwork, flows, grants, keys, lanes, namespaces, overlap, runs, upstream
 from .instants import timestamp
 from .jobs import find
 from .plan import excluded
@@ -22,7 +22,6 @@ from .record import (
     QueueRecord,
     RunRecord,
     StateRecord,
-    StepRecord,
     UsageRecord,
 )
 from .view import View
@@ -244,10 +243,13 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
     for looked, (key, _) in enumerate(view.stored.scan(prefix, keys.after(prefix))):
         if looked == WAVES:
             break
-        step = view.get(keys.step(*keys.run_of(key), jid), StepRecord)
+        wave = flows.find(view, *keys.run_of(key))
+        step = wave.step(view, jid) if wave is not None else None
         if step is not None and step.state == flows.Step.STATE_WAITING:
             over = {item.jid for item in step.ended}
-            sources = {name: flows.jid_named(view, keys.namespace_of(jid), name) for name in names}
+            sources = {
+                name: upstream.jid_named(view, keys.namespace_of(jid), name) for name in names
+            }
             missing = ", ".join(name for name in names if sources[name] not in over)
             flow_jid, flow_occasion = keys.run_of(key)
             root = view.get(keys.job(flow_jid), JobRecord)

@@ -5,20 +5,37 @@ along. When a run of the wave ends, each job downstream looks at its own step of
 condition is met (then it fires, once), can no longer be met (then it is marked, and so is what
 depends on it), or still waits. A step that waits too long is reported as stuck, with what it waits
 for; it still fires if that comes.
+
+A wave may be long and wide, so it goes on in steps: who is still to be told of an end stands in the
+state (TellRecord), and the wave's timer goes on with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from ..proto.v1 import flow_pb2, job_pb2, run_pb2
-from . import clockwork, keys, limits, namespaces, overlap, rejection, runs, timers
+from . import keys, limits, namespaces, overlap, runs
 from .instants import ms_or
-from .record import FlowRecord, JobRecord, RunRecord, StateRecord, StepRecord, UpstreamRecord
+from .record import (
+    FlowRecord,
+    JobRecord,
+    RunRecord,
+    StateRecord,
+    StepRecord,
+    TellRecord,
+    UpstreamRecord,
+)
+from .upstream import jid_named
 from .view import View
 
 Step = flow_pb2.FlowStep
 Dependency = job_pb2.Dependency
 Join = job_pb2.Upstream
-Reason = rejection.Reason
+NEVER = limits.INSTANT_MAX_MS
+# A job that is over, and what those downstream are to be told.
+Tell = tuple[int, TellRecord]
 
 MET = {
     Dependency.CONDITION_UNSPECIFIED: frozenset({run_pb2.RUN_STATE_SUCCEEDED}),
@@ -30,82 +47,138 @@ MET = {
 }
 
 
+@dataclass(slots=True)
+class Wave:
+    """A wave, by the run it began with."""
+
+    jid: int
+    occasion: int
+    flow: FlowRecord
+
+    def step(self, view: View, jid: int) -> StepRecord | None:
+        """Where a job stands in it."""
+        step = view.get(keys.step(self.jid, self.occasion, jid), StepRecord)
+        return step if step is not None and step.round == self.flow.round else None
+
+
+def find(view: View, jid: int, occasion: int) -> Wave | None:
+    flow = view.get(keys.flow(jid, occasion), FlowRecord)
+    return None if flow is None or flow.going else Wave(jid, occasion, flow)
+
+
 def start(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     """A run that others wait for begins a wave. The caller puts the run."""
     run.flow_jid, run.flow_occasion = jid, occasion
-    flow = FlowRecord(live=1, created_at_ms=view.now_ms, jids=(jid,))
-    view.put(keys.flow(jid, occasion), flow)
+    key = keys.flow(jid, occasion)
+    flow = FlowRecord(live=1, created_at_ms=view.now_ms, ahead_ms=NEVER)
+    before = view.get(key, FlowRecord)
+    if before is not None:
+        # What it has left behind counts for nothing, and goes with this one.
+        flow.round, flow.timer_at_ms = before.round + 1, before.timer_at_ms
+        _take_off_line(view, Wave(jid, occasion, before))
     view.put_raw(keys.flow_line(keys.namespace_of(jid), view.now_ms, jid, occasion))
+    _put(view, Wave(jid, occasion, flow))
 
 
 def begin_anew(view: View, jid: int, occasion: int) -> None:
     """The run a wave began with is made once more: nothing stays of what it was before."""
-    flow = view.get(keys.flow(jid, occasion), FlowRecord)
-    if flow is not None:
-        _set_timer(view, jid, occasion, flow, 0)
-        forget(view, jid, occasion, flow)
+    wave = find(view, jid, occasion)
+    if wave is not None:
+        _let_go(view, wave)
+        _put(view, wave)
 
 
 def run_ended(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
-    """A run of a wave has ended: tell the jobs downstream."""
+    """A run of a wave has ended: tell the jobs downstream, or begin to."""
     if not run.flow_jid:
         # It began before anything depended on its job, so there is no wave to tell.
         return
-    flow_key = keys.flow(run.flow_jid, run.flow_occasion)
-    flow = view.need(flow_key, FlowRecord)
+    flow = view.need(keys.flow(run.flow_jid, run.flow_occasion), FlowRecord)
+    wave = Wave(run.flow_jid, run.flow_occasion, flow)
     flow.live -= 1
     flow.failed |= run.state == run_pb2.RUN_STATE_FAILED
-    view.put(flow_key, flow)
-    ended = UpstreamRecord(jid=jid, occasion=occasion, state=run.state)
-    for downstream in downstream_of(view, jid):
-        _look(view, run.flow_jid, run.flow_occasion, flow, downstream, ended)
-    _settle(view, run.flow_jid, run.flow_occasion, flow)
+    if state.has_downstream:
+        tell = jid, TellRecord(occasion=occasion, state=run.state, round=flow.round)
+        if view.in_wave:
+            # A run that begins has ended this one; what comes of that waits for its own turn.
+            _keep(view, wave, tell)
+        else:
+            _tell(view, wave, [tell], 0 if view.is_full else limits.STEP)
+    _settle(view, wave)
 
 
-def downstream_of(view: View, jid: int) -> list[int]:
-    prefix = keys.of_job(keys.EDGE, jid)
-    return [keys.run_of(key)[1] for key in view.scan(prefix, keys.after(prefix))]
+def _tell(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
+    """Tell those downstream, at most so many, and what cannot run then to those behind; keep what
+    is left over. The last first, so that little is in hand at a time."""
+    view.in_wave = True
+    while tells and most > 0:
+        source, tell = tells.pop()
+        dead: list[Tell] = []
+        for jid in _downstream(view, source, tell.next_jid):
+            if most <= 0:
+                tell.next_jid = jid
+                tells.append((source, tell))
+                break
+            if _look(view, wave, jid, source, tell):
+                dead.append((jid, TellRecord(round=wave.flow.round)))
+            most = 0 if view.is_full else most - 1
+        tells += dead
+    view.in_wave = False
+    for left in tells:
+        _keep(view, wave, left)
 
 
-def _look(
-    view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord, jid: int,
-    ended: UpstreamRecord | None,
-) -> None:  # fmt: skip
-    """One upstream of a step has ended, or (None) can no longer run: see what that means."""
-    key = keys.step(flow_jid, flow_occasion, jid)
-    step = view.get(key, StepRecord)
+def _downstream(view: View, jid: int, first: int) -> Iterator[int]:
+    end = keys.after(keys.of_job(keys.EDGE, jid))
+    return (keys.run_of(key)[1] for key in view.scan(keys.edge(jid, first), end))
+
+
+def _keep(view: View, wave: Wave, left: Tell) -> None:
+    """Whom this is to be told is left to the wave's timer."""
+    jid, tell = left
+    key = keys.tell(wave.jid, wave.occasion, jid)
+    before = view.get(key, TellRecord)
+    wave.flow.telling += before is None or before.round != wave.flow.round
+    view.put(key, tell)
+
+
+def _look(view: View, wave: Wave, jid: int, source: int, tell: TellRecord) -> bool:
+    """One upstream of a step is over: see what that means. Whether others are to be told now that
+    the step cannot run."""
+    flow = wave.flow
     job = view.need(keys.job(jid), JobRecord)
+    step = wave.step(view, jid)
+    is_new = step is None
     if step is None:
         stuck_ms = ms_or(job.form.spec.upstream, "stuck_after", limits.STUCK_AFTER_MS)
         step = StepRecord(
             state=Step.STATE_WAITING, waiting_since_ms=view.now_ms,
-            stuck_at_ms=view.now_ms + stuck_ms,
+            stuck_at_ms=view.now_ms + stuck_ms, round=flow.round,
         )  # fmt: skip
-        flow.waiting += 1
-        flow.stuck_since_ms = 0
-        flow.jids = (*flow.jids, jid)
-        _set_timer(view, flow_jid, flow_occasion, flow, step.stuck_at_ms)
-    if ended is not None:
+    if tell.state:
+        ended = UpstreamRecord(jid=source, occasion=tell.occasion, state=tell.state)
         step.ended = (*step.ended, ended)
-    view.put(key, step)
-    if step.state != Step.STATE_WAITING:
-        return
-    verdict = _verdict(view, flow_jid, flow_occasion, jid, job, step)
+    verdict = step.state
     if verdict == Step.STATE_WAITING:
-        return
-    step.state = verdict
-    flow.waiting -= 1
+        verdict = _verdict(view, wave, jid, job, step)
+        flow.waiting += (verdict == Step.STATE_WAITING) - (not is_new)
+        if verdict == Step.STATE_WAITING and is_new:
+            flow.stuck_since_ms = 0
+            flow.ahead_ms = min(flow.ahead_ms, step.stuck_at_ms)
+    was, step.state = step.state, verdict
+    view.put(keys.step(wave.jid, wave.occasion, jid), step)
+    if was == verdict:
+        return False
     if verdict == Step.STATE_FIRED:
         flow.live += 1
-        step.occasion = _fire(view, flow_jid, flow_occasion, jid, job, step)
-    else:
-        flow.cannot_run += 1
-        for downstream in downstream_of(view, jid):
-            _look(view, flow_jid, flow_occasion, flow, downstream, None)
+        step.occasion = _fire(view, wave, jid, job, step)
+        return False
+    flow.cannot_run += 1
+    return view.need(keys.state(jid), StateRecord).has_downstream
 
 
 def _verdict(
-    view: View, flow_jid: int, flow_occasion: int, jid: int, job: JobRecord, step: StepRecord
+    view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord
 ) -> Step.State.ValueType:
     met = lost = 0
     ends = {item.jid: item.state for item in step.ended}
@@ -117,7 +190,7 @@ def _verdict(
                 met += 1
             else:
                 lost += 1
-        elif source is None or _cannot_run(view, flow_jid, flow_occasion, source):
+        elif source is None or _cannot_run(view, wave, source):
             lost += 1
     if upstream.join == Join.JOIN_ANY:
         if met:
@@ -128,20 +201,18 @@ def _verdict(
     return Step.STATE_FIRED if met == len(upstream.jobs) else Step.STATE_WAITING
 
 
-def _cannot_run(view: View, flow_jid: int, flow_occasion: int, jid: int) -> bool:
-    step = view.get(keys.step(flow_jid, flow_occasion, jid), StepRecord)
+def _cannot_run(view: View, wave: Wave, jid: int) -> bool:
+    step = wave.step(view, jid)
     return step is not None and step.state == Step.STATE_CANNOT_RUN
 
 
-def _fire(
-    view: View, flow_jid: int, flow_occasion: int, jid: int, job: JobRecord, step: StepRecord
-) -> int:
+def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) -> int:
     """A step's condition is met: its run begins, at the wave's nominal time."""
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    occasion = runs.free_occasion(view, jid, state, keys.nominal_of(flow_occasion))
+    occasion = runs.free_occasion(view, jid, state, keys.nominal_of(wave.occasion))
     run = runs.new(job, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
-    run.flow_jid, run.flow_occasion = flow_jid, flow_occasion
+    run.flow_jid, run.flow_occasion = wave.jid, wave.occasion
     run.upstream = step.ended
     run.made_in = view.base + 1
     verdict = overlap.judge(view, jid, state, job.form.spec)
@@ -154,172 +225,153 @@ def _fire(
     return occasion
 
 
-def _settle(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord) -> None:
-    """A wave with nothing under way and nothing to wait for has ended."""
-    if not flow.live and not flow.waiting:
+def _settle(view: View, wave: Wave) -> None:
+    """A wave with nothing under way, nothing to tell and nothing to wait for has ended."""
+    flow = wave.flow
+    if not (flow.live or flow.waiting or flow.telling or flow.ended_at_ms):
         flow.ended_at_ms = view.now_ms
         flow.stuck = False
-        flow.stuck_since_ms = 0
-        _set_timer(view, flow_jid, flow_occasion, flow, 0)
-        _set_timer(view, flow_jid, flow_occasion, flow, _kept_until(view, flow_jid, flow))
-    elif flow.stuck_since_ms and not flow.live:
-        # What its last run did not free, nothing will; it goes as a failure does.
-        _set_timer(view, flow_jid, flow_occasion, flow, _kept_until(view, flow_jid, flow))
-    view.put(keys.flow(flow_jid, flow_occasion), flow)
+        flow.stuck_since_ms = flow.looked_to = 0
+    _put(view, wave)
 
 
-def _kept_until(view: View, flow_jid: int, flow: FlowRecord) -> int:
-    """When a wave that has ended, or waits for ever, is forgotten."""
-    if view.get(keys.job(flow_jid), JobRecord) is None:
+def _put(view: View, wave: Wave) -> None:
+    """Set a wave's timer to what lies ahead of it, and put it."""
+    flow = wave.flow
+    at_ms = _wake(view, wave)
+    due = 0 < flow.timer_at_ms <= view.now_ms and at_ms == view.now_ms
+    if at_ms != flow.timer_at_ms and not due:
+        if flow.timer_at_ms:
+            view.delete(keys.flow_timer(flow.timer_at_ms, wave.jid, wave.occasion))
+        if at_ms:
+            view.put_timer(keys.flow_timer(at_ms, wave.jid, wave.occasion))
+        flow.timer_at_ms = at_ms
+    view.put(keys.flow(wave.jid, wave.occasion), flow)
+
+
+def _wake(view: View, wave: Wave) -> int:
+    """When something is to be done about a wave; 0 for never."""
+    flow = wave.flow
+    if flow.going or flow.telling or flow.looked_to:
         return view.now_ms
-    well_ms, failed_ms = namespaces.keep_times(view, flow_jid)
+    if _is_over(flow):
+        return _kept_until(view, wave)
+    if flow.waiting and flow.ahead_ms < NEVER:
+        # A wave of before may not know.
+        return flow.ahead_ms or view.now_ms
+    return 0
+
+
+def _is_over(flow: FlowRecord) -> bool:
+    """What its last run did not free, nothing will; it goes as a failure does."""
+    return bool(flow.ended_at_ms or (flow.stuck_since_ms and not flow.live))
+
+
+def _kept_until(view: View, wave: Wave) -> int:
+    """When a wave that has ended, or waits for ever, is forgotten."""
+    flow = wave.flow
+    if view.get(keys.job(wave.jid), JobRecord) is None:
+        return view.now_ms
+    well_ms, failed_ms = namespaces.keep_times(view, wave.jid)
     if flow.ended_at_ms:
         return flow.ended_at_ms + (failed_ms if flow.failed else well_ms)
     return flow.stuck_since_ms + failed_ms
 
 
-def _set_timer(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord, at_ms: int) -> None:
-    if flow.timer_at_ms and (not at_ms or at_ms < flow.timer_at_ms):
-        view.delete(keys.flow_timer(flow.timer_at_ms, flow_jid, flow_occasion))
-        flow.timer_at_ms = 0
-    if at_ms and not flow.timer_at_ms:
-        view.put_timer(keys.flow_timer(at_ms, flow_jid, flow_occasion))
-        flow.timer_at_ms = at_ms
-
-
 def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
-    """A step may be stuck, or the memory of a wave has had its time."""
-    key = keys.flow(flow_jid, flow_occasion)
-    flow = view.need(key, FlowRecord)
+    """There is more to tell, a step may be stuck, or the memory of a wave has had its time."""
+    flow = view.need(keys.flow(flow_jid, flow_occasion), FlowRecord)
+    wave = Wave(flow_jid, flow_occasion, flow)
     flow.timer_at_ms = 0
-    if flow.ended_at_ms:
-        _let_go(view, flow_jid, flow_occasion, flow)
-        return
-    ahead = _look_for_stuck(view, flow_jid, flow_occasion, flow)
-    if flow.waiting and not ahead:
-        flow.stuck_since_ms = flow.stuck_since_ms or view.now_ms
-        if not flow.live:
-            _let_go(view, flow_jid, flow_occasion, flow)
+    flow.jids = ()
+    if _is_over(flow) and not flow.telling and _kept_until(view, wave) <= view.now_ms:
+        _let_go(view, wave)
+    if flow.going:
+        if _forget_some(view, wave):
             return
-    _set_timer(view, flow_jid, flow_occasion, flow, ahead)
-    _settle(view, flow_jid, flow_occasion, flow)
+    elif flow.telling:
+        _go_on(view, wave)
+    elif flow.waiting and _look_for_stuck(view, wave):
+        if flow.stuck:
+            flow.found_stuck_ms = view.now_ms
+        if flow.ahead_ms == NEVER:
+            flow.stuck_since_ms = flow.stuck_since_ms or view.now_ms
+    if flow.going:
+        _put(view, wave)
+    else:
+        _settle(view, wave)
 
 
-def _let_go(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord) -> None:
-    """Forget a wave, unless it is to be kept for longer."""
-    until_ms = _kept_until(view, flow_jid, flow)
-    if until_ms <= view.now_ms:
-        forget(view, flow_jid, flow_occasion, flow)
+def _go_on(view: View, wave: Wave) -> None:
+    """Tell what was left over, as long as there is room."""
+    prefix = keys.tells_of(wave.jid, wave.occasion)
+    # What is found in the store was left by decisions before this one.
+    for key in view.scan_stored(prefix, keys.after(prefix)):
+        tell = view.need(key, TellRecord)
+        view.delete(key)
+        if tell.round != wave.flow.round:
+            continue
+        wave.flow.telling -= 1
+        _tell(view, wave, [(int.from_bytes(key[-8:], "big"), tell)], limits.CHANGE_ITEMS)
+        if view.is_full:
+            return
+
+
+def _look_for_stuck(view: View, wave: Wave) -> bool:
+    """Mark a wave some step of which waits for too long, and find the next instant to look. False
+    when there is more to look at."""
+    flow = wave.flow
+    first, again = flow.looked_to, bool(flow.looked_to)
+    if not again:
+        flow.ahead_ms = NEVER
+    prefix = keys.steps_of(wave.jid, wave.occasion)
+    begin = keys.step(wave.jid, wave.occasion, first)
+    for count, key in enumerate(view.scan(begin, keys.after(prefix))):
+        if count and view.is_full:
+            flow.looked_to = int.from_bytes(key[-8:], "big")
+            return False
+        _look_at(view, wave, key)
+    flow.looked_to = 0
+    if again:
+        flow.ahead_ms = min(NEVER, max(flow.ahead_ms, view.now_ms + limits.STUCK_LOOK_MS))
+    return True
+
+
+def _look_at(view: View, wave: Wave, key: bytes) -> None:
+    step, flow = view.need(key, StepRecord), wave.flow
+    if step.state != Step.STATE_WAITING or step.round != flow.round:
         return
-    _set_timer(view, flow_jid, flow_occasion, flow, until_ms)
-    view.put(keys.flow(flow_jid, flow_occasion), flow)
+    if view.get(keys.JOB + key[-8:], JobRecord) is None:
+        step.state = Step.STATE_CANNOT_RUN
+        view.put(key, step)
+        flow.waiting -= 1
+        flow.cannot_run += 1
+    elif step.stuck_at_ms <= view.now_ms:
+        flow.stuck = True
+    else:
+        flow.ahead_ms = min(flow.ahead_ms, step.stuck_at_ms)
 
 
-def _look_for_stuck(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord) -> int:
-    """Mark a wave some step of which waits for too long; the next instant to look, 0 for none."""
-    ahead = 0
-    for jid in flow.jids:
-        step = view.get(keys.step(flow_jid, flow_occasion, jid), StepRecord)
-        if step is not None and step.state == Step.STATE_WAITING:
-            if view.get(keys.job(jid), JobRecord) is None:
-                step.state = Step.STATE_CANNOT_RUN
-                view.put(keys.step(flow_jid, flow_occasion, jid), step)
-                flow.waiting -= 1
-                flow.cannot_run += 1
-            elif step.stuck_at_ms <= view.now_ms:
-                flow.stuck = True
-            else:
-                ahead = timers.earliest(ahead, step.stuck_at_ms)
-    return ahead
+def _let_go(view: View, wave: Wave) -> None:
+    """Nothing finds the wave any more; what is left of it goes in steps. The caller puts it."""
+    _take_off_line(view, wave)
+    wave.flow.going = True
 
 
-def forget(view: View, flow_jid: int, flow_occasion: int, flow: FlowRecord) -> None:
-    for jid in flow.jids:
-        view.delete(keys.step(flow_jid, flow_occasion, jid))
-    number = keys.namespace_of(flow_jid)
-    view.delete(keys.flow_line(number, flow.created_at_ms, flow_jid, flow_occasion))
-    view.delete(keys.flow(flow_jid, flow_occasion))
+def _take_off_line(view: View, wave: Wave) -> None:
+    number = keys.namespace_of(wave.jid)
+    view.delete(keys.flow_line(number, wave.flow.created_at_ms, wave.jid, wave.occasion))
 
 
-def jid_named(view: View, namespace: int, name: str) -> int | None:
-    """The job of a name. One that is being deleted has its name still, but nothing finds it."""
-    value = view.get_raw(keys.job_name(namespace, name))
-    if value is None:
-        return None
-    jid = int.from_bytes(value, "big")
-    deleting = view.need(keys.state(jid), StateRecord).state == clockwork.DELETING
-    return None if deleting else jid
-
-
-def link(view: View, jid: int, job: JobRecord) -> None:
-    """Let the upstream jobs know who depends on them."""
-    for dependency in job.form.spec.upstream.jobs:
-        source = jid_named(view, keys.namespace_of(jid), dependency.job)
-        assert source is not None, f"upstream {dependency.job} was checked and is not there"
-        view.put_raw(keys.edge(source, jid))
-        key = keys.state(source)
-        state = view.need(key, StateRecord)
-        state.has_downstream = True
-        # What others depend on is not deleted by itself.
-        clockwork.settle(view, source, state)
-        view.put(key, state)
-
-
-def unlink(view: View, jid: int, job: JobRecord) -> None:
-    """Let the upstream jobs know that this one depends on them no more."""
-    for dependency in job.form.spec.upstream.jobs:
-        source = jid_named(view, keys.namespace_of(jid), dependency.job)
-        if source is None:
-            continue
-        view.delete(keys.edge(source, jid))
-        key = keys.state(source)
-        state = view.need(key, StateRecord)
-        state.has_downstream = bool(downstream_of(view, source))
-        clockwork.settle(view, source, state)
-        view.put(key, state)
-
-
-def check_upstream(view: View, namespace: int, name: str, spec: job_pb2.JobSpec) -> None:
-    """Refuse upstream jobs that are not there, or that come back to this one."""
-    sources = []
-    for dependency in spec.upstream.jobs:
-        source = jid_named(view, namespace, dependency.job)
-        if source is None and dependency.job != name:
-            raise rejection.Refused.because(
-                Reason.ERROR_REASON_JOB_NOT_FOUND,
-                f"spec.upstream.jobs: there is no job '{dependency.job}'; create it first",
-                job=dependency.job, field="spec.upstream.jobs",
-            )  # fmt: skip
-        sources.append((dependency.job, source))
-    path = _path_back(view, namespace, name, sources)
-    if path:
-        raise rejection.Refused.because(
-            Reason.ERROR_REASON_CYCLE,
-            f"the jobs would wait for each other: {path}; take one of these out",
-            path=path,
-        )
-
-
-def _path_back(view: View, namespace: int, name: str, sources: list[tuple[str, int | None]]) -> str:
-    """Walk upstream from the sources; the path, if it comes back to the name."""
-    # Each entry: a job's name, and the path from the wanted job to it.
-    waiting = [(source, [name, source]) for source, _ in reversed(sources)]
-    seen: set[str] = set()
-    while waiting:
-        at, path = waiting.pop()
-        if at == name:
-            return " -> ".join(path)
-        if at in seen:
-            continue
-        seen.add(at)
-        if len(seen) > limits.GRAPH_JOBS:
-            raise rejection.Refused.because(
-                Reason.ERROR_REASON_LIMIT_EXCEEDED,
-                f"over {limits.GRAPH_JOBS} jobs lie upstream of '{name}'; that is the most",
-                limit="graph_jobs", maximum=limits.GRAPH_JOBS, actual=len(seen),
-            )  # fmt: skip
-        jid = jid_named(view, namespace, at)
-        job = view.get(keys.job(jid), JobRecord) if jid is not None else None
-        if job is not None:
-            waiting.extend((d.job, [*path, d.job]) for d in reversed(job.form.spec.upstream.jobs))
-    return ""
+def _forget_some(view: View, wave: Wave) -> bool:
+    """Whether the last of a wave is gone."""
+    for prefix in (
+        keys.tells_of(wave.jid, wave.occasion),
+        keys.steps_of(wave.jid, wave.occasion),
+    ):
+        for key in view.scan(prefix, keys.after(prefix)):
+            view.delete(key)
+            if view.is_full:
+                return False
+    view.delete(keys.flow(wave.jid, wave.occasion))
+    return True

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import islice
 
 from ..proto.v1 import job_pb2, schedule_pb2
-from . import clockwork, describe, flows, keys, limits, namespaces, slots, validate
+from . import clockwork, describe, keys, limits, namespaces, slots, upstream, validate
 from .difference import record
 from .instants import ms_or, set_ms, timestamp, to_ms, told
 from .jobs import find
@@ -66,7 +66,7 @@ def _preview_new(
     namespace = namespaces.need(view, request.namespace)
     schedules, timing = list(request.schedules), request.timing
     created_ms = view.now_ms
-    jid = flows.jid_named(view, namespace.number, request.job) if request.job else None
+    jid = upstream.jid_named(view, namespace.number, request.job) if request.job else None
     if jid is not None:
         job = view.need(keys.job(jid), JobRecord)
         created_ms = job.created_at_ms

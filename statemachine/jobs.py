@@ -14,7 +14,6 @@ from . import (
     clockwork,
     deletion,
     firing,
-    flows,
     forms,
     herds,
     keys,
@@ -27,6 +26,7 @@ from . import (
     outcomes,
     runs,
     slots,
+    upstream,
     validate,
 )
 from .checked import Checked
@@ -42,12 +42,13 @@ from .view import Mold, View
 Import = job_pb2.ImportJobsRequest
 Result = job_pb2.ImportResult
 CHANGEABLE = frozenset({"spec"})
+NAMED = 10  # Dependents that a refusal names.
 
 
 def find(view: View, namespace: str, name: str) -> tuple[int, JobRecord, StateRecord]:
     """A job with its state. One that is being deleted is not there any more."""
     number = namespaces.need(view, namespace).number
-    jid = flows.jid_named(view, number, name)
+    jid = upstream.jid_named(view, number, name)
     if jid is None:
         namespace = namespace or namespaces.DEFAULT
         raise Refused.because(
@@ -112,7 +113,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
 
 
 def _taken(view: View, namespace: NamespaceRecord, name: str) -> Refused:
-    going = flows.jid_named(view, namespace.number, name) is None
+    going = upstream.jid_named(view, namespace.number, name) is None
     hint = "it is being deleted, wait for its end" if going else "update it"
     return Refused.because(
         Reason.ERROR_REASON_JOB_EXISTS,
@@ -154,7 +155,7 @@ def _wire(
     state.may_finish = bool(job.schedules) and not state.after_end and not known.has_upstream
     state.delete_after_ms = known.delete_after_ms
     if known.has_upstream:
-        flows.link(view, jid, job)
+        upstream.link(view, jid, job)
     if form.calendars:
         namespaces.use_calendars(view, namespace.number, form.calendars, 1)
 
@@ -172,7 +173,7 @@ def check(
         raise Refused.of(faults)
     assert isinstance(plan, Plan)
     if known.has_upstream:
-        flows.check_upstream(view, namespace.number, wanted.name, wanted.spec)
+        upstream.check(view, namespace.number, wanted.name, wanted.spec)
     return plan
 
 
@@ -263,7 +264,7 @@ def replace_spec(
         orders.check_room(view, job, state)
     if rescheduled:
         _close_books(view, jid, job, state)
-    flows.unlink(view, jid, job)
+    upstream.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
     runs.usage_of(view, jid).payload_bytes += grown
     if reordered:
@@ -320,10 +321,10 @@ def _miss(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
 def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2.DeleteJobResponse:
     jid, job, state = find(view, request.namespace, request.job)
     namespaces.check_etag(request.etag, job.version)
-    names = [view.need(keys.job(other), JobRecord).name for other in flows.downstream_of(view, jid)]
-    if names:
-        shown = ", ".join(sorted(names)[:10])
-        waiting = "1 job waits" if len(names) == 1 else f"{len(names)} jobs wait"
+    some, count = upstream.first_downstream(view, jid, NAMED)
+    if some:
+        shown = ", ".join(sorted(view.need(keys.job(other), JobRecord).name for other in some))
+        waiting = "1 job waits" if count == 1 else f"{count} jobs wait"
         raise Refused.because(
             Reason.ERROR_REASON_HAS_DEPENDENTS,
             f"'{job.name}' cannot be deleted, since {waiting} for it: {shown}; take "
@@ -410,7 +411,7 @@ def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str, resul
     try:
         if upsert:
             number = namespaces.need(view, wanted.namespace).number
-            jid = flows.jid_named(view, number, wanted.name)
+            jid = upstream.jid_named(view, number, wanted.name)
             if jid is not None:
                 job = view.need(keys.job(jid), JobRecord)
                 namespaces.check_etag(wanted.etag, job.version)

@@ -33,6 +33,7 @@ SWEEP = b"X"  # namespace that was deleted
 FLOW = b"F"  # jid, occasion
 STEP = b"f"  # jid and occasion of the flow, jid of the step
 INDEXED = b"m"  # once: all stretches before this key of the ledger stand in STRETCH
+TELL = b"t"  # jid and occasion of the flow, jid upstream: whose end others are still to be told of
 
 # Derived from the records; `verify` computes them anew.
 USAGE = b"u"  # namespace
@@ -49,6 +50,7 @@ REMEMBERED_LINE = b"i"  # place -> hash of the request id
 EDGE = b"e"  # jid upstream, jid downstream -> condition
 FLOW_LINE = b"g"  # namespace, inverted beginning, jid, occasion
 STRETCH = b"l"  # jid, first nominal time: entries of the ledger that speak of many
+DEPENDS = b"d"  # jid upstream: how many depend on it, and how long the way to it is
 
 # What a timer wakes.
 WAKE_JOB = b"J"
@@ -276,6 +278,18 @@ def steps_of(jid: int, occasion: int) -> bytes:
 
 def step(flow_jid: int, flow_occasion: int, jid: int) -> bytes:
     return _THREE.pack(STEP, flow_jid, flow_occasion, jid)
+
+
+def tells_of(jid: int, occasion: int) -> bytes:
+    return _TWO.pack(TELL, jid, occasion)
+
+
+def tell(flow_jid: int, flow_occasion: int, jid: int) -> bytes:
+    return _THREE.pack(TELL, flow_jid, flow_occasion, jid)
+
+
+def depends(jid: int) -> bytes:
+    return _ONE.pack(DEPENDS, jid)
 
 
 def edge(upstream: int, downstream: int) -> bytes:

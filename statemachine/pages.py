@@ -91,12 +91,14 @@ def fill(
     found: Iterable[Place],
     place_of: Callable[[Place], bytes],
     show: Callable[[Place], Item | None],
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> Page[Item]:
-    """Show what is found until the page is full; `show` gives None for what the filter drops."""
+    """Show what is found until the page is full; `show` gives None for what the filter drops, and
+    `is_enough` says that what was looked at was much."""
     items: list[Item] = []
     size, last = 0, b""
     for looked, entry in enumerate(found):
-        if len(items) == wish.size or looked == limits.LOOKED_AT:
+        if len(items) == wish.size or looked == limits.LOOKED_AT or (looked and is_enough()):
             return Page(items, token_of(wish, last))
         item = show(entry)
         if item is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..proto.v1 import flow_pb2, job_pb2, run_pb2
-from . import filters, flows, keys, limits, namespaces, pages, runs
+from . import filters, flows, keys, limits, namespaces, pages, runs, upstream
+from .flows import Wave
 from .instants import set_ms
 from .jobs import find
 from .read_jobs import Terms, check_word, word
@@ -24,9 +25,9 @@ def get(view: View, request: flow_pb2.GetFlowRequest, workers: Workers) -> Flow:
     number = namespaces.need(view, request.namespace).number
     place = keys.run_key(request.flow)
     if place is not None and keys.namespace_of(place[0]) == number:
-        record = view.get(keys.flow(*place), FlowRecord)
-        if record is not None:
-            answer = _answer(view, *place, record, request.namespace or namespaces.DEFAULT)
+        wave = flows.find(view, *place)
+        if wave is not None:
+            answer = _answer(view, wave, request.namespace or namespaces.DEFAULT)
             if answer.id == request.flow:
                 return answer
     raise Refused.because(
@@ -48,14 +49,18 @@ def list_flows(
     prefix = keys.in_namespace(keys.FLOW_LINE, namespace.number)
     end = keys.after(prefix)
 
+    looked_at = 0
+
     def show(entry: tuple[bytes, bytes]) -> Flow | None:
-        jid, occasion = keys.run_of(entry[0])
-        record = view.need(keys.flow(jid, occasion), FlowRecord)
-        answer = _answer(view, jid, occasion, record, namespace.settings.name)
+        nonlocal looked_at
+        wave = flows.find(view, *keys.run_of(entry[0]))
+        assert wave is not None, f"{entry[0]!r} stands in the line and is no wave"
+        answer = _answer(view, wave, namespace.settings.name)
+        looked_at += len(answer.steps)
         return answer if _fits(answer, terms) else None
 
     found = view.stored.scan(pages.first_behind(wish, prefix, end), end)
-    page = pages.fill(wish, found, pages.key_of, show)
+    page = pages.fill(wish, found, pages.key_of, show, lambda: looked_at >= limits.LOOKED_AT)
     return flow_pb2.ListFlowsResponse(flows=page.items, next_page_token=page.next_token)
 
 
@@ -71,27 +76,46 @@ def _fits(flow: Flow, terms: Terms) -> bool:
     return True
 
 
-def _answer(view: View, jid: int, occasion: int, record: FlowRecord, namespace: str) -> Flow:
-    root = view.get(keys.job(jid), JobRecord)
-    answer = Flow(
-        namespace=namespace, id=keys.run_id(root.name if root else "deleted", jid, occasion)
-    )
-    set_ms(answer.nominal_time, keys.nominal_of(occasion))
+def _answer(view: View, wave: Wave, namespace: str) -> Flow:
+    record, root = wave.flow, view.get(keys.job(wave.jid), JobRecord)
+    name = root.name if root else "deleted"
+    answer = Flow(namespace=namespace, id=keys.run_id(name, wave.jid, wave.occasion))
+    set_ms(answer.nominal_time, keys.nominal_of(wave.occasion))
     set_ms(answer.create_time, record.created_at_ms)
     if record.ended_at_ms:
         set_ms(answer.end_time, record.ended_at_ms)
-    jobs = {number: view.get(keys.job(number), JobRecord) for number in record.jids}
-    for number in _sorted(view, record.jids, jobs):
-        answer.steps.append(_step(view, jid, occasion, number, jobs[number]))
-    answer.state = _state(record, answer.steps, jobs.values())
+    jids = _jids(view, wave)
+    answer.more_steps = len(jids) > limits.FLOW_STEPS
+    jobs = {number: view.get(keys.job(number), JobRecord) for number in jids[: limits.FLOW_STEPS]}
+    for number in _sorted(view, jobs):
+        answer.steps.append(_step(view, wave, number, jobs[number]))
+    answer.state = _state(record, answer, jobs.values())
     return answer
 
 
+def _jids(view: View, wave: Wave) -> list[int]:
+    """The jobs that a wave has reached, one more than are shown at most."""
+    found = [wave.jid]
+    prefix = keys.steps_of(wave.jid, wave.occasion)
+    for key in view.scan(prefix, keys.after(prefix)):
+        jid = int.from_bytes(key[-8:], "big")
+        if jid != wave.jid and wave.step(view, jid) is not None:
+            found.append(jid)
+            if len(found) > limits.FLOW_STEPS:
+                break
+    return found
+
+
 def _state(
-    record: FlowRecord, steps: Sequence[Step], jobs: Iterable[JobRecord | None]
+    record: FlowRecord, flow: Flow, jobs: Iterable[JobRecord | None]
 ) -> Flow.State.ValueType:
     if not record.ended_at_ms:
         return Flow.STATE_STUCK if record.stuck else Flow.STATE_LIVE
+    if flow.more_steps:
+        # Whose business a failure was is told by all steps only.
+        well = not record.failed and not record.cannot_run
+        return Flow.STATE_SUCCEEDED if well else Flow.STATE_FAILED
+    steps = flow.steps
     waited_for = {
         dependency.job
         for job in jobs
@@ -114,12 +138,12 @@ def _did_harm(steps: Sequence[Step]) -> bool:
     return any(step.state == Step.STATE_CANNOT_RUN and not well[step.job] for step in steps)
 
 
-def _step(view: View, flow_jid: int, flow_occasion: int, jid: int, job: JobRecord | None) -> Step:
+def _step(view: View, wave: Wave, jid: int, job: JobRecord | None) -> Step:
     name = job.name if job else "deleted"
-    record = view.get(keys.step(flow_jid, flow_occasion, jid), StepRecord)
+    record = wave.step(view, jid)
     if record is None:
         # The job the wave began with has no step, since it waited for nothing.
-        record = StepRecord(state=Step.STATE_FIRED, occasion=flow_occasion)
+        record = StepRecord(state=Step.STATE_FIRED, occasion=wave.occasion)
     step = Step(job=name, state=record.state)
     if record.occasion:
         step.run = keys.run_id(name, jid, record.occasion)
@@ -127,45 +151,52 @@ def _step(view: View, flow_jid: int, flow_occasion: int, jid: int, job: JobRecor
         run = run or view.get(keys.ended(jid, record.occasion), RunRecord)
         step.run_state = run.state if run else run_pb2.RUN_STATE_UNSPECIFIED
     elif job is not None:
-        step.because.extend(_because(view, flow_jid, flow_occasion, jid, job, record))
+        step.because.extend(_because(view, wave, jid, job, record))
     return step
 
 
-def _because(
-    view: View, flow_jid: int, flow_occasion: int, jid: int, job: JobRecord, step: StepRecord
-) -> Iterator[str]:
+def _because(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) -> Iterator[str]:
     """The upstream jobs that a step waits for, or that ended otherwise than it wants."""
     ends = {item.jid: item.state for item in step.ended}
     for dependency in job.form.spec.upstream.jobs:
-        source = flows.jid_named(view, keys.namespace_of(jid), dependency.job)
+        source = upstream.jid_named(view, keys.namespace_of(jid), dependency.job)
         lost = source is None
         if source is not None and source in ends:
             lost = ends[source] not in flows.MET[dependency.condition]
         elif source is not None:
-            other = view.get(keys.step(flow_jid, flow_occasion, source), StepRecord)
+            other = wave.step(view, source)
             lost = other is not None and other.state == Step.STATE_CANNOT_RUN
         if lost == (step.state == Step.STATE_CANNOT_RUN) and (lost or source not in ends):
             yield dependency.job
 
 
-def _sorted(view: View, jids: Iterable[int], jobs: dict[int, JobRecord | None]) -> list[int]:
+def _sorted(view: View, jobs: Mapping[int, JobRecord | None]) -> list[int]:
     """Upstream before downstream; otherwise in the order given."""
-    waiting: dict[int, set[int]] = {}
-    for jid in jids:
-        job = jobs[jid]
+    waits: dict[int, int] = {}
+    behind: dict[int, list[int]] = {jid: [] for jid in jobs}
+    for jid, job in jobs.items():
         sources = {
-            flows.jid_named(view, keys.namespace_of(jid), dependency.job)
+            upstream.jid_named(view, keys.namespace_of(jid), dependency.job)
             for dependency in (job.form.spec.upstream.jobs if job is not None else ())
         }
-        waiting[jid] = {source for source in sources if source is not None and source in jobs}
+        inside = [source for source in sources if source is not None and source in jobs]
+        waits[jid] = len(inside)
+        for source in inside:
+            behind[source].append(jid)
+    order = {jid: place for place, jid in enumerate(jobs)}
     done: dict[int, None] = {}
-    while waiting:
-        free = [jid for jid, sources in waiting.items() if sources <= done.keys()]
-        # Jobs form no cycle, but a job may have been changed since the wave began.
-        for jid in free or list(waiting):
-            done[jid] = None
-            del waiting[jid]
-    return list(done)
+    free = [jid for jid in jobs if not waits[jid]]
+    while free:
+        done.update(dict.fromkeys(free))
+        freed = []
+        for jid in free:
+            for other in behind[jid]:
+                waits[other] -= 1
+                if not waits[other]:
+                    freed.append(other)
+        free = sorted(freed, key=order.__getitem__)
+    # Jobs form no cycle, but a job may have been changed since the wave began.
+    return [*done, *(jid for jid in jobs if jid not in done)]
 
 
 def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -> flow_pb2.Graph:
@@ -173,14 +204,14 @@ def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -
     jid, job, _ = find(view, request.namespace, request.job)
     around = {jid: job}
     _gather(view, jid, around, _upstream_of)
-    _gather(view, jid, around, lambda view, other, _: flows.downstream_of(view, other))
+    _gather(view, jid, around, lambda view, other, _: upstream.downstream_of(view, other))
     answer = flow_pb2.Graph()
     present = dict[int, JobRecord | None](around)
-    for number in _sorted(view, sorted(around), present):
+    for number in _sorted(view, {number: present[number] for number in sorted(around)}):
         record = around[number]
         answer.jobs.append(record.name)
         for dependency in record.form.spec.upstream.jobs:
-            source = flows.jid_named(view, keys.namespace_of(number), dependency.job)
+            source = upstream.jid_named(view, keys.namespace_of(number), dependency.job)
             if source in around:
                 answer.edges.add(
                     upstream=dependency.job, downstream=record.name,
@@ -191,7 +222,7 @@ def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -
 
 def _upstream_of(view: View, jid: int, job: JobRecord) -> list[int]:
     names = [dependency.job for dependency in job.form.spec.upstream.jobs]
-    found = [flows.jid_named(view, keys.namespace_of(jid), name) for name in names]
+    found = [upstream.jid_named(view, keys.namespace_of(jid), name) for name in names]
     return [source for source in found if source is not None]
 
 

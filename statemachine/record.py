@@ -579,7 +579,7 @@ class FlowRecord(Record):
     ended_at_ms: int = 0
     # A step waits longer than its `stuck_after`.
     stuck: bool = False
-    # The jobs it has reached, in the order in which it did.
+    # Not used any more: its steps lie under its key.
     jids: tuple[int, ...] = ()
     # Where its timer stands in the table of timers.
     timer_at_ms: int = 0
@@ -587,6 +587,19 @@ class FlowRecord(Record):
     failed: bool = False
     # Since when nothing lies ahead of it but steps that are stuck. 0: something does.
     stuck_since_ms: int = 0
+    # Ends and dead ends of which the jobs downstream are still to be told (TellRecord).
+    telling: int = 0
+    # No waiting step counts as stuck before this instant, but for those that do already. 0: it is
+    # not known.
+    ahead_ms: int = 0
+    # While stuck steps are looked for: the jid to go on from.
+    looked_to: int = 0
+    # When a step was last found to be stuck.
+    found_stuck_ms: int = 0
+    # How often its first run was made anew: what is left of an earlier round counts for nothing.
+    round: int = 0
+    # Its time is over, and what is left of it goes in steps.
+    going: bool = False
 
 
 class StepRecord(Record):
@@ -601,6 +614,30 @@ class StepRecord(Record):
     # Since when it waits, and from when on it counts as stuck.
     waiting_since_ms: int = 0
     stuck_at_ms: int = 0
+    # See FlowRecord.round.
+    round: int = 0
+
+
+class TellRecord(Record):
+    """A job of a wave is over, and those downstream are still to be told."""
+
+    # Its run, and how it ended; UNSPECIFIED: it can no longer run.
+    occasion: int = 0
+    state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
+    # Those with a smaller jid know.
+    next_jid: int = 0
+    # See FlowRecord.round.
+    round: int = 0
+
+
+class DependsRecord(Record):
+    """What hangs on a job: derived, kept by every change of its upstream and downstream."""
+
+    # Jobs that wait for it.
+    dependents: int = 0
+    # How many jobs wait one for the other up to this one, itself included, as far as was known
+    # when it got its upstream.
+    depth: int = 0
 
 
 class Change(Record):

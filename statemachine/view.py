@@ -40,6 +40,7 @@ _SCANNED = {
     keys.LANE_OF: 5,
     keys.EDGE: 9,
     keys.STEP: 17,
+    keys.TELL: 17,
     keys.UNIQUE: 9,
     keys.NAMESPACE: 1,
     keys.JOB: 4,
@@ -164,6 +165,8 @@ class View:
         self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Jobs whose ledger got an entry among the old ones.
         self.backfilled: set[int] = set()
+        # A wave tells those downstream of an end.
+        self.in_wave = False
         # Usage by namespace: every run counts there, so it is worth a place of its own.
         self.usages: dict[int, UsageRecord] = {}
         self.namespaces: dict[str, NamespaceRecord | None] = {}

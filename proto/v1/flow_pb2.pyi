@@ -69,12 +69,15 @@ class Flow(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
+    MORE_STEPS_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Whose."""
     id: _builtins.str
     """The id of the run it began with."""
     state: Global___Flow.State.ValueType
     """Where it stands."""
+    more_steps: _builtins.bool
+    """It reaches more jobs than the 10,000 that `steps` shows."""
     @_builtins.property
     def nominal_time(self) -> _timestamp_pb2.Timestamp:
         """The nominal time of that run, which travels along."""
@@ -101,10 +104,11 @@ class Flow(_message.Message):
         steps: _abc.Iterable[Global___FlowStep] | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
+        more_steps: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "nominal_time", b"nominal_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "id", b"id", "namespace", b"namespace", "nominal_time", b"nominal_time", "state", b"state", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "id", b"id", "more_steps", b"more_steps", "namespace", b"namespace", "nominal_time", b"nominal_time", "state", b"state", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -143,9 +143,11 @@ class JobServiceServicer(object):
     """
 
     def CreateJob(self, request, context):
-        """Create a job. Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID, SCHEDULE_NEVER_FIRES,
-        ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS, NAMESPACE_NOT_FOUND,
-        CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE, QUOTA_EXCEEDED.
+        """Create a job. At most 30,000 jobs may depend on one (`dependents`), and at most 10,000 one on
+        the other (`flow_depth`). Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID,
+        SCHEDULE_NEVER_FIRES, ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS,
+        NAMESPACE_NOT_FOUND, CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE,
+        QUOTA_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

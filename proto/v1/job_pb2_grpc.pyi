@@ -35,9 +35,11 @@ class JobServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> JobServiceAsyncStub: ...
     CreateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.CreateJobRequest, _job_pb2.Job]
-    """Create a job. Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID, SCHEDULE_NEVER_FIRES,
-    ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS, NAMESPACE_NOT_FOUND,
-    CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE, QUOTA_EXCEEDED.
+    """Create a job. At most 30,000 jobs may depend on one (`dependents`), and at most 10,000 one on
+    the other (`flow_depth`). Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID,
+    SCHEDULE_NEVER_FIRES, ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS,
+    NAMESPACE_NOT_FOUND, CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE,
+    QUOTA_EXCEEDED.
     """
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetJobRequest, _job_pb2.Job]
     """Show a job. Refused with JOB_NOT_FOUND."""
@@ -130,9 +132,11 @@ class JobServiceAsyncStub(JobServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CreateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
-    """Create a job. Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID, SCHEDULE_NEVER_FIRES,
-    ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS, NAMESPACE_NOT_FOUND,
-    CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE, QUOTA_EXCEEDED.
+    """Create a job. At most 30,000 jobs may depend on one (`dependents`), and at most 10,000 one on
+    the other (`flow_depth`). Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID,
+    SCHEDULE_NEVER_FIRES, ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS,
+    NAMESPACE_NOT_FOUND, CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE,
+    QUOTA_EXCEEDED.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_job_pb2.GetJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Show a job. Refused with JOB_NOT_FOUND."""
@@ -228,9 +232,11 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.CreateJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
-        """Create a job. Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID, SCHEDULE_NEVER_FIRES,
-        ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS, NAMESPACE_NOT_FOUND,
-        CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE, QUOTA_EXCEEDED.
+        """Create a job. At most 30,000 jobs may depend on one (`dependents`), and at most 10,000 one on
+        the other (`flow_depth`). Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID,
+        SCHEDULE_NEVER_FIRES, ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS,
+        NAMESPACE_NOT_FOUND, CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE,
+        QUOTA_EXCEEDED.
         """
 
     @_abc_1.abstractmethod
