@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from importlib.metadata import version as version_of
+from typing import Annotated
 
 import msgspec
 
@@ -40,6 +41,8 @@ class About(msgspec.Struct, frozen=True):
     met: bool = True
     # Sessions of workers, which the leader alone has.
     workers: int = 0
+    # SHA-256 of the secret that makes the first access token; empty where there is none.
+    bootstrap: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
     heard_at: float = 0.0
     wall_skew_ms: int = 0
 
@@ -69,7 +72,7 @@ class Acquaintances:
 
     def words(
         self, client_address: str, version: str, *, serving: bool, met: bool = True,
-        workers: int = 0,
+        workers: int = 0, bootstrap: bytes = b"",
     ) -> bytes:  # fmt: skip
         meta = self.replica.meta
         return msgspec.json.encode(
@@ -78,6 +81,7 @@ class Acquaintances:
                 feature_level=FEATURE_LEVEL, serving=serving, wall_ms=self.wall_ms(),
                 applied_index=meta.applied_index, revision=meta.revision,
                 fingerprint=meta.fingerprint.hex(), met=met, workers=workers,
+                bootstrap=bootstrap.hex(),
             )
         )  # fmt: skip
 

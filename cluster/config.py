@@ -24,6 +24,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
 PREFIX = "RAFTSCHED_NODE_"
 MEMBERS_MAX = 9
 FILE_MAX = 1 << 20
+BOOTSTRAP = "bootstrap-secret"  # The file in the folder that makes the first access token.
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,8 +98,9 @@ class Config(_Section, frozen=True, kw_only=True):
     tokens: Annotated[
         bool,
         Meta(
-            description="Access tokens say who calls, so tls.server needs no ca_file. Make the "
-            "first one before others can reach this node: until then everybody is an admin."
+            description="Access tokens say who calls, so tls.server needs no ca_file. Until the "
+            "first one is made every call is refused: `raftsched token bootstrap` makes it, with "
+            f"the secret that a node writes into its folder ({BOOTSTRAP})."
         ),
     ] = False
     heartbeat_ms: Annotated[
@@ -402,6 +404,15 @@ def _open_doors(config: Config) -> Iterator[str]:
                 f"{path} = {address!r} is open beyond this machine without a lock; set {needs}, "
                 "or say insecure = true (--insecure)"
             )
+
+
+def warnings(config: Config) -> Iterator[str]:
+    """What is allowed, and should be known."""
+    if config.tokens:
+        yield (
+            "tokens = true: until the first access token is made every call is refused; make it "
+            f"with: raftsched token bootstrap --secret-file {Path(config.folder) / BOOTSTRAP}"
+        )
 
 
 def is_loopback(address: str) -> bool:

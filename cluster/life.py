@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from ..statemachine import keys
+from ..statemachine import access
 from ..statemachine.rocks_store import StoreLocked
 from ..statemachine.store import Corrupt
 from . import descriptors, doors, log, systemd, tls
@@ -201,7 +201,13 @@ class Life:
                 "goes by a virtual clock, which stands still until a test moves it: nothing fires "
                 "by itself here, and this is no node for real work"
             )
-        if open_to_all(self.config, self.node):
+        if self.node.bootstrap.digest:
+            says.warning(
+                "no access token was made yet, so every call is refused; on this machine: "
+                f"raftsched token bootstrap --secret-file {self.node.bootstrap.file}",
+                file=str(self.node.bootstrap.file),
+            )
+        elif open_to_all(self.config, self.node):
             says.warning("no access token was made yet: whoever reaches this node may do all")
         for fault in tls.faults(self.config):
             says.warning(fault)
@@ -275,8 +281,7 @@ def open_to_all(config: Config, node: Node) -> bool:
     """Whether strangers can come in, as far as this node's state says."""
     if is_loopback(doors.client(config)) or config.tls.server.ca_file:
         return False
-    tokens = node.replica.store.scan(keys.ACCESS, keys.after(keys.ACCESS))
-    return next(iter(tokens), None) is None
+    return not access.any_token(node.replica.store)
 
 
 def virtual_clock(config: Config, file: Path) -> VirtualClock:
@@ -305,6 +310,7 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         folder=Path(config.folder),
         members={n: Member(peer=m.peer, client=m.client) for n, m in config.members.items()},
         listen_peer=config.listen_peer,
+        tokens=config.tokens,
         version=VERSION,
         heartbeat_ms=config.heartbeat_ms,
         cache_bytes=config.cache_mb << 20,

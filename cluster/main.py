@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from .config import EXAMPLE, KEYS, PREFIX, ConfigWrong, Loaded, load, text_of
+from .config import EXAMPLE, KEYS, PREFIX, ConfigWrong, Loaded, load, text_of, warnings
 from .refusal import CannotStart, Exit
 
 if TYPE_CHECKING:
@@ -161,6 +161,8 @@ def check(file: Path | None, **flags: str | None) -> None:
     certificates = tls.faults(loaded.config)
     if certificates:
         refuse(Exit.CONFIG, certificates)
+    for warning in warnings(loaded.config):
+        click.echo(f"note: {warning}", err=True)
     count = len(loaded.config.members)
     click.echo(f"{loaded.config.name} of {count}: the configuration is sound")
     if count % 2 == 0:

@@ -20,7 +20,7 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from ..proto.v1 import common_pb2
-from ..statemachine import reads
+from ..statemachine import access, reads
 from ..statemachine.machine import Prepared
 from ..statemachine.record import MetaRecord
 from ..statemachine.rejection import Refused, Rejection
@@ -29,6 +29,8 @@ from ..statemachine.store import Corrupt, Reading
 from ..statemachine.view import View
 from . import refusals
 from .about import About, Acquaintances
+from .bootstrap import Bootstrap
+from .config import BOOTSTRAP
 from .consensus import faults
 from .consensus.disk import RealDisk
 from .consensus.driver import Driver, Place
@@ -73,6 +75,8 @@ class NodeSpec:
     members: dict[str, Member]
     # Where it listens for other nodes, if not at its own address in the list.
     listen_peer: str = ""
+    # Nobody may call without an access token, not even before there is one.
+    tokens: bool = False
     version: str = "0"
     heartbeat_ms: int = 2_000
     skew_max_ms: int = 1_000
@@ -129,6 +133,7 @@ class Node:
         self.leader.clock_stands_still = spec.virtual is not None
         self.sessions.tells_time = spec.virtual is None
         self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
+        self.bootstrap = Bootstrap(spec.folder)
         self.draining = False
         self.was_removed = False
         self.term_began_ms = 0
@@ -152,6 +157,7 @@ class Node:
         self._thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._watch_bootstrap()
         await self.driver.start()
         self.driver.ended.add_done_callback(self._driver_ended)
         self._tick()
@@ -265,6 +271,21 @@ class Node:
     def abouts(self) -> dict[str, About]:
         """What the other nodes said of themselves."""
         return self.known.abouts
+
+    @property
+    def needs_token(self) -> bool:
+        """Somebody of the cluster was told to let nobody in without an access token."""
+        return self.spec.tokens or any(about.bootstrap for about in self.abouts.values())
+
+    @property
+    def bootstraps(self) -> frozenset[bytes]:
+        """Hashes of the secrets that make the first access token."""
+        others = (bytes.fromhex(about.bootstrap) for about in self.abouts.values())
+        return frozenset(one for one in (self.bootstrap.digest, *others) if one)
+
+    @property
+    def bootstrap_file(self) -> str:
+        return str(self.bootstrap.file) if self.bootstrap.digest else BOOTSTRAP
 
     def status(self) -> Status:
         return self.driver.status()
@@ -466,7 +487,7 @@ class Node:
         address, met = self.client_address(self.name), self.known.has_met(self._linked())
         words = self.known.words(
             address, self.spec.version, serving=self.serves, met=met,
-            workers=len(self.sessions.by_worker),
+            workers=len(self.sessions.by_worker), bootstrap=self.bootstrap.digest,
         )  # fmt: skip
         self.driver.tell(words)
 
@@ -484,12 +505,21 @@ class Node:
         met = belongs and self.clock.sure and self.known.all_met(self._linked())
         self._ticker = self._loop.call_later(TICK if met else HURRY, self._tick)
         try:
+            self._watch_bootstrap()
             self.introduce()
             self._watch_clock()
             self._watch_alerts()
         except Exception as error:
             self.fail(error)
         self._poke()
+
+    def _watch_bootstrap(self) -> None:
+        """Have the secret for the first token as long as there is none."""
+        bootstrap, closed = self.bootstrap, access.any_token(self.replica.store)
+        if bootstrap.digest and closed:
+            bootstrap.close()
+        elif self.spec.tokens and not bootstrap.digest and not closed:
+            bootstrap.open()
 
     def _watch_alerts(self) -> None:
         if self.leads:

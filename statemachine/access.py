@@ -28,6 +28,10 @@ def find(store: Reading, digest: bytes, now_ms: int) -> AccessToken | None:
     return None if 0 < ms_or(token, "expire_time", 0) <= now_ms else token
 
 
+def any_token(store: Reading) -> bool:
+    return next(iter(store.scan(keys.ACCESS, keys.after(keys.ACCESS))), None) is not None
+
+
 def create(view: View, request: CreateToken, actor: str) -> TokenCreated:
     assert len(request.digest) == DIGEST_BYTES, "the hash of a secret is a SHA-256"
     asked = request.request
@@ -36,6 +40,8 @@ def create(view: View, request: CreateToken, actor: str) -> TokenCreated:
         if isinstance(before, Created):
             return TokenCreated(before, new=False)
     wanted = asked.access_token
+    if request.first:
+        _check_first(view, wanted)
     _check(view, wanted)
     record = AccessTokenRecord(
         settings=_settings(wanted), created_at_ms=view.now_ms, digest=request.digest
@@ -49,6 +55,22 @@ def create(view: View, request: CreateToken, actor: str) -> TokenCreated:
     if asked.request_id:
         remembered.add(view, asked.request_id, asked, reply)
     return TokenCreated(reply, new=True)
+
+
+def _check_first(view: View, wanted: AccessToken) -> None:
+    """Of all that come at once without a token, one makes the first; then the others need one."""
+    if next(iter(view.scan(keys.ACCESS, keys.after(keys.ACCESS))), None) is not None:
+        raise Refused.because(
+            Reason.ERROR_REASON_UNAUTHENTICATED,
+            "somebody has made the first access token meanwhile, so one is needed to make others; "
+            "ask whoever has it",
+        )
+    if not opens_all(wanted):
+        message = (
+            "the first access token closes the cluster to whoever has none, so it must be one "
+            "that can make others: role ADMIN, without a namespace and without an end"
+        )
+        raise Refused.of([Fault("access_token.role", Reason.ERROR_REASON_FIELD_INVALID, message)])
 
 
 def _check(view: View, wanted: AccessToken) -> None:

@@ -113,6 +113,8 @@ class CreateToken:
     request: access_pb2.CreateAccessTokenRequest
     # SHA-256 of the secret.
     digest: bytes
+    # The caller has no token, as there is none yet: refused if that is so no more.
+    first: bool = False
 
     @property
     def validate_only(self) -> bool:

@@ -61,6 +61,7 @@ class Session:
         # What the request ids of this command's writes are made of.
         self.base_id = str(given.get("request_id") or "")
         self._writes = 0
+        self._secret = ""
         # Of writes, for programs: printed at the end, as one document.
         self._answers: list[Message] = []
 
@@ -98,6 +99,10 @@ class Session:
             )  # fmt: skip
         return made
 
+    def shows(self, secret: str) -> None:
+        """Show this in place of the access token that the user has."""
+        self._secret = secret
+
     def make_client(self) -> Client:
         from .. import Client
 
@@ -106,7 +111,7 @@ class Session:
                 self.endpoints,
                 namespace=self.namespace,
                 timeout=self.timeout_s,
-                **credentials(self.values),
+                **credentials(self.values, self._secret),
             )
         except ValueError as wrong:
             raise wrong_use(
@@ -210,10 +215,10 @@ def read_text(path: str, flag: str) -> str:
         ) from wrong
 
 
-def credentials(values: Mapping[str, Value]) -> dict[str, Any]:
+def credentials(values: Mapping[str, Value], secret: str = "") -> dict[str, Any]:
     """What the client shows of us, and whom it trusts."""
-    token = os.environ.get("RAFTSCHED_TOKEN", "")
-    if path := values["token_file"].value:
+    token = secret or os.environ.get("RAFTSCHED_TOKEN", "")
+    if not secret and (path := values["token_file"].value):
         token = read_text(path, "--token-file").strip()
         if not token:
             raise wrong_use(

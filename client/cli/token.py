@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from . import messages as m
 from .clean import echo
-from .exits import wrong_use
+from .exits import Exit, Trouble, wrong_use
 from .lazy import ExampleGroup
 from .names import TOKEN
 from .options import command
@@ -19,13 +20,14 @@ from .times import Instant, timestamp
 if TYPE_CHECKING:
     from .messages import access_pb2
 
+SECRET_FILE = "raftsched-data/bootstrap-secret"
 ROLES = ("admin", "editor", "worker", "viewer")
 
 
 @click.group(
     cls=ExampleGroup,
     examples=(
-        "raftsched token create root --role admin --all-namespaces > root.token",
+        "raftsched token bootstrap > root.token",
         "raftsched config add prod --endpoints a.example:7400 --token-file root.token",
     ),
 )
@@ -66,6 +68,48 @@ def create(
     session.done(made, told(made.access_token) + secret)
     if session.out.is_table and made.secret:
         echo(made.secret)
+
+
+@command(
+    token, "bootstrap",
+    "raftsched token bootstrap --secret-file /var/lib/raftsched/bootstrap-secret > root.token",
+    writes=True,
+)  # fmt: skip
+@click.argument("name", default="root")
+@click.option(
+    "--secret-file", default=SECRET_FILE, show_default=True, metavar="FILE",
+    help="What any node with `tokens = true` wrote into its folder; its log names it.",
+)  # fmt: skip
+def bootstrap(session: Session, name: str, secret_file: str) -> None:
+    """Make the first access token: an admin of all namespaces. Its secret is printed on stdout.
+
+    It takes the secret from the folder of one node, so it is typed on the machine of a node. Of
+    several who do this at once one succeeds, and from then on the file is gone.
+    """
+    session.shows(read_secret(secret_file))
+    wanted = m.access_pb2.AccessToken(name=name, role=m.access_pb2.ROLE_ADMIN)
+    request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
+    kind = m.access_pb2.CreateAccessTokenResponse
+    made = session.ask(request, kind, f"make the first access token {name}")
+    secret = " This is its secret, shown this once:" if made.secret else ""
+    session.done(made, told(made.access_token) + secret)
+    if session.out.is_table and made.secret:
+        echo(made.secret)
+
+
+def read_secret(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as wrong:
+        why = getattr(wrong, "strerror", None) or str(wrong)
+        raise Trouble(
+            "cannot make the first access token",
+            [f"{path} cannot be read: {why}",
+             "the file is there on the machine of a node with `tokens = true`, for the user that "
+             "runs it, until there is a token"],
+            "--secret-file FOLDER/bootstrap-secret, with the `folder` of the node",
+            Exit.FORBIDDEN,
+        ) from wrong  # fmt: skip
 
 
 def told(made: access_pb2.AccessToken) -> str:

@@ -1,12 +1,14 @@
 """Who calls, and what they may do: access tokens, looked up by the hash of their secret.
 
-A cluster in which no token was ever made takes everybody for an admin. The first one closes it, so
-it must be one that can make others; the last such one stays, so a closed cluster stays closed.
+Where `tokens` is on, nobody may call before the first one was made, which takes the secret from a
+node's folder (bootstrap.py). Elsewhere a cluster without tokens takes everybody for an admin. The
+first token closes it, so it must be one that can make others; the last such one stays, so a closed
+cluster stays closed.
 """
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import secrets
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
@@ -16,9 +18,10 @@ from google.protobuf.message import Message
 from ...proto.v1 import access_pb2
 from ...statemachine import access, keys, leases, namespaces
 from ...statemachine.record import NamespaceRecord, parse
-from ...statemachine.rejection import Fault, Reason, Refused
+from ...statemachine.rejection import Reason, Refused
 from ...statemachine.request import CreateToken, TokenCreated
 from .. import refusals
+from ..bootstrap import digest, first_secret
 from .call import Call
 from .methods import OF_CLUSTER, Method
 from .port import Node
@@ -28,6 +31,8 @@ Token = access_pb2.AccessToken
 BEARER = "bearer "
 PREFIX = "rs_"  # So that a secret that was published is found by those who look for such.
 SECRET_BYTES = 32
+CREATE = "AccessService/CreateAccessToken"
+BOOTSTRAPPED = "bootstrap"  # Who made the first token, in the audit log.
 # An empty namespace means all that the caller may see.
 SEEN = frozenset(
     {
@@ -55,6 +60,10 @@ class Access:
     def admit(self, call: Call, request: Message) -> None:
         """Find out who calls, and refuse what they may not do."""
         if not self._is_closed():
+            if self.node.needs_token:
+                self._admit_first(call)
+            return
+        if self._again(call, request):
             return
         token = self._who(call)
         method = call.method
@@ -83,19 +92,49 @@ class Access:
     def _is_closed(self) -> bool:
         revision = self.node.revision
         if self._closed[0] != revision:
-            tokens = self.node.replica.store.scan(keys.ACCESS, keys.after(keys.ACCESS))
-            self._closed = (revision, next(iter(tokens), None) is not None)
+            self._closed = (revision, access.any_token(self.node.replica.store))
         return self._closed[1]
 
+    def _admit_first(self, call: Call) -> None:
+        """Let nobody do anything but make the first token, by the secret from a node's folder."""
+        secret = bearer(call)
+        shown = digest(secret) if secret else b""
+        known = any(hmac.compare_digest(shown, one) for one in self.node.bootstraps)
+        if not known or call.method.name != CREATE:
+            file = self.node.bootstrap_file
+            raise refusals.refused(
+                Reason.ERROR_REASON_NOT_BOOTSTRAPPED,
+                "no access token was made yet, so nobody may call. On the machine of a node: "
+                f"raftsched token bootstrap --secret-file {file}",
+                file=file,
+            )
+        call.first, call.actor = True, BOOTSTRAPPED
+
+    def _again(self, call: Call, request: Message) -> bool:
+        """Whether this is the call that made the first token, sent again since its answer was
+        lost. Only the same request gets it: the rules remember which that was."""
+        if call.method.name != CREATE:
+            return False
+        asked = cast(access_pb2.CreateAccessTokenRequest, request)
+        secret = bearer(call)
+        if not (secret and asked.request_id):
+            return False
+        made = digest(first_secret(secret, asked.request_id, PREFIX))
+        token = access.find(self.node.replica.store, made, self._now_ms())
+        if token is None or token.name != asked.access_token.name:
+            return False
+        call.first, call.actor = True, BOOTSTRAPPED
+        return True
+
     def _who(self, call: Call) -> Token:
-        said = call.metadata.get("authorization", "")
-        if not isinstance(said, str) or not said.lower().startswith(BEARER):
+        secret = bearer(call)
+        if secret is None:
             raise refusals.refused(
                 Reason.ERROR_REASON_UNAUTHENTICATED,
                 "nobody says who calls; send the metadata 'authorization: Bearer SECRET' with the "
                 "secret of an access token",
             )
-        call.digest = digest(said[len(BEARER) :].strip())
+        call.digest = digest(secret)
         token = access.find(self.node.replica.store, call.digest, self._now_ms())
         if token is None:
             raise refusals.refused(
@@ -189,21 +228,24 @@ class Access:
         self, call: Call, request: access_pb2.CreateAccessTokenRequest
     ) -> access_pb2.CreateAccessTokenResponse:
         """Make a token; its secret is in this answer and nowhere else."""
-        wanted = request.access_token
-        if not self._is_closed() and not access.opens_all(wanted):
-            message = (
-                "the first access token closes the cluster to whoever has none, so it must be one "
-                "that can make others: role ADMIN, without a namespace and without an end"
-            )
-            raise Refused.of(
-                [Fault("access_token.role", Reason.ERROR_REASON_FIELD_INVALID, message)]
-            )
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-        order = CreateToken(request, digest(secret))
+        shown = bearer(call)
+        derived = call.first and bool(shown) and bool(request.request_id)
+        if derived and shown:
+            secret = first_secret(shown, request.request_id, PREFIX)
+        order = CreateToken(request, digest(secret), first=call.first or not call.digest)
         made = cast(TokenCreated, await self.node.ask(order, call.actor, call.timeout()))
-        if made.new and not request.validate_only:
+        if (made.new or derived) and not request.validate_only:
             made.answer.secret = secret
         return made.answer
+
+
+def bearer(call: Call) -> str | None:
+    """The secret that a caller shows."""
+    said = call.metadata.get("authorization", "")
+    if not isinstance(said, str) or not said.lower().startswith(BEARER):
+        return None
+    return said[len(BEARER) :].strip()
 
 
 def needed(method: Method, request: Message) -> access_pb2.Role.ValueType:
@@ -217,10 +259,6 @@ def needed(method: Method, request: Message) -> access_pb2.Role.ValueType:
         else (asked.alert.namespace)
     )
     return method.needs if whose else Role.ROLE_ADMIN
-
-
-def digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
 
 
 def word(role: access_pb2.Role.ValueType) -> str:

@@ -35,6 +35,7 @@ class Call:
         "began",
         "context",
         "digest",
+        "first",
         "hides",
         "margin",
         "metadata",
@@ -54,6 +55,8 @@ class Call:
         self.namespace = ""
         # Of the secret that the caller has shown; empty as long as nobody needs one.
         self.digest = b""
+        # The caller may make the first access token, and do nothing else.
+        self.first = False
         # The caller may not see payloads.
         self.hides = False
         left = None if stream else context.time_remaining()

@@ -75,6 +75,18 @@ class Node(Protocol):
         """Tell the other nodes of this one, as it is now."""
 
     @property
+    def needs_token(self) -> bool:
+        """Nobody may call without an access token, not even before there is one."""
+
+    @property
+    def bootstraps(self) -> frozenset[bytes]:
+        """Hashes of the secrets that make the first access token."""
+
+    @property
+    def bootstrap_file(self) -> str:
+        """Where such a secret is found."""
+
+    @property
     def leader_address(self) -> str:
         """Where clients reach the leader; empty when none is known."""
 

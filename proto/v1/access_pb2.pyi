@@ -166,7 +166,9 @@ class CreateAccessTokenRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """See common.proto. A repeated call gets the token's fields again, not its secret."""
+    """See common.proto. A repeated call gets the token's fields again, not its secret, unless it is
+    the first token of a cluster with `tokens` on.
+    """
     validate_only: _builtins.bool
     """See common.proto."""
     @_builtins.property

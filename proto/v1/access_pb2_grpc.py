@@ -63,9 +63,11 @@ class AccessServiceServicer(object):
 
     def CreateAccessToken(self, request, context):
         """Create an access token; the secret is shown once. The first one closes the cluster to callers
-        who have none, so it must be an admin's, for all namespaces and without an end. Refused with
-        FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of
-        them).
+        who have none, so it must be an admin's, for all namespaces and without an end; of several who
+        ask for it at once one succeeds. Where `tokens` is on it takes the secret that a node wrote
+        into its folder, as `authorization: Bearer SECRET`; repeated with its request id it shows the
+        same secret again. Refused with FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS,
+        NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them), NOT_BOOTSTRAPPED (another secret).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,9 +35,11 @@ class AccessServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AccessServiceAsyncStub: ...
     CreateAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.CreateAccessTokenRequest, _access_pb2.CreateAccessTokenResponse]
     """Create an access token; the secret is shown once. The first one closes the cluster to callers
-    who have none, so it must be an admin's, for all namespaces and without an end. Refused with
-    FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of
-    them).
+    who have none, so it must be an admin's, for all namespaces and without an end; of several who
+    ask for it at once one succeeds. Where `tokens` is on it takes the secret that a node wrote
+    into its folder, as `authorization: Bearer SECRET`; repeated with its request id it shows the
+    same secret again. Refused with FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS,
+    NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them), NOT_BOOTSTRAPPED (another secret).
     """
     ListAccessTokens: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
@@ -59,9 +61,11 @@ class AccessServiceAsyncStub(AccessServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.CreateAccessTokenRequest, _access_pb2.CreateAccessTokenResponse]  # type: ignore[assignment]
     """Create an access token; the secret is shown once. The first one closes the cluster to callers
-    who have none, so it must be an admin's, for all namespaces and without an end. Refused with
-    FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of
-    them).
+    who have none, so it must be an admin's, for all namespaces and without an end; of several who
+    ask for it at once one succeeds. Where `tokens` is on it takes the secret that a node wrote
+    into its folder, as `authorization: Bearer SECRET`; repeated with its request id it shows the
+    same secret again. Refused with FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS,
+    NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them), NOT_BOOTSTRAPPED (another secret).
     """
     ListAccessTokens: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]  # type: ignore[assignment]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
@@ -86,9 +90,11 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.CreateAccessTokenResponse, _abc.Awaitable[_access_pb2.CreateAccessTokenResponse]]:
         """Create an access token; the secret is shown once. The first one closes the cluster to callers
-        who have none, so it must be an admin's, for all namespaces and without an end. Refused with
-        FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS, NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of
-        them).
+        who have none, so it must be an admin's, for all namespaces and without an end; of several who
+        ask for it at once one succeeds. Where `tokens` is on it takes the secret that a node wrote
+        into its folder, as `authorization: Bearer SECRET`; repeated with its request id it shows the
+        same secret again. Refused with FIELD_INVALID, FIELD_REQUIRED, NAME_EXISTS,
+        NAMESPACE_NOT_FOUND, LIMIT_EXCEEDED (10,000 of them), NOT_BOOTSTRAPPED (another secret).
         """
 
     @_abc_1.abstractmethod

@@ -17,8 +17,10 @@ Rules that hold in every service and are not repeated at each call:
   on. Calls that speak of the node that is asked are never passed on, and say so. A client begins
   with some of the nodes' addresses; all of them stand in ClusterStatus.nodes (client_address).
 * Callers show who they are by the metadata `authorization: Bearer SECRET`, the secret of an
-  access token. A cluster without access tokens takes everybody for an admin. Where a node asks
-  for client certificates, they open the door but do not say who calls.
+  access token. Before the first token is made, nodes with `tokens = true` refuse every call with
+  NOT_BOOTSTRAPPED but the one that makes it (CreateAccessToken); other clusters take everybody
+  for an admin until then. Where a node asks for client certificates, they open the door but do
+  not say who calls.
 * A refusal is a gRPC status whose details hold exactly one google.rpc.ErrorInfo with the domain
   "raftsched" and a reason from ErrorReason (error.proto), plus google.rpc.BadRequest with all
   wrong fields at once, and google.rpc.RetryInfo where trying again helps. They are the details

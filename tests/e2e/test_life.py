@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import signal
@@ -260,8 +261,26 @@ async def test_with_tokens_clients_need_no_certificate_and_calls_are_passed_on(
     async with cluster(tmp_path, arguments=flags, scheme="https") as running:
         leader = await running.leader()
         follower = next(name for name in running.nodes if name != leader)
-        async with AsyncClient(running.address(follower), tls=tls, timeout=10) as first:
-            made = await first.access.create_token("root", "admin", namespace="")
+        async with AsyncClient(running.address(follower), tls=tls, timeout=2) as stranger:
+            with pytest.raises(Unauthenticated) as caught:
+                await stranger.access.create_token("root", "admin", namespace="")
+        assert caught.value.reason == "NOT_BOOTSTRAPPED"
+        files = sorted(tmp_path.glob("*/bootstrap-secret"))
+        assert [file.stat().st_mode & 0o777 for file in files] == [0o600] * 3
+        # Any node's secret on any node, of several at once one.
+        secrets = [file.read_text().strip() for file in files]
+        asked = []
+        for number, (name, secret) in enumerate(zip(running.nodes, secrets, strict=True)):
+            first = AsyncClient(running.address(name), tls=tls, token=secret, timeout=10)
+            asked.append((first, first.access.create_token(f"root{number}", "admin", namespace="")))
+        answers = await asyncio.gather(*(call for _, call in asked), return_exceptions=True)
+        for first, _ in asked:
+            await first.close()
+        [made] = [answer for answer in answers if not isinstance(answer, BaseException)]
+        until = asyncio.get_running_loop().time() + 30
+        while [file for file in files if file.exists()]:
+            assert asyncio.get_running_loop().time() < until, "the secret is still there"
+            await asyncio.sleep(0.05)
         async with AsyncClient(
             running.address(follower), tls=tls, token=made.secret, timeout=10
         ) as client:

@@ -330,6 +330,27 @@ def test_a_secret_is_data_and_nothing_else_is(cli: Cli, stage: Stage) -> None:
     assert listed[1][:3] == ["ci", "editor", "billing"]
 
 
+def test_the_first_token_is_made_with_the_secret_of_a_node(
+    cli: Cli, stage: Stage, tmp_path: Path
+) -> None:
+    token = access_pb2.AccessToken(name="root", role=access_pb2.ROLE_ADMIN)
+    made = access_pb2.CreateAccessTokenResponse(access_token=token, secret="s3cret")
+    stage.nodes[0].faults.append(saying(made))
+    stage.token = "rsb_first"
+    file, own = tmp_path / "bootstrap-secret", tmp_path / "mine"
+    file.write_text("rsb_first\n")
+    own.write_text("rs_old\n")
+
+    said = cli.ok("token", "bootstrap", "--secret-file", str(file), "--token-file", str(own))
+    none = cli("token", "bootstrap", "--secret-file", str(tmp_path / "nothing"))
+
+    assert said.stdout == "s3cret\n"
+    assert said.stderr.startswith("Access token root: admin in all namespaces.")
+    assert none.exit_code == 5
+    assert "nothing cannot be read" in none.stderr
+    assert "FOLDER/bootstrap-secret" in none.stderr
+
+
 # A worker of one's own.
 
 MODULE = """

@@ -130,6 +130,9 @@ class FakeNode:
         )
         self.leader.leader_address = lambda: self.leader_address
         self.draining = False
+        self.needs_token = False
+        self.bootstraps: frozenset[bytes] = frozenset()
+        self.bootstrap_file = "/data/bootstrap-secret"
         self.address = ""
         # Calls wait for these before they are decided, or answered.
         self.gate, self.read_gate = asyncio.Event(), asyncio.Event()

@@ -7,6 +7,7 @@ import asyncio
 import grpc
 import pytest
 
+from raftsched.cluster.bootstrap import digest
 from raftsched.cluster.services import streams
 from raftsched.cluster.services.methods import methods
 from raftsched.proto.v1 import (
@@ -25,6 +26,7 @@ from raftsched.proto.v1 import (
     worker_pb2,
     worker_pb2_grpc,
 )
+from raftsched.statemachine import keys
 from raftsched.statemachine.instants import timestamp
 
 from .conftest import Served, Start
@@ -77,6 +79,95 @@ async def test_the_first_token_closes_the_cluster(start: Start) -> None:
     request = access_pb2.ListAuditRecordsRequest(filter="method=CreateJob")
     page = await access(served).ListAuditRecords(request, metadata=bearer(root))
     assert [record.actor for record in page.records] == ["root"]
+
+
+async def test_of_ten_strangers_at_once_one_makes_the_first_token(start: Start) -> None:
+    served = await start("a")
+    asked = [make(served, f"root{number}", Role.ROLE_ADMIN) for number in range(10)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(isinstance(answer, str) for answer in answers) == 1
+    assert len(access_tokens(served)) == 1
+
+
+def access_tokens(served: Served) -> list[bytes]:
+    return [key for key, _ in served.node.replica.store.scan(keys.ACCESS, keys.after(keys.ACCESS))]
+
+
+BOOTSTRAP = "rsb_the-secret-in-the-folder-of-a-node"
+
+
+async def unopened(start: Start) -> Served:
+    """A cluster with `tokens` on and no token yet: a node, and a follower that is asked."""
+    leader, served = await start("a"), await start("b")
+    for one in (leader, served):
+        one.node.needs_token = True
+        one.node.bootstraps = frozenset({digest("of another node"), digest(BOOTSTRAP)})
+    return served
+
+
+async def test_before_the_first_token_every_call_is_refused(start: Start) -> None:
+    served = await unopened(start)
+    assert served.node.world.leader is not None
+    leader = grpc.aio.insecure_channel(served.node.world.leader.address)
+    wrong = []
+    for method in methods():
+        for metadata in ((), bearer("wrong"), bearer(BOOTSTRAP)):
+            if metadata == bearer(BOOTSTRAP) and method.name == "AccessService/CreateAccessToken":
+                continue
+            if method.streams_in:
+                # On a follower a worker is sent to the leader before anybody asks who it is.
+                call: Anything = leader.stream_stream(method.path)(metadata=metadata)
+                await call.write(worker_pb2.WorkRequest(hello=worker_pb2.WorkerHello(
+                    worker="w")).SerializeToString())  # fmt: skip
+                found = await refused(rest_of(call))
+            elif method.streams_out:
+                stream: Anything = served.channel.unary_stream(method.path)
+                found = await refused(rest_of(stream(b"", metadata=metadata)))
+            else:
+                unary: Anything = served.channel.unary_unary(method.path)
+                found = await refused(unary(b"", metadata=metadata))
+            if found.reason != "NOT_BOOTSTRAPPED":
+                wrong.append((method.name, found.reason))
+            assert BOOTSTRAP not in found.message
+    assert wrong == []
+    await leader.close()
+
+
+async def test_the_secret_of_a_node_makes_the_first_token_once(start: Start) -> None:
+    served = await unopened(start)
+    for bad in (Role.ROLE_EDITOR, Role.ROLE_VIEWER):
+        assert (await refused(make(served, "eve", bad, BOOTSTRAP))).reason == "FIELD_INVALID"
+    for secret in ("", "wrong", BOOTSTRAP + "x"):
+        found = await refused(make(served, "eve", Role.ROLE_ADMIN, secret))
+        assert (found.reason, found.code) == (
+            "NOT_BOOTSTRAPPED", grpc.StatusCode.UNAUTHENTICATED,
+        )  # fmt: skip
+        assert "raftsched token bootstrap" in found.message
+        assert found.values["file"] == "/data/bootstrap-secret"
+    asked = [make(served, f"root{number}", Role.ROLE_ADMIN, BOOTSTRAP) for number in range(10)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    [root] = [answer for answer in answers if isinstance(answer, str)]
+    assert len(access_tokens(served)) == 1
+    found = await refused(make(served, "late", Role.ROLE_ADMIN, BOOTSTRAP))
+    assert found.reason == "UNAUTHENTICATED"
+    await jobs(served).CreateJob(create("report"), metadata=bearer(root))
+    found = await refused(jobs(served).CreateJob(create("b"), metadata=bearer(BOOTSTRAP)))
+    assert found.reason == "UNAUTHENTICATED"
+
+
+async def test_the_first_token_is_not_lost_with_its_answer(start: Start) -> None:
+    """Sent again with its request id it comes with the same secret; others get none."""
+    served = await unopened(start)
+    token = access_pb2.AccessToken(name="root", role=Role.ROLE_ADMIN)
+    request = access_pb2.CreateAccessTokenRequest(access_token=token, request_id="by-chance")
+    first = await access(served).CreateAccessToken(request, metadata=bearer(BOOTSTRAP))
+    again = await access(served).CreateAccessToken(request, metadata=bearer(BOOTSTRAP))
+    assert (again.secret, again.access_token) == (first.secret, first.access_token)
+    await jobs(served).CreateJob(create("report"), metadata=bearer(first.secret))
+    request.request_id = "another"
+    for secret in (BOOTSTRAP, "wrong", ""):
+        found = await refused(access(served).CreateAccessToken(request, metadata=bearer(secret)))
+        assert found.reason == "UNAUTHENTICATED"
 
 
 async def test_a_secret_is_shown_once_and_ends_with_its_token(start: Start) -> None:
