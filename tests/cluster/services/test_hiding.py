@@ -103,6 +103,7 @@ async def plant(served: Served, root: Anything) -> list[str]:
         await alerts.PutAlert(alert_pb2.PutAlertRequest(alert=alert), metadata=root)
     workers: Anything = worker_pb2_grpc.WorkerServiceStub(served.channel)
     lease = worker_pb2.LeaseRequest(hello=worker_pb2.WorkerHello(worker="w", slots=3), maximum=1)
+    lease.wait.FromSeconds(10)
     [first] = (await workers.Lease(lease, metadata=root)).leases
     [second] = (await workers.Lease(lease, metadata=root)).leases
     good = worker_pb2.Success(result=PAYLOAD)
