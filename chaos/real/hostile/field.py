@@ -64,6 +64,8 @@ class Found(msgspec.Struct):
     wrong: list[str] = []
     figures: dict[str, float] = {}
     codes: dict[str, int] = {}
+    # Of each kind of refusal the first words.
+    words: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,8 @@ class Field:
         self.found.calls += 1
         self.found.refused += code != "OK"
         self.found.codes[code] = self.found.codes.get(code, 0) + 1
+        if words:
+            self.found.words.setdefault(code, f"{path.rpartition('/')[2]}: {words[:200]}")
         if code == "INTERNAL" and "failed inside the node" in words:
             self.wrong(f"{path} failed inside the node: {words[:200]}")
         return Reply(code, words, answer, time.monotonic() - began)

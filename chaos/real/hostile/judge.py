@@ -204,6 +204,7 @@ def attack(sight: Sight, played: Played, limits: Limits) -> dict[str, Any]:
         "calls": played.found.calls,
         "refused": played.found.refused,
         "codes": played.found.codes,
+        "words": played.found.words,
         "leader_changes": moved,
         "lateness_ms": late,
         "rss_mb_growth": grown,

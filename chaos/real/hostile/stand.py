@@ -188,8 +188,7 @@ class Stand:
             async with self.hands:
                 for node in self.arena.nodes:
                     if not node.alive:
-                        words = (node.last_words().splitlines() or [""])[-1]
-                        death = f"{node.name} ended with {node.code}: {words[:400]}"
+                        death = f"{node.name} ended with {node.code}: {why(node)}"
                         self.say(f"         {death}")
                         self.sight.deaths.append((time.monotonic(), death))
                         node.start()
@@ -291,6 +290,13 @@ class Stand:
                 times.setdefault(lease.job, set()).add(lease.nominal_ms)
         for due in times.values():
             self.sight.never += (max(due) - min(due)) // 1000 + 1 - len(due)
+
+
+def why(node: NodeProcess) -> str:
+    """What a node said of its end."""
+    lines = node.last_words().splitlines()
+    worst = [line for line in lines if '"critical"' in line or '"error"' in line]
+    return " ".join((worst or lines or [""])[-1].split('"event":')[-1].split())[:400]
 
 
 def pulse(number: int) -> job_pb2.Job:

@@ -29,7 +29,7 @@ async def secrets_shown(field: Field) -> None:
     jobs = [field.job(f"secret-{kind}") for kind in ("http", "grpc", "shell", "plain")]
     jobs[0].spec.action.http.url = f"http://127.0.0.1:9/x?key={MARKER}"
     jobs[0].spec.action.http.headers["Authorization"] = f"Bearer {MARKER}"
-    jobs[1].spec.action.grpc.target, jobs[1].spec.action.grpc.method = "127.0.0.1:9", "/a.B/C"
+    jobs[1].spec.action.grpc.target, jobs[1].spec.action.grpc.method = "127.0.0.1:9", "a.B/C"
     jobs[1].spec.action.grpc.metadata["authorization"] = MARKER
     jobs[2].spec.action.shell.argv.extend(["true", f"--password={MARKER}"])
     jobs[2].spec.action.shell.environment["PASSWORD"] = MARKER
@@ -112,7 +112,7 @@ async def forecasts(field: Field) -> None:
 
     async def call(number: int) -> None:
         request = job_pb2.ForecastFiringsRequest(namespace=field.namespace)
-        request.ahead.FromSeconds(7 * 86_400)
+        request.ahead.FromSeconds(86_400)
         await field.ask(request, role="viewer", node=number % len(field.fronts))
 
     await field.many(80, call, at_once=8)
