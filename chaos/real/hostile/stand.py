@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ....client import AsyncClient, RaftschedError
+from ....cluster.config import BOOTSTRAP
 from ....proto.v1 import access_pb2, cluster_pb2, job_pb2, namespace_pb2
 from ...stage import NodeProcess, Process, Stage, StageFailed, free_ports
 from ..arena import Arena
@@ -58,7 +59,7 @@ class Guarded(Arena):
     async def open(self) -> None:
         """Strangers ask for the first token before anybody else does."""
         won = await strangers(self.stage, self.first_token)
-        self.token = self.tokens["root"] = won or await first_token(self)
+        self.token = self.tokens["root"] = won or await first_token(self.stage)
         async with self.client(self.stage.endpoints, CALL_S) as client:
             for namespace in (VICTIM,):
                 asked = namespace_pb2.CreateNamespaceRequest()
@@ -103,10 +104,14 @@ async def strangers(stage: Stage, found: Found) -> str:
     return next(iter(won), "")
 
 
-async def first_token(arena: Arena) -> str:
+async def first_token(stage: Stage) -> str:
     """As whoever set up the cluster makes it, with the secret in a node's folder."""
-    words = ["raftsched.client.cli", "token", "bootstrap"]
-    raise StageFailed(f"no first token could be made: {words} of {arena.folder}")
+    node = next(iter(stage.nodes.values()))
+    secret = (stage.folder / node.name / BOOTSTRAP).read_text().strip()
+    request = access_pb2.CreateAccessTokenRequest(request_id="first-token")
+    request.access_token.name, request.access_token.role = "root", Role.ROLE_ADMIN
+    async with AsyncClient(stage.endpoints, timeout=READY_S, token=secret) as client:
+        return str((await client.call(request)).secret)
 
 
 class Stand:
