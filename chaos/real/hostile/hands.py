@@ -104,22 +104,7 @@ async def play_damage(stand: Stand, place: str) -> None:
         if node.alive and await arena.leader() is node and answered < 20:
             stand.found.wrong.append(f"it leads with damaged tables, and answers {answered} of 20")
         # Whoever looks after the node starts it again; it fetches all anew.
-        limit, starts = time.monotonic() + 20, 0
-        while time.monotonic() < limit:
-            if not node.alive:
-                stand.found.figures["code"] = node.code or 0
-                starts += 1
-                node.start()
-            if is_ready(node) and starts:
-                break
-            await asyncio.sleep(0.2)
-            if node.alive and not starts and time.monotonic() > limit - 12:
-                break
-        if not await until_level(stand, node):
-            stand.found.wrong.append("the damaged node does not come back with a whole state")
-            await arena._lose_disk(node)
-            await arena.restart([node])
-            await arena._until_voter(node)
+        await come_back(stand, node)
 
 
 async def until_level(stand: Stand, node: NodeProcess) -> bool:
@@ -147,6 +132,109 @@ async def damaged_footer(stand: Stand) -> None:
 async def damaged_blocks(stand: Stand) -> None:
     """Four bytes in a block of each table of a follower, which is then made leader."""
     await play_damage(stand, "blocks")
+
+
+@deed("P6", 14)
+async def damaged_under_the_leader(stand: Stand) -> None:
+    """Four bytes in each table of the leader, while it leads and answers."""
+    arena = stand.arena
+    for number in range(100):
+        await write(stand, f"rot-{time.time_ns()}-{number}", size=60_000)
+    leader = await arena.sure_leader()
+    async with arena.client(leader.client, 10.0) as client:
+        await client.call(cluster_pb2.TakeSnapshotRequest())
+    async with stand.ours():
+        tables = sorted((arena.folder / leader.name).rglob("*.sst"))
+        stand.found.figures["tables"] = len(tables)
+        for table in tables:
+            with suppress(OSError), table.open("r+b") as file:
+                file.seek(table.stat().st_size // 2)
+                file.write(DAMAGE)
+        limit, worst = time.monotonic() + 8, 20
+        while time.monotonic() < limit:
+            worst = min(worst, await answers(stand))
+            async with arena.client(arena.stage.endpoints, ANSWER_S) as client:
+                with suppress(RaftschedError):
+                    await client.call(job_pb2.ListJobsRequest(namespace=VICTIM, page_size=1_000))
+        stand.found.figures["answered_least"] = worst
+        if not leader.alive:
+            stand.found.figures["code"] = leader.code or 0
+        if (answered := await answers(stand)) < 20:
+            stand.found.wrong.append(f"{answered} of 20 calls are answered after the damage")
+        await come_back(stand, leader)
+
+
+async def come_back(stand: Stand, node: NodeProcess) -> None:
+    """It is started again for a while, as often as it ends; else its disk is replaced."""
+    limit = time.monotonic() + 12
+    while time.monotonic() < limit:
+        if not node.alive:
+            stand.found.figures["code"] = node.code or 0
+            node.start()
+        if is_ready(node) and await until_level(stand, node):
+            return
+        await asyncio.sleep(0.2)
+    stand.found.wrong.append(f"{node.name} does not come back by itself: {node.code}")
+    await stand.arena._lose_disk(node)
+    await stand.arena.restart([node])
+    await stand.arena._until_voter(node)
+
+
+@deed("P6", 12)
+async def damaged_journal(stand: Stand) -> None:
+    """Bytes in the middle of a follower's newest segment are changed while it is down."""
+    arena = stand.arena
+    for number in range(20):
+        await write(stand, f"journal-{time.time_ns()}-{number}", size=20_000)
+    leader = await arena.sure_leader()
+    node = next(each for each in arena.nodes if each is not leader)
+    async with stand.ours():
+        await arena.kill([node])
+        files = [path for path in (arena.folder / node.name).rglob("*") if path.is_file()]
+        segments = [path for path in files if "journal" in str(path.relative_to(arena.folder))]
+        if not segments:
+            stand.found.wrong.append("there was no segment to damage")
+        newest = max(segments, key=lambda path: path.stat().st_mtime)
+        with newest.open("r+b") as file:
+            file.seek(200_000)
+            file.write(DAMAGE)
+        node.start()
+        await come_back(stand, node)
+        if (answered := await answers(stand)) < 20:
+            stand.found.wrong.append(f"{answered} of 20 calls are answered")
+
+
+@deed("-", 12)
+async def nervous_operator(stand: Stand) -> None:
+    """Snapshots, backups, verifications, drains and moves of the leader, all at once."""
+    arena = stand.arena
+
+    async def insist(number: int) -> None:
+        name = arena.nodes[number % 3].name
+        async with arena.client(arena.nodes[number % 3].client, 5.0) as client:
+            for turn in range(6):
+                stand.found.calls += 1
+                request = (
+                    cluster_pb2.TakeSnapshotRequest(), cluster_pb2.VerifyStateRequest(),
+                    cluster_pb2.TransferLeadershipRequest(node=name),
+                    cluster_pb2.DrainNodeRequest(node=name),
+                    cluster_pb2.DrainNodeRequest(node=name, resume=True),
+                )[(number + turn) % 5]  # fmt: skip
+                try:
+                    await client.call(request)
+                except RaftschedError as error:
+                    stand.found.refused += 1
+                    stand.found.words.setdefault(error.reason, str(error)[:200])
+
+    async with stand.ours():
+        await asyncio.gather(*(insist(number) for number in range(12)))
+        for node in arena.nodes:
+            async with arena.client(node.client, 5.0) as client:
+                with suppress(RaftschedError):
+                    await client.call(cluster_pb2.DrainNodeRequest(node=node.name, resume=True))
+        await asyncio.sleep(1.0)
+    if (answered := await answers(stand)) < 20:
+        stand.found.wrong.append(f"{answered} of 20 calls are answered")
 
 
 @deed("A0, S1", 10)

@@ -8,7 +8,15 @@ from contextlib import suppress
 
 import grpc
 
-from ....proto.v1 import dead_letter_pb2, event_pb2, job_pb2, queue_pb2, run_pb2, worker_pb2
+from ....proto.v1 import (
+    cluster_pb2,
+    dead_letter_pb2,
+    event_pb2,
+    job_pb2,
+    queue_pb2,
+    run_pb2,
+    worker_pb2,
+)
 from . import http2
 from .attack import attack
 from .field import Field
@@ -158,8 +166,12 @@ async def stuck_flows(field: Field) -> None:
 @attack("-", 5)
 async def replaying_watchers(field: Field) -> None:
     """300 watchers and as many lists begin at the first change there is, and match nothing."""
+    status = await field.need(
+        cluster_pb2.GetClusterStatusRequest(), cluster_pb2.ClusterStatus, role="admin"
+    )
+    oldest = status.oldest_revision + 100
     request = event_pb2.WatchEventsRequest(namespace=field.namespace, filter="job=nothing-at-all")
-    request.after.change = 1
+    request.after.change = oldest
     head = http2.headers(WATCH, field.told.tokens["viewer"])
     connections = []
     for number in range(6):
@@ -175,7 +187,7 @@ async def replaying_watchers(field: Field) -> None:
 
     async def one(number: int) -> None:
         asked = event_pb2.ListEventsRequest(namespace=field.namespace, filter="job=nothing-at-all")
-        asked.after.change = 1
+        asked.after.change = oldest
         await field.ask(asked, role="viewer", node=number % len(field.fronts))
 
     async with field.tasks(connection.swallow() for connection in connections):

@@ -20,7 +20,7 @@ from ..history import Lease, read
 from ..worker import TOKEN
 from .attack import LIMIT, Attack
 from .field import Found, Told
-from .judge import Memory, Played, Sight, Start, Term
+from .judge import Memory, Played, Sight, Start, Term, elections
 
 VICTIM, PULSES = "victim", 10
 LOOK_S, RSS_S = 0.2, 0.5
@@ -240,6 +240,8 @@ class Stand:
         ended = time.monotonic()
         self.sight.played.append(Played(attack.name, attack.number, began, ended, found))
         words = f": {found.wrong[0]}" if found.wrong else ""
+        if moved := elections(self.sight, began, ended):
+            words = f", {moved} elections{words}"
         self.say(f"         {attack.name} {ended - began:.1f} s, {found.calls} calls, "
                  f"{found.refused} refused{words}")  # fmt: skip
 
