@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 7400
 # A client learns of leaders beyond the list it was given; it remembers this many.
@@ -37,11 +41,26 @@ def _endpoint(word: str) -> str:
     return word
 
 
+def is_loopback(address: str) -> bool:
+    """Whether what is sent there stays on this machine."""
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class Endpoints:
     """Shared by all calls of a client, from any thread."""
 
-    def __init__(self, configured: Sequence[str]) -> None:
+    def __init__(
+        self, configured: Sequence[str], may_learn: Callable[[str], bool] = lambda address: True
+    ) -> None:
         self.configured = tuple(configured)
+        self._may_learn = may_learn
+        self._told = False
         self.leader = ""
         self._learned: dict[str, None] = {}
         self._current = 0
@@ -113,6 +132,14 @@ class Endpoints:
                 self._current = (self._current + 1) % len(self.configured)
 
     def _learn(self, leader: str) -> None:
+        if leader not in self.configured and not self._may_learn(leader):
+            if not self._told:
+                self._told = True
+                logger.warning(
+                    "the leader at %s is not asked directly, since the access token would go there "
+                    "without encryption; give tls=Tls(ca=...), or insecure=True", leader
+                )  # fmt: skip
+            return
         self.leader = leader
         if leader in self.configured:
             return

@@ -27,8 +27,6 @@ TIMEOUT_MAX_S = 24 * 3600.0
 SILENCE_S = 15.0
 # So many connections are kept to nodes that are neither configured nor learned as leaders.
 SPARE_MAX = 16
-# gRPC takes the proxy of the environment even to this machine, where it leads nowhere.
-LOOPBACK = ("127.", "localhost:", "[::1]:")
 Metadata = tuple[tuple[str, str], ...]
 
 OPTIONS: tuple[tuple[str, int], ...] = (
@@ -50,6 +48,10 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+class Exposed(ValueError):
+    """An access token would go over the network in plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,14 @@ class Links:
         timeout: float,
         token: str | None,
         tls: Tls | None,
+        insecure: bool = False,
     ) -> None:
         words = endpoints if isinstance(endpoints, str) else tuple(endpoints)
-        self.endpoints = Endpoints(nodes.parse(words))
+        # Whoever listens on the way could take the token and be whoever it stands for.
+        self._exposes = bool(token) and tls is None and not insecure
+        self.endpoints = Endpoints(nodes.parse(words), self._may_ask)
+        for address in self.endpoints.configured:
+            self._check_exposed(address)
         self.namespace = namespace
         self.timeout = checked_timeout(timeout)
         self.closed = False
@@ -140,6 +147,8 @@ class Links:
         if size > MESSAGE_MAX:
             raise _too_large(method, size)
         pinned, timeout = options.get("endpoint", ""), options.get("timeout")
+        if pinned:
+            self._check_exposed(nodes.parse(pinned)[0])
         return Course(
             method,
             request,
@@ -150,6 +159,17 @@ class Links:
             any_node=options.get("stale", False),
             retry=options.get("retry", True),
         )
+
+    def _may_ask(self, address: str) -> bool:
+        return not self._exposes or nodes.is_loopback(address)
+
+    def _check_exposed(self, address: str) -> None:
+        if not self._may_ask(address):
+            raise Exposed(
+                f"the access token would be sent to {address} without encryption, where whoever "
+                "listens could take it; give tls=Tls(ca='ca.pem'), or, in a network that is "
+                "trusted, insecure=True"
+            )
 
     def check_open(self) -> None:
         if self.closed:
@@ -168,7 +188,8 @@ class Links:
 
     def options(self, address: str) -> list[tuple[str, int | str]]:
         options: list[tuple[str, int | str]] = [*OPTIONS]
-        if address.startswith(LOOPBACK):
+        if nodes.is_loopback(address):
+            # gRPC takes the proxy of the environment even to this machine, where it leads nowhere.
             options.append(("grpc.enable_http_proxy", 0))
         if self._tls is not None and self._tls.server_name:
             options.append(("grpc.ssl_target_name_override", self._tls.server_name))

@@ -53,8 +53,13 @@ class Client(Services):
         timeout: float = 30.0,
         token: str | None = None,
         tls: Tls | None = None,
+        insecure: bool = False,
     ) -> None:
-        self._links = Links(endpoints, namespace=namespace, timeout=timeout, token=token, tls=tls)
+        """`insecure` lets a token go to other machines without TLS."""
+        self._links = Links(
+            endpoints, namespace=namespace, timeout=timeout, token=token, tls=tls,
+            insecure=insecure,
+        )  # fmt: skip
         self._channels: dict[str, grpc.Channel] = {}
         self._calls: dict[tuple[str, Method], Any] = {}
         self._lock = threading.Lock()

@@ -67,6 +67,7 @@ class Worker:
         grace: float = 25.0,
         token: str | None = None,
         tls: Tls | None = None,
+        insecure: bool = False,
     ) -> None:
         if not isinstance(slots, int):
             raise TypeError(f"slots is {slots!r}; write a whole number")
@@ -76,7 +77,7 @@ class Worker:
             raise ValueError(f"threads is {threads}; it must be from 1 to slots, which is {slots}")
         if not 0 <= grace <= 86_400:
             raise ValueError(f"grace is {grace!r}; it must be from 0 to 86,400 s")
-        self.connect_to(endpoints, token=token, tls=tls)
+        self.connect_to(endpoints, token=token, tls=tls, insecure=insecure)
         self._queues = tuple(texts(queues, "queues"))
         self._namespaces = tuple(texts(namespaces, "namespaces"))
         self._labels = words(labels or {}, "labels")
@@ -90,11 +91,19 @@ class Worker:
         self.id = ""
 
     def connect_to(
-        self, endpoints: str | Sequence[str], *, token: str | None = None, tls: Tls | None = None
+        self,
+        endpoints: str | Sequence[str],
+        *,
+        token: str | None = None,
+        tls: Tls | None = None,
+        insecure: bool = False,
     ) -> None:
-        """Take these nodes instead of those it was made with; before it serves."""
+        """Take these nodes instead of those it was made with; before it serves. `insecure` lets a
+        token go to other machines without TLS."""
+        # What is wrong with them is said now.
+        AsyncClient(endpoints, token=token, tls=tls, insecure=insecure)
         self._connect: Callable[[], AsyncClient] = lambda: AsyncClient(
-            endpoints, token=token, tls=tls
+            endpoints, token=token, tls=tls, insecure=insecure
         )
 
     def handler(self, name: str = "", *, inline: bool = False) -> Callable[[F], F]:

@@ -91,9 +91,30 @@ class Config(_Section, frozen=True, kw_only=True):
     http: Annotated[
         str, Meta(description="/metrics, /healthz, /readyz, /version. Empty: no such port.")
     ] = "127.0.0.1:7420"
+    insecure_clients: Annotated[
+        bool,
+        Meta(
+            description="Listen for clients beyond this machine without TLS: whoever reaches it "
+            "may do all, or, with tokens, may take those that pass."
+        ),
+    ] = False
+    insecure_peers: Annotated[
+        bool,
+        Meta(
+            description="Listen for nodes beyond this machine without TLS: whoever reaches it may "
+            "pose as a node and change all."
+        ),
+    ] = False
+    insecure_http: Annotated[
+        bool,
+        Meta(description="Serve probes and metrics beyond this machine without TLS."),
+    ] = False
     insecure: Annotated[
         bool,
-        Meta(description="Listen beyond this machine without TLS: everybody there may do all."),
+        Meta(
+            description="The former word for insecure_clients, insecure_peers and insecure_http "
+            "at once; say which of them you mean."
+        ),
     ] = False
     tokens: Annotated[
         bool,
@@ -322,7 +343,7 @@ def _wrong(config: Config) -> Iterator[str]:
         yield "folder is empty; name the folder this node keeps its journal and state in"
     yield from _wrong_tls("tls.peer", config.tls.peer, needs_ca=True)
     yield from _wrong_tls("tls.server", config.tls.server, needs_ca=False)
-    if config.name in config.members and not config.insecure:
+    if config.name in config.members:
         yield from _open_doors(config)
 
 
@@ -388,26 +409,34 @@ def _wrong_tls(path: str, files: Files, *, needs_ca: bool) -> Iterator[str]:
 
 
 def _open_doors(config: Config) -> Iterator[str]:
-    """Doors beyond this machine have locks, unless `insecure` is said."""
+    """Doors beyond this machine have locks, unless the word of that door is said."""
     me, tls = config.members[config.name], config.tls
     known = tls.server.certificate_file if config.tokens else tls.server.ca_file
     doors = (
         ("listen_peer" if config.listen_peer else f"members.{config.name}.peer",
-         config.listen_peer or me.peer, tls.peer.ca_file, "tls.peer"),
+         config.listen_peer or me.peer, tls.peer.ca_file, "tls.peer", "insecure_peers"),
         ("listen" if config.listen else f"members.{config.name}.client",
-         config.listen or me.client, known, "tls.server with a ca_file or with tokens = true"),
-        ("http", config.http, tls.server.certificate_file, "tls.server"),
+         config.listen or me.client, known, "tls.server with a ca_file or with tokens = true",
+         "insecure_clients"),
+        ("http", config.http, tls.server.certificate_file, "tls.server", "insecure_http"),
     )  # fmt: skip
-    for path, address, lock, needs in doors:
+    for path, address, lock, needs, key in doors:
+        if config.insecure or getattr(config, key):
+            continue
         if address and not wrong_address(address) and not is_loopback(address) and not lock:
             yield (
                 f"{path} = {address!r} is open beyond this machine without a lock; set {needs}, "
-                "or say insecure = true (--insecure)"
+                f"or say {key} = true ({KEYS[key].flag})"
             )
 
 
 def warnings(config: Config) -> Iterator[str]:
     """What is allowed, and should be known."""
+    if config.insecure:
+        yield (
+            "insecure = true opens the doors for clients, for nodes and for HTTP at once; say "
+            "insecure_clients, insecure_peers or insecure_http = true for those you mean"
+        )
     if config.tokens:
         yield (
             "tokens = true: until the first access token is made every call is refused; make it "

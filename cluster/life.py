@@ -26,7 +26,7 @@ from ..statemachine.rocks_store import StoreLocked
 from ..statemachine.store import Corrupt
 from . import descriptors, doors, log, systemd, tls
 from .about import ZONE_EDITION
-from .config import Config, ConfigWrong, is_loopback
+from .config import Config, ConfigWrong, is_loopback, warnings
 from .consensus import faults
 from .consensus.journal import JournalLimits
 from .figures import NodeFigures
@@ -209,6 +209,8 @@ class Life:
             )
         elif open_to_all(self.config, self.node):
             says.warning("no access token was made yet: whoever reaches this node may do all")
+        if self.config.insecure:
+            says.warning(next(warnings(self.config)))
         for fault in tls.faults(self.config):
             says.warning(fault)
         systemd.notify("READY=1")

@@ -105,6 +105,7 @@ class Session:
 
     def make_client(self) -> Client:
         from .. import Client
+        from ..links import Exposed
 
         try:
             return Client(
@@ -113,6 +114,14 @@ class Session:
                 timeout=self.timeout_s,
                 **credentials(self.values, self._secret),
             )
+        except Exposed as wrong:
+            raise Trouble(
+                "the access token would be sent to other machines without encryption",
+                [f"the endpoints are {self.endpoints}, from: {self.values['endpoints'].origin}",
+                 "whoever listens on the way could take it"],
+                "--ca-file FILE, or, in a network that is trusted, --insecure yes",
+                Exit.FORBIDDEN,
+            ) from wrong  # fmt: skip
         except ValueError as wrong:
             raise wrong_use(
                 f"cannot use the endpoints {self.endpoints!r}",
@@ -226,9 +235,10 @@ def credentials(values: Mapping[str, Value], secret: str = "") -> dict[str, Any]
                 "it is empty",
                 "name another file with --token-file",
             )
+    insecure = values["insecure"].value == "yes"
     files = {name: values[name].value for name in ("ca_file", "cert_file", "key_file")}
     if not any(files.values()):
-        return {"token": token or None, "tls": None}
+        return {"token": token or None, "tls": None, "insecure": insecure}
     for name, path in files.items():
         if path:
             read_text(path, f"--{name.replace('_', '-')}")
@@ -241,4 +251,4 @@ def credentials(values: Mapping[str, Value], secret: str = "") -> dict[str, Any]
     from .. import Tls
 
     tls = Tls(files["ca_file"] or None, files["cert_file"] or None, files["key_file"] or None)
-    return {"token": token or None, "tls": tls}
+    return {"token": token or None, "tls": tls, "insecure": insecure}

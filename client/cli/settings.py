@@ -59,12 +59,18 @@ SETTINGS = (
     Setting("color", "When to use colours.", "auto", click.Choice(("auto", "always", "never"))),
     Setting("timeout", "Give a call up after this time.", "30s", Length(), metavar="DURATION"),
     Setting("token_file", "A file with the access token.", metavar="FILE"),
+    Setting(
+        "insecure",
+        "Send the token to other machines without TLS.",
+        "no",
+        click.Choice(("no", "yes")),
+    ),
     Setting("ca_file", "Certificates to trust; turns TLS on.", metavar="FILE"),
     Setting("cert_file", "The client's own certificate.", metavar="FILE"),
     Setting("key_file", "The client certificate's key.", metavar="FILE"),
 )
 # What a context says of one cluster and of no other. `endpoints`, which tells, is the first above.
-OF_CLUSTER = ("namespace", "token_file", "ca_file", "cert_file", "key_file")
+OF_CLUSTER = ("namespace", "token_file", "insecure", "ca_file", "cert_file", "key_file")
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from raftsched.cluster import tls
-from raftsched.cluster.config import EXAMPLE, KEYS, PREFIX, ConfigWrong, load, text_of
+from raftsched.cluster.config import (
+    EXAMPLE,
+    KEYS,
+    PREFIX,
+    ConfigWrong,
+    load,
+    text_of,
+    warnings,
+)
 
 ALONE = {"name": "n1", "members": "n1=127.0.0.1:7411/127.0.0.1:7401"}
 
@@ -149,11 +157,21 @@ def test_a_door_beyond_this_machine_needs_a_lock_or_a_plain_word(
     with pytest.raises(ConfigWrong) as caught:
         load(None, {}, ALONE | flags)
     aloud = load(None, {}, ALONE | flags | {"insecure": "true"})
+    keys = {"members.n1.peer": "peers", "members.n1.client": "clients", "listen": "clients",
+            "http": "http"}  # fmt: skip
+    for word in ("peers", "clients", "http"):
+        said = ALONE | flags | {f"insecure_{word}": "true"}
+        if word == keys[door]:
+            assert not list(warnings(load(None, {}, said).config))
+        else:
+            with pytest.raises(ConfigWrong, match="without a lock"):
+                load(None, {}, said)
 
     [fault] = caught.value.faults
     assert fault.startswith(f"{door} = ")
     assert "without a lock" in fault
-    assert "--insecure" in fault
+    assert f"--insecure-{keys[door]}" in fault
+    assert "insecure_peers" in next(warnings(aloud.config))
     assert aloud.config.insecure
 
 

@@ -302,3 +302,12 @@ def test_no_attempt_at_all_is_refused(cli: Cli) -> None:
 
     assert said.exit_code == Exit.USAGE
     assert "0 is not in the range x>=1" in said.stderr
+
+
+def test_a_token_is_not_sent_in_plain_text(cli: Cli) -> None:
+    said = cli("job", "list", "--endpoints", "10.0.0.9:7400", RAFTSCHED_TOKEN="secret")
+    assert said.exit_code == 5
+    assert "without encryption" in said.stderr
+    assert "--insecure yes" in said.stderr
+    assert "--ca-file FILE" in said.stderr
+    assert "secret" not in said.output
