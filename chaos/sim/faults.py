@@ -145,7 +145,7 @@ class Faults:
             node.future = True
         elif "Damaged" in node.broken:
             node.disk = SimDisk()
-            node.flipped = False
+            node.flipped, node.rotten = False, ""
             self.cluster.wiped[node.name] = node.life
         self.restart_later(node)
 
@@ -204,6 +204,8 @@ class Faults:
             )
             if back:
                 del self.cluster.wiped[name]
+        for node in self.cluster.nodes.values():
+            node.look_for_rot()
         flipped = [n for n in self.cluster.nodes.values() if n.flipped]
         return not self.cluster.wiped and not flipped and len(core.config.voters) >= 3
 
@@ -244,7 +246,7 @@ class Faults:
         offset = self.world.dice.randrange(node.disk.size(path))
         self.world.fault(f"flip a bit of {node.name} in {path} at {offset}")
         node.disk.flip(path, offset, self.world.dice.randrange(8))
-        node.flipped = True
+        node.flipped, node.rotten = True, path
         if self.world.dice.random() < 0.5:
             self.end(node, power=False)
 

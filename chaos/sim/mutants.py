@@ -10,7 +10,7 @@ import weakref
 from dataclasses import dataclass, replace
 
 from ...cluster.consensus.core import Core
-from ...cluster.consensus.faults import Damaged, Fatal, Unsupported
+from ...cluster.consensus.faults import Fatal, Unsupported
 from ...cluster.consensus.journal import Batch, Entry, Journal
 from ...cluster.consensus.membership import Configuration
 from ...cluster.consensus.message import (
@@ -204,13 +204,21 @@ class A9GoesOnAfterLosingApplied(Core):
 
 
 class A10StartsEmpty(Core):
-    """A snapshot that cannot be read is left out of account."""
+    """Whoever has lost its state and its snapshot goes on with an empty state."""
+
+    def step(self, now: float) -> bool:
+        if self.bereft:
+            self.bereft = False
+            self.commit = self.last_applied = self.journal.base_index
+        return super().step(now)
+
+
+class P6ServesCorruption(Core):
+    """A damaged snapshot is taken for what was written."""
 
     def stand_on_snapshot(self, journal: Journal, machine: Machine) -> None:
-        try:
-            super().stand_on_snapshot(journal, machine)
-        except Damaged:
-            self.snapshots.add(self.snapshots.by_index[self.snapshots.last_index])
+        self.snapshots.verify = lambda manifest: None  # type: ignore[method-assign]  # No digests.
+        super().stand_on_snapshot(journal, machine)
 
 
 class A11TakesAnyOffer(Core):
@@ -328,6 +336,7 @@ MUTANTS = [
     Mutant("A8", Kit(core=A8SkipsWhatItDoesNotKnow), 30, frozenset({"upgrade"})),
     Mutant("A9", Kit(core=A9GoesOnAfterLosingApplied), 20),
     Mutant("A10", Kit(core=A10StartsEmpty), 100, frozenset({"rot", "kill"})),
+    Mutant("P6", Kit(core=P6ServesCorruption), 100, frozenset({"rot", "kill"})),
     Mutant("A11", Kit(core=A11TakesAnyOffer), 100, frozenset({"snapshot", "slow_link"})),
     Mutant("C4", Kit(core=C4RepairsOneByOne), 100, frozenset({"isolate", "cut"})),
     Mutant("C10", Kit(core=C10LeavesCallersWaiting), 30, frozenset({"isolate"})),

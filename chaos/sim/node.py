@@ -38,6 +38,7 @@ class SimNode:
         self.future = False  # Runs a later release, which knows one more kind of entry.
         self.broken = ""  # Why it stopped by itself.
         self.flipped = False
+        self.rotten = ""  # The file of a snapshot that is not what was written.
         self.wrong_until = 0.0  # Somebody has set its wall clock, and no time server is heard.
         self.life = 0
         self.inbox: list[Callable[[], None]] = []
@@ -89,8 +90,14 @@ class SimNode:
             self.stop(error)
             return
         self.world.tell(f"{self.name} starts")
+        self.look_for_rot()
         self.began()
         self.poke()
+
+    def look_for_rot(self) -> None:
+        """Its disk is whole again once it has done away with the damaged snapshot."""
+        if self.rotten and self.rotten not in self.disk.kept:
+            self.rotten, self.flipped = "", False
 
     def jump(self, seconds: float, until: float) -> None:
         """Set the wall clock, which consensus does not have."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from .faults import Fatal, require
+from .faults import Damaged, Fatal, require
 from .journal import Journal
 from .message import AppendAck, BadCopy, Chunk, Fetch, Offer, WireError
 from .port import Machine
@@ -33,7 +33,7 @@ class CatchUp(State):
 
     def offer(self, peer: str, progress: Progress, now: float) -> None:
         latest = self.snapshots.latest
-        if latest is None or latest.index < self.journal.base_index:
+        if latest is None or latest.index < max(self.journal.base_index, progress.lacks):
             self.make_snapshot()
             return
         if (
@@ -53,7 +53,8 @@ class CatchUp(State):
 
     def make_snapshot(self) -> None:
         """Write the present state beside the journal, on the helper."""
-        if self.making or self.installing or self.last_applied <= self.snapshots.last_index:
+        between = self.installing or self.bereft
+        if self.making or between or self.last_applied <= self.snapshots.last_index:
             return
         index = self.last_applied
         self.making = True
@@ -235,7 +236,7 @@ class CatchUp(State):
 
     def installed(self, manifest: Manifest) -> None:
         require(manifest.index > self.commit, f"snapshot {manifest.index} came after {self.commit}")
-        self.installing = False
+        self.installing = self.bereft = False
         self.incoming = None
         self.keep(manifest)
         self.fail_waiting(manifest.index)
@@ -271,17 +272,23 @@ def stand_on(core: CatchUp, manifest: Manifest) -> None:
 
 
 def stand_on_latest(snapshots: Snapshots, journal: Journal, machine: Machine) -> None:
-    """Finish an installation that a crash cut off between its steps.
+    """Finish an installation that a crash cut off between its steps, and give a state that is
+    behind, or lost, what the newest snapshot holds that is whole.
 
     A snapshot with its final name is verified and durable. Entries behind it stay: only if the
     journal does not contain the snapshot's last entry does it begin anew.
     """
+    while (latest := snapshots.latest) is not None and machine.applied() < latest.state:
+        try:
+            snapshots.verify(latest)
+        except Damaged as damaged:
+            snapshots.set_aside(latest.index, damaged)
+        else:
+            restore(machine, folder_of(latest.index))
+            break
     latest = snapshots.latest
-    if latest is None:
-        return
-    if machine.applied() < latest.state:
-        snapshots.verify(latest)
-        restore(machine, folder_of(latest.index))
+    if latest is None or (snapshots.lost and latest.index < journal.base_index):
+        return  # Nothing, or an older one to which the journal does not reach back any more.
     known = journal.base_index <= latest.index <= journal.last_index
     if not known or journal.term_at(latest.index) != latest.term:
         require(

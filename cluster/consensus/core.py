@@ -70,7 +70,10 @@ class Core(Introduction):
         self.verified = {}
         self.stand_on_snapshot(journal, machine)
         floor = self.snapshots.last_index
-        super().__init__(me, journal, machine, watcher, dice, settings, floor)
+        lost = self.snapshots.lost
+        super().__init__(me, journal, machine, watcher, dice, settings, floor, lost)
+        if self.bereft:
+            logger.error("%s has lost its state and asks the leader for a snapshot", me)
         self.begin(dice.getrandbits(48))
         self.deadline = now + self.silence()
 
@@ -124,7 +127,7 @@ class Core(Introduction):
             return self.beat_at
         # With a full disk it may not lead, and so looks again often enough.
         at = max(self.deadline, now) if self.may_lead() else now + self.settings.silence_min
-        if self.incoming is not None or not self.belongs:
+        if self.incoming is not None or not self.belongs or self.bereft:
             at = min(at, now + self.settings.probe)
         return at
 
@@ -477,6 +480,7 @@ class Core(Introduction):
             durable=self.journal.synced_index,
             base=self.journal.base_index,
             full=self.full,
+            bereft=self.bereft,
             removed=self.removed_self,
             peers=peers,
         )

@@ -33,6 +33,8 @@ class Election(Replication):
 
     def may_lead(self) -> bool:
         able = not self.full and not self.installing and not self.removed_self
+        # Its journal is whole without a state, so it votes; but what it would lead it cannot read.
+        able = able and not self.bereft
         return able and (self.is_voter or self.is_leaving)
 
     def retry_delay(self) -> float:

@@ -63,9 +63,10 @@ class Introduction(Election):
         return self.formed and member is not None and member.incarnation == self.incarnation
 
     def tick_introduction(self, now: float) -> None:
-        if now >= self.introduce_at and not self.belongs:
+        if now >= self.introduce_at and (self.bereft or not self.belongs):
             self.introduce_at = now + self.settings.introduce
-            for peer in sorted(self.contacts):
+            known = self.config.members if self.bereft else self.contacts
+            for peer in sorted(known):
                 if peer != self.me:
                     self.send(peer, self.introduction(peer))
 
@@ -79,6 +80,7 @@ class Introduction(Election):
                 "seen": self.seen.get(peer),
                 "address": self.contacts[self.me],
                 "contacts": self.contacts,
+                "lacks": self.journal.base_index if self.bereft else 0,
             }
         )
         return Introduce(self.term, text.encode())
@@ -90,11 +92,20 @@ class Introduction(Election):
         keep_last(self.seen, peer, said["index"])
         if not self.formed:
             self.hear_table(peer, incarnation, said)
-        elif not said["member"]:
+        elif said["member"]:
+            self.hear_lack(peer, incarnation, said["lacks"], now)
+        else:
             self.send(peer, self.introduction(peer))
             if said["seen"] == self.config_index:
                 keep_last(self.applicants, peer, (incarnation, said["address"]))
                 self.readmit(peer, now)
+
+    def hear_lack(self, peer: str, incarnation: int, lacks: int, now: float) -> None:
+        """A member has lost its state, not its journal: it is offered a snapshot."""
+        progress = self.progress.get(peer)
+        if self.role == LEADER and progress is not None and progress.disk == incarnation:
+            progress.lacks = lacks if 0 <= lacks <= self.commit else 0
+            progress.lacks_until = now + 10 * self.settings.introduce
 
     def config_changed(self) -> None:
         before = self.config
@@ -211,6 +222,7 @@ def parse(text: bytes) -> dict[str, Any] | None:
             and isinstance(said["index"], int)
             and isinstance(said["seen"], int | None)
             and isinstance(said["contacts"], dict)
+            and isinstance(said.setdefault("lacks", 0), int)
             and (table is None or len(table) <= MEMBERS_MAX)
             and (table is None or all(isinstance(v, int) for v in table.values()))
         )

@@ -112,5 +112,6 @@ class Status:
     durable: int
     base: int
     full: bool
+    bereft: bool  # Its state is lost, and another one is on its way from the leader.
     removed: bool
     peers: dict[str, Peer] = field(default_factory=dict)

@@ -35,6 +35,8 @@ class Progress:
     offered: int = 0  # Index of the snapshot on offer, 0 if none.
     offer_at: float = 0.0
     fetched_at: float = -1e9
+    lacks: int = 0  # It has lost its state, and needs a snapshot of this index or a later one.
+    lacks_until: float = 0.0  # Unless it says so again.
     told: int = 0  # Commit index the follower was told last.
 
     def acked(self, index: int, now: float) -> None:

@@ -71,8 +71,13 @@ class Replication(CatchUp):
                 self.feed(peer, progress, now, shared)
 
     def feed(self, peer: str, progress: Progress, now: float, shared: dict[int, Append]) -> None:
-        if progress.next <= self.journal.base_index:
+        if progress.lacks:
+            # Its journal is whole, so it goes on as any other beside this.
+            progress.lacks = progress.lacks if now < progress.lacks_until else 0
             self.offer(peer, progress, now)
+        if progress.next <= self.journal.base_index:
+            if not progress.lacks:
+                self.offer(peer, progress, now)
         elif progress.probing:
             if now >= progress.probe_at:
                 if progress.probed == progress.next - 1:
@@ -213,7 +218,7 @@ class Replication(CatchUp):
         else:
             verified = self.store(message)
             self.send(peer, AppendAck(self.term, prev, verified, True))
-            if min(commit, verified) > self.commit:
+            if min(commit, verified) > self.commit and not self.bereft:
                 self.move_commit(min(commit, verified))
 
     def store(self, message: Append) -> int:
@@ -241,7 +246,7 @@ class Replication(CatchUp):
             # answer could reach the same node in a later office.
             self.send_first(peer, HeartbeatAck(self.term, 0, now))
             return
-        if beat.known > self.commit and not self.installing:
+        if beat.known > self.commit and not self.installing and not self.bereft:
             self.move_commit(beat.known)
         if beat.echo <= now:
             # What is ahead of this clock was said by one before it, of a host that has begun anew.
@@ -257,7 +262,7 @@ class Replication(CatchUp):
         entry that is not durable here waits, so that the machine is never ahead of the journal.
         """
         limit = min(self.commit, self.journal.synced_index)
-        if self.installing or self.last_applied >= limit:
+        if self.installing or self.bereft or self.last_applied >= limit:
             return False
         last = min(limit, self.last_applied + self.settings.apply_step)
         for entry in self.journal.entries(self.last_applied + 1, last, self.settings.window_bytes):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import zlib
 from collections import deque
@@ -22,7 +23,10 @@ from .membership import Configuration
 from .message import INDEX_MAX, TERM_MAX, Chunk
 from .port import Settings
 
+logger = logging.getLogger(__name__)
+
 FOLDER = "snapshots"
+DAMAGED = f"{FOLDER}/damaged"  # The last one that was not what was written, for whoever asks why.
 MANIFEST = "manifest.json"
 FILES_MAX = 20_000  # Their manifest fits into a frame.
 BLOCK = 1 << 20
@@ -127,11 +131,16 @@ class Snapshots:
         # A name that the sync before failed to keep is seen here all the same, and relied on.
         disk.sync_folder(FOLDER)
         for name in disk.list(FOLDER):
+            folder = f"{FOLDER}/{name}"
             if name.isdecimal():
-                manifest = self._load(f"{FOLDER}/{name}")
-                self.by_index[manifest.index] = manifest
-            else:
-                disk.remove(f"{FOLDER}/{name}")
+                try:
+                    manifest = self._load(folder)
+                except Damaged as damaged:
+                    self._put_aside(folder, damaged)
+                else:
+                    self.by_index[manifest.index] = manifest
+            elif folder != DAMAGED:
+                disk.remove(folder)
 
     def _load(self, folder: str) -> Manifest:
         path = f"{folder}/{MANIFEST}"
@@ -150,6 +159,22 @@ class Snapshots:
     @property
     def last_index(self) -> int:
         return max(self.by_index, default=0)
+
+    @property
+    def lost(self) -> bool:
+        """Whether a damaged one was set aside, now or at a start before."""
+        return DAMAGED.removeprefix(f"{FOLDER}/") in self.disk.list(FOLDER)
+
+    def set_aside(self, index: int, damaged: Damaged) -> None:
+        """Do without one that is not what was written: nobody may have a state from it."""
+        del self.by_index[index]
+        self._put_aside(folder_of(index), damaged)
+
+    def _put_aside(self, folder: str, damaged: Damaged) -> None:
+        logger.error("%s is set aside as %s: %s", folder, DAMAGED, damaged)
+        self.disk.remove(DAMAGED)
+        self.disk.rename(folder, DAMAGED)
+        self.disk.sync_folder(FOLDER)
 
     def verify(self, manifest: Manifest) -> None:
         """Compare every file with its digest, or raise Damaged."""
@@ -376,7 +401,4 @@ class Incoming:
         return folder_of(self.manifest.index)
 
 
-ADVICE = (
-    "This node's state cannot be believed. Set its folder aside and start with an empty one: it "
-    "is then rebuilt from its peers."
-)
+ADVICE = "At its next start this node does without it, and fetches another from its peers."

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .faults import require
+from .faults import Damaged, require
 from .journal import COMMAND, CONFIG, NOOP, Entry, Journal
 from .membership import Configuration
 from .message import Message, PreVote
@@ -88,6 +88,12 @@ class Freshness:
             self._pending = None
 
 
+ALONE = (
+    "The state of {me} is damaged, so is its snapshot, and no other node has what the journal does "
+    "not reach back to. Put a backup back: raftsched node restore --help"
+)
+
+
 class State(Walled):
     """The fields of the core and what every part of it does with them."""
 
@@ -100,7 +106,9 @@ class State(Walled):
         dice: random.Random,
         settings: Settings,
         floor: int,
+        lost: bool,
     ) -> None:
+        """`floor` is what the newest snapshot says; `lost`, that one was set aside as damaged."""
         self.settings = settings
         self.machine = machine
         self.watcher = watcher
@@ -125,6 +133,10 @@ class State(Walled):
         self.state_full = False  # or a committed entry does, which the machine could not take.
         self.apply_at = 0.0  # When it is tried again.
         self.installing = False
+        # The state is lost, and so is the snapshot that the journal was cut below. Until another
+        # has come from the leader nothing is applied, and this node does not lead. Its term, its
+        # vote and its entries are whole, so it votes and acknowledges as before.
+        self.bereft = False
         self.removed_self = False
         self.told_removed = False
         self.known_kinds = frozenset({NOOP, COMMAND, CONFIG})
@@ -141,8 +153,12 @@ class State(Walled):
         self.config_changed()
         # A snapshot may end with entries that are no business of the machine.
         applied = max(machine.applied(), floor)
+        if lost and applied < journal.base_index:
+            if self.config.voters == [me]:
+                raise Damaged(ALONE.format(me=me))
+            self.bereft, applied = True, journal.base_index - 1
         require(
-            journal.base_index <= applied <= journal.last_index,
+            self.bereft or journal.base_index <= applied <= journal.last_index,
             f"the state holds entries up to {applied}, but the journal those from "
             f"{journal.base_index} to {journal.last_index}",
         )
