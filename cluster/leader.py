@@ -19,23 +19,22 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from ..proto.v1 import job_pb2
-from ..statemachine import allowance, budget, keys, leases, timers
+from ..statemachine import allowance, budget, careful, keys, leases, own_alerts, timers
+from ..statemachine.careful import FATAL
 from ..statemachine.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
-from ..statemachine.request import Observe, Observed, Ring
+from ..statemachine.request import MakeAlerts, Observe, Observed, Ring
 from ..statemachine.view import Recall, View
 from . import refusals
 from .consensus import faults
-from .consensus.journal import JournalLimits
 from .consensus.port import Reply
 from .part import Part
 from .replica import Applied
 from .sessions import Sessions
+from .troubles import Troubles
 
 logger = logging.getLogger(__name__)
 
-# Bytes of a change. The rules stop at 1 MiB and what the last request brings along.
-CHANGE_MAX = JournalLimits().entry
 ALERTS = 100  # Looked at in a change.
 CALLS_ITEMS = 3_000  # Jobs in calls that go into a change; creating one costs a third of a run.
 CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write may be more.
@@ -115,9 +114,14 @@ class Leader:
         self.clock_stands_still = False
         self.done = Done()
         self._waiting = Waiting()
-        # Parts of a decision that was too large, or that failed: they come first, alone.
+        # Parts that the last change had no room for: they come first.
         self._carried: deque[Part] = deque()
-        self._alone = False
+        # Something failed in the last decision, so what it left behind is decided carefully too.
+        self._careful = False
+        # What failed while this node led.
+        self.troubles = Troubles(name, now_ms, seconds)
+        # The cluster's own alerts, if they are to be made.
+        self._made: Part | None = None
         # What comes next of looking at the alerts.
         self._look: Part | None = None
         self._looking = False
@@ -142,7 +146,7 @@ class Leader:
         self._busy = False
         self._carried.clear()
         self._under_way = []
-        self._look, self._looking = None, False
+        self._look, self._looking, self._made = None, False, None
         self._recall = Recall()
         self.sessions.takeover(worker for worker, _ in leases.holders(self.applied.store))
         self._look_ahead(self.applied.meta.now_ms)
@@ -207,6 +211,12 @@ class Leader:
         self._look = Part(body, answer, _nobody, items=ALERTS)
         self.sessions.poke()
 
+    def make_alerts(self) -> None:
+        """Have the cluster's own alerts made, if they were not yet."""
+        if self.leading and own_alerts.wanted(self.applied.meta.alerts_made):
+            self._made = Part(MakeAlerts(), _nothing, _nobody)
+            self.sessions.poke()
+
     @property
     def hurries(self) -> bool:
         """A few callers wait for an answer, and nothing stands in the way of giving it. When there
@@ -261,14 +271,17 @@ class Leader:
     def _gather(self) -> list[Part]:
         """Completions first, since they free capacity; each kind is bounded, so none starves."""
         if self._carried:
-            count = 1 if self._alone else len(self._carried)
-            return [self._carried.popleft() for _ in range(count)]
-        self._alone = False
+            parts, self._carried = list(self._carried), deque()
+            return parts
+        self._careful = False
         parts = self.sessions.words(CHANGE_ITEMS) + self.sessions.lapses(10)
         parts += self._calls()
         if self._look is not None:
             parts.append(self._look)
             self._look = None
+        if self._made is not None:
+            parts.append(self._made)
+            self._made = None
         if self.skew_ms:
             return parts
         now_ms = self.now_ms()
@@ -300,14 +313,17 @@ class Leader:
         view = View(
             self.applied.store, self.now_ms() + self.skew_ms, self._recall, self.new_budget()
         )
+        requests = [Request(part.body, part.actor) for part in parts]
         try:
-            decision = decide(view, [Request(part.body, part.actor) for part in parts])
+            decision = decide(view, requests, careful=self._careful, where=self.name)
+        except FATAL:
+            raise
         except Exception as error:
             self._failed(parts, error)
             return
-        if len(decision.change) > CHANGE_MAX:
-            self._split(parts, len(decision.change))
-            return
+        self._careful = decision.careful
+        if decision.failures:
+            self.troubles.add(decision.failures)
         # The change is full; those behind come first in the next one.
         decided = len(decision.replies)
         self._carried.extendleft(reversed(parts[decided:]))
@@ -335,7 +351,7 @@ class Leader:
             self._recall.keep(view)
             self.sessions.tell(decision.stops)
             for part, answer in zip(parts, decision.replies, strict=True):
-                part.answer(answer)
+                self._answer(part, answer)
             self._look_ahead(view.now_ms)
             # Whatever the answers set off comes into the next change.
             self.sessions.poke()
@@ -366,33 +382,27 @@ class Leader:
         if own:
             self.sessions.poke()
 
-    def _split(self, parts: list[Part], size: int) -> None:
-        """The change is too large for an entry: decide its parts one by one."""
+    def _failed(self, parts: list[Part], error: Exception) -> None:
+        """Not even the careful way went well. Whoever asked is told; what is the loop's own comes
+        again by itself, since the state still wants it."""
         self._busy = False
-        [first, *others] = parts
-        if others:
-            self._carried.extendleft(reversed(parts))
-            self._alone = True
-        elif first.asked:
-            first.answer(refusals.change_too_large(size, CHANGE_MAX).rejection)
-        else:
-            raise AssertionError(f"a {type(first.body).__name__} alone changes {size} bytes")
+        for part in parts:
+            name = type(part.body).__name__
+            self.troubles.failed(name, error)
+            if part.asked:
+                self._answer(part, careful.failed(name, error))
+            else:
+                part.unknown()
         self.sessions.poke()
 
-    def _failed(self, parts: list[Part], error: Exception) -> None:
-        """A rule broke. If it did so for one call alone, that call is refused and the node lives:
-        its client would only break the next leader with it."""
-        self._busy = False
-        [first, *others] = parts
-        if others:
-            self._carried.extend(parts)
-            self._alone = True
-        elif first.asked:
-            logger.error("deciding %s failed", type(first.body).__name__, exc_info=error)
-            first.answer(error)
-        else:
-            raise error
-        self.sessions.poke()
+    def _answer(self, part: Part, reply: object) -> None:
+        """Whoever waits for it is told. What fails there is its own, and keeps nobody else."""
+        try:
+            part.answer(reply)
+        except FATAL:
+            raise
+        except Exception as error:
+            self.troubles.failed(f"the answer to {type(part.body).__name__}", error)
 
     def _look_ahead(self, decided_ms: int) -> None:
         """Find out when the next timer rings, and when a queue with a rate may give again."""

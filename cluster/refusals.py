@@ -91,17 +91,6 @@ def state_diverged(node: str) -> Refused:
     )
 
 
-def change_too_large(actual: int, maximum: int) -> Refused:
-    return refused(
-        Reason.ERROR_REASON_LIMIT_EXCEEDED,
-        f"what this request changes takes {actual} bytes in the log, and {maximum} may; send it "
-        "in parts",
-        limit="change",
-        maximum=maximum,
-        actual=actual,
-    )
-
-
 def session_lost(worker: str, why: str) -> Rejection:
     return Rejection(
         Reason.ERROR_REASON_SESSION_LOST,

@@ -13,7 +13,7 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 from ..proto.v1 import alert_pb2, event_pb2
-from . import audit_log, instants, keys, lanes, limits, namespaces, validate
+from . import aside, audit_log, instants, keys, lanes, limits, namespaces, validate
 from .instants import ms_or
 from .record import AlertRecord, LaneRecord, UsageRecord, parse
 from .rejection import Fault, Reason, Refused
@@ -22,7 +22,15 @@ from .view import View
 
 Alert = alert_pb2.Alert
 INVALID = Reason.ERROR_REASON_FIELD_INVALID
-OF_CLUSTER = frozenset({"no_margin", "clock_skew_above", "no_quorum"})
+OF_CLUSTER = frozenset(
+    {
+        "no_margin", "clock_skew_above", "no_quorum", "long_step_above", "leader_changes_above",
+        "members_differ", "set_aside_above",
+    }
+)  # fmt: skip
+COUNTS = frozenset(
+    {"dead_letters_above", "broken_jobs_above", "leader_changes_above", "set_aside_above"}
+)
 
 
 def number_of(view: View, namespace: str) -> int:
@@ -95,14 +103,14 @@ def _condition_faults(wanted: Alert) -> list[Fault]:
     place = f"{place}.{kind}"
     if kind in OF_CLUSTER and wanted.namespace:
         return [Fault(place, INVALID, "it is for the cluster; leave the namespace empty")]
-    if kind == "dead_letters_above":
-        return validate.between(place, condition.dead_letters_above, 0, (1 << 53) - 1)
+    if kind in COUNTS:
+        return validate.between(place, getattr(condition, kind), 0, (1 << 53) - 1)
     if kind == "workers_below":
         below = condition.workers_below
         return validate.name(f"{place}.queue", below.queue) + validate.between(
             f"{place}.minimum", below.minimum, 1, limits.ALERT_WORKERS
         )
-    if kind in ("lateness_above", "clock_skew_above"):
+    if kind in ("lateness_above", "clock_skew_above", "long_step_above"):
         return validate.span(place, condition, kind, 1)
     if not getattr(condition, kind):
         return [Fault(place, INVALID, "it is false; set it to true, or choose another kind")]
@@ -135,6 +143,7 @@ class Sight:
     workers: Counter[tuple[str, str]] = field(default_factory=Counter)
     dead: dict[int, int] = field(default_factory=dict)
     oldest_ms: dict[int, int] = field(default_factory=dict)
+    broken: dict[int, int] = field(default_factory=dict)
 
 
 def observe(view: View, request: Observe, actor: str) -> Observed:
@@ -148,6 +157,9 @@ def observe(view: View, request: Observe, actor: str) -> Observed:
     first = request.after + b"\0" if request.after else keys.ALERT
     found = list(islice(view.scan_stored(first, keys.after(keys.ALERT)), request.most + 1))
     for key in found[: request.most]:
+        if key in request.but:
+            continue
+        view.subject = key
         record = view.need(key, AlertRecord)
         number = int.from_bytes(key[1:5], "big")
         hold_ms = ms_or(record.settings, "hold", 0)
@@ -206,6 +218,16 @@ def _is_true(sight: Sight, number: int, settings: Alert) -> bool:
             return not sight.asked.margin
         case "clock_skew_above":
             return sight.asked.skew_ms > instants.to_ms(condition.clock_skew_above)
+        case "broken_jobs_above":
+            return _broken(sight, number) > condition.broken_jobs_above
+        case "long_step_above":
+            return sight.asked.step_ms > instants.to_ms(condition.long_step_above)
+        case "leader_changes_above":
+            return sight.asked.leader_changes > condition.leader_changes_above
+        case "members_differ":
+            return sight.asked.differ
+        case "set_aside_above":
+            return sight.asked.set_aside > condition.set_aside_above
     # no_quorum: without one nothing can be written, so each node tells it by itself.
     return False
 
@@ -220,6 +242,13 @@ def _dead(sight: Sight, number: int) -> int:
             usage = view.get(keys.usage(number), UsageRecord)
             sight.dead[number] = usage.dead if usage is not None else 0
     return sight.dead[number]
+
+
+def _broken(sight: Sight, number: int) -> int:
+    if number not in sight.broken:
+        whose = None if number == keys.CLUSTER else number
+        sight.broken[number] = aside.count(sight.view.stored, whose)
+    return sight.broken[number]
 
 
 def _oldest_ready(sight: Sight, number: int) -> int:

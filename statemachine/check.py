@@ -73,6 +73,13 @@ def _jobs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
 
 def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) -> Iterator[Breach]:
     """A job whose schedules go on has a next time, or waits for a run that is under way."""
+    is_aside = store.get(keys.broken(jid_in(key))) is not None
+    if is_aside:
+        if state.state not in (clockwork.BROKEN, clockwork.DELETING):
+            yield Breach(key, f"the job {job.name} was set aside, but is not BROKEN")
+        return
+    if state.state == clockwork.BROKEN:
+        yield Breach(key, f"the job {job.name} is BROKEN, and nothing says why")
     if state.state == clockwork.DELETING and not state.timer_at_ms:
         yield Breach(key, f"the job {job.name} is being deleted, and nothing goes on with it")
     ahead = clockwork.ahead(state)

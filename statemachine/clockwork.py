@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
-from . import forms, keys, limits, timers
+from . import forms, keys, limits, timers, zones
 from .calendar_days import CalendarDays, compile_calendar
+from .field_fault import FieldFault
 from .plan import Plan, due, next_nominal
 from .record import BacklogRecord, CalendarRecord, EditRecord, JobRecord, StateRecord
+from .rejection import Reason
 from .schedule import restore_plan
 from .view import View
 
@@ -16,6 +18,12 @@ ACTIVE = Status.STATE_ACTIVE
 PAUSED = Status.STATE_PAUSED
 FINISHED = Status.STATE_FINISHED
 DELETING = Status.STATE_DELETING
+BROKEN = Status.STATE_BROKEN
+
+
+class Unreadable(Exception):
+    """A job that was accepted cannot be computed here: this build has other zones, or reads
+    schedules otherwise than the one that accepted it."""
 
 
 def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
@@ -24,18 +32,38 @@ def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
     known = view.restored.get(place)
     if known is not None:
         return known
-    shape = forms.shape(form, job.schedules)
-    plan = restore_plan(
-        shape,
-        seed=f"{job.namespace}/{job.name}",
-        created_at_ms=job.created_at_ms,
-        since_ms=job.schedules_since_ms,
-        calendars=calendars_of(view, keys.namespace_of(jid), form.calendars),
-    )
-    assert isinstance(plan, Plan), f"job {job.name} was accepted with a wrong schedule: {plan}"
+    try:
+        shape = forms.shape(form, job.schedules)
+        plan = restore_plan(
+            shape,
+            seed=f"{job.namespace}/{job.name}",
+            created_at_ms=job.created_at_ms,
+            since_ms=job.schedules_since_ms,
+            calendars=calendars_of(view, keys.namespace_of(jid), form.calendars),
+        )
+    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
+        why = f"its schedule cannot be read here: {type(error).__name__}: {error}"
+        raise Unreadable(why) from error
+    if not isinstance(plan, Plan):
+        raise Unreadable(f"its schedule cannot be read here: {_in_words(plan[0])}")
     if shape.is_common:
         view.restored[place] = plan
     return plan
+
+
+def _in_words(fault: FieldFault) -> str:
+    if fault.reason == Reason.ERROR_REASON_ZONE_UNKNOWN:
+        return f"zone {fault.value} is not in the time zone data {zones.edition()}"
+    return fault.message
+
+
+def is_readable(view: View, jid: int, job: JobRecord) -> bool:
+    """Whether its schedules can be computed here."""
+    try:
+        plan_of(view, jid, job)
+    except Unreadable:
+        return False
+    return True
 
 
 def calendars_of(view: View, namespace: int, names: object) -> dict[str, CalendarDays]:
@@ -45,7 +73,8 @@ def calendars_of(view: View, namespace: int, names: object) -> dict[str, Calenda
         record = view.get(keys.calendar(namespace, name), CalendarRecord)
         if record is not None:
             days = compile_calendar(record.settings)
-            assert isinstance(days, CalendarDays), f"calendar {name} was accepted wrong: {days}"
+            if not isinstance(days, CalendarDays):
+                raise Unreadable(f"the calendar {name} cannot be read here: {days}")
             found[name] = days
     return found
 
@@ -187,6 +216,8 @@ def next_wake(view: View, state: StateRecord) -> int:
     """When something is to be done about a job; 0 for never."""
     if state.state == DELETING:
         return view.now_ms
+    if state.state == BROKEN:
+        return 0
     purge_at_ms = state.ledger_purge_at_ms
     if state.state == PAUSED:
         return timers.earliest(state.pause_until_ms, purge_at_ms)

@@ -95,7 +95,9 @@ def _is_there(store: Reading, jid: int) -> bool:
 def _of_run(jid: int, occasion: int, run: RunRecord) -> Wanted:
     if run.timer_at_ms:
         yield keys.run_timer(run.timer_at_ms, jid, occasion), b""
-    if run.parking:
+    if run.parking == RunRecord.PARKING_BROKEN:
+        pass  # Its job finds it when it comes back.
+    elif run.parking:
         yield keys.parked(line_for(jid, run), run.turn_ms, jid, occasion), b""
     elif run.turn_ms:
         yield keys.ready(run.lane, run.turn_ms, jid, occasion), b""
@@ -153,6 +155,8 @@ def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     if kind == keys.WAKE_SWEEP:
         swept = record(store, keys.sweep(int.from_bytes(key[10:18], "big")), SweepRecord)
         return swept is not None and swept.timer_at_ms == at_ms
+    if kind == keys.WAKE_RETURN:
+        return store.get(keys.job(keys.run_of(key)[0])) is not None
     flow = record(store, keys.flow(*keys.run_of(key)), FlowRecord)
     return kind == keys.WAKE_FLOW and flow is not None and flow.timer_at_ms == at_ms
 

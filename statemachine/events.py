@@ -25,6 +25,7 @@ from .read_jobs import check_word
 from .record import (
     AlertRecord,
     AuditEntryRecord,
+    BrokenRecord,
     Change,
     FlowRecord,
     JobRecord,
@@ -115,7 +116,9 @@ def _sort(change: Change, revision: int, lookup: Reading) -> Told:
             told.by_hand.setdefault((note.namespace, note.subject), set()).add(note.method)
             told.imported |= note.method == "ImportJobs"
     for key in change.deletes:
-        if key[:1] == keys.LEASE:
+        if key[:1] == keys.BROKEN:
+            told.by_table.setdefault(keys.BROKEN, []).append((key, b""))
+        elif key[:1] == keys.LEASE:
             told.dropped.add(keys.run_of(key)[1])
         elif key[:1] == keys.TIMER and key[9:10] == keys.WAKE_FLOW:
             told.rung_flows.add(keys.run_of(key))
@@ -297,6 +300,23 @@ def _of_note(told: Told, key: bytes, value: bytes) -> Events:
             return
 
 
+def _of_broken(told: Told, key: bytes, value: bytes) -> Events:
+    """A job was set aside, or is so no more; with one that is deleted its mark goes as well."""
+    jid = jid_in(key)
+    state_key = keys.state(jid)
+    stored = told.puts.get(state_key)
+    state = parse(state_key, stored, StateRecord) if stored else StateRecord()
+    job = told.job(jid)
+    if value:
+        event = _job_event(told, event_pb2.EVENT_KIND_JOB_BROKEN, jid, job, state)
+        record = parse(key, value, BrokenRecord)
+        event.message = event.job_after.status.broken_reason = record.reason
+        set_ms(event.job_after.status.broken_time, record.at_ms)
+        yield event
+    elif state.state != DELETING and stored:
+        yield _job_event(told, event_pb2.EVENT_KIND_JOB_REPAIRED, jid, job, state)
+
+
 Teller = Callable[[Told, bytes, bytes], Events]
 # In this order, in which one brings about the next: an end lets another run begin, and with the
 # last one a job or a wave has come to its end.
@@ -307,6 +327,7 @@ TELLERS: dict[bytes, Teller] = {
     keys.ENDED: _of_ended,
     keys.RUN: _of_run,
     keys.STATE: _of_state,
+    keys.BROKEN: _of_broken,
     keys.FLOW: _of_flow,
     keys.ALERT: _of_alert,
 }

@@ -11,7 +11,19 @@ from copy import copy
 from datetime import UTC, datetime
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
-from . import by_hand, clockwork, flows, grants, keys, lanes, namespaces, overlap, runs, upstream
+from . import (
+    aside,
+    by_hand,
+    clockwork,
+    flows,
+    grants,
+    keys,
+    lanes,
+    namespaces,
+    overlap,
+    runs,
+    upstream,
+)
 from .instants import timestamp
 from .jobs import find
 from .plan import excluded
@@ -77,6 +89,8 @@ def _of_run(
         why = "failed" if run.state == runs.RETRYING else "was given back"
         message = f"the last attempt {why}; the next one begins at {_clock(run.retry_at_ms)}"
         yield _obstacle(Obstacle.KIND_RETRY_WAIT, message, run.retry_at_ms)
+    elif view.need(keys.state(jid), StateRecord).state == clockwork.BROKEN:
+        yield _broken(view, jid)
     else:
         lane = view.need(keys.lane(run.lane), LaneRecord)
         yield from _slots(view, jid, run, job)
@@ -193,6 +207,9 @@ def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacl
     if state.state == clockwork.PAUSED:
         why = f" ({state.pause_reason})" if state.pause_reason else ""
         yield _obstacle(Obstacle.KIND_JOB_PAUSED, f"it is paused{why}", state.pause_until_ms)
+    if state.state == clockwork.BROKEN:
+        yield _broken(view, jid)
+        return
     if state.state == clockwork.FINISHED:
         message = "nothing is left to happen; give it another schedule, or trigger it"
         yield _obstacle(Obstacle.KIND_FINISHED, message)
@@ -201,6 +218,13 @@ def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacl
     yield from _backlog(state)
     yield from _upstream(view, jid, job)
     yield from _next(view, jid, job, state)
+
+
+def _broken(view: View, jid: int) -> Obstacle:
+    record = aside.find(view, jid)
+    why = f" at {_clock(record.at_ms)}: {record.reason}" if record is not None else ""
+    message = f"the job was set aside{why}; mend that, then repair the job or change its spec"
+    return _obstacle(Obstacle.KIND_JOB_BROKEN, message)
 
 
 def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
@@ -280,7 +304,12 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
         if skipped and edit.nominal_at_ms == nominal_ms:
             yield _obstacle(Obstacle.KIND_EXCLUDED, "the next occurrence was skipped by hand")
     if job.form.calendars:
-        name = excluded(clockwork.plan_of(view, jid, job), nominal_ms)
+        try:
+            plan = clockwork.plan_of(view, jid, job)
+        except clockwork.Unreadable as unreadable:
+            yield _obstacle(Obstacle.KIND_JOB_BROKEN, str(unreadable))
+            return
+        name = excluded(plan, nominal_ms)
         if name is not None:
             message = f"the calendar '{name}' leaves the next occurrence out"
             yield _obstacle(Obstacle.KIND_EXCLUDED, message)

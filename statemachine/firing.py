@@ -11,6 +11,7 @@ from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import (
+    aside,
     backlog,
     clockwork,
     deletion,
@@ -28,7 +29,7 @@ from .instants import ms_or
 from .plan import Plan, due, latest_nominal_before, names, next_nominal, nominal_times, nth_nominal
 from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from .reports import attempt_failed
-from .request import Ring, Rung
+from .request import Ring, RingOne, Rung
 from .view import View
 
 Misfire = job_pb2.MisfirePolicy
@@ -42,11 +43,8 @@ AHEAD = 256  # Timers whose jobs are read together; it may be that no more of th
 
 def ring(view: View, request: Ring, actor: str) -> Rung:
     """Do what is due, oldest first."""
-    end = keys.timers_from(view.now_ms + 1)
+    due, more, end = due_now(view, request.most)
     first = view.meta.timers_from or keys.TIMER
-    due = list(islice(view.scan_stored(first, end), request.most + 1)) if first < end else []
-    more = len(due) > request.most
-    del due[request.most :]
     behind = due[-1] + b"\0" if more else max(end, first)
     # Timers that this decision has set already are not stored yet; the next ring finds them.
     view.meta.timers_from = min(behind, view.first_timer)
@@ -68,14 +66,46 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
             _ring_run(view, *keys.run_of(key))
         elif kind == keys.WAKE_PURGE:
             _purge(view, *keys.run_of(key))
-        elif kind == keys.WAKE_UNIQUE:
-            _free_unique(view, key)
-        elif kind == keys.WAKE_SWEEP:
-            sweep.ring(view, int.from_bytes(key[10:18], "big"))
         else:
-            assert kind == keys.WAKE_FLOW, f"unknown timer {key!r}"
-            flows.ring(view, *keys.run_of(key))
+            _ring_rare(view, kind, key)
     return Rung(len(due), more)
+
+
+def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
+    if kind == keys.WAKE_UNIQUE:
+        _free_unique(view, key)
+    elif kind == keys.WAKE_SWEEP:
+        sweep.ring(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_RETURN:
+        aside.ring(view, *keys.run_of(key))
+    else:
+        assert kind == keys.WAKE_FLOW, f"unknown timer {key!r}"
+        flows.ring(view, *keys.run_of(key))
+
+
+def due_now(view: View, most: int) -> tuple[list[bytes], bool, bytes]:
+    """Timers that are due, oldest first; whether there are more; where the later ones begin."""
+    end = keys.timers_from(view.now_ms + 1)
+    first = view.meta.timers_from or keys.TIMER
+    due = list(islice(view.scan_stored(first, end), most + 1)) if first < end else []
+    return due[:most], len(due) > most, end
+
+
+def ring_one(view: View, request: RingOne, actor: str) -> None:
+    """Do what one timer is for, unless it was moved or is gone."""
+    key = request.timer
+    if view.get_raw(key) is None:
+        return
+    view.delete_raw(key)
+    kind = key[9:10]
+    if kind == keys.WAKE_JOB:
+        _ring_job(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_RUN:
+        _ring_run(view, *keys.run_of(key))
+    elif kind == keys.WAKE_PURGE:
+        _purge(view, *keys.run_of(key))
+    else:
+        _ring_rare(view, kind, key)
 
 
 def _read_ahead(view: View, due: list[bytes]) -> None:
@@ -89,6 +119,9 @@ def _ring_job(view: View, jid: int) -> None:
     key = keys.state(jid)
     state = view.need(key, StateRecord)
     state.timer_at_ms = 0
+    if state.state == clockwork.BROKEN:
+        view.put(key, state)
+        return
     job = view.need(keys.job(jid), JobRecord)
     if 0 < state.delete_at_ms <= view.now_ms and clockwork.over(state):
         deletion.begin(view, jid, job, state)

@@ -171,7 +171,9 @@ def _look(view: View, wave: Wave, jid: int, source: int, tell: TellRecord) -> bo
         return False
     if verdict == Step.STATE_FIRED:
         flow.live += 1
+        before, view.subject = view.subject, keys.job(jid)
         step.occasion = _fire(view, wave, jid, job, step)
+        view.subject = before
         return False
     flow.cannot_run += 1
     return view.need(keys.state(jid), StateRecord).has_downstream

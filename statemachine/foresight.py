@@ -145,7 +145,12 @@ def _count(view: View, number: int, end_ms: int) -> tuple[Counter[int], bool]:
         state = record(view.stored, keys.state(jid), StateRecord)
         if state is None or state.state != clockwork.ACTIVE:
             continue
-        for due_ms in _dues(view, jid, state, end_ms, left):
+        try:
+            dues = _dues(view, jid, state, end_ms, left)
+        except clockwork.Unreadable:
+            # When it is due nobody can say here; its status says so.
+            continue
+        for due_ms in dues:
             # What is overdue fires now.
             seconds[max(due_ms, view.now_ms) // limits.SECOND_MS] += 1
             left -= 1

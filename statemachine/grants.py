@@ -14,6 +14,7 @@ from heapq import heappop, heappush, heappushpop
 
 from ..proto.v1 import worker_pb2
 from . import answers, keys, lanes, leases, limits, namespaces, remembered, runs, slots
+from .clockwork import BROKEN
 from .forms import Form
 from .instants import ms_or
 from .record import (
@@ -206,6 +207,7 @@ def _is_shut(queue: QueueRecord) -> bool:
 
 def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.Lease | None:
     """Lease the first run of a lane, or park it when its job or key has no free slot."""
+    view.subject = line.entry
     jid, occasion = keys.run_of(line.entry)
     run_key = keys.run(jid, occasion)
     job = view.need(keys.job(jid), JobRecord)
@@ -218,8 +220,12 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
             lanes.park(view, jid, occasion, run, why)
             line.granted += 1
             return None
+    state = view.edit(keys.state(jid), StateRecord)
+    if state.state == BROKEN:
+        _set_back(view, line, jid, occasion, run)
+        return None
     view.delete(line.entry)
-    _count(tenant, line, view.edit(keys.state(jid), StateRecord))
+    _count(tenant, line, state)
     meta, session = view.meta, taker.session
     meta.token += 1
     _start(view, run, form, meta.token, taker.offer.worker, session.number)
@@ -227,6 +233,17 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
     if run.timer_at_ms or run.heard_at_ms:
         runs.arm(view, jid, occasion, run, form)
     return answers.lease(view, jid, occasion, run, job)
+
+
+def _set_back(view: View, line: Line, jid: int, occasion: int, run: RunRecord) -> None:
+    """Its job was set aside, so it leaves its lane; what waits behind it for a key goes on."""
+    lanes.set_back(view, jid, occasion, run)
+    line.granted += 1
+    if run.limit_key:
+        entry = slots.pass_on(view, jid, run, run.limit_key)
+        run.limit_key = ""
+        if entry is not None:
+            heappush(line.later, entry)
 
 
 def _full(view: View, line: Line, jid: int, run: RunRecord, form: Form) -> int:

@@ -14,7 +14,11 @@ COUNTED = 1_000  # More are "over 1,000": each is a step of a scan while somebod
 
 
 def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[str]:
-    found = [*clockwork.plan_of(view, jid, job).warnings, *policies.at_odds(job.form.spec)]
+    try:
+        warned = clockwork.plan_of(view, jid, job).warnings
+    except clockwork.Unreadable as unreadable:
+        warned = (str(unreadable),)
+    found = [*warned, *policies.at_odds(job.form.spec)]
     if state.next_due_at_ms and not job.form.spec.timing.HasField("jitter"):
         found += _herd(view, state.next_due_at_ms)
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import (
     answers,
+    aside,
     audit_log,
     backlog,
     checked,
@@ -262,8 +263,12 @@ def replace_spec(
     reordered = old.action != new.action or job.payload != payload_of(new)
     if reordered:
         orders.check_room(view, job, state)
-    if rescheduled:
+    record = aside.find(view, jid) if state.state == clockwork.BROKEN else None
+    if rescheduled and (record is None or clockwork.is_readable(view, jid, job)):
+        # Of schedules that cannot be read nobody knows which times they had.
         _close_books(view, jid, job, state)
+    if record is not None:
+        aside.bring_back(view, jid, state, record)
     upstream.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
     runs.usage_of(view, jid).payload_bytes += grown
@@ -279,6 +284,8 @@ def replace_spec(
         clockwork.look_ahead(view, jid, job, state, view.now_ms)
     elif retimed:
         clockwork.retime(view, jid, job, state)
+    elif record is not None:
+        clockwork.go_on(view, jid, job, state)
     clockwork.settle(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)
@@ -332,6 +339,8 @@ def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2
             job=job.name, dependents=shown,
         )  # fmt: skip
     live = state.live
+    if state.state == clockwork.BROKEN:
+        view.delete(keys.broken(jid))
     deletion.begin(view, jid, job, state)
     clockwork.settle(view, jid, state)
     view.put(keys.state(jid), state)
@@ -342,6 +351,7 @@ def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2
 def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.Job:
     jid, job, state = find(view, request.namespace, request.job)
     namespaces.check_etag(request.etag, job.version)
+    aside.refuse(view, jid, job, state)
     faults = validate.text("reason", request.reason, limits.REASON_CHARS)
     faults += validate.instant("until", request, "until")
     until_ms = ms_or(request, "until", 0)

@@ -34,6 +34,7 @@ FLOW = b"F"  # jid, occasion
 STEP = b"f"  # jid and occasion of the flow, jid of the step
 INDEXED = b"m"  # once: all stretches before this key of the ledger stand in STRETCH
 TELL = b"t"  # jid and occasion of the flow, jid upstream: whose end others are still to be told of
+BROKEN = b"K"  # jid: jobs that were set aside
 
 # Derived from the records; `verify` computes them anew.
 USAGE = b"u"  # namespace
@@ -59,6 +60,7 @@ WAKE_PURGE = b"P"
 WAKE_UNIQUE = b"U"
 WAKE_FLOW = b"F"
 WAKE_SWEEP = b"N"
+WAKE_RETURN = b"B"
 
 # The namespace's number in the keys of the cluster's own alerts: no namespace has it.
 CLUSTER = (1 << 32) - 1
@@ -89,6 +91,10 @@ lane: Callable[[int], bytes] = partial(_LANE.pack, LANE)  # its number
 ready: Callable[[int, int, int, int], bytes] = partial(_READY.pack, READY)
 lease: Callable[[int, int], bytes] = partial(_TWO.pack, LEASE)  # session, token
 lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occasion
+
+
+def broken(jid: int) -> bytes:
+    return _ONE.pack(BROKEN, jid)
 
 
 def former(jid: int, version: int) -> bytes:
@@ -140,6 +146,10 @@ def run_timer(at_ms: int, jid: int, occasion: int) -> bytes:
 
 def purge_timer(at_ms: int, jid: int, occasion: int) -> bytes:
     return _TIMER_TWO.pack(TIMER, at_ms, WAKE_PURGE, jid, occasion)
+
+
+def return_timer(at_ms: int, jid: int, occasion: int) -> bytes:
+    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_RETURN, jid, occasion)
 
 
 def flow_timer(at_ms: int, jid: int, occasion: int) -> bytes:

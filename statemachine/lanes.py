@@ -95,7 +95,9 @@ def enter(view: View, jid: int, occasion: int, run: RunRecord) -> bytes:
 
 def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     """Take a run out of its lane, or out of where it is parked. The caller puts the run."""
-    if run.parking:
+    if run.parking == RunRecord.PARKING_BROKEN:
+        run.parking = RunRecord.PARKING_UNSPECIFIED
+    elif run.parking:
         view.delete(keys.parked(line_for(jid, run), run.turn_ms, jid, occasion))
         _count_parked(view, jid, run, -1)
         run.parking = RunRecord.PARKING_UNSPECIFIED
@@ -111,6 +113,20 @@ def park(view: View, jid: int, occasion: int, run: RunRecord, why: int) -> None:
     run.parking = why
     view.put_raw(keys.parked(line_for(jid, run), run.turn_ms, jid, occasion))
     _count_parked(view, jid, run, 1)
+    view.put(keys.run(jid, occasion), run)
+
+
+def set_back(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+    """Take a run whose job was set aside out of its lane; it comes back with its job."""
+    view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
+    run.parking = RunRecord.PARKING_BROKEN
+    view.put(keys.run(jid, occasion), run)
+
+
+def bring_back(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+    """Let a run whose job was set aside take part again, with the turn it had."""
+    run.parking = RunRecord.PARKING_UNSPECIFIED
+    enter(view, jid, occasion, run)
     view.put(keys.run(jid, occasion), run)
 
 

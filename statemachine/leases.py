@@ -72,7 +72,8 @@ def lapse(view: View, request: Lapse, actor: str) -> Rung:
     session = view.get(keys.session(request.worker), SessionRecord)
     if session is None:
         return Rung(0, more=False)
-    found = list(islice(_of(view, session), request.most))
+    ahead = (key for key in _of(view, session) if key not in request.but)
+    found = list(islice(ahead, request.most))
     error = run_pb2.RunError(
         kind="lapsed", message=f"the worker {request.worker} was silent for too long"
     )
@@ -80,14 +81,15 @@ def lapse(view: View, request: Lapse, actor: str) -> Rung:
         if view.is_full:
             del found[count:]
             break
+        view.subject = key
         reports.attempt_failed(view, *_run(view, key), LAPSED, error)
     if not session.leased:
         view.delete(keys.session(request.worker))
         return Rung(len(found), more=False)
-    if found:
+    if found and not request.but:
         session.token_from = keys.run_of(found[-1])[1] + 1
         view.put(keys.session(request.worker), session)
-    return Rung(len(found), more=True)
+    return Rung(len(found), more=bool(found) or not request.but)
 
 
 def resume(view: View, request: Resume, actor: str) -> Resumed:
@@ -98,11 +100,16 @@ def resume(view: View, request: Resume, actor: str) -> Resumed:
     session = view.get(keys.session(request.worker), SessionRecord)
     listed = {held.token for held in request.held if _holds(view, session, held)}
     if session is not None:
-        others = (key for key in _of(view, session) if keys.run_of(key)[1] not in listed)
+        others = (
+            key
+            for key in _of(view, session)
+            if keys.run_of(key)[1] not in listed and key not in request.but
+        )
         found = list(islice(others, request.most + 1))
         for count, key in enumerate(found):
             if count == request.most or view.is_full:
                 return Resumed((), more=True)
+            view.subject = key
             _end_unheard(view, request.worker, *_run(view, key))
     stops = [_stop(view, held, known=held.token in listed) for held in request.held]
     return Resumed(tuple(stop for stop in stops if stop is not None), more=False)

@@ -8,6 +8,7 @@ CONTENT_TYPE_CHARS = 128
 DESCRIPTION_CHARS = 1_024
 OWNER_CHARS = 256
 REASON_CHARS = 256
+BROKEN_CHARS = 1_024  # Of why a job was set aside.
 LABELS = 32
 LABEL_CHARS = 256
 WORKER_LABELS = 8
@@ -56,6 +57,7 @@ UPSTREAM_BYTES = 1024 * 1024  # Of results that come along: a lease must fit int
 # One change. Its size decides how long the loop is busy without a break (about 20 ms).
 CHANGE_ITEMS = 1_000
 # What is written may go beyond by the record that reaches it, and by what a request brought along.
+ENTRY_BYTES = 6 * 1024 * 1024  # The log takes no larger change.
 CHANGE_BYTES = 1024 * 1024
 # One step of work that may be long: a purge, a release of a backlog, an unparking.
 STEP = 100

@@ -17,21 +17,14 @@ from typing import cast
 from google.protobuf.message import Message
 
 from ..proto.v1 import worker_pb2
-from . import keys, remembered
+from . import keys, limits, remembered
+from .careful import FATAL, Careful, Failure, TooLarge
 from .record import Change, MetaRecord, encode, parse, parse_change
 from .rejection import Refused, Rejection
+from .request import Request
 from .rules import RULES
 from .store import Store, Write
 from .view import View
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What somebody asks of the rules: a message of the API, or one of request.py."""
-
-    body: object
-    # Who asks, as authentication knows them.
-    actor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +40,10 @@ class Decision:
     stops: list[tuple[str, worker_pb2.Stop]] = field(default_factory=list)
     # The change before it became bytes, so that whoever decided it need not read it.
     sealed: Change | None = None
+    # What failed, and was refused, set aside or given up.
+    failures: list[Failure] = field(default_factory=list)
+    # It was decided carefully, since something failed; so should be what it has left behind.
+    careful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +59,63 @@ class WrongBase(Exception):
     """A change was decided on another state than the present one. It does nothing."""
 
 
-def decide(view: View, requests: Sequence[Request]) -> Decision:
+def decide(
+    view: View, requests: Sequence[Request], *, careful: bool = False, where: str = ""
+) -> Decision:
+    """Decide requests as one change. `where` is this node's name, for what fails here."""
+    if not careful:
+        try:
+            return _decide_together(view, requests)
+        except FATAL:
+            raise
+        except Exception as error:
+            _trouble(error)
+    # A rule may have changed records that it has read, so none of them is used again.
+    view.is_spoiled = True
+    outcome = Careful(view, _decide_one, where).decide(requests)
+    return Decision(
+        outcome.change, outcome.replies, outcome.stops, outcome.sealed, outcome.failures,
+        careful=True,
+    )  # fmt: skip
+
+
+def _trouble(error: Exception) -> None:
+    """What failed together is tried alone: what is its fault comes out there, with its story."""
+
+
+def _decide_together(view: View, requests: Sequence[Request]) -> Decision:
+    """All requests on one view. Raises what a rule raises, refusals among others included."""
     replies: list[object] = []
     for request in requests:
         if replies and view.is_full:
             break
-        replies.append(_decide_one(view, request))
-    return Decision(view.seal(), replies, view.stops, view.sealed)
+        try:
+            replies.append(_decide_one(view, request))
+        except Refused as refused:
+            if not getattr(request.body, "validate_only", False):
+                # It may have changed what it has read in memory, so nothing of that is kept.
+                view.is_spoiled = True
+                if len(requests) > 1:
+                    raise
+                return Decision(b"", [refused.rejection])
+            replies.append(refused.rejection)
+    data = view.seal()
+    if len(data) > limits.ENTRY_BYTES:
+        raise TooLarge(f"the change has {len(data)} bytes")
+    return Decision(data, replies, view.stops, view.sealed)
 
 
 def _decide_one(view: View, request: Request) -> object:
+    """Raises Refused, and whatever a rule raises that is wrong."""
     body = request.body
     rule: Callable[[View, object, str], object] = RULES[type(body)]
     if getattr(body, "validate_only", False):
         # Everything is asked and answered on a view that is thrown away.
         view = view.fresh()
-    before = view.writes
-    try:
-        request_id = getattr(body, "request_id", "")
-        if not request_id:
-            return rule(view, body, request.actor)
-        return _decide_once(view, rule, cast(Message, body), request_id, request.actor)
-    except Refused as refused:
-        assert view.writes == before, f"{rule.__name__} refused after it had written"
-        return refused.rejection
+    request_id = getattr(body, "request_id", "")
+    if not request_id:
+        return rule(view, body, request.actor)
+    return _decide_once(view, rule, cast(Message, body), request_id, request.actor)
 
 
 def _decide_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import (
     answers,
+    aside,
     audit_log,
     backlog,
     clockwork,
@@ -41,6 +42,7 @@ INVALID = Reason.ERROR_REASON_FIELD_INVALID
 def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_pb2.Run:
     """Start a run by hand. It obeys pause and overlap policy, unless it is forced."""
     jid, job, state = find(view, request.namespace, request.job)
+    aside.refuse(view, jid, job, state)
     _check_trigger(view, request, job, state)
     taken = _holder(view, jid, request)
     if taken is not None and request.unique.policy != Unique.POLICY_REPLACE:
@@ -192,6 +194,7 @@ def backfill(
         faults.append(Fault("to_time", INVALID, message))
     if faults:
         raise Refused.of(faults)
+    aside.refuse(view, jid, job, state)
     plan = clockwork.plan_of(view, jid, job)
     # A range before the present schedules is computed by them all the same: that is what is asked.
     found = nominal_times(plan, first, end, limits.BACKFILL_RUNS, ever=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..proto.v1 import job_pb2, run_pb2
-from . import answers, filters, herds, keys, lanes, limits, namespaces, pages
+from . import answers, aside, filters, herds, keys, lanes, limits, namespaces, pages
 from .instants import instant_of, ms_or, timestamp
 from .jobs import find
 from .record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
@@ -20,7 +20,9 @@ HISTORY_FIELDS = ("state", "nominal_time", "outcome")
 
 def get(view: View, request: job_pb2.GetJobRequest, workers: Workers) -> job_pb2.Job:
     jid, job, state = find(view, request.namespace, request.job)
-    return answers.job(job.namespace, jid, job, state)
+    answer = answers.job(job.namespace, jid, job, state)
+    aside.show(view, jid, answer.status)
+    return answer
 
 
 def get_status(
@@ -29,6 +31,7 @@ def get_status(
     jid, job, state = find(view, request.namespace, request.job)
     answer = job_pb2.JobStatus()
     answers.status(job, jid, state, answer)
+    aside.show(view, jid, answer)
     answer.warnings.extend(herds.warnings(view, jid, job, state))
     return answer
 
@@ -49,7 +52,9 @@ def list_jobs(
         state = view.need(keys.state(jid), StateRecord)
         if terms and not filters.matches(terms, _fields(job, state, terms)):
             return None
-        return answers.job(job.namespace, jid, job, state)
+        answer = answers.job(job.namespace, jid, job, state)
+        aside.show(view, jid, answer.status)
+        return answer
 
     page = pages.fill(wish, found, pages.key_of, show)
     return job_pb2.ListJobsResponse(jobs=page.items, next_page_token=page.next_token)

@@ -22,8 +22,8 @@ from ..proto.v1 import (
     queue_pb2,
     run_pb2,
 )
-from . import audit, explain, foresight, read_flows, read_jobs, read_runs, read_settings
-from .rejection import Refused, Rejection
+from . import audit, clockwork, explain, foresight, read_flows, read_jobs, read_runs, read_settings
+from .rejection import Reason, Refused, Rejection
 from .view import View
 from .workers import Workers
 
@@ -65,3 +65,11 @@ def read(view: View, request: Message, workers: Workers = ()) -> Message | Rejec
         return READS[type(request)](view, request, workers)
     except Refused as refused:
         return refused.rejection
+    except clockwork.Unreadable as unreadable:
+        # The node that accepted it had other zones, or reads schedules otherwise.
+        job = getattr(request, "job", "")
+        return Rejection(
+            Reason.ERROR_REASON_JOB_BROKEN,
+            f"'{job}' cannot be computed by this node: {unreadable}; bring all nodes to one build",
+            {"job": job, "broken_reason": str(unreadable)},
+        )

@@ -82,6 +82,8 @@ class MetaRecord(Record):
     # The oldest and the next place in the audit log.
     audit_from: int = 0
     audit_next: int = 0
+    # The last edition of the cluster's own alerts that were made.
+    alerts_made: int = 0
 
 
 class NamespaceRecord(Record):
@@ -268,6 +270,16 @@ class StateRecord(Record):
     former: int = 0
 
 
+class BrokenRecord(Record):
+    """A job that was set aside; it goes when the job comes back."""
+
+    # See JobStatus.broken_reason.
+    reason: str = ""
+    at_ms: int = 0
+    # Where the job stood before.
+    was: job_pb2.JobStatus.State.ValueType = job_pb2.JobStatus.STATE_UNSPECIFIED
+
+
 class AttemptRecord(Part):
     """An attempt that ended without success; see Attempt."""
 
@@ -304,6 +316,8 @@ class RunRecord(Record):
     PARKING_UNSPECIFIED: ClassVar[int] = 0
     PARKING_JOB: ClassVar[int] = 1
     PARKING_KEY: ClassVar[int] = 2
+    # For no slot: its job was set aside.
+    PARKING_BROKEN: ClassVar[int] = 3
     # What does not keep it from running, since somebody wants just this run.
     SPARED_OVERLAP: ClassVar[int] = 1
     SPARED_DEADLINE: ClassVar[int] = 2

@@ -14,10 +14,47 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks of the rules: a message of the API, or one of those below."""
+
+    body: object
+    # Who asks, as authentication knows them.
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ring:
     """Do what is due, at most so many timers. The reply is a Rung."""
 
     most: int
+
+
+@dataclass(frozen=True, slots=True)
+class RingOne:
+    """Do what one timer is for. The reply is None."""
+
+    timer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Work on a job failed: it is BROKEN from now on. The reply says whether it was not before."""
+
+    jid: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropEntry:
+    """Forget a timer or a ready entry that cannot be worked on, even though its job was set aside;
+    `verify` shows that it is missing. The reply is None."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MakeAlerts:
+    """Give a cluster the alerts it has of its own, once. The reply is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +120,8 @@ class Lapse:
 
     worker: str
     most: int
+    # Leases that cannot be ended, and are left alone.
+    but: frozenset[bytes] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +132,8 @@ class Resume:
     worker: str
     held: tuple[worker_pb2.HeldLease, ...]
     most: int
+    # Leases that cannot be ended, and are left alone.
+    but: frozenset[bytes] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +185,14 @@ class Observe:
     most: int
     # Behind this place, as the last Observed said.
     after: bytes = b""
+    # Alerts that cannot be looked at, and are left out.
+    but: frozenset[bytes] = frozenset()
+    # What this node has seen of late: the longest step of its loop, changes of leader, other work
+    # that was set aside; and whether members differ.
+    step_ms: int = 0
+    leader_changes: int = 0
+    set_aside: int = 0
+    differ: bool = False
 
 
 @dataclass(frozen=True, slots=True)

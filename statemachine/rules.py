@@ -19,6 +19,7 @@ from ..proto.v1 import (
 from . import (
     access,
     alerts,
+    aside,
     by_hand,
     calendars,
     ends,
@@ -28,6 +29,7 @@ from . import (
     leases,
     namespaces,
     occasions,
+    own_alerts,
     queues,
     reports,
     sweep,
@@ -37,20 +39,28 @@ from .request import (
     Again,
     Called,
     CreateToken,
+    DropEntry,
     Grant,
     Lapse,
+    MakeAlerts,
     Note,
     Observe,
     Repair,
     Report,
     Resume,
     Ring,
+    RingOne,
+    SetAside,
 )
 
 Rule = Callable[[Any, Any, str], object]
 
 RULES: dict[type, Rule] = {
     Ring: firing.ring,
+    RingOne: firing.ring_one,
+    SetAside: aside.set_aside,
+    DropEntry: aside.drop_entry,
+    MakeAlerts: own_alerts.make,
     Grant: grants.grant,
     Again: leases.again,
     Report: reports.report,
@@ -70,6 +80,7 @@ RULES: dict[type, Rule] = {
     job_pb2.DeleteJobRequest: jobs.delete,
     job_pb2.PauseJobRequest: jobs.pause,
     job_pb2.ResumeJobRequest: jobs.resume,
+    job_pb2.RepairJobRequest: aside.repair,
     job_pb2.ImportJobsRequest: jobs.import_jobs,
     job_pb2.TriggerJobRequest: occasions.trigger,
     job_pb2.BackfillJobRequest: occasions.backfill,

@@ -103,6 +103,9 @@ class Recall:
 
     def keep(self, view: View) -> None:
         """The view's change, if it had one, is the change that was applied last."""
+        if view.is_spoiled:
+            self._young, self._old, self._revision = {}, {}, -1
+            return
         young, old = view.records, view.older
         for key in view.passing:
             young.pop(key, None)
@@ -156,6 +159,10 @@ class View:
         self._scanned: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
+        # The key of what is being worked on, where a request is about many: whom to set aside.
+        self.subject = b""
+        # A rule may have changed records of it in memory and not in the store: nothing is kept.
+        self.is_spoiled = False
         # What `seal` made, before it became bytes.
         self.sealed: Change | None = None
         self.meta.now_ms = self.now_ms
@@ -388,6 +395,11 @@ class View:
     def stored(self) -> Reading:
         """The state without what this decision has written."""
         return self._store
+
+    @property
+    def is_spent(self) -> Budget:
+        """Whether the decision has used up its time."""
+        return self._is_spent
 
     @property
     def writes(self) -> int:

@@ -112,6 +112,14 @@ class AsyncJobs(AsyncService):
         request = job_pb2.ResumeJobRequest(job=job, etag=etag)
         return await self._send(request, job_pb2.Job, options)
 
+    async def repair(self, job: str, *, etag: str = "", **options: Unpack[Writing]) -> job_pb2.Job:
+        """Bring back a job that is BROKEN, after what broke it was mended.
+
+        await client.jobs.repair("report")
+        """
+        request = job_pb2.RepairJobRequest(job=job, etag=etag)
+        return await self._send(request, job_pb2.Job, options)
+
     async def trigger(
         self,
         job: str,

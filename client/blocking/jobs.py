@@ -111,6 +111,14 @@ class Jobs(Service):
         request = job_pb2.ResumeJobRequest(job=job, etag=etag)
         return self._send(request, job_pb2.Job, options)
 
+    def repair(self, job: str, *, etag: str = "", **options: Unpack[Writing]) -> job_pb2.Job:
+        """Bring back a job that is BROKEN, after what broke it was mended.
+
+        client.jobs.repair("report")
+        """
+        request = job_pb2.RepairJobRequest(job=job, etag=etag)
+        return self._send(request, job_pb2.Job, options)
+
     def trigger(
         self,
         job: str,

@@ -194,6 +194,18 @@ def resume(session: Session, name: str, etag: str) -> None:
     session.done(resumed, f"Job {name} resumed.", then=f"raftsched job next {name}")
 
 
+@command(job, "repair", "raftsched job repair report", writes=True)
+@NAME
+@click.option("--etag", default="", help="Only this version of the job.")
+def repair(session: Session, name: str, etag: str) -> None:
+    """Bring back a job that is BROKEN. What came due meanwhile is treated by its misfire policy."""
+    request = session.write(
+        m.job_pb2.RepairJobRequest(namespace=session.namespace, job=name, etag=etag)
+    )
+    repaired = session.ask(request, m.job_pb2.Job, f"repair job {name}")
+    session.done(repaired, f"Job {name} repaired.", then=f"raftsched job next {name}")
+
+
 @command(
     job, "trigger",
     "raftsched job trigger report --payload '{\"day\": \"2026-11-17\"}'",

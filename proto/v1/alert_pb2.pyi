@@ -87,6 +87,11 @@ class AlertCondition(_message.Message):
     NO_MARGIN_FIELD_NUMBER: _builtins.int
     CLOCK_SKEW_ABOVE_FIELD_NUMBER: _builtins.int
     NO_QUORUM_FIELD_NUMBER: _builtins.int
+    BROKEN_JOBS_ABOVE_FIELD_NUMBER: _builtins.int
+    LONG_STEP_ABOVE_FIELD_NUMBER: _builtins.int
+    LEADER_CHANGES_ABOVE_FIELD_NUMBER: _builtins.int
+    MEMBERS_DIFFER_FIELD_NUMBER: _builtins.int
+    SET_ASIDE_ABOVE_FIELD_NUMBER: _builtins.int
     dead_letters_above: _builtins.int
     """More dead letters than this."""
     no_margin: _builtins.bool
@@ -94,6 +99,16 @@ class AlertCondition(_message.Message):
     no_quorum: _builtins.bool
     """A node has heard from no leader; for the cluster only. There is no event then, as nothing can
     be written: each node that notices calls the webhook and shows it in its metrics.
+    """
+    broken_jobs_above: _builtins.int
+    """More jobs are BROKEN than this."""
+    leader_changes_above: _builtins.int
+    """The leader changed more often than this within the last 10 minutes; for the cluster only."""
+    members_differ: _builtins.bool
+    """Members differ in their build, time zone data or feature level; for the cluster only."""
+    set_aside_above: _builtins.int
+    """More reports, sessions or alerts were set aside than this within the last 10 minutes; for the
+    cluster only.
     """
     @_builtins.property
     def lateness_above(self) -> _duration_pb2.Duration:
@@ -107,6 +122,12 @@ class AlertCondition(_message.Message):
     def clock_skew_above(self) -> _duration_pb2.Duration:
         """A node's clock is off by more than this; for the cluster only."""
 
+    @_builtins.property
+    def long_step_above(self) -> _duration_pb2.Duration:
+        """A step of the leader's loop lasted longer than this within the last 10 minutes: nothing else
+        was done meanwhile. For the cluster only.
+        """
+
     def __init__(
         self,
         *,
@@ -116,12 +137,17 @@ class AlertCondition(_message.Message):
         no_margin: _builtins.bool = ...,
         clock_skew_above: _duration_pb2.Duration | None = ...,
         no_quorum: _builtins.bool = ...,
+        broken_jobs_above: _builtins.int = ...,
+        long_step_above: _duration_pb2.Duration | None = ...,
+        leader_changes_above: _builtins.int = ...,
+        members_differ: _builtins.bool = ...,
+        set_aside_above: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock_skew_above", b"clock_skew_above", "dead_letters_above", b"dead_letters_above", "kind", b"kind", "lateness_above", b"lateness_above", "no_margin", b"no_margin", "no_quorum", b"no_quorum", "workers_below", b"workers_below"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["broken_jobs_above", b"broken_jobs_above", "clock_skew_above", b"clock_skew_above", "dead_letters_above", b"dead_letters_above", "kind", b"kind", "lateness_above", b"lateness_above", "leader_changes_above", b"leader_changes_above", "long_step_above", b"long_step_above", "members_differ", b"members_differ", "no_margin", b"no_margin", "no_quorum", b"no_quorum", "set_aside_above", b"set_aside_above", "workers_below", b"workers_below"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_skew_above", b"clock_skew_above", "dead_letters_above", b"dead_letters_above", "kind", b"kind", "lateness_above", b"lateness_above", "no_margin", b"no_margin", "no_quorum", b"no_quorum", "workers_below", b"workers_below"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broken_jobs_above", b"broken_jobs_above", "clock_skew_above", b"clock_skew_above", "dead_letters_above", b"dead_letters_above", "kind", b"kind", "lateness_above", b"lateness_above", "leader_changes_above", b"leader_changes_above", "long_step_above", b"long_step_above", "members_differ", b"members_differ", "no_margin", b"no_margin", "no_quorum", b"no_quorum", "set_aside_above", b"set_aside_above", "workers_below", b"workers_below"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["dead_letters_above", "lateness_above", "workers_below", "no_margin", "clock_skew_above", "no_quorum"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["dead_letters_above", "lateness_above", "workers_below", "no_margin", "clock_skew_above", "no_quorum", "broken_jobs_above", "long_step_above", "leader_changes_above", "members_differ", "set_aside_above"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 

@@ -41,7 +41,7 @@ Rules that hold in every service and are not repeated at each call:
 * Each call names the refusals of its own. Beside them, any call may meet UNAUTHENTICATED,
   FORBIDDEN, NAMESPACE_NOT_FOUND, FIELD_REQUIRED (what is made has no name; where something is
   looked up, an empty name is one that is not found), FIELD_INVALID, RATE_LIMITED, BACKLOG_FULL,
-  NO_QUORUM, NOT_LEADER, DRAINING and STATE_DIVERGED; a write also LIMIT_EXCEEDED,
+  NO_QUORUM, NOT_LEADER, DRAINING, STATE_DIVERGED and RULE_FAILED; a write also LIMIT_EXCEEDED,
   REQUEST_ID_REUSED, DISK_FULL, LEADER_CHANGED and COMMIT_TIMEOUT; and a call that would start or
   lease a run CLOCK_SKEW.
 * Writes carry `request_id`, at most 128 characters, best a UUID. The answer to a request id is

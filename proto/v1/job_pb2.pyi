@@ -1405,6 +1405,44 @@ class ResumeJobRequest(_message.Message):
 Global___ResumeJobRequest: _TypeAlias = ResumeJobRequest  # noqa: Y015
 
 @_typing.final
+class RepairJobRequest(_message.Message):
+    """To bring back a job that was set aside."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    """Its namespace."""
+    job: _builtins.str
+    """Its name."""
+    etag: _builtins.str
+    """Only this version. Empty: any."""
+    request_id: _builtins.str
+    """See common.proto."""
+    validate_only: _builtins.bool
+    """See common.proto."""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        job: _builtins.str = ...,
+        etag: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "job", b"job", "namespace", b"namespace", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RepairJobRequest: _TypeAlias = RepairJobRequest  # noqa: Y015
+
+@_typing.final
 class TriggerJobRequest(_message.Message):
     """To start a run by hand."""
 

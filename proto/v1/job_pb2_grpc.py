@@ -76,6 +76,11 @@ class JobServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_job__pb2.ResumeJobRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_job__pb2.Job.FromString,
                 _registered_method=True)
+        self.RepairJob = channel.unary_unary(
+                '/raftsched.v1.JobService/RepairJob',
+                request_serializer=raftsched_dot_v1_dot_job__pb2.RepairJobRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_job__pb2.Job.FromString,
+                _registered_method=True)
         self.TriggerJob = channel.unary_unary(
                 '/raftsched.v1.JobService/TriggerJob',
                 request_serializer=raftsched_dot_v1_dot_job__pb2.TriggerJobRequest.SerializeToString,
@@ -147,7 +152,7 @@ class JobServiceServicer(object):
         the other (`flow_depth`). Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID,
         SCHEDULE_NEVER_FIRES, ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS,
         NAMESPACE_NOT_FOUND, CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE,
-        QUOTA_EXCEEDED.
+        QUOTA_EXCEEDED, MEMBER_LACKS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,7 +203,7 @@ class JobServiceServicer(object):
 
     def PauseJob(self, request, context):
         """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND,
+        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, JOB_BROKEN,
         ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -213,9 +218,19 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RepairJob(self, request, context):
+        """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
+        was missed: its misfire policy says what becomes of it. Its runs wait for workers again. A job
+        that is not BROKEN stays as it is. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, and with
+        JOB_BROKEN as long as what broke it is as it was.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TriggerJob(self, request, context):
         """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-        JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+        JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
         PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -225,8 +240,8 @@ class JobServiceServicer(object):
     def BackfillJob(self, request, context):
         """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
         REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
-        JOB_NOT_FOUND, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000
-        nominal times).
+        JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
+        than 10,000 nominal times).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -357,6 +372,11 @@ def add_JobServiceServicer_to_server(servicer, server):
             'ResumeJob': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeJob,
                     request_deserializer=raftsched_dot_v1_dot_job__pb2.ResumeJobRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_job__pb2.Job.SerializeToString,
+            ),
+            'RepairJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.RepairJob,
+                    request_deserializer=raftsched_dot_v1_dot_job__pb2.RepairJobRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_job__pb2.Job.SerializeToString,
             ),
             'TriggerJob': grpc.unary_unary_rpc_method_handler(
@@ -636,6 +656,33 @@ class JobService(object):
             target,
             '/raftsched.v1.JobService/ResumeJob',
             raftsched_dot_v1_dot_job__pb2.ResumeJobRequest.SerializeToString,
+            raftsched_dot_v1_dot_job__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RepairJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.JobService/RepairJob',
+            raftsched_dot_v1_dot_job__pb2.RepairJobRequest.SerializeToString,
             raftsched_dot_v1_dot_job__pb2.Job.FromString,
             options,
             channel_credentials,

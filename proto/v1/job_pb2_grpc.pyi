@@ -39,7 +39,7 @@ class JobServiceStub:
     the other (`flow_depth`). Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID,
     SCHEDULE_NEVER_FIRES, ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS,
     NAMESPACE_NOT_FOUND, CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE,
-    QUOTA_EXCEEDED.
+    QUOTA_EXCEEDED, MEMBER_LACKS.
     """
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetJobRequest, _job_pb2.Job]
     """Show a job. Refused with JOB_NOT_FOUND."""
@@ -64,23 +64,29 @@ class JobServiceStub:
     """
     PauseJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.PauseJobRequest, _job_pb2.Job]
     """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND,
+    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, JOB_BROKEN,
     ETAG_MISMATCH.
     """
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]
     """Fire again. Does nothing to a job that is not paused. Refused with JOB_NOT_FOUND,
     ETAG_MISMATCH.
     """
+    RepairJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]
+    """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
+    was missed: its misfire policy says what becomes of it. Its runs wait for workers again. A job
+    that is not BROKEN stays as it is. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, and with
+    JOB_BROKEN as long as what broke it is as it was.
+    """
     TriggerJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]
     """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-    JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+    JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
     PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]
     """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
     REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
-    JOB_NOT_FOUND, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000
-    nominal times).
+    JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
+    than 10,000 nominal times).
     """
     DropBacklog: _grpc.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]
     """Give up the missed nominal times of a job that still wait for their run, after an outage or by
@@ -136,7 +142,7 @@ class JobServiceAsyncStub(JobServiceStub):
     the other (`flow_depth`). Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID,
     SCHEDULE_NEVER_FIRES, ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS,
     NAMESPACE_NOT_FOUND, CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE,
-    QUOTA_EXCEEDED.
+    QUOTA_EXCEEDED, MEMBER_LACKS.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_job_pb2.GetJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Show a job. Refused with JOB_NOT_FOUND."""
@@ -161,23 +167,29 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     PauseJob: _aio.UnaryUnaryMultiCallable[_job_pb2.PauseJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND,
+    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, JOB_BROKEN,
     ETAG_MISMATCH.
     """
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Fire again. Does nothing to a job that is not paused. Refused with JOB_NOT_FOUND,
     ETAG_MISMATCH.
     """
+    RepairJob: _aio.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]  # type: ignore[assignment]
+    """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
+    was missed: its misfire policy says what becomes of it. Its runs wait for workers again. A job
+    that is not BROKEN stays as it is. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, and with
+    JOB_BROKEN as long as what broke it is as it was.
+    """
     TriggerJob: _aio.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-    JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+    JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
     PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _aio.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]  # type: ignore[assignment]
     """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
     REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
-    JOB_NOT_FOUND, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000
-    nominal times).
+    JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
+    than 10,000 nominal times).
     """
     DropBacklog: _aio.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]  # type: ignore[assignment]
     """Give up the missed nominal times of a job that still wait for their run, after an outage or by
@@ -236,7 +248,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         the other (`flow_depth`). Refused with FIELD_INVALID, FIELD_REQUIRED, CRON_INVALID,
         SCHEDULE_NEVER_FIRES, ZONE_UNKNOWN, LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, JOB_EXISTS,
         NAMESPACE_NOT_FOUND, CALENDAR_NOT_FOUND, JOB_NOT_FOUND (an upstream job), CYCLE,
-        QUOTA_EXCEEDED.
+        QUOTA_EXCEEDED, MEMBER_LACKS.
         """
 
     @_abc_1.abstractmethod
@@ -297,7 +309,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND,
+        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, JOB_BROKEN,
         ETAG_MISMATCH.
         """
 
@@ -312,13 +324,25 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def RepairJob(
+        self,
+        request: _job_pb2.RepairJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
+        """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
+        was missed: its misfire policy says what becomes of it. Its runs wait for workers again. A job
+        that is not BROKEN stays as it is. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, and with
+        JOB_BROKEN as long as what broke it is as it was.
+        """
+
+    @_abc_1.abstractmethod
     def TriggerJob(
         self,
         request: _job_pb2.TriggerJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
         """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-        JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+        JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
         PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
         """
 
@@ -330,8 +354,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_job_pb2.BackfillJobResponse, _abc.Awaitable[_job_pb2.BackfillJobResponse]]:
         """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
         REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
-        JOB_NOT_FOUND, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000
-        nominal times).
+        JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
+        than 10,000 nominal times).
         """
 
     @_abc_1.abstractmethod

@@ -711,6 +711,8 @@ class Obstacle(_message.Message):
         """The next occurrence is excluded or was skipped by hand."""
         KIND_OUTAGE_GUARD: Obstacle._Kind.ValueType  # 21
         """The outage guard releases the backlog at its rate."""
+        KIND_JOB_BROKEN: Obstacle._Kind.ValueType  # 22
+        """The job was set aside, since work on it failed."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
         """What stands in the way."""
@@ -759,6 +761,8 @@ class Obstacle(_message.Message):
     """The next occurrence is excluded or was skipped by hand."""
     KIND_OUTAGE_GUARD: Obstacle.Kind.ValueType  # 21
     """The outage guard releases the backlog at its rate."""
+    KIND_JOB_BROKEN: Obstacle.Kind.ValueType  # 22
+    """The job was set aside, since work on it failed."""
 
     KIND_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int

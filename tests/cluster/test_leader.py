@@ -8,6 +8,7 @@ import pytest
 
 from raftsched.cluster import leader as leaders
 from raftsched.cluster.consensus import faults
+from raftsched.cluster.consensus.journal import JournalLimits
 from raftsched.cluster.consensus.port import Reply
 from raftsched.cluster.leader import Leader
 from raftsched.cluster.replica import Applied
@@ -16,7 +17,7 @@ from raftsched.proto.v1 import alert_pb2, job_pb2, queue_pb2, worker_pb2
 from raftsched.statemachine import limits, reads, rules
 from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.rejection import Refused, Rejection
-from raftsched.statemachine.request import Ring
+from raftsched.statemachine.request import Ring, RingOne
 from raftsched.statemachine.store import MemoryStore
 from raftsched.statemachine.view import View
 
@@ -254,7 +255,7 @@ def test_a_call_whose_caller_went_away_is_never_decided(bench: Bench) -> None:
 def test_a_change_over_its_limit_is_made_in_parts(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaders, "CHANGE_MAX", 5_000)
+    monkeypatch.setattr(limits, "ENTRY_BYTES", 5_000)
     for number in range(8):
         bench.ask(due(f"job-{number}", START_MS + 1, payload=1_000))
     bench.run()
@@ -307,10 +308,12 @@ def test_a_rule_that_breaks_on_one_call_refuses_that_call_alone(
 
     first, broke, last = bench.replies
     assert (first.name, last.name) == ("a", "b")  # type: ignore[attr-defined]
-    assert isinstance(broke, ZeroDivisionError)
+    assert isinstance(broke, Rejection)
+    assert broke.word == "RULE_FAILED"
+    assert bench.leader.troubles.counts == {"refused": 1}
 
 
-def test_a_rule_that_breaks_on_its_own_stops_the_node(
+def test_a_rule_that_breaks_on_its_own_lets_the_node_live(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(view: object, request: object, actor: str) -> object:
@@ -319,9 +322,56 @@ def test_a_rule_that_breaks_on_its_own_stops_the_node(
     bench.ask(due("a", START_MS))
     bench.leader.step()
     bench.commit()
+    bench.ask(due("b", START_MS))
     monkeypatch.setitem(rules.RULES, Ring, broken)
-    with pytest.raises(ZeroDivisionError):
+    monkeypatch.setitem(rules.RULES, RingOne, broken)
+    bench.run()
+
+    # Each job is set aside; what else fails at its timer alone is given up.
+    assert bench.leader.leading
+    assert bench.leader.troubles.counts["set aside"] == 2
+    bench.ask(due("c", START_MS + limits.DAY_MS))
+    bench.run()
+    assert not isinstance(bench.replies[-1], Rejection)
+
+
+def test_an_answer_that_breaks_keeps_no_other_from_its_own(bench: Bench) -> None:
+    def broken(reply: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    bench.leader.ask(due("a", START_MS + limits.DAY_MS), "", broken, lambda: None)
+    bench.ask(due("b", START_MS + limits.DAY_MS))
+    bench.run()
+
+    assert len(bench.replies) == 1
+    assert bench.leader.leading
+    [trouble] = bench.leader.troubles.last
+    assert trouble.what == "the answer to CreateJobRequest"
+    assert bench.leader.troubles.recent() == 1
+
+
+def test_deciding_that_breaks_altogether_lets_the_node_live(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise ZeroDivisionError("a bug")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(leaders, "decide", broken)
+        bench.ask(due("a", START_MS + limits.DAY_MS))
         bench.run()
+    bench.ask(due("b", START_MS + limits.DAY_MS))
+    bench.run()
+
+    broke, fine = bench.replies
+    assert isinstance(broke, Rejection)
+    assert broke.word == "RULE_FAILED"
+    assert not isinstance(fine, Rejection)
+    assert bench.leader.leading
+
+
+def test_the_largest_change_is_what_the_log_takes() -> None:
+    assert JournalLimits().entry == limits.ENTRY_BYTES
 
 
 def test_consensus_that_takes_nothing_refuses_calls(bench: Bench) -> None:

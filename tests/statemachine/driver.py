@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
 from raftsched.statemachine import answers, by_hand, check, jobs, keys, verify
+from raftsched.statemachine.careful import Failure
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.machine import Decision, Request, apply, decide, read_meta
 from raftsched.statemachine.record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
@@ -62,6 +63,9 @@ class Machine:
         # Somebody lowered a limit, so that more may be under way than it says now.
         self.limits_may_be_exceeded = False
         self._workers: dict[int, str] = {}
+        # What failed in the last decision; and whether it may.
+        self.failures: list[Failure] = []
+        self.failing = False
         self._recall = Recall()
 
     # Time.
@@ -95,6 +99,9 @@ class Machine:
             assert after.token >= before.token
             assert read_meta(self.store) == after
         self._recall.keep(view)
+        self.failures = decision.failures
+        if not self.failing and self.failures:
+            raise self.failures[0].error
         self.stops = decision.stops
         return decision.replies
 

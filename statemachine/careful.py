@@ -1,0 +1,323 @@
+"""The careful way to decide: after something in a decision failed, each part of it is tried alone.
+
+A decision usually works on one view, in which all requests share what they read and write. When one
+of them raises, is refused after it may have touched memory, or makes the change too large, nothing
+of that view is kept. The requests are decided anew, each on a view of its own over what those
+before it wrote (`layer.py`), so one that fails leaves nothing behind.
+
+What somebody asked for and fails is refused. What the leader does by itself is divided: a ring into
+its timers, a report into its results. What still fails alone is set aside with its job, and tried
+once more, since it may go on without that job; if it does not, it is given up, whatever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from ..proto.v1 import worker_pb2
+from . import clockwork, firing, keys, limits
+from .layer import Layer
+from .record import Change, UnknownFormat, encode
+from .rejection import Reason, Refused, Rejection
+from .request import (
+    Called,
+    DropEntry,
+    Grant,
+    Lapse,
+    Note,
+    Observe,
+    Observed,
+    Report,
+    Request,
+    Resume,
+    Resumed,
+    Ring,
+    RingOne,
+    Rung,
+    SetAside,
+)
+from .view import View
+
+Rule = Callable[[View, Any, str], object]
+Ack = worker_pb2.ResultAck
+TRIES = 5  # Jobs that are set aside for one piece of work before it is given up.
+SKIPPED = 64  # Leases or alerts that one request leaves out before it is given up.
+
+
+class Damaged(Exception):
+    """The store does not hold what was written. The node must end: others have it right."""
+
+
+# What no other order of work mends: the node must end.
+FATAL = (UnknownFormat, Damaged, MemoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that failed, for the log and for `cluster status`."""
+
+    # What it was, such as "RingOne of the job 17".
+    what: str
+    error: Exception
+    # What became of it: "refused", "set aside", "given up".
+    fate: str
+    # The job that was set aside, or 0.
+    jid: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of deciding carefully."""
+
+    replies: list[object] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    stops: list[tuple[str, worker_pb2.Stop]] = field(default_factory=list)
+    change: bytes = b""
+    sealed: Change | None = None
+
+
+class TooLarge(Exception):
+    """A piece of work alone would be a change that the log does not take."""
+
+
+class Broke(Exception):
+    """A piece of work failed."""
+
+    def __init__(self, error: Exception, subject: bytes) -> None:
+        super().__init__(str(error))
+        self.error, self.subject = error, subject
+
+
+class Full(Exception):
+    """It finds no room in this change any more."""
+
+
+class Careful:
+    """One decision, in pieces."""
+
+    def __init__(self, view: View, rule: Callable[[View, Request], object], where: str) -> None:
+        self.base, self.now_ms, self.is_spent = view.base, view.now_ms, view.is_spent
+        self.layer = Layer(view.stored)
+        self.rule, self.where = rule, where
+        self.outcome = Outcome()
+
+    def decide(self, requests: Sequence[Request]) -> Outcome:
+        outcome = self.outcome
+        for request in requests:
+            if outcome.replies and self._is_full():
+                break
+            try:
+                outcome.replies.append(self._one(request))
+            except Full:
+                break
+        change = self.layer.seal(self.base, self.now_ms)
+        if change is not None:
+            outcome.change, outcome.sealed = encode(change), change
+        return outcome
+
+    def _is_full(self) -> bool:
+        return self.layer.size >= limits.CHANGE_BYTES or self.is_spent()
+
+    def _one(self, request: Request) -> object:
+        own = OWN.get(type(request.body))
+        if own is not None:
+            return own(self, request)
+        try:
+            return self._attempt(request)
+        except Broke as broke:
+            return self._refusal(request.body, broke)
+
+    def _attempt(self, request: Request) -> object:
+        """Decide one request on a view of its own; what it wrote is kept if it went well."""
+        view = View(self.layer, self.now_ms, is_spent=self.is_spent)
+        try:
+            reply = self.rule(view, request)
+            size = len(view.seal())
+        except Refused as refused:
+            return refused.rejection
+        except FATAL:
+            raise
+        except Exception as error:
+            raise Broke(error, view.subject) from error
+        if size > limits.ENTRY_BYTES:
+            why = f"it alone is a change of {size} bytes; the most is {limits.ENTRY_BYTES}"
+            raise Broke(TooLarge(why), view.subject)
+        if self.layer.size and self.layer.size + size > limits.ENTRY_BYTES:
+            raise Full
+        self.layer.absorb(view)
+        self.outcome.stops += view.stops
+        return reply
+
+    def _refusal(self, body: object, broke: Broke) -> Rejection:
+        error, name = broke.error, type(body).__name__
+        if isinstance(error, clockwork.Unreadable):
+            job = str(getattr(body, "job", ""))
+            return Rejection(
+                Reason.ERROR_REASON_JOB_BROKEN,
+                f"'{job}' cannot be computed: {error}; mend that, or change its schedules",
+                {"job": job, "broken_reason": str(error)},
+            )
+        if isinstance(error, TooLarge):
+            return Rejection(
+                Reason.ERROR_REASON_LIMIT_EXCEEDED,
+                f"{name} was not done: {error}. Do it in smaller pieces",
+                {"limit": "change_bytes", "maximum": str(limits.ENTRY_BYTES)},
+            )
+        self._note(name, broke, "refused")
+        return failed(name, error)
+
+    # What the leader does by itself.
+
+    def _own(self, request: Request, jid: int = 0) -> object:
+        """Do a piece; each time it fails, the job that it failed at is set aside."""
+        for _ in range(TRIES):
+            try:
+                return self._attempt(request)
+            except Broke as broke:
+                blamed = self._jid_of(broke.subject) or jid
+                if not (blamed and self._set_aside(blamed, request.body, broke)):
+                    raise
+        raise Broke(RuntimeError(f"it failed {TRIES} times"), b"")
+
+    def _set_aside(self, jid: int, body: object, broke: Broke) -> bool:
+        try:
+            done = bool(self._attempt(Request(SetAside(jid, self._reason(body, broke.error)))))
+        except Broke as worse:
+            self._note(f"setting aside the job {jid}", worse, "given up")
+            return False
+        if done:
+            self._note(_name(body), broke, "set aside", jid)
+        return done
+
+    def _reason(self, body: object, error: Exception) -> str:
+        where = f" of {self.where}" if self.where else ""
+        if isinstance(error, clockwork.Unreadable):
+            return f"{error}{where}"
+        return (
+            f"{_name(body)} failed{where and f' on {self.where}'}: {type(error).__name__}: {error}"
+        )
+
+    def _note(self, what: str, broke: Broke, fate: str, jid: int = 0) -> None:
+        self.outcome.failures.append(Failure(what, broke.error, fate, jid))
+
+    def _jid_of(self, key: bytes) -> int:
+        """The job that a key is about; 0 for none."""
+        table = key[:1]
+        if table == keys.LEASE:
+            value = self.layer.get(key)
+            return keys.run_of(value)[0] if value is not None else 0
+        if table in (keys.READY, keys.RUN):
+            return keys.run_of(key)[0]
+        if table in (keys.JOB, keys.STATE):
+            return int.from_bytes(key[1:9], "big")
+        if table == keys.TIMER and key[9:10] != keys.WAKE_SWEEP:
+            return int.from_bytes(key[10:18], "big")
+        return 0
+
+    def _ring(self, request: Request) -> Rung:
+        due, more, _ = firing.due_now(View(self.layer, self.now_ms), cast(Ring, request.body).most)
+        for done, key in enumerate(due):
+            if done and self._is_full():
+                return Rung(done, more=True)
+            try:
+                self._own(Request(RingOne(key)), self._jid_of(key))
+            except Full:
+                return Rung(done, more=True)
+            except Broke as broke:
+                self._note(f"the timer {key!r}", broke, "given up")
+                self._attempt(Request(DropEntry(key)))
+        return Rung(len(due), more)
+
+    def _words(
+        self, request: Request, words: Sequence[Any], one: Callable[[Any], object]
+    ) -> list[Ack]:
+        """Judge each word of a worker alone."""
+        acks: list[Ack] = []
+        for word in words:
+            if acks and self._is_full():
+                break
+            place = keys.run_key(word.run)
+            try:
+                reply = self._own(Request(one(word)), place[0] if place else 0)
+            except Full:
+                if not acks:
+                    raise
+                break
+            except Broke as broke:
+                self._note(f"what a worker said of the run {word.run}", broke, "given up")
+                refusal = failed(type(request.body).__name__, broke.error)
+                acks.append(Ack(token=word.token, reason=refusal.word, message=refusal.message))
+                continue
+            acks += cast("list[Ack]", reply)
+        return acks
+
+    def _report(self, request: Request) -> list[Ack]:
+        body = cast(Report, request.body)
+        return self._words(request, body.results, lambda one: Report(body.worker, (one,)))
+
+    def _note_words(self, request: Request) -> list[Ack]:
+        body = cast(Note, request.body)
+        return self._words(request, body.reports, lambda one: Note(body.worker, (one,)))
+
+    def _but(self, request: Request, given_up: object) -> object:
+        """Do a request that is about many without those at which it fails."""
+        body = cast(Any, request.body)
+        for _ in range(SKIPPED):
+            try:
+                return self._own(Request(body))
+            except Broke as broke:
+                if not broke.subject or broke.subject in body.but:
+                    self._note(_name(body), broke, "given up")
+                    return given_up
+                self._note(f"{_name(body)} at {broke.subject!r}", broke, "left out")
+                body = replace(body, but=body.but | {broke.subject})
+        return given_up
+
+    def _grant(self, request: Request) -> object:
+        for _ in range(SKIPPED):
+            try:
+                return self._own(request)
+            except Broke as broke:
+                self._note("granting leases", broke, "given up")
+                if broke.subject[:1] != keys.READY:
+                    break
+                self._attempt(Request(DropEntry(broke.subject)))
+        return [[] for _ in cast(Grant, request.body).offers]
+
+    def _called(self, request: Request) -> object:
+        try:
+            return self._attempt(request)
+        except Broke as broke:
+            self._note("noting that a webhook was called", broke, "given up")
+            return None
+
+
+def _name(body: object) -> str:
+    return {"RingOne": "firing", "Report": "taking its result", "Grant": "leasing its run"}.get(
+        type(body).__name__, type(body).__name__.lower()
+    )
+
+
+def failed(name: str, error: Exception) -> Rejection:
+    """What whoever asked is told."""
+    return Rejection(
+        Reason.ERROR_REASON_RULE_FAILED,
+        f"deciding {name} failed: {type(error).__name__}: {str(error)[:200]}; nothing was done. "
+        "It is a defect, and the log of the leader has it in full",
+        {"request": name},
+    )
+
+
+OWN: dict[type, Callable[[Careful, Any], object]] = {
+    Ring: Careful._ring,
+    Report: Careful._report,
+    Note: Careful._note_words,
+    Lapse: lambda careful, request: careful._but(request, Rung(0, more=False)),
+    Resume: lambda careful, request: careful._but(request, Resumed((), more=False)),
+    Observe: lambda careful, request: careful._but(request, Observed(b"")),
+    Grant: Careful._grant,
+    Called: Careful._called,
+}
+__all__ = ["FATAL", "Broke", "Careful", "Damaged", "Failure", "Outcome", "failed"]
