@@ -38,6 +38,7 @@ from .request import (
     Rung,
     SetAside,
 )
+from .store import Corrupt
 from .view import View
 
 Rule = Callable[[View, Any, str], object]
@@ -46,12 +47,8 @@ TRIES = 5  # Jobs that are set aside for one piece of work before it is given up
 SKIPPED = 64  # Leases or alerts that one request leaves out before it is given up.
 
 
-class Damaged(Exception):
-    """The store does not hold what was written. The node must end: others have it right."""
-
-
 # What no other order of work mends: the node must end.
-FATAL = (UnknownFormat, Damaged, MemoryError)
+FATAL = (UnknownFormat, Corrupt, OSError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,4 +317,4 @@ OWN: dict[type, Callable[[Careful, Any], object]] = {
     Grant: Careful._grant,
     Called: Careful._called,
 }
-__all__ = ["FATAL", "Broke", "Careful", "Damaged", "Failure", "Outcome", "failed"]
+__all__ = ["FATAL", "Broke", "Careful", "Failure", "Outcome", "failed"]

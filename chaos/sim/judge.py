@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ...proto.v1 import job_pb2, run_pb2, worker_pb2
 from ...statemachine import keys
 from ...statemachine.record import (
+    BrokenRecord,
     Change,
     JobRecord,
     LedgerRecord,
@@ -40,6 +41,7 @@ LATE_MS = 2_000
 RUNNING = run_pb2.RUN_STATE_RUNNING
 SUCCEEDED = run_pb2.RUN_STATE_SUCCEEDED
 SCHEDULED = run_pb2.CAUSE_SCHEDULE
+PLANTED = "planted"  # In the words of a failure that a history has on purpose.
 Place = tuple[int, int]  # The jid and the occasion of a run.
 
 
@@ -100,6 +102,9 @@ class Judge:
         for key, value in zip(change.keys, change.values, strict=True):
             if key[:1] == keys.RUN:
                 self._run(change, keys.run_of(key), parse(key, value, RunRecord), leases)
+            elif key[:1] == keys.BROKEN:
+                reason = parse(key, value, BrokenRecord).reason
+                self._broken(int.from_bytes(key[1:9], "big"), reason)
             elif key[:1] == keys.LEDGER:
                 jid = int.from_bytes(key[1:9], "big")
                 self._ledger(jid, keys.nominal_at(key), parse(key, value, LedgerRecord))
@@ -185,6 +190,20 @@ class Judge:
 
     def heard_of(self, node: SchedulerNode, worker: str) -> None:
         self.heard[node.name, node.life, worker] = node.clock_ms()
+
+    def troubled(self, node: SchedulerNode) -> None:
+        """S10: no rule fails but for what was planted, which is set aside."""
+        troubles = node.leader.troubles
+        wrong = [one for one in troubles.last if PLANTED not in one.reason]
+        if wrong:
+            raise Violation(f"S10 {wrong[0].what} failed on {node.name}: {wrong[0].reason}")
+        if troubles.counts["refused"]:
+            raise Violation(f"S10 a call failed in the rules of {node.name}")
+
+    def _broken(self, jid: int, reason: str) -> None:
+        self.counts["set aside"] += 1
+        if PLANTED not in reason:
+            raise Violation(f"S10 {self.names.get(jid)} was set aside: {reason}")
 
     def gained(self, node: SchedulerNode) -> None:
         self.terms[node.name, node.life] = node.clock_ms()

@@ -166,6 +166,7 @@ class SchedulerNode(SimNode):
     def turn(self) -> None:
         self.turning = False
         self.leader.step()
+        self.judge.troubled(self)
         for session in self.sessions.by_worker.values():
             if session.lapsing and session not in self.lapsing:
                 self.lapsing.add(session)

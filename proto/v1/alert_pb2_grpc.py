@@ -27,8 +27,8 @@ if _version_not_supported:
 
 class AlertServiceStub(object):
     """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has some
-    of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
+    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
 
@@ -57,8 +57,8 @@ class AlertServiceStub(object):
 
 class AlertServiceServicer(object):
     """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has some
-    of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
+    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
 
@@ -112,8 +112,8 @@ def add_AlertServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AlertService(object):
     """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has some
-    of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
+    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
 

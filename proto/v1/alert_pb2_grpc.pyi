@@ -28,8 +28,8 @@ GRPC_VERSION: str
 
 class AlertServiceStub:
     """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has some
-    of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
+    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
 
@@ -49,8 +49,8 @@ class AlertServiceStub:
 @_typing.type_check_only
 class AlertServiceAsyncStub(AlertServiceStub):
     """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has some
-    of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
+    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
 
@@ -66,8 +66,8 @@ class AlertServiceAsyncStub(AlertServiceStub):
 
 class AlertServiceServicer(metaclass=_abc_1.ABCMeta):
     """Alerts: conditions to be told about. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has some
-    of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
+    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
 
