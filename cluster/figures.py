@@ -40,7 +40,7 @@ class NodeFigures:
         yield from self._consensus()
         yield from self._disk()
         if node.leads:
-            yield one("worker_sessions", "Workers connected.", len(node.sessions.workers()))
+            yield one("worker_sessions", "Workers connected.", node.sessions.present())
             yield from queues(node.replica.store)
             yield from namespaces(node.replica.store)
 

@@ -28,6 +28,7 @@ from ..statemachine.view import Recall, View
 from . import refusals
 from .consensus import faults
 from .consensus.port import Reply
+from .importing import Importing
 from .part import Part
 from .replica import Applied
 from .sessions import Sessions
@@ -76,6 +77,11 @@ class Waiting:
 
     def add(self, part: Part) -> None:
         self.line.append(part)
+        self.items += part.items
+        self.bytes += part.size
+
+    def add_first(self, part: Part) -> None:
+        self.line.appendleft(part)
         self.items += part.items
         self.bytes += part.size
 
@@ -187,9 +193,20 @@ class Leader:
                 f"{waiting.items} requests of {waiting.bytes} bytes wait for {self.name} already"
             )
         part = Part(body, answer, unknown, actor, items, size, asked=True, sure=True)
+        if isinstance(body, job_pb2.ImportJobsRequest):
+            importing = Importing(body, answer, unknown, lambda rest: self._go_on(part, rest))
+            part.body, part.answer = importing.rest, importing.answer
         waiting.add(part)
         self.sessions.poke()
         return part
+
+    def _go_on(self, part: Part, rest: object) -> None:
+        """Some of what a call asked for is done; the rest comes first in the next change."""
+        if self.leading:
+            part.body = rest
+            self._waiting.add_first(part)
+        else:
+            part.unknown()
 
     def watch(self, margin: bool, skew_ms: int) -> None:
         """Look at the alerts, with what only this node sees. To be called now and then."""

@@ -41,6 +41,7 @@ from .replica import RENEWING, Replica
 from .sessions import Sessions
 from .steady import SteadyClock
 from .virtual import Journey, VirtualClock
+from .warm_zones import WarmZones
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +139,7 @@ class Node:
         self.was_removed = False
         self.term_began_ms = 0
         self._readers = ThreadPoolExecutor(READERS, "read")
+        self._zones = WarmZones()
         self._poked = False
         self._paced: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -177,6 +179,7 @@ class Node:
         if self.leads:
             self.leader.lost()
         await self._loop.run_in_executor(None, self._readers.shutdown)
+        await self._loop.run_in_executor(None, self._zones.close)
         self.replica.close()
         self.disk.close()
         if not self.ended.done():
@@ -310,6 +313,11 @@ class Node:
         def unknown() -> None:
             answer(refusals.leader_changed(self.name).rejection)
 
+        try:
+            async with asyncio.timeout(timeout):
+                await self._zones.ready(body, self.clock.now_ms())
+        except TimeoutError:
+            raise refusals.commit_timeout(timeout) from None
         part = self.leader.ask(body, actor, answer, unknown)
         try:
             async with asyncio.timeout(timeout):
@@ -363,7 +371,8 @@ class Node:
         age_ms = int(self.driver.staleness() * 1000) if stale else 0
         meta = self.replica.meta
         now_ms = max(self.clock.now_ms(), meta.now_ms)
-        workers = self.sessions.workers() if self.leads else []
+        wanted = self.leads and isinstance(body, reads.OF_WORKERS)
+        workers = self.sessions.workers() if wanted else []
 
         def look(reading: Reading) -> Message | Rejection:
             return reads.read(View(reading, now_ms), body, workers)

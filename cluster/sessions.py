@@ -392,6 +392,10 @@ class Sessions:
             if session is not None:
                 session.deliver.stops([stop])
 
+    def present(self) -> int:
+        """How many workers are connected."""
+        return sum(session.deliver is not SILENT for session in self.by_worker.values())
+
     def workers(self) -> list[Worker]:
         """As reads want them."""
         return [

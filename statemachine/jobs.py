@@ -40,8 +40,6 @@ from .rejection import Fault, Reason, Refused
 from .schedule import compile_plan
 from .view import Mold, View
 
-Import = job_pb2.ImportJobsRequest
-Result = job_pb2.ImportResult
 CHANGEABLE = frozenset({"spec"})
 NAMED = 10  # Dependents that a refusal names.
 
@@ -389,56 +387,3 @@ def _changed(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     clockwork.settle(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)
-
-
-def import_jobs(view: View, request: Import, actor: str) -> job_pb2.ImportJobsResponse:
-    """Many small promises in one change: each job is taken or refused alone."""
-    faults = validate.count("jobs", len(request.jobs), limits.IMPORT_JOBS)
-    faults += validate.enum("mode", request, "mode")
-    size = request.ByteSize()
-    if size > limits.IMPORT_BYTES:
-        message = (
-            f"the request has {size} bytes; the most is {limits.IMPORT_BYTES}. Send it in parts"
-        )
-        faults.append(Fault("jobs", Reason.ERROR_REASON_LIMIT_EXCEEDED, message))
-    if faults:
-        raise Refused.of(faults)
-    upsert = request.mode == Import.MODE_UPSERT
-    answer = job_pb2.ImportJobsResponse()
-    done = 0
-    for wanted in request.jobs:
-        done += _import_one(view, wanted, upsert, actor, answer.results.add())
-    if done:
-        said = f"{done} of {len(request.jobs)} jobs created or updated"
-        namespace = request.jobs[0].namespace or namespaces.DEFAULT
-        audit_log.add(view, actor, "ImportJobs", namespace, "job", request, said)
-    return answer
-
-
-def _import_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str, result: Result) -> bool:
-    """Whether a job was created or updated."""
-    result.job = wanted.name
-    try:
-        if upsert:
-            number = namespaces.need(view, wanted.namespace).number
-            jid = upstream.jid_named(view, number, wanted.name)
-            if jid is not None:
-                job = view.need(keys.job(jid), JobRecord)
-                namespaces.check_etag(wanted.etag, job.version)
-                before = job.order()
-                if before == wanted.spec:
-                    result.verdict = Result.VERDICT_UNCHANGED
-                    return False
-                changed = masks.differing(before, wanted.spec, "spec.")[: limits.IMPORT_PATHS]
-                replace_spec(view, jid, job, view.need(keys.state(jid), StateRecord), wanted)
-                result.verdict = Result.VERDICT_UPDATED
-                result.changed_paths.extend(changed)
-                return True
-        add(view, wanted, actor)
-        result.verdict = Result.VERDICT_CREATED
-        return True
-    except Refused as refused:
-        no = refused.rejection
-        result.verdict, result.reason = Result.VERDICT_REFUSED, no.word
-        result.field, result.message = no.values.get("field", ""), no.message
-        return False

@@ -59,6 +59,13 @@ READS: dict[type, Read] = {
 }
 
 
+# Reads that ask for the workers, which are a list of all of them: nobody makes it for the others.
+OF_WORKERS = (
+    job_pb2.ExplainJobRequest, job_pb2.ForecastFiringsRequest, run_pb2.ExplainRunRequest,
+    queue_pb2.GetQueueRequest, queue_pb2.ListQueuesRequest,
+)  # fmt: skip
+
+
 def read(view: View, request: Message, workers: Workers = ()) -> Message | Rejection:
     """Answer a read request, or say why not."""
     try:

@@ -21,9 +21,10 @@ from .view import View
 PURGE = 2
 
 
-def find(view: View, request_id: str, request: Message) -> Message | None:
-    """The answer that this request got before, if it came before."""
-    record = _find(view, request_id, request)
+def find(view: View, request_id: str, request: Message, digest: bytes = b"") -> Message | None:
+    """The answer that this request got before, if it came before. Whoever has its fingerprint gives
+    it."""
+    record = _find(view, request_id, request, digest)
     if record is None:
         return None
     pool = descriptor_pool.Default()
@@ -39,7 +40,9 @@ def find_leases(view: View, request: worker_pb2.LeaseRequest) -> list[bytes] | N
     return [keys.lease(record.session, token) for token in accumulate(record.token_steps)]
 
 
-def _find(view: View, request_id: str, request: Message) -> RememberedRecord | None:
+def _find(
+    view: View, request_id: str, request: Message, digest: bytes = b""
+) -> RememberedRecord | None:
     if len(request_id) > limits.NAME_CHARS:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
@@ -50,7 +53,7 @@ def _find(view: View, request_id: str, request: Message) -> RememberedRecord | N
     record = view.get(keys.remembered(_hash(request_id.encode())), RememberedRecord)
     if record is None:
         return None
-    if record.request != _fingerprint(request):
+    if record.request != (digest or fingerprint(request)):
         raise Refused.because(
             Reason.ERROR_REASON_REQUEST_ID_REUSED,
             f"the request_id '{request_id}' came before with another request; make a new id for "
@@ -60,10 +63,12 @@ def _find(view: View, request_id: str, request: Message) -> RememberedRecord | N
     return record
 
 
-def add(view: View, request_id: str, request: Message, answer: Message) -> None:
+def add(
+    view: View, request_id: str, request: Message, answer: Message, digest: bytes = b""
+) -> None:
     """Remember an answer, and forget some old ones."""
     record = RememberedRecord(
-        request=_fingerprint(request), type=answer.DESCRIPTOR.full_name,
+        request=digest or fingerprint(request), type=answer.DESCRIPTOR.full_name,
         answer=answer.SerializeToString(deterministic=True), at_ms=view.now_ms,
     )  # fmt: skip
     _add(view, request_id, record)
@@ -75,7 +80,7 @@ def add_leases(
     """Remember which leases were taken, in a byte or two for each: the rest is in the state."""
     steps = tuple(token - before for before, token in pairwise([0, *tokens]))
     record = RememberedRecord(
-        request=_fingerprint(request), session=session, token_steps=steps, at_ms=view.now_ms
+        request=fingerprint(request), session=session, token_steps=steps, at_ms=view.now_ms
     )
     _add(view, request.request_id, record)
 
@@ -110,6 +115,7 @@ def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def _fingerprint(request: Message) -> bytes:
+def fingerprint(request: Message) -> bytes:
+    """What tells a request from another under the same id."""
     name = request.DESCRIPTOR.full_name.encode()
     return _hash(name + b"\0" + request.SerializeToString(deterministic=True))

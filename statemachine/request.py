@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..proto.v1 import access_pb2, worker_pb2
+from ..proto.v1 import access_pb2, job_pb2, worker_pb2
 from .difference import Difference
 
 if TYPE_CHECKING:
@@ -144,6 +144,32 @@ class Resumed:
     stops: tuple[worker_pb2.Stop, ...]
     # More leases end than did so far: ask again.
     more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSome:
+    """What is left of an import, in as many changes as it takes. The reply is an Imported."""
+
+    request: job_pb2.ImportJobsRequest
+    # Hash of the request, if it has an id.
+    digest: bytes
+    # The places of its jobs in the order in which they are taken, and how many were.
+    order: Sequence[int]
+    first: int = 0
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of an ImportSome."""
+
+    # Results in the order in which jobs were taken; of a whole import in that of the request.
+    answer: job_pb2.ImportJobsResponse
+    # How many jobs were taken by now.
+    next: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ and kept: at most 230 years a zone and 600 zones.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from importlib import resources
@@ -170,6 +171,26 @@ def find_zone(name: str) -> Zone | None:
         return None
     with resources.files(tzdata).joinpath("zoneinfo", *name.split("/")).open("rb") as file:
         return Zone(name, ZoneInfo.from_file(file, key=name))
+
+
+_WARM: Final[dict[str, None]] = {}
+
+
+def cold(names: Iterable[str]) -> list[str]:
+    """Those zones that were not looked at yet, each of which takes some milliseconds once."""
+    return [name for name in dict.fromkeys(names) if name and name not in _WARM]
+
+
+def warm(names: Iterable[str], instant_s: int) -> None:
+    """Look at zones ahead of time, for the years around an instant: on a thread, so that whoever
+    asks them next need not wait."""
+    for name in names:
+        zone = find_zone(name)
+        if zone is not None:
+            for year in range(year_of(instant_s) - 1, year_of(instant_s) + 3):
+                if YEAR_MIN <= year <= YEAR_MAX:
+                    zone.segments_of(year)
+            _WARM[name] = None
 
 
 def near_names(wrong: str) -> list[str]:

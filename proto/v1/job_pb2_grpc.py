@@ -283,7 +283,9 @@ class JobServiceServicer(object):
     def ImportJobs(self, request, context):
         """Create, or replace the specs of, up to 1,000 jobs. Each is a promise of its own: the answer
         says for each whether it was created, changed, left as it was, or refused and why; a refused
-        one does not stop the others. With `validate_only` it is the difference between what is and
+        one does not stop the others. Upstream jobs are taken first, whatever their order here, so what
+        was listed can be imported as it is. A call that was taken in part goes on when it is repeated
+        with its `request_id`. With `validate_only` it is the difference between what is and
         what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

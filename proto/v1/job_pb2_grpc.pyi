@@ -108,7 +108,9 @@ class JobServiceStub:
     ImportJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ImportJobsRequest, _job_pb2.ImportJobsResponse]
     """Create, or replace the specs of, up to 1,000 jobs. Each is a promise of its own: the answer
     says for each whether it was created, changed, left as it was, or refused and why; a refused
-    one does not stop the others. With `validate_only` it is the difference between what is and
+    one does not stop the others. Upstream jobs are taken first, whatever their order here, so what
+    was listed can be imported as it is. A call that was taken in part goes on when it is repeated
+    with its `request_id`. With `validate_only` it is the difference between what is and
     what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
     """
     ListJobHistory: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]
@@ -211,7 +213,9 @@ class JobServiceAsyncStub(JobServiceStub):
     ImportJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ImportJobsRequest, _job_pb2.ImportJobsResponse]  # type: ignore[assignment]
     """Create, or replace the specs of, up to 1,000 jobs. Each is a promise of its own: the answer
     says for each whether it was created, changed, left as it was, or refused and why; a refused
-    one does not stop the others. With `validate_only` it is the difference between what is and
+    one does not stop the others. Upstream jobs are taken first, whatever their order here, so what
+    was listed can be imported as it is. A call that was taken in part goes on when it is repeated
+    with its `request_id`. With `validate_only` it is the difference between what is and
     what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
     """
     ListJobHistory: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]  # type: ignore[assignment]
@@ -407,7 +411,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_job_pb2.ImportJobsResponse, _abc.Awaitable[_job_pb2.ImportJobsResponse]]:
         """Create, or replace the specs of, up to 1,000 jobs. Each is a promise of its own: the answer
         says for each whether it was created, changed, left as it was, or refused and why; a refused
-        one does not stop the others. With `validate_only` it is the difference between what is and
+        one does not stop the others. Upstream jobs are taken first, whatever their order here, so what
+        was listed can be imported as it is. A call that was taken in part goes on when it is repeated
+        with its `request_id`. With `validate_only` it is the difference between what is and
         what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
         """
 

@@ -1,0 +1,42 @@
+"""An import on its way through the leader's loop: asked part by part, answered once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..proto.v1 import job_pb2
+from ..statemachine import imports
+from ..statemachine.rejection import Rejection
+from ..statemachine.request import Imported, ImportSome
+
+
+class Importing:
+    """Gathers what the parts of an import answer. `go_on` has the rest of it decided."""
+
+    def __init__(
+        self,
+        request: job_pb2.ImportJobsRequest,
+        answer: Callable[[object], None],
+        unknown: Callable[[], None],
+        go_on: Callable[[ImportSome], None],
+    ) -> None:
+        self.rest = imports.some_of(request)
+        self._answer, self._unknown, self._go_on = answer, unknown, go_on
+        self._parts: list[job_pb2.ImportJobsResponse] = []
+
+    def answer(self, reply: object) -> None:
+        """Take what came of a part."""
+        if not isinstance(reply, Imported):
+            if self._parts and isinstance(reply, Rejection):
+                # Some of it was done, and a refusal says that nothing was.
+                self._unknown()
+            else:
+                self._answer(reply)
+            return
+        self._parts.append(reply.answer)
+        whole = self.rest
+        self.rest = ImportSome(whole.request, whole.digest, whole.order, reply.next)
+        if reply.next < len(whole.order):
+            self._go_on(self.rest)
+        else:
+            self._answer(imports.joined(whole, self._parts))

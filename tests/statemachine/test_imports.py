@@ -1,0 +1,136 @@
+"""An import: upstream first, in as many changes as it takes, each job once."""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+import pytest
+
+from raftsched.proto.v1 import job_pb2
+from raftsched.statemachine import imports, keys, upstream
+from raftsched.statemachine.budget import Steps
+from raftsched.statemachine.machine import Request, apply, decide
+from raftsched.statemachine.rejection import Rejection
+from raftsched.statemachine.request import Imported
+from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.view import View
+
+from .driver import START_MS, Machine, job_of
+
+Import = job_pb2.ImportJobsRequest
+Result = job_pb2.ImportResult
+
+
+class Leader:
+    """Decides what is left of an import, change by change."""
+
+    def __init__(self, steps: int) -> None:
+        self.store, self.steps, self.index = MemoryStore(), steps, 0
+
+    def take(self, request: Import, first: int = 0) -> Imported | Rejection:
+        some = imports.some_of(request)
+        body = type(some)(some.request, some.digest, some.order, first)
+        view = View(self.store, START_MS, is_spent=Steps(self.steps))
+        decision = decide(view, [Request(body)])
+        if decision.change:
+            self.index += 1
+            apply(self.store, self.index, decision.change)
+        [reply] = decision.replies
+        return cast("Imported | Rejection", reply)
+
+    def whole(self, request: Import) -> job_pb2.ImportJobsResponse:
+        parts: list[job_pb2.ImportJobsResponse] = []
+        done = 0
+        while done < len(request.jobs):
+            reply = self.take(request, done)
+            assert isinstance(reply, Imported), reply
+            parts.append(reply.answer)
+            done = reply.next
+        return imports.joined(imports.some_of(request), parts)
+
+
+def chain(length: int, seed: int = 0) -> list[job_pb2.Job]:
+    jobs = [job_of("job-0")]
+    jobs += [job_of(f"job-{n}", after=[f"job-{n - 1}"]) for n in range(1, length)]
+    random.Random(seed).shuffle(jobs)
+    return jobs
+
+
+def verdicts(answer: job_pb2.ImportJobsResponse) -> list[tuple[str, str]]:
+    return [(one.job, Result.Verdict.Name(one.verdict)[8:]) for one in answer.results]
+
+
+@pytest.mark.parametrize("steps", [1, 5, 1_000_000])
+@pytest.mark.parametrize("request_id", ["", "once"])
+def test_a_chain_in_any_order_is_imported_in_one_go(steps: int, request_id: str) -> None:
+    jobs = chain(40, seed=steps)
+    leader = Leader(steps)
+
+    answer = leader.whole(Import(jobs=jobs, request_id=request_id))
+
+    assert verdicts(answer) == [(job.name, "CREATED") for job in jobs]
+    Machine(leader.store).check()
+
+
+def test_an_import_that_is_repeated_with_its_id_goes_on_and_gets_the_same_answer() -> None:
+    request = Import(jobs=chain(30), request_id="once")
+    leader = Leader(4)
+
+    reply = leader.take(request)
+    assert isinstance(reply, Imported)
+    assert reply.next == 5  # One is done before it asks.
+    leader.take(request, reply.next)
+    again = leader.whole(request)
+
+    assert verdicts(again) == [(job.name, "CREATED") for job in request.jobs]
+    before = leader.index
+    assert leader.whole(request) == again
+    assert leader.index == before
+    other = leader.take(Import(jobs=chain(3), request_id="once"))
+    assert isinstance(other, Rejection)
+    assert other.word == "REQUEST_ID_REUSED"
+
+
+def test_jobs_that_wait_for_each_other_are_refused_and_the_others_are_taken(
+    machine: Machine,
+) -> None:
+    jobs = [job_of("a", after=["b"]), job_of("b", after=["a"]), job_of("c"), job_of("s", after="s")]
+
+    reply = machine.ask(Import(jobs=jobs), job_pb2.ImportJobsResponse)
+
+    words = [(one.job, one.reason) for one in reply.results]
+    assert words == [("a", "JOB_NOT_FOUND"), ("b", "JOB_NOT_FOUND"), ("c", ""), ("s", "CYCLE")]
+
+
+def test_a_check_only_import_is_asked_as_a_whole() -> None:
+    leader = Leader(1)
+
+    reply = leader.take(Import(jobs=chain(10), validate_only=True))
+
+    assert isinstance(reply, Imported)
+    assert [verdict for _, verdict in verdicts(reply.answer)] == ["CREATED"] * 10
+    assert leader.index == 0
+
+
+def test_a_new_job_looks_for_no_circle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can wait for a job that is not there yet; the walk made chains quadratic."""
+    walks = []
+    monkeypatch.setattr(upstream, "_check_circle", lambda *all: walks.append(all))
+    leader = Leader(1_000_000)
+
+    leader.whole(Import(jobs=chain(100)))
+
+    assert walks == []
+
+
+def test_a_circle_is_found_when_an_upstream_is_added(machine: Machine) -> None:
+    for job in sorted(chain(10), key=lambda job: int(job.name[4:])):
+        machine.do(job_pb2.CreateJobRequest(job=job))
+
+    refusal = machine.refused(job_pb2.UpdateJobRequest(job=job_of("job-0", after=["job-3"])))
+
+    assert refusal.values["path"] == "job-0 -> job-3 -> job-2 -> job-1 -> job-0"
+    # What a job waits for already closes none, and is not walked again.
+    machine.do(job_pb2.UpdateJobRequest(job=job_of("job-5", after=["job-4"], owner="me")))
+    assert next(machine.store.scan(keys.EDGE, keys.after(keys.EDGE)), None) is not None
