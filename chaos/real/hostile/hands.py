@@ -199,7 +199,16 @@ async def damaged_journal(stand: Stand) -> None:
             file.seek(200_000)
             file.write(DAMAGE)
         node.start()
-        await come_back(stand, node)
+        limit = time.monotonic() + 5
+        while node.alive and time.monotonic() < limit:
+            await asyncio.sleep(0.05)
+        stand.found.figures["code"] = node.code or 0
+        if node.alive:
+            stand.found.wrong.append("it runs on with a damaged journal")
+        # Only an operator can say that this disk is lost.
+        await arena._lose_disk(node)
+        await arena.restart([node])
+        await arena._until_voter(node)
         if (answered := await answers(stand)) < 20:
             stand.found.wrong.append(f"{answered} of 20 calls are answered")
 
