@@ -25,6 +25,7 @@ PREFIX = "RAFTSCHED_NODE_"
 MEMBERS_MAX = 9
 FILE_MAX = 1 << 20
 BOOTSTRAP = "bootstrap-secret"  # The file in the folder that makes the first access token.
+LIMIT_MAX = 1_000_000
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +48,93 @@ class Log(_Section, frozen=True, kw_only=True):
         Literal["debug", "info", "warning", "error"],
         Meta(description="debug also tells every step of every run; not for a busy cluster."),
     ] = "info"
+
+
+class Limits(_Section, frozen=True, kw_only=True):
+    """What callers may hold of this node. A caller is an access token, or an address."""
+
+    connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="Connections of clients. A limit on open files can make it less.",
+        ),
+    ] = 10_000
+    calls: Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="Calls under way.")] = 10_000
+    calls_by_caller: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="Of these, those of one caller.",
+        ),
+    ] = 5_000
+    body_mb: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="What calls under way came with, in MiB.",
+        ),
+    ] = 128
+    body_mb_by_caller: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="Of this, what came from one caller, in MiB.",
+        ),
+    ] = 64
+    streams: Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="Streams of workers.")] = 25_000
+    streams_by_caller: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="Of these, those of one caller. Workers may share a token.",
+        ),
+    ] = 20_000
+    watchers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="Streams of events, and as many of the health service.",
+        ),
+    ] = 2_000
+    watchers_by_caller: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="Of these, those of one caller.",
+        ),
+    ] = 1_000
+    waits: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="Calls that wait for a run to end, or for a lease.",
+        ),
+    ] = 8_000
+    waits_by_caller: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="Of these, those of one caller.",
+        ),
+    ] = 4_000
+    failures: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description="Calls a second of an address without a valid token; more wait.",
+        ),
+    ] = 100
 
 
 class Files(_Section, frozen=True, kw_only=True):
@@ -144,6 +232,7 @@ class Config(_Section, frozen=True, kw_only=True):
             description="The journal is cut by such pieces, in MiB; a fresh one takes four.",
         ),
     ] = 64
+    limits: Limits = Limits()
     log: Log = Log()
     tls: Tls = Tls()
     members: Annotated[
@@ -488,7 +577,7 @@ def _section_comment(section: str) -> str:
     kind: Any = Config
     for name in section.split("."):
         kind = get_type_hints(kind)[name]
-    return (kind.__doc__ or "").strip() if issubclass(kind, Files) else ""
+    return (kind.__doc__ or "").strip() if issubclass(kind, Files | Limits) else ""
 
 
 def _value(config: Config, path: str) -> object:

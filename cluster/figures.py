@@ -145,3 +145,18 @@ def gauge(name: str, help_: str, rows: Rows, *labels: str) -> Metric:
     for values, value in rows.items():
         family.add_metric(values, value)
     return family
+
+
+class RefusedFigures:
+    """A collector of what a node has turned away, by the name of the limit or the reason."""
+
+    def __init__(self, count: Mapping[str, int]) -> None:
+        self.count = count
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            "raftsched_refused", "Calls and streams turned away.", labels=["reason"]
+        )
+        for reason, count in self.count.items():
+            family.add_metric([reason], count)
+        yield family

@@ -29,7 +29,7 @@ from .about import ZONE_EDITION
 from .config import Config, ConfigWrong, is_loopback, warnings
 from .consensus import faults
 from .consensus.journal import JournalLimits
-from .figures import NodeFigures
+from .figures import NodeFigures, RefusedFigures
 from .folder import NO_SPACE, Folder
 from .http import HttpPort
 from .metrics import Metrics
@@ -173,7 +173,10 @@ class Life:
         metrics.registry.register(NodeFigures(node, lambda: writer.lost))
         if config.log.level == "debug":
             tell_steps(node)
-        self.server = Server(node, doors.client(config), credentials, onward, metrics)
+        self.server = Server(
+            node, doors.client(config), credentials, onward, metrics, config.limits
+        )  # fmt: skip
+        metrics.registry.register(RefusedFigures(self.server.refused.count))
         self.http = HttpPort(metrics.registry, self.checks, about(config), config.tls.server)
 
     async def start(self) -> None:

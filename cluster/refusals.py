@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..statemachine.rejection import Reason, Refused, Rejection
 
 RETRY_MS = 100
+LIMIT_RETRY_MS = 1_000
+ALL = "all"  # Whose limit it is, if nobody's in particular.
 
 
 def refused(reason: Reason.ValueType, message: str, retry_ms: int = 0, **values: object) -> Refused:
@@ -46,6 +48,19 @@ def commit_timeout(seconds: float) -> Refused:
 def backlog_full(what: str) -> Refused:
     return refused(
         Reason.ERROR_REASON_BACKLOG_FULL, f"{what}; nothing was done, try again", RETRY_MS
+    )
+
+
+def node_limit(limit: str, maximum: int, whose: str) -> Refused:
+    of = "all callers together" if whose == ALL else whose
+    return refused(
+        Reason.ERROR_REASON_NODE_LIMIT,
+        f"the limit '{limit}' of this node is reached: {maximum} for {of}; nothing was done, try "
+        f"again in {LIMIT_RETRY_MS / 1000:.0f} s, ask another node, or have it raised ([limits])",
+        LIMIT_RETRY_MS,
+        limit=limit,
+        maximum=maximum,
+        of=whose,
     )
 
 

@@ -8,9 +8,12 @@ cluster stays closed.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
-from collections.abc import Iterable, Iterator
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from google.protobuf.message import Message
@@ -47,25 +50,85 @@ ALL, NOWHERE = "*", "?"
 WORDS = {ALL: "the cluster itself", NOWHERE: "all of them, or what is not there"}
 # Open to whoever may look, wherever they may.
 EVERYWHERE = frozenset({"ClusterService/GetClusterStatus"})
+# What whoever is refused hears.
+NOBODY = (
+    "nobody says who calls; send the metadata 'authorization: Bearer SECRET' with the secret of an "
+    "access token"
+)
+UNKNOWN = (
+    "this secret is that of no access token, or the token has expired; ask an admin for a new one"
+)
+REVOKED = (
+    "the access token that opened this stream was revoked or has expired, or there was none and "
+    "one is needed now; ask an admin for a new one"
+)
+CATCH_UP_S = 1.0  # How long a follower may take to hear of a token that was just made.
+CATCH_UP_LOOK_S = 0.01
+STRANGER_S = 0.1
+WAITING_MAX = 500
+ADDRESSES_MAX = 10_000
+
+
+class Failures:
+    """Calls without a valid token, by address: so many a second are looked at."""
+
+    def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate, self.clock = rate, clock
+        # What each address may still do, and since when. The one that failed longest ago is first.
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allow(self, address: str) -> bool:
+        now = self.clock()
+        left, since = self._left.pop(address, (float(self.rate), now))
+        left = min(float(self.rate), left + (now - since) * self.rate)
+        allowed = left >= 1
+        self._left[address] = (left - 1 if allowed else left, now)
+        if len(self._left) > ADDRESSES_MAX:
+            self._left.popitem(last=False)
+        return allowed
 
 
 class Access:
     """See the head of this file."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, failures: int = 100) -> None:
         self.node = node
         # Whether there are tokens, and the revision at which this was so.
         self._closed = (-1, False)
+        self.failures = Failures(failures)
+        # Calls that wait for this node's state, or for a refusal.
+        self._waiting = 0
+
+    async def identify(self, call: Call) -> None:
+        """Find out who calls, and refuse what they may do nowhere, before a byte of the request is
+        read: on any node, by what its own state knows."""
+        if not self._is_closed():
+            call.caller = call.address
+            if self.node.needs_token:
+                await self._admit_first(call)
+            return
+        token = await self._who(call)
+        if token is None:
+            # Perhaps the call that made the first token comes again, which its request id says.
+            call.caller, call.is_stranger = call.address, True
+            return
+        call.token, call.actor, call.caller = token, token.name, token.name
+        call.namespace = token.namespace
+        call.hides = token.role == Role.ROLE_VIEWER and not token.see_payloads
+        if token.role > call.method.needs:
+            raise forbidden(token, call.method.needs,
+                            f"{call.method.name} needs {word(call.method.needs)}")  # fmt: skip
 
     def admit(self, call: Call, request: Message) -> None:
-        """Find out who calls, and refuse what they may not do."""
+        """Refuse what the caller may not do with this, by what the request says."""
         if not self._is_closed():
-            if self.node.needs_token:
-                self._admit_first(call)
             return
         if self._again(call, request):
             return
-        token = self._who(call)
+        token = call.token
+        if token is None:
+            # Or the first token was made since it was asked who calls.
+            raise unauthenticated(UNKNOWN)
         method = call.method
         needs = needed(method, request)
         if token.role > needs:
@@ -73,9 +136,6 @@ class Access:
             raise forbidden(token, needs, f"{method.name}{about} needs {word(needs)}")
         if token.namespace and method.name not in EVERYWHERE:
             self._check_place(call, request, token)
-        call.actor = token.name
-        call.namespace = token.namespace
-        call.hides = token.role == Role.ROLE_VIEWER and not token.see_payloads
 
     def check(self, call: Call) -> None:
         """Refuse whoever opened a stream with a token that is valid no more, or, before there were
@@ -83,11 +143,7 @@ class Access:
         if not self._is_closed():
             return
         if access.find(self.node.replica.store, call.digest, self._now_ms()) is None:
-            raise refusals.refused(
-                Reason.ERROR_REASON_UNAUTHENTICATED,
-                "the access token that opened this stream was revoked or has expired, or there "
-                "was none and one is needed now; ask an admin for a new one",
-            )
+            raise unauthenticated(REVOKED)
 
     def _is_closed(self) -> bool:
         revision = self.node.revision
@@ -95,20 +151,30 @@ class Access:
             self._closed = (revision, access.any_token(self.node.replica.store))
         return self._closed[1]
 
-    def _admit_first(self, call: Call) -> None:
+    async def _admit_first(self, call: Call) -> None:
         """Let nobody do anything but make the first token, by the secret from a node's folder."""
+        if not self.node.leads:
+            await self._catch_up(call)
+            if self._is_closed():
+                await self.identify(call)
+                return
         secret = bearer(call)
         shown = digest(secret) if secret else b""
-        known = any(hmac.compare_digest(shown, one) for one in self.node.bootstraps)
+        # A follower may not have heard of the secrets of all nodes, and the leader looks again.
+        known = bool(secret) and not self.node.leads
+        known = known or any(hmac.compare_digest(shown, one) for one in self.node.bootstraps)
         if not known or call.method.name != CREATE:
-            file = self.node.bootstrap_file
-            raise refusals.refused(
-                Reason.ERROR_REASON_NOT_BOOTSTRAPPED,
-                "no access token was made yet, so nobody may call. On the machine of a node: "
-                f"raftsched token bootstrap --secret-file {file}",
-                file=file,
-            )
-        call.first, call.actor = True, BOOTSTRAPPED
+            raise await self._stranger(call, self._not_bootstrapped())
+        call.first, call.actor, call.caller = True, BOOTSTRAPPED, call.address
+
+    def _not_bootstrapped(self) -> Refused:
+        file = self.node.bootstrap_file
+        return refusals.refused(
+            Reason.ERROR_REASON_NOT_BOOTSTRAPPED,
+            "no access token was made yet, so nobody may call. On the machine of a node: "
+            f"raftsched token bootstrap --secret-file {file}",
+            file=file,
+        )
 
     def _again(self, call: Call, request: Message) -> bool:
         """Whether this is the call that made the first token, sent again since its answer was
@@ -126,23 +192,48 @@ class Access:
         call.first, call.actor = True, BOOTSTRAPPED
         return True
 
-    def _who(self, call: Call) -> Token:
+    async def _who(self, call: Call) -> Token | None:
+        """Whose secret is shown; None if only the request can tell."""
         secret = bearer(call)
         if secret is None:
-            raise refusals.refused(
-                Reason.ERROR_REASON_UNAUTHENTICATED,
-                "nobody says who calls; send the metadata 'authorization: Bearer SECRET' with the "
-                "secret of an access token",
-            )
+            raise await self._stranger(call, unauthenticated(NOBODY))
         call.digest = digest(secret)
-        token = access.find(self.node.replica.store, call.digest, self._now_ms())
-        if token is None:
-            raise refusals.refused(
-                Reason.ERROR_REASON_UNAUTHENTICATED,
-                "this secret is that of no access token, or the token has expired; ask an admin "
-                "for a new one",
-            )
+        token = self._find(call)
+        if token is None and not self.node.leads:
+            # It may have been made a moment ago, and this node has not heard of it.
+            await self._catch_up(call)
+            token = self._find(call)
+        if token is None and not (call.method.name == CREATE and self.failures.allow(call.address)):
+            raise await self._stranger(call, unauthenticated(UNKNOWN))
         return token
+
+    def _find(self, call: Call) -> Token | None:
+        return access.find(self.node.replica.store, call.digest, self._now_ms())
+
+    async def _catch_up(self, call: Call) -> None:
+        """Return when this node knows all that was so when the call came."""
+        until = call.began + min(CATCH_UP_S, call.timeout())
+        while self.node.driver.staleness() > (now := time.monotonic()) - call.began:
+            if now >= until or self._waiting >= WAITING_MAX:
+                raise self.node.nobody_leads()
+            self._waiting += 1
+            try:
+                await asyncio.sleep(CATCH_UP_LOOK_S)
+            finally:
+                self._waiting -= 1
+
+    async def _stranger(self, call: Call, refusal: Refused) -> Refused:
+        """What somebody without a valid token is told. Who comes again and again waits for it, so
+        that the loop has time for others."""
+        if self.failures.allow(call.address):
+            return refusal
+        if self._waiting < WAITING_MAX:
+            self._waiting += 1
+            try:
+                await asyncio.sleep(STRANGER_S)
+            finally:
+                self._waiting -= 1
+        return refusals.node_limit("failures", self.failures.rate, call.address)
 
     def _check_place(self, call: Call, request: Message, token: Token) -> None:
         """A token for one namespace opens nothing else."""
@@ -263,6 +354,10 @@ def needed(method: Method, request: Message) -> access_pb2.Role.ValueType:
 
 def word(role: access_pb2.Role.ValueType) -> str:
     return Role.Name(role).removeprefix("ROLE_")
+
+
+def unauthenticated(why: str) -> Refused:
+    return refusals.refused(Reason.ERROR_REASON_UNAUTHENTICATED, why)
 
 
 def forbidden(

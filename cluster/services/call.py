@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from ...proto.v1 import access_pb2
 from .methods import Method
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -33,15 +34,18 @@ class Call:
     __slots__ = (
         "actor",
         "began",
+        "caller",
         "context",
         "digest",
         "first",
         "hides",
+        "is_stranger",
         "margin",
         "metadata",
         "method",
         "namespace",
         "seconds",
+        "token",
         "until",
     )
 
@@ -51,6 +55,12 @@ class Call:
         self.began = time.monotonic()
         self.metadata = dict(context.invocation_metadata() or ())
         self.actor = ""
+        # Whose share of the node it takes; empty as long as nobody knows.
+        self.caller = ""
+        # Nobody knows who calls before the request is read.
+        self.is_stranger = False
+        # What the caller has shown; None where nobody needs any.
+        self.token: access_pb2.AccessToken | None = None
         # The only one that the caller may work in; empty for any.
         self.namespace = ""
         # Of the secret that the caller has shown; empty as long as nobody needs one.
@@ -64,6 +74,12 @@ class Call:
         self.seconds = TIMEOUT_S if left is None else min(left, most)
         self.margin = min(MARGIN_S, self.seconds * MARGIN_SHARE)
         self.until = self.began + self.seconds - self.margin
+
+    @property
+    def address(self) -> str:
+        """Where it comes from, without the port."""
+        peer = self.context.peer()
+        return peer.rpartition(":")[0] if peer.startswith("ipv") else peer
 
     def timeout(self) -> float:
         """Seconds that are left to do it."""

@@ -1,8 +1,9 @@
 """The way of each unary call: who asks, where it is answered, how it ends.
 
-The leader answers; a follower passes the bytes on without reading them, unless the call speaks of
-the node itself or wants no more than a state that is fresh enough. A request with a rule is a
-write and one with a read is a read, so two lines serve nearly all calls; `own` names the others.
+Who calls and whether there is room for them is known before the request is read, on any node. Then
+the leader answers; a follower passes the bytes on as they are, unless the call speaks of the node
+itself or wants no more than a state that is fresh enough. A request with a rule is a write and one
+with a read is a read, so two lines serve nearly all calls; `own` names the others.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2
 from ...statemachine import validate
 from ...statemachine.hiding import hide
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
+from .body import Bodies, parsed
 from .call import Call, Context
 from .forward import FORWARDED, Passed, Peers
 from .leadership import Leadership
 from .methods import Method
 from .observer import Observer
 from .port import Node
+from .refused import RefusedCalls
+from .shares import Shares
 from .status import DETAILS, code_of, details_of, words_of
 
 logger = logging.getLogger(__name__)
@@ -34,8 +38,6 @@ logger = logging.getLogger(__name__)
 Own = Callable[[Call, Any], Awaitable[Message | Passed]]
 NO_FORWARD = "raftsched-no-forward"
 FRESHNESS = "read.consistency"
-CALLS_MAX = 10_000  # Unary calls under way on a node; long polls are most of them.
-BYTES_MAX = 256 << 20  # What these calls came with.
 # An election after a lost connection takes some 50 ms, after a silence up to 700.
 PATIENCE_S = 1.0
 WAIT_FIRST_S = 0.02  # A leader that is elected is ready this soon; then twice as long each time.
@@ -53,37 +55,35 @@ class Calls:
         leadership: Leadership,
         observer: Observer,
         own: Mapping[str, Own],
+        identify: Callable[[Call], Awaitable[None]],
         admit: Callable[[Call, Message], None],
+        shares: Shares,
+        refused: RefusedCalls,
     ) -> None:
         self.node = node
         self.peers = peers
         self.leadership = leadership
         self.observer = observer
         self.own = own
-        # Says who calls, and refuses what they may not do.
-        self.admit = admit
-        self.under_way = self.bytes = 0
+        # Says who calls, and refuses what they may not do: before and behind the request.
+        self.identify, self.admit = identify, admit
+        self.shares, self.refused = shares, refused
+        self.bodies = Bodies(leadership.clock)
 
     def handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
-        async def answer(data: bytes, context: Context) -> bytes:
-            call = Call(method, context)
-            self.under_way += 1
-            self.bytes += len(data)
-            try:
-                return await self._answer(call, data)
-            finally:
-                self.under_way -= 1
-                self.bytes -= len(data)
+        async def answer(requests: object, context: Context) -> bytes:
+            return await self._answer(Call(method, context))
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        # As a stream of one message: gRPC hands that over when it is asked for it, not before.
+        return grpc.stream_unary_rpc_method_handler(answer)
 
-    async def _answer(self, call: Call, data: bytes) -> bytes:
+    async def _answer(self, call: Call) -> bytes:
         """Every way to end a call ends here, in an answer or a named refusal."""
         code = "CANCELLED"
         try:
             # Whoever keeps to its own time is done by now; this is for the others.
             async with asyncio.timeout(call.timeout() + call.margin / 2):
-                passed = await self._route(call, data)
+                passed = await self._admitted(call)
             call.context.set_trailing_metadata(passed.trailing)
             if passed.code is not grpc.StatusCode.OK:
                 call.context.set_code(passed.code)
@@ -99,25 +99,38 @@ class Calls:
             self.observer.called(call.method.name, code, time.monotonic() - call.began)
         return b""
 
+    async def _admitted(self, call: Call) -> Passed:
+        """Who calls, then whether there is room, and only then what is asked."""
+        await self.identify(call)
+        shares, caller = self.shares, call.caller
+        calls = shares.strangers if call.is_stranger else shares.calls
+        calls.take(caller)
+        try:
+            data = await self.bodies.read(call)
+            shares.bytes.take(caller, len(data))
+            try:
+                return await self._route(call, data)
+            finally:
+                shares.bytes.give(caller, len(data))
+        finally:
+            calls.give(caller)
+
     def _refuse(self, call: Call, error: Refused | TimeoutError) -> str:
         """End a call with what was raised; the name of its code."""
         refusal = error if isinstance(error, Refused) else self._too_late(call)
+        self.refused.note(call, refusal.rejection)
         refuse(call.context, refusal.rejection, self.trailing())
         return code_of(refusal.rejection).name
 
     async def _route(self, call: Call, data: bytes) -> Passed:
         """Find out who answers, and try again as long as nothing was done."""
-        if self.under_way > CALLS_MAX or self.bytes > BYTES_MAX:
-            raise refusals.backlog_full(
-                f"{self.under_way} calls with {self.bytes} bytes are under way on {self.node.name}"
-            )
         node, method = self.node, call.method
         if method.local:
-            return await self._here(call, self._read(method, data))
+            return await self._here(call, await parsed(method.request, data))
         if node.draining:
             raise refusals.draining(node.name, self.leadership.elsewhere())
         if method.reads and not node.leads:
-            request = self._read(method, data)
+            request = await parsed(method.request, data)
             if wants_less(request):
                 return await self._here(call, request)
         bound = NO_FORWARD in call.metadata or FORWARDED in call.metadata
@@ -144,7 +157,7 @@ class Calls:
         leader = self.leadership.elsewhere()
         if node.leads:
             try:
-                return await self._here(call, self._read(call.method, data))
+                return await self._here(call, await parsed(call.method.request, data))
             except Refused as refusal:
                 if bound or refusal.rejection.reason != Reason.ERROR_REASON_NOT_LEADER:
                     raise
@@ -180,16 +193,6 @@ class Calls:
             hide(answer)
         data = answer.SerializeToString()
         return Passed(data, grpc.StatusCode.OK, "", self.trailing(revision, age_ms))
-
-    def _read(self, method: Method, data: bytes) -> Message:
-        try:
-            return method.request.FromString(data)
-        except DecodeError as error:
-            raise refusals.refused(
-                Reason.ERROR_REASON_FIELD_INVALID,
-                f"the request is no {method.request.DESCRIPTOR.full_name}: {error}; "
-                "check that both sides use the same .proto files",
-            ) from error
 
     def _too_late(self, call: Call) -> Refused:
         if call.method.harmless:

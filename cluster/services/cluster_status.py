@@ -15,6 +15,7 @@ from ..feed import Feed
 from ..node import STALE_MAX, Node
 from .leadership import Leadership
 from .observer import Observer
+from .refused import RefusedCalls
 
 Shown = cluster_pb2.Node
 ROLES = {
@@ -28,9 +29,16 @@ BEHIND_ENTRIES = 10_000
 class StatusView:
     """Shows the status of the cluster."""
 
-    def __init__(self, node: Node, feed: Feed, leadership: Leadership, observer: Observer) -> None:
+    def __init__(
+        self,
+        node: Node,
+        feed: Feed,
+        leadership: Leadership,
+        observer: Observer,
+        refused: RefusedCalls,
+    ) -> None:
         self.node, self.feed, self.leadership = node, feed, leadership
-        self.observer = observer
+        self.observer, self.refused = observer, refused
 
     def show(self) -> cluster_pb2.ClusterStatus:
         node, status, meta = self.node, self.node.status(), self.node.replica.meta
@@ -43,7 +51,7 @@ class StatusView:
             revision=meta.revision, oldest_revision=self.feed.oldest(),
             nodes=[self._node(name, peer, status) for name, peer in sorted(status.peers.items())],
             quorum=bool(voters) and reachable >= majority, margin=max(0, reachable - majority),
-            fingerprint=meta.fingerprint.hex(), workers=self._workers(),
+            fingerprint=meta.fingerprint.hex(), workers=self._workers(), refused=self.refused.count,
         )  # fmt: skip
         shown.feature_level = min((one.feature_level or FEATURE_LEVEL for one in shown.nodes),
                                   default=FEATURE_LEVEL)  # fmt: skip

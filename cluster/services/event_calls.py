@@ -24,7 +24,7 @@ from .call import Call
 from .calls import END
 from .port import Node
 
-WATCHERS_MAX = 1_000
+UNREAD_S = 10.0  # How long a frame may be on its way to a watcher that does not read.
 FRAME_BYTES = 1 << 20
 BOOKMARK_S = 5.0  # Half of what is promised.
 STALE_S = 10.0
@@ -64,8 +64,6 @@ class EventCalls:
 
     async def watch(self, call: Call, request: event_pb2.WatchEventsRequest) -> None:
         """Follow events until the caller leaves, or this node cannot tell any more."""
-        if self.watchers >= WATCHERS_MAX:
-            raise refusals.backlog_full(f"{WATCHERS_MAX} watch events on this node already")
         self.admit(call, request)
         wish = Wish(request.namespace, events.parse_filter(request.filter))
         after = revision_of(self.feed.revision, END)
@@ -79,29 +77,45 @@ class EventCalls:
         self.watchers += 1
         try:
             # The first word says that the watch stands, and from where.
-            await call.context.write(Response(progress=place.progress))
+            await self._write(call, Response(progress=place.progress))
             await self._follow(call, wish, place)
         finally:
             self.watchers -= 1
 
     async def _follow(self, call: Call, wish: Wish, place: Place) -> None:
         """Send what comes behind a place; when there is nothing, say so now and then."""
-        context, sent_at = call.context, self.clock()
+        sent_at = self.clock()
         while True:
             self._check()
             if place.change <= self.feed.revision:
                 for frame in frames(await self._next(wish, place), place.progress):
                     if call.hides:
                         hide(frame)
-                    await context.write(frame)
+                    await self._write(call, frame)
                     sent_at = self.clock()
                 # A long stretch in which nothing fits must not hold the loop up.
                 await asyncio.sleep(0)
             else:
                 await self.feed.wait(max(sent_at + BOOKMARK_S - self.clock(), 0.0))
             if self.clock() >= sent_at + BOOKMARK_S:
-                await context.write(Response(progress=place.progress))
+                await self._write(call, Response(progress=place.progress))
                 sent_at = self.clock()
+
+    async def _write(self, call: Call, frame: Response) -> None:
+        """Send a frame to a watcher that reads."""
+        try:
+            async with asyncio.timeout(UNREAD_S):
+                await call.context.write(frame)
+        except TimeoutError:
+            raise refusals.refused(
+                Reason.ERROR_REASON_NODE_LIMIT,
+                f"nobody has read from this watch for {UNREAD_S:.0f} s; watch again from the last "
+                "progress, and keep reading",
+                refusals.LIMIT_RETRY_MS,
+                limit="unread",
+                maximum=UNREAD_S,
+                of=call.caller,
+            ) from None
 
     async def _next(self, wish: Wish, place: Place) -> list[Event]:
         """What happened in the next change, as far as somebody wants to know; and move on."""

@@ -15,23 +15,29 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
+from ...statemachine.rejection import Refused
+from ..config import Limits
 from .call import Context
+from .calls import refuse
+from .shares import Share
 
 READY = "raftsched.ready"
 LEADER = "raftsched.leader"
 SERVICE = "grpc.health.v1.Health"
-WATCHERS_MAX = 1_000
+# The share of watchers of one address, and how long a word may be on its way.
+UNREAD_S = 10.0
 Response = health_pb2.HealthCheckResponse
 
 
 class Health:
     """What is said of each name, and who wants to hear of it."""
 
-    def __init__(self, services: Iterable[str]) -> None:
+    def __init__(self, services: Iterable[str], limits: Limits | None = None) -> None:
+        limits = limits or Limits()
         self._services = ("", SERVICE, *services)
         self._known: dict[str, int] = {}
         self._changed = asyncio.Event()
-        self._watchers = 0
+        self._watchers = Share("watchers", limits.watchers, limits.watchers_by_caller)
         self._closing = False
         self.tell(serving=False, ready=False, leads=False)
 
@@ -70,24 +76,28 @@ class Health:
         return Response(status=status)
 
     async def _watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
-        if self._watchers >= WATCHERS_MAX:
-            context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
-            context.set_details(f"{WATCHERS_MAX} watch the health of this node already")
-            return
-        self._watchers += 1
-        told: int | None = None
+        peer = context.peer()
         try:
-            while True:
-                changed = self._changed
-                status = self._known.get(request.service, Response.SERVICE_UNKNOWN)
-                if status != told:
-                    told = status
+            with self._watchers.taken(peer.rpartition(":")[0]):
+                await self._follow(request.service, context)
+        except Refused as refusal:
+            refuse(context, refusal.rejection, ())
+        except TimeoutError:
+            context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
+            context.set_details(f"nobody has read from this watch for {UNREAD_S:.0f} s")
+
+    async def _follow(self, service: str, context: Context) -> None:
+        told: int | None = None
+        while True:
+            changed = self._changed
+            status = self._known.get(service, Response.SERVICE_UNKNOWN)
+            if status != told:
+                told = status
+                async with asyncio.timeout(UNREAD_S):
                     await context.write(Response(status=status))
-                if self._closing:
-                    return
-                await changed.wait()
-        finally:
-            self._watchers -= 1
+            if self._closing:
+                return
+            await changed.wait()
 
 
 def _status(good: bool) -> int:

@@ -17,6 +17,7 @@ import grpc
 from google.protobuf.message import Message
 from grpc_reflection.v1alpha import reflection
 
+from ..config import Limits
 from ..feed import Feed
 from ..node import Node as RealNode
 from .access import Access
@@ -33,6 +34,8 @@ from .methods import Method, methods, service_names
 from .observer import Nobody, Observer
 from .port import Node
 from .rates import Rates
+from .refused import RefusedCalls
+from .shares import Share, Shares
 from .streams import Follow, Streams
 from .waits import Waits
 from .work import Work
@@ -72,8 +75,10 @@ class Server:
         credentials: grpc.ServerCredentials | None = None,
         peer_credentials: grpc.ChannelCredentials | None = None,
         metrics: Observer | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.node = node
+        self.shares, self.refused = Shares(limits), RefusedCalls()
         self._address = address
         self._credentials = credentials
         observer = metrics or Nobody()
@@ -81,21 +86,21 @@ class Server:
         self._leadership = Leadership(node)
         # Whoever waits for a leader need not wait for the next look.
         node.driver.leader_moved = self._leadership.look
-        self._health = Health(service_names())
-        self._access = Access(node)
+        self._health = Health(service_names(), self.shares.limits)
+        self._access = Access(node, self.shares.limits.failures)
         self.feed = Feed(node.replica, node.driver.core.journal)
         self.events = EventCalls(node, self.feed, self._access.admit)
-        self._waits = Waits(node)
+        self._waits = Waits(node, self.shares.waits)
         self._leadership.listeners.append(self._waits.wake_all)
         # The cluster itself is asked of real nodes only.
         real = cast("RealNode", node)
-        view = StatusView(real, self.feed, self._leadership, observer)
+        view = StatusView(real, self.feed, self._leadership, observer, self.refused)
         self._cluster = ClusterCalls(real, view, self._peers, self._leadership, self._shed)
         own: dict[str, Own] = {
             "EventService/ListEvents": self.events.list,
             "RunService/WaitRun": self._waits.wait,
             "AccessService/CreateAccessToken": self._access.create,
-            **WorkerCalls(node).calls(),
+            **WorkerCalls(node, self.shares.waits).calls(),
             **self._cluster.calls(),
         }
         rates = Rates(node)
@@ -104,13 +109,18 @@ class Server:
             self._access.admit(call, request)
             rates.count(call, request)
 
-        self.calls = Calls(node, self._peers, self._leadership, observer, own, admit)
-        self.work = Work(node, node.sessions, self._leadership, self._access.admit)
-        self._streams = Streams(observer, self.calls.trailing, self._access.check)
-        self._following: dict[str, Follow] = {
-            "EventService/WatchEvents": self.events.watch,
-            "ClusterService/Backup": BackupCalls(real, self._access.admit).stream,
-        }
+        self.calls = Calls(
+            node, self._peers, self._leadership, observer, own, self._access.identify, admit,
+            self.shares, self.refused,
+        )  # fmt: skip
+        self.work = Work(node, node.sessions, self._leadership, self._access.admit, self.shares)
+        self._streams = Streams(self.calls, self._access.check)
+        self._following: dict[str, tuple[Follow, Share]] = {
+            "EventService/WatchEvents": (self.events.watch, self.shares.watchers),
+            "ClusterService/Backup": (
+                BackupCalls(real, self._access.admit).stream, self.shares.streams,
+            ),
+        }  # fmt: skip
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -149,7 +159,7 @@ class Server:
         if method.name == "WorkerService/Work":
             return self._streams.talking(method, self.work.talk)
         if method.name in self._following:
-            return self._streams.following(method, self._following[method.name])
+            return self._streams.following(method, *self._following[method.name])
         known = method.writes or method.reads or method.name in self.calls.own
         assert known, f"{method.name} is in the contracts, and nothing serves it"
         return self.calls.handler(method)
@@ -162,6 +172,7 @@ class Server:
             self._peers.follow(self.node.leader_address, loop.time(), DEPOSED_S)
             self.work.look(loop.time())
             self._streams.look(loop.time())
+            self.calls.bodies.look(self._leadership.clock())
             self._tell_health()
             await asyncio.sleep(LOOK_S)
 

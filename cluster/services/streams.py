@@ -11,17 +11,15 @@ from itertools import islice
 from typing import Any
 
 import grpc
-from google.protobuf.message import Message
 
 from ...statemachine.rejection import Refused, Rejection
-from .. import refusals
+from .body import parsed
 from .call import Call, Context
-from .calls import Pairs, fail, refuse
+from .calls import Calls, fail, refuse
 from .methods import Method
-from .observer import Observer
+from .shares import Share
 from .status import code_of
 
-STREAMS_MAX = 25_000  # More than there may be sessions and watchers.
 LOOK_AGAIN_S = 5.0  # After so long it is looked again whether a caller may still have its stream.
 LOOKED_AT = 100  # Of them in one look, of which there are fifty a second.
 Follow = Callable[[Call, Any], Awaitable[None]]
@@ -40,24 +38,29 @@ class Opened:
 class Streams:
     """Serves the calls that are streams. What a stream raises ends it with a named refusal."""
 
-    def __init__(
-        self, observer: Observer, trailing: Callable[[], Pairs], check: Callable[[Call], None]
-    ) -> None:
-        self.observer = observer
-        self.trailing = trailing
+    def __init__(self, calls: Calls, check: Callable[[Call], None]) -> None:
+        # How calls are admitted, read, counted and refused is the same for streams.
+        self.calls = calls
         # Refuses a caller whose access token is valid no more.
         self.check = check
         # The one that was looked at longest ago is first.
         self.open: OrderedDict[Call, Opened] = OrderedDict()
 
-    def following(self, method: Method, follow: Follow) -> grpc.RpcMethodHandler[Any, Any]:
+    def following(
+        self, method: Method, follow: Follow, share: Share
+    ) -> grpc.RpcMethodHandler[Any, Any]:
         """One request, many answers."""
 
-        async def answer(request: Message, context: Context) -> None:
-            await self._run(Call(method, context, stream=True), follow, request)
+        async def read(call: Call, _: object) -> None:
+            with share.taken(call.caller):
+                data = await self.calls.bodies.read(call)
+                await follow(call, await parsed(method.request, data))
 
-        return grpc.unary_stream_rpc_method_handler(
-            answer, method.request.FromString, method.response.SerializeToString
+        async def answer(requests: object, context: Context) -> None:
+            await self._run(Call(method, context, stream=True), read, requests)
+
+        return grpc.stream_stream_rpc_method_handler(
+            answer, response_serializer=method.response.SerializeToString
         )
 
     def talking(self, method: Method, talk: Follow) -> grpc.RpcMethodHandler[Any, Any]:
@@ -69,21 +72,21 @@ class Streams:
         return grpc.stream_stream_rpc_method_handler(answer)
 
     async def _run(self, call: Call, follow: Follow, request: object) -> None:
-        name = call.method.name
+        name, calls = call.method.name, self.calls
         code = "CANCELLED"
         try:
-            if len(self.open) >= STREAMS_MAX:
-                raise refusals.backlog_full(f"{STREAMS_MAX} streams are open on this node")
+            await calls.identify(call)
             await self._follow(call, follow, request)
-            call.context.set_trailing_metadata(self.trailing())
+            call.context.set_trailing_metadata(calls.trailing())
             code = "OK"
         except Refused as refusal:
             code = code_of(refusal.rejection).name
-            refuse(call.context, refusal.rejection, self.trailing())
+            calls.refused.note(call, refusal.rejection)
+            refuse(call.context, refusal.rejection, calls.trailing())
         except Exception:
-            code = fail(call.context, name, self.trailing())
+            code = fail(call.context, name, calls.trailing())
         finally:
-            self.observer.called(name, code, time.monotonic() - call.began)
+            calls.observer.called(name, code, time.monotonic() - call.began)
 
     async def _follow(self, call: Call, follow: Follow, request: object) -> None:
         """A stream, as long as whoever opened it may have it."""

@@ -1,27 +1,26 @@
 """WaitRun: an answer when a run has ended.
 
-A run under way has a record that goes when it ends. One look after each change, some milliseconds
-later at most, serves all that wait: whether the records of their runs are still there.
+A run under way has a record that goes when it ends. Each change names what it deletes, so nobody
+is asked about a run whose record stays.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from bisect import bisect_left
 
 from ...proto.v1 import run_pb2
 from ...statemachine import keys
 from ...statemachine.instants import to_ms
 from ...statemachine.machine import Prepared
 from ...statemachine.record import MetaRecord
-from .. import refusals
 from .call import Call
 from .port import Node
+from .shares import Share
 
 TIMEOUT_S = 30.0
 TIMEOUT_MAX_S = 60.0
-WAITING_MAX = 10_000
-LOOK_S = 0.01
 ENDED = frozenset(
     {
         run_pb2.RUN_STATE_SUCCEEDED,
@@ -35,11 +34,9 @@ ENDED = frozenset(
 class Waits:
     """Who waits for which run."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, node: Node, share: Share) -> None:
+        self.node, self.share = node, share
         self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
-        self._count = 0
-        self._looking = False
         node.replica.listeners.append(self._applied)
 
     async def wait(self, call: Call, request: run_pb2.WaitRunRequest) -> run_pb2.Run:
@@ -54,7 +51,8 @@ class Waits:
                 return run
             place = keys.run_key(run.id)
             assert place is not None, f"{run.id} was read by this very id"
-            await self._ended(keys.run(*place), left)
+            with self.share.taken(call.caller):
+                await self._ended(keys.run(*place), left)
 
     async def _run(self, call: Call, request: run_pb2.WaitRunRequest) -> run_pb2.Run:
         ask = run_pb2.GetRunRequest(namespace=request.namespace, run=request.run)
@@ -64,35 +62,31 @@ class Waits:
 
     async def _ended(self, key: bytes, seconds: float) -> None:
         """Return when the record of a run under way is gone, or after a while."""
-        if self._count >= WAITING_MAX:
-            raise refusals.backlog_full(f"{WAITING_MAX} calls wait for runs to end already")
+        if self.node.replica.store.get(key) is None:
+            # It ended between the answer and now.
+            return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, set()).add(future)
-        self._count += 1
-        # What ended between the answer and now is seen by this look.
-        self._applied()
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await future
         finally:
-            self._count -= 1
             waiting = self._waiting.get(key)
             if waiting is not None:
                 waiting.discard(future)
                 if not waiting:
                     del self._waiting[key]
 
-    def _applied(self, *_: int | Prepared | MetaRecord) -> None:
-        if self._waiting and not self._looking:
-            self._looking = True
-            asyncio.get_running_loop().call_later(LOOK_S, self._look)
-
-    def _look(self) -> None:
-        self._looking = False
-        get = self.node.replica.store.get
-        for key in [key for key in self._waiting if get(key) is None]:
-            self._wake(key)
+    def _applied(self, index: int, prepared: Prepared, meta: MetaRecord) -> None:
+        """Wake those whose run has ended in a change."""
+        if not self._waiting:
+            return
+        deletes = prepared.change.deletes
+        first = bisect_left(deletes, keys.RUN)
+        for place in range(first, bisect_left(deletes, keys.after(keys.RUN), first)):
+            if deletes[place] in self._waiting:
+                self._wake(deletes[place])
 
     def wake_all(self) -> None:
         """Leadership has moved: all must ask again, perhaps elsewhere."""

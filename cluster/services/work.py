@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from itertools import islice
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from ...proto.v1 import worker_pb2
 from ...statemachine import keys, limits
@@ -23,11 +23,12 @@ from ...statemachine.instants import set_ms
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
 from ..sessions import CREDITS_MAX, Session, Sessions, Words
-from . import places
+from . import body, places
 from .call import Call, Context
 from .frame import Heads, take
 from .leadership import LOOK_S, Leadership
 from .port import Node
+from .shares import Shares
 
 FRAME_MAX = 3 << 20
 FORESEEN_MAX = 32  # Lists of words for one worker that one change may hold, and more.
@@ -35,7 +36,7 @@ HEAD_MAX = 64 << 10  # Of that, for what stands in a frame once.
 LEASES_IN_FRAME = 1_000
 ACKS_IN_FRAME = 5_000
 WORDS_MAX = 1_000  # Of each kind in a frame of the worker.
-HELLO_S = 10.0  # From the beginning of a stream to its hello.
+HELLO_S = 2.0  # From the beginning of a stream to its hello.
 # Of a period: after so much silence a stream says something, its beat at least. With so few streams
 # it answers each beat at once, so that a worker soon knows of a leader that hangs.
 SILENT_SHARE = 0.7
@@ -209,7 +210,7 @@ class WorkStream:
                 return
             if data is grpc.aio.EOF:
                 return
-            frame = parsed(data)
+            frame = await parsed(data)
             if frame.HasField("hello"):
                 raise wrong("hello", "came twice; it must be in the first frame, and only there")
             self.take(frame)
@@ -305,8 +306,10 @@ class Work:
         sessions: Sessions,
         leadership: Leadership,
         admit: Callable[[Call, Message], None],
+        shares: Shares,
     ) -> None:
         self.node, self.sessions, self.leadership, self.admit = node, sessions, leadership, admit
+        self.shares = shares
         # The one that was looked at longest ago is first.
         self.streams: OrderedDict[WorkStream, None] = OrderedDict()
 
@@ -318,8 +321,14 @@ class Work:
         if not node.leads and not await self.leadership.gained(PATIENCE_S):
             await context.write(self._elsewhere())
             return
-        hello = await said_first(context)
+        with self.shares.greetings.taken(call.caller):
+            hello = await said_first(context)
         self.admit(call, hello.hello)
+        with self.shares.streams.taken(call.caller):
+            await self._serve(call, hello)
+
+    async def _serve(self, call: Call, hello: worker_pb2.WorkRequest) -> None:
+        node, context = self.node, call.context
         if node.leads:
             await places.need_of(node, hello.hello, call.timeout())
         if not node.leads:
@@ -385,20 +394,17 @@ async def said_first(context: Context) -> worker_pb2.WorkRequest:
         raise required(f"did not come within {HELLO_S:.0f} s of the stream") from None
     if data is grpc.aio.EOF:
         raise required("did not come before the worker closed its side")
-    frame = parsed(data)
+    frame = await parsed(data)
     if not frame.HasField("hello"):
         raise required("is not in the first frame")
     return frame
 
 
-def parsed(data: bytes) -> worker_pb2.WorkRequest:
+async def parsed(data: bytes) -> worker_pb2.WorkRequest:
     """A frame of a worker, within its limits."""
     if len(data) > FRAME_MAX:
         raise too_many("frame", FRAME_MAX, len(data), "bytes")
-    try:
-        frame = worker_pb2.WorkRequest.FromString(data)
-    except DecodeError as error:
-        raise wrong("frame", f"is no WorkRequest: {error}") from error
+    frame = await body.parsed(worker_pb2.WorkRequest, data)
     for name, words in (
         ("results", frame.results), ("progress", frame.progress), ("extensions", frame.extensions)
     ):  # fmt: skip

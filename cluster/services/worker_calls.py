@@ -24,6 +24,7 @@ from . import places
 from .call import Call
 from .calls import Own
 from .port import Node
+from .shares import Share
 from .work import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
 
 LEASES_MAX = 1_000
@@ -100,8 +101,8 @@ class Poll:
 class WorkerCalls:
     """The unary calls of the worker service that are no rules."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, node: Node, waits: Share) -> None:
+        self.node, self.waits = node, waits
         # One lock for each worker that calls for leases now, and how many calls it has.
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
@@ -123,6 +124,12 @@ class WorkerCalls:
         if self.node.leader.skew_ms:
             raise refusals.clock_skew(self.node.leader.skew_ms)
         await places.need_of(self.node, request.hello, call.timeout())
+        with self.waits.taken(call.caller):
+            return await self._lease(call, request)
+
+    async def _lease(
+        self, call: Call, request: worker_pb2.LeaseRequest
+    ) -> worker_pb2.LeaseResponse:
         async with self._turn(request.hello.worker):
             if request.request_id:
                 again = await self.node.ask(Again(request), call.actor, call.timeout())

@@ -40,10 +40,11 @@ Rules that hold in every service and are not repeated at each call:
   is answered a little before its deadline, if that comes first.
 * Each call names the refusals of its own. Beside them, any call may meet UNAUTHENTICATED,
   FORBIDDEN, NAMESPACE_NOT_FOUND, FIELD_REQUIRED (what is made has no name; where something is
-  looked up, an empty name is one that is not found), FIELD_INVALID, RATE_LIMITED, BACKLOG_FULL,
-  NO_QUORUM, NOT_LEADER, DRAINING, STATE_DIVERGED and RULE_FAILED; a write also LIMIT_EXCEEDED,
-  REQUEST_ID_REUSED, DISK_FULL, LEADER_CHANGED and COMMIT_TIMEOUT; and a call that would start or
-  lease a run CLOCK_SKEW.
+  looked up, an empty name is one that is not found), FIELD_INVALID, LIMIT_EXCEEDED (the request
+  is too large for this call), RATE_LIMITED, NODE_LIMIT, BACKLOG_FULL, NO_QUORUM, NOT_LEADER,
+  DRAINING, STATE_DIVERGED and RULE_FAILED; a write also REQUEST_ID_REUSED, DISK_FULL,
+  LEADER_CHANGED and COMMIT_TIMEOUT; and a call that would start or lease a run CLOCK_SKEW.
+* Who calls, and whether there is room for them, is decided before the request is read.
 * Writes carry `request_id`, at most 128 characters, best a UUID. The answer to a request id is
   remembered for at least ten minutes (and for at most one million requests): the same id with
   the same request gets the first answer again and does nothing twice; the same id with another
@@ -57,6 +58,8 @@ Rules that hold in every service and are not repeated at each call:
   of workers, flows and runs may hold A-Z and `.` too. None holds `/` or `:`, so each fits into a
   path.
 * An empty `namespace` means "default".
+* No request is larger than 256 KiB, but for those of ImportJobs, ReportResults and Heartbeat: it
+  is refused with LIMIT_EXCEEDED.
 * No message is larger than 4 MiB, in either direction: gRPC refuses it with RESOURCE_EXHAUSTED
   before this product sees it.
 * Lists are pages. `page_size` 0 means 50; more than 1,000 is taken as 1,000. A page also ends

@@ -10,6 +10,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
+from raftsched.cluster.config import Limits
 from raftsched.cluster.services.call import Call
 from raftsched.cluster.services.observer import Nobody
 from raftsched.cluster.services.server import Server
@@ -32,7 +33,7 @@ class Served:
     async def counted_route(self, most: int) -> None:
         """Return when so many calls are under way."""
         async with asyncio.timeout(5):
-            while self.server.calls.under_way < most:
+            while self.server.shares.calls.total < most:
                 await asyncio.sleep(0)
 
 
@@ -47,7 +48,7 @@ class Counted(Nobody):
         self.calls.append((method, code))
 
 
-Start = Callable[[str], Awaitable[Served]]
+Start = Callable[..., Awaitable[Served]]
 
 
 @pytest.fixture
@@ -60,9 +61,9 @@ async def start(world: World) -> AsyncIterator[Start]:
     """Start a node; the first one leads."""
     all_served: list[Served] = []
 
-    async def begin(name: str) -> Served:
+    async def begin(name: str, **limits: int) -> Served:
         node, counted = FakeNode(name, world), Counted()
-        server = Server(node, "127.0.0.1:0", metrics=counted)
+        server = Server(node, "127.0.0.1:0", metrics=counted, limits=Limits(**limits))
         node.address = await server.start()
         channel = grpc.aio.insecure_channel(node.address)
         served = Served(node, server, node.address, channel, counted)

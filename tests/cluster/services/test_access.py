@@ -171,7 +171,7 @@ async def test_the_first_token_is_not_lost_with_its_answer(start: Start) -> None
 
 
 async def test_a_secret_is_shown_once_and_ends_with_its_token(start: Start) -> None:
-    served = await start("a")
+    served = await start("a", failures=100_000)
     root = await make(served, "root", Role.ROLE_ADMIN)
     token = access_pb2.AccessToken(name="ed", role=Role.ROLE_EDITOR)
     request = access_pb2.CreateAccessTokenRequest(access_token=token, request_id="r1")

@@ -123,7 +123,7 @@ async def test_backups_are_bounded_and_a_node_that_doubts_its_state_gives_none(
                 await archive_of(real)
             return refusal_of(ended.value).reason
 
-        calls: Anything = real.server._following["ClusterService/Backup"]
+        calls: Anything = real.server._following["ClusterService/Backup"][0]
         calls.__self__.under_way = backup_calls.BACKUPS_MAX
         assert await refusal() == "BACKLOG_FULL"
         calls.__self__.under_way = 0

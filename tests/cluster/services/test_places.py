@@ -97,17 +97,19 @@ async def test_each_call_by_each_role_in_each_place(start: Start) -> None:
                     method.needs == Role.ROLE_ADMIN
                 ), f"{method.name} names no namespace; say here who may call it"
                 request = method.request()
-            if admitted(served, method, request, secret) != may(method, role, bound, namespace):
+            let_in = await admitted(served, method, request, secret)
+            if let_in != may(method, role, bound, namespace):
                 wrong.append((method.name, Role.Name(role), bound, namespace))
     assert wrong == []
 
 
-def admitted(served: Served, method: Method, request: Message, secret: str) -> bool:
+async def admitted(served: Served, method: Method, request: Message, secret: str) -> bool:
     call: Anything = SimpleNamespace(
         method=method, metadata={"authorization": f"Bearer {secret}"}, digest=b"", actor="",
-        namespace="", hides=False,
+        namespace="", hides=False, caller="", token=None, address="ipv4:127.0.0.1",
     )  # fmt: skip
     try:
+        await served.server._access.identify(call)
         served.server._access.admit(call, request)
     except Refused as refusal:
         if refusal.rejection.reason != Reason.ERROR_REASON_FORBIDDEN:

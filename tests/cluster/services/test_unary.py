@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from raftsched.cluster.services import calls, rates
+from raftsched.cluster.services import rates
 from raftsched.cluster.services.methods import methods
 from raftsched.proto.v1 import (
     common_pb2,
@@ -260,24 +260,6 @@ async def test_a_server_without_its_clock_ends_the_node(
         while served.node.failed is None:
             await asyncio.sleep(0)
     assert isinstance(served.node.failed, ZeroDivisionError)
-
-
-@pytest.mark.parametrize(("limit", "most"), [("CALLS_MAX", 2), ("BYTES_MAX", 50)])
-async def test_what_is_under_way_is_bounded(
-    start: Start, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
-) -> None:
-    monkeypatch.setattr(calls, limit, most)
-    served = await start("a")
-    served.node.gate.clear()
-    waiting = [
-        asyncio.ensure_future(jobs(served).CreateJob(create(f"job-{number}"))) for number in (1, 2)
-    ]
-    await served.counted_route(2)
-    found = await refused(jobs(served).CreateJob(create("job-3")))
-    assert (found.code, found.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "BACKLOG_FULL")
-    served.node.gate.set()
-    await asyncio.gather(*waiting)
-    assert (await jobs(served).CreateJob(create("job-3"))).name == "job-3"
 
 
 async def test_a_handler_that_forgets_its_time_is_ended_in_time(

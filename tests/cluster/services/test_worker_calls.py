@@ -148,7 +148,7 @@ async def test_leases_for_a_caller_that_has_left_go_back(start: Start) -> None:
     await waits(served)
     call.cancel()
     async with asyncio.timeout(5):
-        while served.server.calls.under_way:
+        while served.server.shares.calls.total:
             await asyncio.sleep(0)
     await trigger(served.node, 1)
     answer = await workers(served).Lease(wish(1, wait_ms=5_000, worker="w2"))
@@ -189,7 +189,7 @@ async def test_a_lease_that_is_granted_as_the_caller_leaves_goes_back(start: Sta
     call = await granting(served, wait_ms=20_000)
     call.cancel()
     async with asyncio.timeout(5):
-        while served.server.calls.under_way:
+        while served.server.shares.calls.total:
             await asyncio.sleep(0)
     served.node.driver.release()
     answer = await workers(served).Lease(wish(1, wait_ms=5_000, worker="w2"))

@@ -1,0 +1,199 @@
+"""What a call came with: read when it is known who calls, and parsed a piece at a time.
+
+gRPC's flow control keeps what is not read at the caller, but for the first 64 KiB of each stream.
+So whoever is refused before costs no more than that, however much they send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import grpc
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from ...statemachine.rejection import Reason, Refused
+from .. import refusals
+from .call import Call
+from .frame import varint
+
+# A payload of 64 KiB, and all else that a request may say.
+BODY_MAX = 256 << 10
+# Those that carry many jobs, results or checkpoints.
+LARGE = frozenset(
+    {"JobService/ImportJobs", "WorkerService/ReportResults", "WorkerService/Heartbeat"}
+)
+LARGE_MAX = 4 << 20
+BODY_S = 10.0  # From the beginning of a call until all of it is there.
+# When more than so many are sending at once, those that take their time are ended.
+READING_MAX = 64
+SLOW_S = 0.5
+# What is parsed without a break: some 2 ms.
+PIECE_BYTES = 64 << 10
+PIECE_FIELDS = 1_000
+FIELDS_MAX = 12_000  # Of a message in a large body: more than the leases that a worker may hold.
+VARINT_MAX = 10
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """A call whose body is on its way."""
+
+    began: float
+    ending: asyncio.Timeout
+
+
+class Bodies:
+    """Reads them."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        # The one that began first is first.
+        self.reading: OrderedDict[Reader, None] = OrderedDict()
+
+    async def read(self, call: Call) -> bytes:
+        """The body of a call; refused if it is too large or does not come."""
+        now = self.clock()
+        reader = Reader(now, asyncio.timeout(min(BODY_S, call.timeout())))
+        self.reading[reader] = None
+        if len(self.reading) > READING_MAX:
+            self.look(now)
+        try:
+            async with reader.ending:
+                data = await call.context.read()
+        except TimeoutError:
+            raise late(self.clock() - now) from None
+        finally:
+            del self.reading[reader]
+        if data is grpc.aio.EOF:
+            raise refusals.refused(
+                Reason.ERROR_REASON_FIELD_REQUIRED,
+                f"{call.method.name} came without a request; send one message",
+                field="",
+            )
+        most = most_of(call)
+        if len(data) > most:
+            raise too_large(call.method.name, most, len(data))
+        assert isinstance(data, bytes)
+        return data
+
+    def look(self, now: float) -> None:
+        """End what takes its time while too many send: each may hold what a message may have."""
+        over = len(self.reading) - READING_MAX
+        for reader in list(self.reading)[: max(over, 0)]:
+            if now - reader.began < SLOW_S:
+                break
+            self.reading.move_to_end(reader)
+            if not reader.ending.expired():
+                reader.ending.reschedule(asyncio.get_running_loop().time())
+
+
+def most_of(call: Call) -> int:
+    return LARGE_MAX if call.method.name in LARGE else BODY_MAX
+
+
+async def parsed(kind: type[M], data: bytes) -> M:
+    """A message; between the pieces of a large one others have their turn."""
+    try:
+        if len(data) <= PIECE_BYTES:
+            return kind.FromString(data)
+        message = kind()
+        for piece in pieces(data, cast(Descriptor, kind.DESCRIPTOR)):
+            message.MergeFromString(piece)
+            await asyncio.sleep(0)
+    except DecodeError as error:
+        raise refusals.refused(
+            Reason.ERROR_REASON_FIELD_INVALID,
+            f"the request is no {kind.DESCRIPTOR.full_name}: {error}; "
+            "check that both sides use the same .proto files",
+        ) from error
+    return message
+
+
+def pieces(data: bytes, kind: Descriptor) -> Iterator[bytes]:
+    """A message in parts: whole fields that are parsed one behind the other are the same as all of
+    them at once, and so are the parts of a message that is a single field of it."""
+    start = at = fields = total = 0
+    while at < len(data):
+        tag, inside, behind = _field(data, at)
+        fields, total = fields + 1, total + 1
+        if total > FIELDS_MAX:
+            raise DecodeError(f"it has more than {FIELDS_MAX} fields")
+        if behind - at > PIECE_BYTES:
+            yield data[start:at]
+            yield from _cut(
+                data[at:inside], data[inside:behind], kind.fields_by_number.get(tag >> 3)
+            )
+            start, fields = behind, 0
+        elif behind - start > PIECE_BYTES or fields > PIECE_FIELDS:
+            yield data[start:at]
+            start, fields = at, 1
+        at = behind
+    yield data[start:at]
+
+
+def _cut(head: bytes, inner: bytes, field: FieldDescriptor | None) -> Iterator[bytes]:
+    """A large field: in parts, if it is a single message, and bounded if it is not."""
+    if field is None or field.message_type is None or field.is_repeated:
+        if len(inner) > BODY_MAX:
+            raise DecodeError(f"one of its fields has {len(inner)} bytes; {BODY_MAX} may be")
+        yield head + inner
+        return
+    for piece in pieces(inner, field.message_type):
+        yield varint(field.number << 3 | 2) + varint(len(piece)) + piece
+
+
+def _field(data: bytes, start: int) -> tuple[int, int, int]:
+    """The tag of the field that begins here, where its value begins, and where it ends."""
+    tag, at = _varint(data, start)
+    kind = tag & 7
+    if kind == 0:
+        behind = _varint(data, at)[1]
+    elif kind == 2:
+        size, at = _varint(data, at)
+        behind = at + size
+    elif kind in (1, 5):
+        behind = at + (8 if kind == 1 else 4)
+    else:
+        raise DecodeError(f"byte {start} begins no field")
+    if behind > len(data):
+        raise DecodeError("it ends within a field")
+    return tag, at, behind
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    for place in range(at, min(at + VARINT_MAX, len(data))):
+        byte = data[place]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, place + 1
+        shift += 7
+    raise DecodeError(f"byte {at} begins no number")
+
+
+def late(seconds: float) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_NODE_LIMIT,
+        f"the request was not there after {seconds:.1f} s; nothing was done, send it at once",
+        refusals.LIMIT_RETRY_MS,
+        limit="sending",
+        maximum=BODY_S,
+        of=refusals.ALL,
+    )
+
+
+def too_large(name: str, maximum: int, actual: int) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_LIMIT_EXCEEDED,
+        f"the request has {actual} bytes, and {name} takes {maximum}; send it in parts, or store "
+        "payloads elsewhere and send their address",
+        limit="request",
+        maximum=maximum,
+        actual=actual,
+    )

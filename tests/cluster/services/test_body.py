@@ -1,0 +1,70 @@
+"""Large requests, parsed in pieces."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+import pytest
+from google.protobuf.message import DecodeError
+
+from raftsched.cluster.services import body
+from raftsched.cluster.services.body import parsed, pieces
+from raftsched.proto.v1 import job_pb2, worker_pb2
+from raftsched.statemachine.rejection import Refused
+
+from .talk import Anything, handler_job
+
+
+def frame(chance: random.Random) -> worker_pb2.WorkRequest:
+    """What a worker may say at most, or less."""
+    made = worker_pb2.WorkRequest(beat=chance.randrange(1 << 40), credits=chance.randrange(100))
+    made.hello.worker = "w" * chance.randrange(100)
+    for number in range(chance.randrange(10_000)):
+        made.hello.held.add(run=f"job.{number}.1", token=number)
+    for number in range(chance.randrange(1_000)):
+        result = made.results.add(run="r" * chance.randrange(300), token=number)
+        result.success.result.data = bytes(chance.randrange(300))
+    return made
+
+
+async def test_a_message_in_pieces_is_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    for _ in range(10):
+        said = frame(chance)
+        monkeypatch.setattr(body, "PIECE_BYTES", chance.choice([100, 5_000, 64 << 10]))
+        monkeypatch.setattr(body, "FIELDS_MAX", 100_000)
+        assert await parsed(worker_pb2.WorkRequest, said.SerializeToString()) == said, (
+            f"seed {seed}"
+        )
+
+
+async def test_no_piece_is_larger_than_it_may_be() -> None:
+    said = frame(random.Random(1))
+    sizes = [len(each) for each in pieces(said.SerializeToString(), said.DESCRIPTOR)]
+    assert max(sizes) <= body.PIECE_BYTES + 20
+
+
+async def test_a_single_job_may_not_be_larger_than_a_request_for_one() -> None:
+    job = handler_job("report", description="x" * (body.BODY_MAX + 1))
+    data = job_pb2.ImportJobsRequest(jobs=[job]).SerializeToString()
+    with pytest.raises(Refused, match="bytes; 262144 may be"):
+        await parsed(job_pb2.ImportJobsRequest, data)
+
+
+@pytest.mark.parametrize("kind", [job_pb2.ImportJobsRequest, worker_pb2.WorkRequest])
+async def test_bytes_that_are_no_message_are_refused_or_parsed(kind: Anything) -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    for _ in range(200):
+        data = bytearray(frame(random.Random(2)).SerializeToString()[:70_000])
+        for _ in range(chance.randrange(1, 50)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        try:
+            whole = kind.FromString(bytes(data))
+        except DecodeError:
+            whole = None
+        # Groups are refused here, and would be known to nobody.
+        with contextlib.suppress(Refused):
+            assert await parsed(kind, bytes(data)) == whole, f"seed {seed}"
