@@ -98,7 +98,7 @@ BOOTSTRAP = "rsb_the-secret-in-the-folder-of-a-node"
 
 async def unopened(start: Start) -> Served:
     """A cluster with `tokens` on and no token yet: a node, and a follower that is asked."""
-    leader, served = await start("a"), await start("b")
+    leader, served = await start("a", failures=100_000), await start("b", failures=100_000)
     for one in (leader, served):
         one.node.needs_token = True
         one.node.bootstraps = frozenset({digest("of another node"), digest(BOOTSTRAP)})
@@ -171,7 +171,7 @@ async def test_the_first_token_is_not_lost_with_its_answer(start: Start) -> None
 
 
 async def test_a_secret_is_shown_once_and_ends_with_its_token(start: Start) -> None:
-    served = await start("a", failures=100_000)
+    served = await start("a")
     root = await make(served, "root", Role.ROLE_ADMIN)
     token = access_pb2.AccessToken(name="ed", role=Role.ROLE_EDITOR)
     request = access_pb2.CreateAccessTokenRequest(access_token=token, request_id="r1")
