@@ -279,6 +279,7 @@ class Life:
             "disk": "it is full; free space on it" if status.full else "",
             "draining": "it is stopping, or was told to drain" if node.draining else "",
             "state": "it differs from the others'; see the log" if node.known.diverged else "",
+            "state lost": "it was damaged; another is on its way" if status.bereft else "",
         }
 
 

@@ -27,7 +27,7 @@ from ..statemachine.rejection import Refused, Rejection
 from ..statemachine.rocks_store import CACHE_BYTES
 from ..statemachine.store import Corrupt, Reading
 from ..statemachine.view import View
-from . import refusals
+from . import damage, refusals
 from .about import About, Acquaintances
 from .bootstrap import Bootstrap
 from .config import BOOTSTRAP
@@ -45,6 +45,8 @@ from .warm_zones import WarmZones
 
 logger = logging.getLogger(__name__)
 
+STATE = "state"  # The folder of the state.
+DOUBT = "it met damage before it ended"
 STALE_MAX = 10.0  # Seconds without a word from a leader after which nothing is read here.
 TICK = 1.0  # How often nodes tell each other of themselves.
 HURRY = 0.1  # The same, while somebody has not heard from all it is linked to.
@@ -113,15 +115,23 @@ class Node:
         for left in (self.backups, spec.folder / RENEWING):
             shutil.rmtree(left, ignore_errors=True)
         self._thread = 0  # That of the loop, once it runs.
+        doubt = damage.noted(spec.folder)
         self.replica = Replica(
-            spec.folder / "state", disk.root, cache_bytes=spec.cache_bytes, damaged=self._damaged
-        )
+            spec.folder / STATE, disk.root, cache_bytes=spec.cache_bytes, damaged=self._damaged,
+            set_aside=self._set_aside, doubt=DOUBT if doubt == damage.STATE else "",
+        )  # fmt: skip
+        if doubt == damage.STATE:
+            # Once it is aside: what comes after may fail, and must not set an empty state aside.
+            damage.forget(spec.folder)
         contacts = {name: member.peer for name, member in spec.members.items()}
         place = Place(
             cluster=spec.cluster, node=spec.name, contacts=contacts, listen=spec.listen_peer,
             settings=spec.settings, journal=spec.journal, contexts=spec.contexts,
         )  # fmt: skip
         self.driver = Driver(place, disk, self.replica, self, clock=spec.seconds)
+        if doubt == damage.SNAPSHOT:
+            self.driver.core.snapshots.set_aside_damaged()
+            damage.forget(spec.folder)
         self.clock = spec.virtual or SteadyClock(spec.wall_ms, spec.seconds)
         self.sessions = Sessions(
             lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._poke, spec.heartbeat_ms
@@ -227,6 +237,17 @@ class Node:
             )
             self.driver.fail(told)
             self.fail(told)
+            self._note(damage.STATE, told)
+
+    def _note(self, what: str, why: Exception) -> None:
+        try:
+            damage.note(self.spec.folder, what, str(why))
+        except OSError as error:
+            # The next start looks by itself after such an end.
+            logger.warning("%s cannot note that it met damage: %s", self.name, error)
+
+    def _set_aside(self, name: str, why: str) -> None:
+        damage.set_aside(self.spec.folder, [f"{STATE}/{name}"], why)
 
     # Where it stands.
 
@@ -237,7 +258,7 @@ class Node:
     @property
     def serves(self) -> bool:
         """It takes calls: it neither drains nor doubts its state."""
-        return not self.draining and not self.known.diverged
+        return not self.draining and not self.known.diverged and not self.driver.core.bereft
 
     @property
     def term(self) -> int:
@@ -356,6 +377,8 @@ class Node:
             raise refusals.draining(self.name, leader)
         if self.known.diverged:
             raise refusals.state_diverged(self.name)
+        if self.driver.core.bereft:
+            raise refusals.state_lost(self.name)
 
     async def _read(
         self, body: Message, options: common_pb2.ReadOptions, timeout: float
@@ -438,6 +461,8 @@ class Node:
     def _driver_ended(self, ended: asyncio.Future[None]) -> None:
         error = ended.exception()
         if error is not None:
+            if isinstance(error, faults.Damaged) and not self.ended.done():
+                self._note(damage.SNAPSHOT, error)
             self.fail(error)
 
     # Turns of the leader's loop.

@@ -106,6 +106,15 @@ def state_diverged(node: str) -> Refused:
     )
 
 
+def state_lost(node: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_STATE_DIVERGED,
+        f"the state of {node} was damaged on its disk and is set aside; it fetches another from "
+        "the leader by itself. Ask another node",
+        node=node,
+    )
+
+
 def session_lost(worker: str, why: str) -> Rejection:
     return Rejection(
         Reason.ERROR_REASON_SESSION_LOST,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..statemachine import keys, revival
 from ..statemachine.record import UsageRecord, parse
-from ..statemachine.store import Reading
+from ..statemachine.store import Corrupt, Reading
 from . import backup, greeting, tls
 from .about import FEATURE_LEVEL
 from .backup import NoBackup
@@ -162,6 +162,12 @@ def _remains(config: Config) -> Iterator[tuple[Journal, Snapshots, Replica]]:
         state = Replica(path / "state", disk.root, cache_bytes=config.cache_mb << 20)
         stack.callback(state.close)
         stand_on_latest(snapshots, journal, state)
+        if max(state.applied(), snapshots.last_index) < journal.base_index:
+            raise CannotStart(
+                Exit.DAMAGED,
+                f"the state of {config.name} is damaged and so is its snapshot; go on from another "
+                "node, or put a backup back: raftsched node restore --help",
+            )
         yield journal, snapshots, state
 
 
@@ -285,8 +291,5 @@ def _told(config: Config) -> Iterator[None]:
         code = Exit.DISK_FULL if error.errno in NO_SPACE else Exit.FOLDER_UNWRITABLE
         story = f"{error.filename or config.folder}: {error.strerror}; nothing was changed"
         raise CannotStart(code, story) from error
-    except Exception as error:
-        # RocksDB's library has one exception for all.
-        if type(error) is not Exception:
-            raise
+    except Corrupt as error:
         raise CannotStart(Exit.DAMAGED, f"the state cannot be opened: {error}") from error

@@ -103,8 +103,12 @@ class Replica(Applied):
         *,
         cache_bytes: int = CACHE_BYTES,
         damaged: Callable[[Corrupt], None] = nobody,
+        set_aside: Callable[[str, str], None] | None = None,
+        doubt: str = "",
     ) -> None:
-        """`damaged` is told, on any thread, of each word of corruption from the store."""
+        """`damaged` is told, on any thread, of each word of corruption from the store. A state that
+        cannot be believed, which `doubt` may say from the start, is handed to `set_aside` by its
+        name and the reason, and an empty one is in its place; consensus gives it what it lacks."""
         self.folder, self.cache_bytes, self.damaged = folder, cache_bytes, damaged
         # What the paths of consensus are relative to.
         self.snapshots = snapshots
@@ -112,7 +116,28 @@ class Replica(Applied):
         folder.mkdir(parents=True, exist_ok=True)
         self.number = max(self._numbers(), default=1)
         self._remove_others()
-        super().__init__(self._open(self.number))
+        if doubt and set_aside is not None:
+            self._set_aside(set_aside, doubt)
+        try:
+            self._begin()
+        except Corrupt as error:
+            if set_aside is None:
+                raise
+            self._set_aside(set_aside, str(error))
+            self._begin()
+
+    def _begin(self) -> None:
+        store = self._open(self.number)
+        try:
+            super().__init__(store)
+        except Corrupt:
+            store.close()
+            raise
+
+    def _set_aside(self, set_aside: Callable[[str, str], None], why: str) -> None:
+        set_aside(f"{PREFIX}{self.number}", why)
+        # A number of its own, for whatever is known of the files of the former one.
+        self.number += 1
 
     def checkpoint(self) -> Callable[[str], int]:
         """See the port. Most files are links to the store's own, which never change."""

@@ -170,6 +170,14 @@ class Snapshots:
         del self.by_index[index]
         self._put_aside(folder_of(index), damaged)
 
+    def set_aside_damaged(self) -> None:
+        """Read them all again, and do without those that are not what was written."""
+        for manifest in list(self.by_index.values()):
+            try:
+                self.verify(manifest)
+            except Damaged as damaged:
+                self.set_aside(manifest.index, damaged)
+
     def _put_aside(self, folder: str, damaged: Damaged) -> None:
         logger.error("%s is set aside as %s: %s", folder, DAMAGED, damaged)
         self.disk.remove(DAMAGED)

@@ -138,6 +138,11 @@ class StatusView:
         if status.full:
             yield f"The disk of {shown.node} is full; free space on it."
         yield from self._addresses(status)
+        if status.bereft:
+            yield (
+                f"The state of {shown.node} was damaged and is set aside; it fetches another from "
+                "the leader by itself."
+            )
         if self.node.known.diverged:
             yield f"The state of {shown.node} differs from that of a majority; it serves no longer."
         for one in shown.nodes:

@@ -77,3 +77,66 @@ async def test_nothing_is_decided_on_a_damaged_state(tmp_path: Path) -> None:
         await until(lambda: leader.ended.done())
         assert isinstance(leader.ended.exception(), Damaged)
         assert leader.driver.core.journal.synced_index == before
+
+
+async def reborn(nodes: dict[str, Node], node: Node) -> Node:
+    """The node after it was started again on the same folder."""
+    await node.stop()
+    again = nodes[node.name] = Node(node.spec)
+    await again.start()
+    return again
+
+
+async def test_it_comes_back_by_itself_with_its_disk_and_another_state(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        await fill(leader)
+        damage_tables(leader)
+        disk = leader.driver.core.incarnation
+        with pytest.raises((Corrupt, Refused)):
+            await leader.read(READS["on a helper"], None, 5)
+        await until(lambda: leader.ended.done())
+
+        again = await reborn(nodes, leader)
+
+        await until(lambda: again.revision >= JOBS and bool(again.leader_name), 20)
+        assert again.driver.core.incarnation == disk
+        assert (again.spec.folder / "damaged" / "state-1").is_dir()
+        await until(lambda: again.driver.staleness() < 1, 20)
+        found = await again.read(READS["on the loop"], STALE, 5)
+        assert "job-7" in str(found.message)
+        # Nothing of it is left for the start after that.
+        again = await reborn(nodes, again)
+        await until(lambda: again.revision >= JOBS, 20)
+        assert [path.name for path in (again.spec.folder / "state").iterdir()] == ["state-2"]
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST*", "*.sst"])
+async def test_a_state_that_cannot_be_opened_is_set_aside(tmp_path: Path, name: str) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        await fill(leader)
+        follower = next(node for node in nodes.values() if node is not leader)
+        await until(lambda: follower.revision == leader.revision)
+        follower.replica.store.flush()
+        await follower.stop()
+        for path in follower.replica.folder.rglob(name):
+            data = path.read_bytes()
+            path.write_bytes(data[:8] + b"xxxx" + data[12:-50])
+        again = nodes[follower.name] = Node(follower.spec)
+        await again.start()
+
+        await until(lambda: again.revision == leader.revision, 20)
+        assert (again.spec.folder / "damaged").is_dir()
+
+
+async def test_while_its_state_is_on_its_way_it_answers_nothing(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        leader.driver.core.bereft = True
+
+        with pytest.raises(Refused, match="it fetches another"):
+            await leader.read(READS["on the loop"], STALE, 1)
+        with pytest.raises(Refused, match="it fetches another"):
+            await leader.write(once("no", 4_000_000_000_000), "somebody", 1)
+        leader.driver.core.bereft = False
