@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 
 from ..statemachine.record import MetaRecord
+from . import build
 from .replica import Applied
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,12 @@ class About(msgspec.Struct, frozen=True):
     workers: int = 0
     # SHA-256 of the secret that makes the first access token; empty where there is none.
     bootstrap: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
+    # What it computes with; empty from releases that did not say. See build.py.
+    build: str = ""
+    croniter: str = ""
+    zones: str = ""
+    # The zones it knows, as long as somebody it hears knows others.
+    zone_names: tuple[str, ...] = ()
     heard_at: float = 0.0
     wall_skew_ms: int = 0
 
@@ -81,9 +88,40 @@ class Acquaintances:
                 feature_level=FEATURE_LEVEL, serving=serving, wall_ms=self.wall_ms(),
                 applied_index=meta.applied_index, revision=meta.revision,
                 fingerprint=meta.fingerprint.hex(), met=met, workers=workers,
-                bootstrap=bootstrap.hex(),
+                bootstrap=bootstrap.hex(), build=build.build(), croniter=build.croniter(),
+                zones=build.zones_digest(), zone_names=self._zone_names(),
             )
         )  # fmt: skip
+
+    def _zone_names(self) -> tuple[str, ...]:
+        """Told to those alone who know others, since it is long."""
+        mine = build.zones_digest()
+        differs = any(about.zones not in ("", mine) for about in self.fresh().values())
+        return tuple(sorted(build.zone_names())) if differs else ()
+
+    def lacking(self) -> dict[str, str]:
+        """Zones that this node knows and somebody who is there does not, with that one's name."""
+        found: dict[str, str] = {}
+        for name, about in sorted(self.fresh().items()):
+            if about.zone_names:
+                for zone in build.zone_names() - set(about.zone_names):
+                    found.setdefault(zone, name)
+        return found
+
+    def differences(self) -> list[str]:
+        """Where those who are there differ from this node, in sentences."""
+        found = []
+        for name, about in sorted(self.fresh().items()):
+            for what, theirs, mine in (
+                ("the build", about.build, build.build()),
+                ("time zone data", about.zone_edition, ZONE_EDITION),
+                ("the list of time zones", about.zones, build.zones_digest()),
+                ("croniter", about.croniter, build.croniter()),
+                ("feature level", str(about.feature_level), str(FEATURE_LEVEL)),
+            ):
+                if theirs and theirs != mine:
+                    found.append(f"{name} has {what} {theirs}, {self.name} has {mine}.")
+        return found
 
     def told(self, peer: str, text: bytes) -> None:
         try:

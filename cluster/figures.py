@@ -13,7 +13,7 @@ from itertools import islice
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from ..statemachine import keys
+from ..statemachine import aside, keys
 from ..statemachine.record import LaneRecord, NamespaceRecord, UsageRecord, parse
 from ..statemachine.rocks_store import RocksStore
 from ..statemachine.store import Reading
@@ -70,6 +70,18 @@ class NodeFigures:
                 for name, p in status.peers.items()
             }
             yield gauge("member_behind_entries", "Entries it does not have yet.", behind, "member")
+        steps, troubles = node.steps, node.leader.troubles
+        yield count("long_steps", "Steps of the loop over a third of silence_min.", steps.count)
+        yield count("long_steps_seconds", "How long those lasted in all.", steps.total_s)
+        yield one("longest_step_seconds", "The longest step of the loop.", steps.longest_s)
+        fates: Rows = {(fate,): float(many) for fate, many in troubles.counts.items()}
+        family = CounterMetricFamily(
+            "raftsched_set_aside", "Work that failed here, and what became of it.", labels=("fate",)
+        )
+        for fate, many in fates.items():
+            family.add_metric(fate, many)
+        yield family
+        yield one("broken_jobs", "Jobs that were set aside.", aside.count(node.replica.store))
         skews: Rows = {(name,): about.wall_skew_ms / 1000 for name, about in node.abouts.items()}
         yield gauge("member_clock_skew_seconds", "Its clock less this one.", skews, "member")
 

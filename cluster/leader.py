@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,6 +29,7 @@ from . import refusals
 from .consensus import faults
 from .consensus.port import Reply
 from .importing import Importing
+from .loop_steps import LoopSteps
 from .part import Part
 from .replica import Applied
 from .sessions import Sessions
@@ -92,6 +93,20 @@ class Waiting:
         return part
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What only the node of the leader sees, for alerts."""
+
+    # A node of the cluster can be lost.
+    margin: bool = True
+    # By how much the clock of a node is off at most.
+    skew_ms: int = 0
+    # Elections of late.
+    leader_changes: int = 0
+    # Members differ in what they compute with.
+    differ: bool = False
+
+
 class Leader:
     """Decides while this node leads."""
 
@@ -104,7 +119,11 @@ class Leader:
         now_ms: Callable[[], int],
         seconds: Callable[[], float],
         new_budget: Callable[[], budget.Budget] | None = None,
+        steps: LoopSteps | None = None,
     ) -> None:
+        self.steps = steps or LoopSteps(name, now_ms, seconds)
+        # Zones that a member does not know, with its name.
+        self.lacking: Mapping[str, str] = {}
         # How long one decision may take.
         self.new_budget = new_budget or (lambda: budget.until(seconds, seconds() + DECIDE_SECONDS))
         self.name, self.applied, self.consensus = name, applied, consensus
@@ -208,23 +227,25 @@ class Leader:
         else:
             part.unknown()
 
-    def watch(self, margin: bool, skew_ms: int) -> None:
+    def watch(self, seen: Seen) -> None:
         """Look at the alerts, with what only this node sees. To be called now and then."""
         first = next(self.applied.store.scan(keys.ALERT, keys.after(keys.ALERT)), None)
         if self.leading and not self._looking and first is not None:
             self._looking = True
-            self._look_at(b"", margin, skew_ms)
+            self._look_at(b"", seen)
 
-    def _look_at(self, after: bytes, margin: bool, skew_ms: int) -> None:
+    def _look_at(self, after: bytes, seen: Seen) -> None:
         def answer(observed: object) -> None:
-            assert isinstance(observed, Observed)
-            if observed.after:
-                self._look_at(observed.after, margin, skew_ms)
+            if isinstance(observed, Observed) and observed.after:
+                self._look_at(observed.after, seen)
             else:
                 self._looking = False
 
-        workers = self.sessions.workers()
-        body = Observe(workers, margin, skew_ms, ALERTS, after)
+        body = Observe(
+            self.sessions.workers(), seen.margin, seen.skew_ms, ALERTS, after,
+            step_ms=self.steps.recent_ms(), leader_changes=seen.leader_changes,
+            set_aside=self.troubles.recent(), differ=seen.differ,
+        )  # fmt: skip
         self._look = Part(body, answer, _nobody, items=ALERTS)
         self.sessions.poke()
 
@@ -257,7 +278,9 @@ class Leader:
         """Begin the next change, if there is something to do and none is in flight."""
         if not self.leading or self._busy or not self.clock_is_sure:
             return
+        began = self.seconds()
         parts = self._gather()
+        self.steps.end("gather", began)
         if parts:
             self._busy = True
             self._decide(parts)
@@ -265,7 +288,9 @@ class Leader:
     def prepare(self) -> None:
         """Use the time in which a change is on its way: to be called soon after `step`, when what
         that sent has left."""
+        began = self.seconds()
         self.applied.prepare()
+        self.steps.end("prepare", began)
         under_way, self._under_way = self._under_way, []
         for part, reply in under_way:
             part.foresee(reply)
@@ -330,6 +355,7 @@ class Leader:
         view = View(
             self.applied.store, self.now_ms() + self.skew_ms, self._recall, self.new_budget()
         )
+        view.lacking = self.lacking
         requests = [Request(part.body, part.actor) for part in parts]
         try:
             decision = decide(view, requests, careful=self._careful, where=self.name)
@@ -346,6 +372,8 @@ class Leader:
         self._carried.extendleft(reversed(parts[decided:]))
         del parts[decided:]
         ended = self.seconds()
+        if ended - began > self.steps.long_s:
+            self.steps.end("decide", began, *(part.body for part in parts))
         self.done.decide_s += ended - began
         self.done.parts += len(parts)
         self._replicate(parts, view, decision, ended)
@@ -365,11 +393,15 @@ class Leader:
                 for part in parts:
                     part.unknown()
                 return
+            began = self.seconds()
             self._recall.keep(view)
             self.sessions.tell(decision.stops)
             for part, answer in zip(parts, decision.replies, strict=True):
                 self._answer(part, answer)
+            self.steps.end("answer", began)
+            began = self.seconds()
             self._look_ahead(view.now_ms)
+            self.steps.end("look ahead", began)
             # Whatever the answers set off comes into the next change.
             self.sessions.poke()
 

@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 
 from ..proto.v1 import common_pb2
 from ..statemachine import access, reads
+from ..statemachine.careful import FATAL, Failure, failed
 from ..statemachine.machine import Prepared
 from ..statemachine.record import MetaRecord
 from ..statemachine.rejection import Refused, Rejection
@@ -36,7 +37,9 @@ from .consensus.disk import RealDisk
 from .consensus.driver import Driver, Place
 from .consensus.journal import JournalLimits
 from .consensus.port import Settings, Status
-from .leader import Leader
+from .elections import Elections
+from .leader import Leader, Seen
+from .loop_steps import LoopSteps
 from .replica import RENEWING, Replica
 from .sessions import Sessions
 from .steady import SteadyClock
@@ -136,9 +139,14 @@ class Node:
         self.sessions = Sessions(
             lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._poke, spec.heartbeat_ms
         )
+        self.steps = LoopSteps(
+            spec.name, spec.wall_ms, spec.seconds, spec.settings.silence_min / 3
+        )  # fmt: skip
         self.leader = Leader(
-            spec.name, self.replica, self.driver, self.sessions, self.clock.now_ms, spec.seconds
-        )
+            spec.name, self.replica, self.driver, self.sessions, self.clock.now_ms, spec.seconds,
+            steps=self.steps,
+        )  # fmt: skip
+        self._elections = Elections(spec.seconds)
         self.leader.leader_address = lambda: self.leader_address
         self.leader.clock_is_sure = False
         self.leader.clock_stands_still = spec.virtual is not None
@@ -171,6 +179,7 @@ class Node:
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._watch_bootstrap()
         await self.driver.start()
+        self.steps.watch(self._loop)
         self.driver.ended.add_done_callback(self._driver_ended)
         self._tick()
         if self._journey is not None:
@@ -181,6 +190,7 @@ class Node:
         for timer in (self._timer, self._ticker):
             if timer is not None:
                 timer.cancel()
+        self.steps.stop()
         if self._journey is not None:
             self._journey.stop()
         if self._handing_over is not None:
@@ -400,11 +410,20 @@ class Node:
         def look(reading: Reading) -> Message | Rejection:
             return reads.read(View(reading, now_ms), body, workers)
 
-        if type(body).__name__.startswith(AT_ONCE):
-            reply = look(self.replica.store)
-        else:
-            snapshot = self.replica.store.snapshot()
-            reply = await self._loop.run_in_executor(self._readers, look, snapshot)
+        name = type(body).__name__
+        try:
+            if name.startswith(AT_ONCE):
+                began = self.spec.seconds()
+                reply = look(self.replica.store)
+                self.steps.end("read", began, body)
+            else:
+                snapshot = self.replica.store.snapshot()
+                reply = await self._loop.run_in_executor(self._readers, look, snapshot)
+        except FATAL:
+            raise
+        except Exception as error:
+            self.leader.troubles.add([Failure(name, error, "refused")])
+            reply = failed(name, error)
         if isinstance(reply, Rejection):
             raise Refused(reply)
         return ReadAnswer(reply, meta.revision, age_ms)
@@ -431,6 +450,7 @@ class Node:
         logger.info("%s leads in term %d", self.name, term)
         self.term_began_ms = self.spec.wall_ms()
         self.leader.gained()
+        self.leader.make_alerts()
 
     def leadership_lost(self, term: int) -> None:
         logger.info("%s leads no more; the term is %d", self.name, term)
@@ -539,10 +559,11 @@ class Node:
         met = belongs and self.clock.sure and self.known.all_met(self._linked())
         self._ticker = self._loop.call_later(TICK if met else HURRY, self._tick)
         try:
+            self._elections.look(self.term)
             self._watch_bootstrap()
             self.introduce()
             self._watch_clock()
-            self._watch_alerts()
+            self._try("looking at the alerts", self._watch_alerts)
         except Exception as error:
             self.fail(error)
         self._poke()
@@ -555,12 +576,28 @@ class Node:
         elif self.spec.tokens and not bootstrap.digest and not closed:
             bootstrap.open()
 
+    def _try(self, what: str, work: Callable[[], None]) -> None:
+        """Do what the node can live without."""
+        began = self.spec.seconds()
+        try:
+            work()
+        except FATAL:
+            raise
+        except Exception as error:
+            self.leader.troubles.failed(what, error)
+        self.steps.end(what, began)
+
     def _watch_alerts(self) -> None:
         if self.leads:
             voters = [peer for peer in self.status().peers.values() if peer.voter]
             there = sum(peer.connected for peer in voters)
             skews = [abs(about.wall_skew_ms) for about in self.known.fresh().values()]
-            self.leader.watch(there - 1 > len(voters) // 2, max(skews, default=0))
+            seen = Seen(
+                margin=there - 1 > len(voters) // 2, skew_ms=max(skews, default=0),
+                leader_changes=self._elections.recent(), differ=bool(self.known.differences()),
+            )  # fmt: skip
+            self.leader.lacking = self.known.lacking()
+            self.leader.watch(seen)
 
     def _watch_clock(self) -> None:
         voters = [name for name, peer in self.status().peers.items() if peer.voter]

@@ -96,7 +96,7 @@ class Careful:
 
     def __init__(self, view: View, rule: Callable[[View, Request], object], where: str) -> None:
         self.base, self.now_ms, self.is_spent = view.base, view.now_ms, view.is_spent
-        self.layer = Layer(view.stored)
+        self.layer, self.lacking = Layer(view.stored), view.lacking
         self.rule, self.where = rule, where
         self.outcome = Outcome()
 
@@ -129,6 +129,7 @@ class Careful:
     def _attempt(self, request: Request) -> object:
         """Decide one request on a view of its own; what it wrote is kept if it went well."""
         view = View(self.layer, self.now_ms, is_spent=self.is_spent)
+        view.lacking = self.lacking
         try:
             reply = self.rule(view, request)
             size = len(view.seal())

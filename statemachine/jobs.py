@@ -171,9 +171,24 @@ def check(
     if faults:
         raise Refused.of(faults)
     assert isinstance(plan, Plan)
+    if view.lacking:
+        _check_members(view, wanted)
     if known.has_upstream:
         upstream.check(view, namespace.number, wanted.name, wanted.spec)
     return plan
+
+
+def _check_members(view: View, wanted: job_pb2.Job) -> None:
+    """Refuse what a member could not go on with, if it led next."""
+    zone = wanted.spec.timing.zone
+    member = view.lacking.get(zone)
+    if member is not None:
+        raise Refused.because(
+            Reason.ERROR_REASON_MEMBER_LACKS,
+            f"spec.timing.zone: {member} does not know the zone {zone}, so it could not fire "
+            f"'{wanted.name}' if it led; bring its time zone data up to date, or take another zone",
+            member=member, lacks=zone, field="spec.timing.zone",
+        )  # fmt: skip
 
 
 def _faults(wanted: job_pb2.Job, parts: Parts, of_form: tuple[Fault, ...]) -> list[Fault]:

@@ -8,7 +8,7 @@ done, `seal` turns the writes into a change. The store is never written here.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..proto.v1 import worker_pb2
@@ -159,6 +159,9 @@ class View:
         self._scanned: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
+        # Zones that a member of the cluster does not know, with its name: it could not go on with
+        # jobs that use them.
+        self.lacking: Mapping[str, str] = {}
         # The key of what is being worked on, where a request is about many: whom to set aside.
         self.subject = b""
         # A rule may have changed records of it in memory and not in the store: nothing is kept.
@@ -389,7 +392,9 @@ class View:
 
     def fresh(self) -> View:
         """Another view of what is stored, without what this decision has written."""
-        return View(self._store, self.now_ms, is_spent=self._is_spent)
+        other = View(self._store, self.now_ms, is_spent=self._is_spent)
+        other.lacking = self.lacking
+        return other
 
     @property
     def stored(self) -> Reading:

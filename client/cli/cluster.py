@@ -61,6 +61,18 @@ def ask_status(session: Session, doing: str) -> cluster_pb2.ClusterStatus:
     return session.ask(request, m.cluster_pb2.ClusterStatus, doing)
 
 
+def _slow(seen: cluster_pb2.ClusterStatus) -> list[str]:
+    """Steps of the node's loop that lasted too long, if there were any."""
+    if not seen.long_steps:
+        return []
+    last = seen.last_long_steps[0]
+    seconds = last.duration.ToMilliseconds() / 1000
+    return [
+        f"Loop      {many(seen.long_steps, 'step')} lasted too long; the last one {seconds:.2f} s: "
+        f"{last.what}"
+    ]
+
+
 def summary(session: Session, seen: cluster_pb2.ClusterStatus) -> list[str]:
     look = session.out.look
     since = f" since {look.time(seen.leader_since)}" if seen.HasField("leader_since") else ""
@@ -70,6 +82,7 @@ def summary(session: Session, seen: cluster_pb2.ClusterStatus) -> list[str]:
         f"Cluster   {seen.cluster_id}, as node {seen.node} sees it",
         f"Leader    {seen.leader or 'none'}{since}, term {seen.term}",
         f"Quorum    {'yes' if seen.quorum else 'NO'}; {may_fail}",
+        *_slow(seen),
         f"Load      {many(seen.jobs, 'job')}, {many(seen.live_runs, 'run')} under way, "
         f"{many(seen.workers, 'worker')}" + (f", backlog {seen.backlog:,}" if seen.backlog else ""),
         f"History   revision {seen.revision}, watchable since {seen.oldest_revision}, "

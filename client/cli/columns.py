@@ -236,6 +236,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         count("MATCH", "match_index", wide=True),
         text("ZONES", "zone_edition", wide=True),
         count("LEVEL", "feature_level", wide=True),
+        text("BUILD", "build", wide=True),
     ),
     "Event": (
         made("REVISION", lambda event: f"{event.revision.change}.{event.revision.position}"),

@@ -255,6 +255,7 @@ def agreement(seen: list[cluster_pb2.ClusterStatus]) -> Iterator[Finding]:
         yield Finding("margin", "warning", text, "start the nodes that are down")
     for name, values in (
         ("versions of nodes", {node.version for node in first.nodes if node.version}),
+        ("builds of nodes", {node.build for node in first.nodes if node.build}),
         ("time zone data", {node.zone_edition for node in first.nodes if node.zone_edition}),
     ):
         verdict = "ok" if len(values) <= 1 else "warning"

@@ -21,7 +21,7 @@ from .times import Instant, Length, duration, timestamp
 if TYPE_CHECKING:
     from .messages import job_pb2
 
-JOB_STATES = ("active", "paused", "finished", "deleting")
+JOB_STATES = ("active", "paused", "finished", "deleting", "broken")
 RUN_STATES = ("pending", "running", "retrying", "succeeded", "failed", "cancelled", "skipped")
 NAME = click.argument("name", type=JOB)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...proto.v1 import cluster_pb2
-from ...statemachine import keys
+from ...statemachine import aside, keys
 from ...statemachine.instants import set_ms
 from ...statemachine.record import UsageRecord, parse
+from .. import build
 from ..about import FEATURE_LEVEL, FRESH, ZONE_EDITION, About
 from ..consensus.port import Peer, Status
 from ..consensus.snapshot import folder_of
@@ -61,6 +62,7 @@ class StatusView:
         if tally is not None:
             shown.tally.CopyFrom(tally)
         self._count(shown)
+        self._tell_troubles(shown)
         self._tell_snapshot(shown)
         shown.problems.extend(self._problems(shown, status))
         return shown
@@ -76,7 +78,7 @@ class StatusView:
             shown.match_index = status.durable
             shown.applied_index = status.applied
             shown.version, shown.zone_edition = self.node.spec.version, ZONE_EDITION
-            shown.feature_level = FEATURE_LEVEL
+            shown.feature_level, shown.build = FEATURE_LEVEL, build.build()
             shown.serving = self.node.serves
         else:
             leads = name == self.node.leader_name
@@ -87,6 +89,7 @@ class StatusView:
             shown.applied_index = about.applied_index
             shown.version, shown.zone_edition = about.version, about.zone_edition
             shown.feature_level, shown.serving = about.feature_level, about.serving
+            shown.build = about.build
             shown.clock_skew.FromMilliseconds(about.wall_skew_ms)
         return shown
 
@@ -112,6 +115,19 @@ class StatusView:
             shown.jobs += usage.jobs
             shown.live_runs += usage.live
             shown.backlog += usage.backlog
+        shown.broken_jobs = aside.count(store)
+
+    def _tell_troubles(self, shown: cluster_pb2.ClusterStatus) -> None:
+        """What lasted too long, and what failed and was set aside."""
+        steps, troubles = self.node.steps, self.node.leader.troubles
+        shown.long_steps = steps.count
+        for step in steps.last:
+            long = shown.last_long_steps.add(what=step.what)
+            long.duration.FromMilliseconds(int(step.seconds * 1000))
+            set_ms(long.time, step.at_ms)
+        for trouble in troubles.last:
+            one = shown.set_aside.add(what=trouble.what, reason=trouble.reason)
+            set_ms(one.time, trouble.at_ms)
 
     def _tell_snapshot(self, shown: cluster_pb2.ClusterStatus) -> None:
         latest = self.node.driver.core.snapshots.latest
@@ -147,6 +163,23 @@ class StatusView:
             yield f"The state of {shown.node} differs from that of a majority; it serves no longer."
         for one in shown.nodes:
             yield from self._problems_of(one, shown)
+        yield from self.node.known.differences()
+        yield from self._set_aside(shown)
+
+    def _set_aside(self, shown: cluster_pb2.ClusterStatus) -> Iterator[str]:
+        if shown.broken_jobs:
+            are = "job is" if shown.broken_jobs == 1 else "jobs are"
+            yield (
+                f"{shown.broken_jobs} {are} BROKEN, set aside since work on them failed; to find "
+                "them: raftsched job list --state broken"
+            )
+        recent = self.node.leader.troubles.recent()
+        if recent:
+            last = self.node.leader.troubles.last[0]
+            yield (
+                f"{shown.node} gave up {recent} pieces of work of late; the last: {last.what}: "
+                f"{last.reason}."
+            )
 
     def _addresses(self, status: Status) -> Iterator[str]:
         """This node is configured to be somewhere else than the cluster was told."""
@@ -189,8 +222,6 @@ class StatusView:
         if abs(one.clock_skew.ToMilliseconds()) > self.node.spec.skew_max_ms:
             ms = one.clock_skew.ToMilliseconds()
             yield f"The clock of {name} is {ms} ms away from that of {shown.node}; set it by NTP."
-        if one.zone_edition and one.zone_edition != ZONE_EDITION:
-            yield f"{name} has time zones of {one.zone_edition}, {shown.node} of {ZONE_EDITION}."
         if one.applied_index and shown.commit_index - one.applied_index > BEHIND_ENTRIES:
             behind = shown.commit_index - one.applied_index
             yield f"{name} is {behind} entries behind."

@@ -103,7 +103,9 @@ class AlertCondition(_message.Message):
     broken_jobs_above: _builtins.int
     """More jobs are BROKEN than this."""
     leader_changes_above: _builtins.int
-    """The leader changed more often than this within the last 10 minutes; for the cluster only."""
+    """There were more elections of a leader than this within the last 10 minutes; for the cluster
+    only.
+    """
     members_differ: _builtins.bool
     """Members differ in their build, time zone data or feature level; for the cluster only."""
     set_aside_above: _builtins.int

@@ -10,7 +10,7 @@ from raftsched.cluster import leader as leaders
 from raftsched.cluster.consensus import faults
 from raftsched.cluster.consensus.journal import JournalLimits
 from raftsched.cluster.consensus.port import Reply
-from raftsched.cluster.leader import Leader
+from raftsched.cluster.leader import Leader, Seen
 from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import OFFERED, Session, Sessions
 from raftsched.proto.v1 import alert_pb2, job_pb2, queue_pb2, worker_pb2
@@ -422,7 +422,7 @@ def test_nothing_is_decided_before_the_clock_was_compared(bench: Bench) -> None:
 def test_alerts_are_looked_at_by_steps_when_there_are_any(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.leader.watch(margin=False, skew_ms=0)
+    bench.leader.watch(Seen(margin=False, skew_ms=0))
     bench.run()
     assert bench.leader.done.changes == 0
     monkeypatch.setattr(leaders, "ALERTS", 2)
@@ -434,10 +434,10 @@ def test_alerts_are_looked_at_by_steps_when_there_are_any(
     assert not [reply for reply in bench.replies if isinstance(reply, Rejection)]
     before = bench.leader.done.changes
 
-    bench.leader.watch(margin=False, skew_ms=0)
+    bench.leader.watch(Seen(margin=False, skew_ms=0))
     bench.run()
     bench.now_ms += 5_600
-    bench.leader.watch(margin=False, skew_ms=0)
+    bench.leader.watch(Seen(margin=False, skew_ms=0))
     bench.run()
 
     assert bench.leader.done.changes >= before + 3

@@ -22,6 +22,7 @@ from raftsched.statemachine import (
     keys,
     namespaces,
     outcomes,
+    own_alerts,
     reads,
     reports,
     rules,
@@ -30,13 +31,16 @@ from raftsched.statemachine import (
 )
 from raftsched.statemachine.field_fault import FieldFault
 from raftsched.statemachine.forms import Form
+from raftsched.statemachine.machine import decide
 from raftsched.statemachine.record import JobRecord, NamespaceRecord, RunRecord, StateRecord
 from raftsched.statemachine.rejection import Reason, Refused, Rejection
 from raftsched.statemachine.request import (
     Lapse,
+    MakeAlerts,
     Note,
     Observe,
     Report,
+    Request,
     Resume,
     Resumed,
     Ring,
@@ -454,3 +458,66 @@ def test_many_broken_jobs_at_once_are_set_aside_in_bounded_changes(
     assert len(machine.live("good")) == 1
     assert len(machine.log) - changes == 1
     assert {state_of(machine, f"bad{number}") for number in range(100)} == {Status.STATE_BROKEN}
+
+
+def test_a_zone_that_a_member_lacks_is_refused_naming_it(machine: Machine) -> None:
+    berlin(machine, "old")
+    wanted = job_pb2.Job(name="new")
+    wanted.spec.action.handler = "work"
+    wanted.spec.timing.zone = "Europe/Berlin"
+    other = job_pb2.Job(name="other")
+    other.spec.action.handler = "work"
+    view = machine.view()
+    view.lacking = {"Europe/Berlin": "n2"}
+    update = job_pb2.UpdateJobRequest(job=job_pb2.Job(name="old"))
+    update.job.spec.description = "changed"
+    requests = [
+        Request(job_pb2.CreateJobRequest(job=wanted)),
+        Request(job_pb2.CreateJobRequest(job=wanted, validate_only=True)),
+        Request(update),
+        Request(job_pb2.ImportJobsRequest(jobs=[wanted, other])),
+    ]
+
+    *refused, imported = decide(view, requests).replies
+
+    for rejection in refused:
+        assert isinstance(rejection, Rejection)
+        assert rejection.word == "MEMBER_LACKS"
+        assert rejection.values["member"] == "n2"
+        assert rejection.values["lacks"] == "Europe/Berlin"
+    assert isinstance(imported, job_pb2.ImportJobsResponse)
+    assert [result.reason for result in imported.results] == ["MEMBER_LACKS", ""]
+
+
+def test_a_cluster_has_alerts_of_its_own_from_the_start_once(
+    failing: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = failing
+    mine = alert_pb2.Alert(name="long-steps", webhook="https://example.org/hook")
+    mine.condition.no_margin = True
+    machine.do(alert_pb2.PutAlertRequest(alert=mine))
+
+    machine.do(MakeAlerts())
+
+    listed = reads.read(machine.view(), alert_pb2.ListAlertsRequest())
+    assert isinstance(listed, alert_pb2.ListAlertsResponse)
+    assert [alert.name for alert in listed.alerts] == sorted(own_alerts.OWN)
+    assert listed.alerts[2].condition.no_margin
+    machine.do(alert_pb2.DeleteAlertRequest(alert="members-differ"))
+    assert not machine.decide(MakeAlerts()).change
+    # They are raised by what they are for.
+    machine.create("bad", cron="* * * * *")
+    plant(monkeypatch, outcomes, "fire", "bad")
+    machine.advance(MINUTE_MS)
+    machine.ring()
+    seen = Observe(
+        [], margin=True, skew_ms=0, most=10, step_ms=1_001, leader_changes=6, set_aside=1,
+        differ=True,
+    )  # fmt: skip
+    machine.do(seen)
+    raised = {e.alert for e in told(machine) if e.kind == event_pb2.EVENT_KIND_ALERT_RAISED}
+    assert raised == {"jobs-broken", "leader-changes", "work-set-aside"}
+    machine.do(job_pb2.DeleteJobRequest(job="bad"))
+    machine.do(Observe([], margin=True, skew_ms=0, most=10))
+    cleared = {e.alert for e in told(machine) if e.kind == event_pb2.EVENT_KIND_ALERT_CLEARED}
+    assert cleared == raised

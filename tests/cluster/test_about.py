@@ -1,0 +1,54 @@
+"""Members tell each other what they compute with."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from raftsched.cluster import build
+from raftsched.cluster.about import About, Acquaintances
+from raftsched.cluster.replica import Applied
+from raftsched.statemachine.store import MemoryStore
+
+
+def made(name: str) -> Acquaintances:
+    return Acquaintances(name, Applied(MemoryStore()), lambda: 0, lambda: 100.0)
+
+
+def say(one: Acquaintances) -> bytes:
+    return one.words("h:1", "1", serving=True)
+
+
+def test_members_alike_say_nothing_of_zones() -> None:
+    first, other = made("n1"), made("n2")
+    first.told("n2", say(other))
+
+    assert first.differences() == []
+    assert first.lacking() == {}
+    assert msgspec.json.decode(say(first), type=About).zone_names == ()
+    assert len(build.build()) == 12
+
+
+def test_a_zone_that_a_member_lacks_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = made("n1"), made("n2")
+    # n2 has older zones: it hears n1, which has others, and so says which it knows.
+    with monkeypatch.context() as old:
+        old.setattr(build, "zone_names", lambda: frozenset({"UTC", "Europe/Berlin"}))
+        old.setattr(build, "zones_digest", lambda: "old")
+        old.setattr(build, "build", lambda: "b0")
+        words = say(first)
+        old.undo()
+        new_words = say(first)
+        old.setattr(build, "zone_names", lambda: frozenset({"UTC", "Europe/Berlin"}))
+        old.setattr(build, "zones_digest", lambda: "old")
+        old.setattr(build, "build", lambda: "b0")
+        other.told("n1", new_words)
+        words = say(other)
+
+    first.told("n2", words)
+
+    assert first.lacking()["Asia/Tokyo"] == "n2"
+    assert "Europe/Berlin" not in first.lacking()
+    said = " ".join(first.differences())
+    assert f"n2 has the build b0, n1 has {build.build()}." in said
+    assert "the list of time zones old" in said

@@ -1,0 +1,79 @@
+"""What lasts too long in a node's loop is found, named or not."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from raftsched.cluster.elections import Elections
+from raftsched.cluster.loop_steps import KEPT, LoopSteps
+
+
+class Clock:
+    at = 100.0
+
+    def seconds(self) -> float:
+        return self.at
+
+    def now_ms(self) -> int:
+        return int(self.at * 1000)
+
+
+def made(clock: Clock) -> LoopSteps:
+    return LoopSteps("n1", clock.now_ms, clock.seconds, 0.1)
+
+
+def test_a_long_step_is_counted_named_and_kept(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    steps = made(clock)
+    began = clock.seconds()
+    clock.at += 0.09
+    steps.end("decide", began, b"x")
+    assert steps.count == 0
+
+    clock.at += 0.3
+    steps.end("decide", began, b"x", 17)
+
+    assert (steps.count, steps.recent_ms()) == (1, 390)
+    assert steps.last[0].what == "decide: bytes, int"
+    assert "one step of the loop lasted 0.390 s (decide: bytes, int)" in caplog.text
+    for _ in range(3 * KEPT):
+        steps.note("again", 0.2)
+    assert len(steps.last) == KEPT
+    assert caplog.text.count("lasted") == 1
+    clock.at += 601
+    assert steps.recent_ms() == 0
+    assert steps.longest_s == pytest.approx(0.39)
+
+
+async def test_what_has_no_name_is_found_by_the_watch() -> None:
+    steps = LoopSteps("n1", lambda: 0, time.monotonic, 0.1)
+    steps.end("answer", time.monotonic())
+    steps.watch(asyncio.get_running_loop())
+    deadline = time.monotonic() + 20
+    try:
+        stood = time.monotonic() + 0.4
+        while time.monotonic() < stood:
+            pass
+        while not steps.count and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+    finally:
+        steps.stop()
+
+    assert steps.count >= 1
+    assert any(step.what.startswith("something after answer, ") for step in steps.last)
+
+
+def test_elections_of_late_are_counted() -> None:
+    clock = Clock()
+    elections = Elections(clock.seconds)
+    elections.look(7)
+    assert elections.recent() == 0
+    elections.look(10)
+    clock.at += 300
+    elections.look(11)
+    assert elections.recent() == 4
+    clock.at += 301
+    assert elections.recent() == 1
