@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from . import table
-from .attack import LIMIT
 from .field import Field, Found, Refused, Told
 
 NICE = 19
@@ -28,10 +27,10 @@ async def play(told: Told) -> Found:
     assert attack.call is not None, f"{told.name} is nothing that a caller does"
     await field.start()
     try:
-        async with asyncio.timeout(LIMIT * told.seconds):
+        async with asyncio.timeout(told.limit):
             await attack.call(field)
     except TimeoutError:
-        field.wrong(f"the attack was broken off after {LIMIT * told.seconds:.0f} s")
+        field.wrong(f"the attack was broken off after {told.limit:.0f} s")
     except Refused as error:
         field.wrong(f"it could not be played: {error}")
     finally:

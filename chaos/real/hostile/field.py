@@ -49,6 +49,8 @@ class Told(msgspec.Struct, frozen=True):
     seed: int
     namespace: str
     seconds: float
+    # After so long it is broken off.
+    limit: float
     # Of each node: where it listens for clients, for other nodes, and for HTTP.
     nodes: tuple[tuple[str, str, str], ...]
     # By role: editor, worker, viewer, admin.

@@ -25,6 +25,7 @@ from .table import ATTACKS, Attack
 WARM_S = 3.0
 KILL_EVERY_S, KILL_DOWN_S = 20.0, 1.0
 SIDE_BY_SIDE = 2
+PACE_LEAST = 0.4
 CALM_S = 0.3
 
 
@@ -47,6 +48,14 @@ def chosen(asked: Asked) -> list[Attack]:
     line = list(ATTACKS.values())
     random.Random(f"hostile/{asked.seed}").shuffle(line)
     return line
+
+
+def pace(asked: Asked) -> float:
+    """Attacks are shorter where all of them would not fit into the time."""
+    if asked.only:
+        return 1.0
+    whole = sum(each.seconds + CALM_S for each in ATTACKS.values()) / SIDE_BY_SIDE
+    return min(1.0, max(PACE_LEAST, asked.seconds / whole))
 
 
 async def run(folder: Path, asked: Asked, say: Say) -> dict[str, Any]:
@@ -104,6 +113,9 @@ def judged(stand: Stand, asked: Asked) -> dict[str, Any]:
         "firings": sum(run_.scheduled for run_ in seen.runs),
         "leases": len(seen.leases),
     }
+    played = {each.name for each in stand.sight.played}
+    counts["played"] = len(played)
+    counts["not_played"] = len(set(ATTACKS) - played) if not asked.only else 0
     head = {"verdict": figures.pop("verdict")}
     return head | counts | figures
 
@@ -116,6 +128,7 @@ async def attack(stand: Stand, asked: Asked, load: Load) -> None:
         stand.sight.played.append(first)
     until = began + asked.seconds
     line = iter(chosen(asked))
+    stand.pace = pace(asked)
 
     async def play(wait_s: float) -> None:
         await asyncio.sleep(wait_s)

@@ -126,6 +126,8 @@ class Stand:
         self.numbers = 0
         self.bystander = self._bystander()
         self.found = Found()
+        # Attacks last for this share of their time.
+        self.pace = 1.0
 
     def _bystander(self) -> Process:
         (port,) = free_ports(1)
@@ -258,7 +260,8 @@ class Stand:
         for word, role in roles.items():
             tokens[word] = await self.arena.make_token(f"{space}-{word}", role, space)
         nodes = tuple((n.client, n.peer, n.http) for n in self.arena.nodes)
-        return Told(attack.name, self.seed, space, attack.seconds, nodes, tokens)
+        seconds, limit = self.pace * attack.seconds, LIMIT * attack.seconds
+        return Told(attack.name, self.seed, space, seconds, limit, nodes, tokens)
 
     async def send(self, attack: Attack, told: Told) -> Found:
         """The attacker's process, until it ends or is ended."""
