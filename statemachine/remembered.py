@@ -1,19 +1,27 @@
 """Answers to request ids, so that a retry of an unknown outcome gets the first answer.
 
+Each namespace has ids of its own, so that no tenant can use up those that another one is about to
+send; so has each worker for its leases. What names neither, such as a call about a run, shares the
+ids of the cluster.
+
 The oldest go when they have had their time, or when there are too many: two for each that comes,
 so that the table shrinks to its bounds and no call pays for many.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate, pairwise
+from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from ..proto.v1 import worker_pb2
-from . import keys, limits
+from . import keys, limits, namespaces
 from .record import RememberedRecord
 from .rejection import Reason, Refused
 from .view import View
@@ -50,7 +58,7 @@ def _find(
             "A UUID will do",
             limit="request_id", maximum=limits.NAME_CHARS, actual=len(request_id),
         )  # fmt: skip
-    record = view.get(keys.remembered(_hash(request_id.encode())), RememberedRecord)
+    record = view.get(keys.remembered(_place(request_id, request)), RememberedRecord)
     if record is None:
         return None
     if record.request != (digest or fingerprint(request)):
@@ -71,7 +79,7 @@ def add(
         request=digest or fingerprint(request), type=answer.DESCRIPTOR.full_name,
         answer=answer.SerializeToString(deterministic=True), at_ms=view.now_ms,
     )  # fmt: skip
-    _add(view, request_id, record)
+    _add(view, _place(request_id, request), record)
 
 
 def add_leases(
@@ -82,12 +90,11 @@ def add_leases(
     record = RememberedRecord(
         request=fingerprint(request), session=session, token_steps=steps, at_ms=view.now_ms
     )
-    _add(view, request.request_id, record)
+    _add(view, _place(request.request_id, request), record)
 
 
-def _add(view: View, request_id: str, record: RememberedRecord) -> None:
+def _add(view: View, digest: bytes, record: RememberedRecord) -> None:
     meta = view.meta
-    digest = _hash(request_id.encode())
     view.put_once(keys.remembered(digest), record)
     view.put_raw(keys.remembered_line(meta.remembered_next), digest)
     meta.remembered_next += 1
@@ -109,6 +116,34 @@ def _forget_oldest(view: View) -> bool:
     view.delete(keys.remembered_line(place))
     meta.remembered_from = place + 1
     return True
+
+
+def _place(request_id: str, request: Message) -> bytes:
+    """Where the answer to a request is remembered."""
+    scope = _scope_of(request.DESCRIPTOR)(request)
+    # No namespace has such signs in its name, so none can be taken for the beginning of an id.
+    return _hash(f"/{scope}/{request_id}".encode())
+
+
+@lru_cache(maxsize=256)  # There are fewer requests in the contracts.
+def _scope_of(request: Descriptor) -> Callable[[Any], str]:
+    """How a request of this kind says whose it is."""
+    field = request.fields_by_name.get("namespace")
+    if field is not None and field.message_type is None:
+        return lambda asked: asked.namespace or namespaces.DEFAULT
+    if "hello" in request.fields_by_name:
+        return lambda asked: f"worker/{asked.hello.worker}"
+    for field in request.fields:
+        inner = field.message_type
+        if inner is None or "namespace" not in inner.fields_by_name:
+            continue
+        name = field.name
+        if field.is_repeated:
+            return lambda asked: next(
+                (one.namespace or namespaces.DEFAULT for one in getattr(asked, name)), ""
+            )
+        return lambda asked: getattr(asked, name).namespace or namespaces.DEFAULT
+    return lambda asked: ""
 
 
 def _hash(data: bytes) -> bytes:

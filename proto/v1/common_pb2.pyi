@@ -48,8 +48,9 @@ Rules that hold in every service and are not repeated at each call:
 * Writes carry `request_id`, at most 128 characters, best a UUID. The answer to a request id is
   remembered for at least ten minutes (and for at most one million requests): the same id with
   the same request gets the first answer again and does nothing twice; the same id with another
-  request is refused with REQUEST_ID_REUSED. An empty id turns this off for that call. What a
-  worker says about a lease needs none: the token does the same.
+  request is refused with REQUEST_ID_REUSED. Each namespace has ids of its own, and each
+  worker for its leases; calls that name neither share those of the cluster. An empty id turns
+  this off for that call. What a worker says about a lease needs none: the token does the same.
 * `validate_only` runs every check and answers as if the call had been made; nothing is stored.
 * An update changes the fields that `update_mask` names; an empty mask names all fields that are
   set. The `etag` inside what is sent, when it is not empty, must be the current one; else the

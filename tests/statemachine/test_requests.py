@@ -46,6 +46,19 @@ def test_a_request_id_cannot_be_used_for_another_request(machine: Machine) -> No
         assert machine.refused(other).word == "REQUEST_ID_REUSED"
 
 
+def test_each_namespace_has_request_ids_of_its_own(machine: Machine) -> None:
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace={"name": "other"}))
+    machine.do(Create(job=job_of("a"), request_id="order-1"))
+
+    theirs = job_of("a")
+    theirs.namespace = "other"
+
+    assert machine.do(Create(job=theirs, request_id="order-1")).namespace == "other"
+    batch = job_pb2.ImportJobsRequest(request_id="order-1")
+    batch.jobs.append(theirs)
+    assert machine.refused(batch).word == "REQUEST_ID_REUSED"
+
+
 def test_a_refusal_is_not_remembered(machine: Machine) -> None:
     request = job_pb2.PauseJobRequest(job="a", request_id="r")
     assert machine.refused(request).word == "JOB_NOT_FOUND"

@@ -299,10 +299,8 @@ def test_a_request_id_of_a_lease_is_for_one_request(machine: Machine) -> None:
 
     assert (refusal.word, refusal.values) == ("REQUEST_ID_REUSED", {"request_id": "r1"})
     assert take(machine, lease_call(2)) == [[]]
-    pause = job_pb2.PauseJobRequest(job="a", request_id="r1")
-    assert machine.refused(pause).word == "REQUEST_ID_REUSED"
-    machine.do(job_pb2.PauseJobRequest(job="a", request_id="r3"))
-    assert machine.refused(Again(lease_call(1, "r3"))).word == "REQUEST_ID_REUSED"
+    # The ids of a worker are not those of a namespace.
+    machine.do(job_pb2.PauseJobRequest(job="a", request_id="r1"))
 
 
 def test_the_same_call_twice_in_one_change_takes_leases_once(machine: Machine) -> None:
