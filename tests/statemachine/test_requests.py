@@ -47,13 +47,17 @@ def test_a_request_id_cannot_be_used_for_another_request(machine: Machine) -> No
 
 
 def test_each_namespace_has_request_ids_of_its_own(machine: Machine) -> None:
-    machine.do(namespace_pb2.CreateNamespaceRequest(namespace={"name": "other"}))
+    other = namespace_pb2.Namespace(name="other")
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=other))
     machine.do(Create(job=job_of("a"), request_id="order-1"))
 
     theirs = job_of("a")
     theirs.namespace = "other"
 
-    assert machine.do(Create(job=theirs, request_id="order-1")).namespace == "other"
+    made = machine.do(Create(job=theirs, request_id="order-1"))
+
+    assert isinstance(made, job_pb2.Job)
+    assert made.namespace == "other"
     batch = job_pb2.ImportJobsRequest(request_id="order-1")
     batch.jobs.append(theirs)
     assert machine.refused(batch).word == "REQUEST_ID_REUSED"
