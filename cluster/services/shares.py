@@ -39,11 +39,10 @@ class Share:
     def give(self, caller: str, amount: int = 1) -> None:
         """A caller has done with it."""
         self.total -= amount
-        left = self.held[caller] - amount
+        # Who held nothing but empty bodies is not in here any more when the first of them goes.
+        left = self.held.pop(caller, 0) - amount
         if left:
             self.held[caller] = left
-        else:
-            del self.held[caller]
 
     @contextmanager
     def taken(self, caller: str) -> Iterator[None]:
