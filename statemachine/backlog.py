@@ -8,7 +8,7 @@ used its last one, so they take turns. A backfill has a pace of its own.
 from __future__ import annotations
 
 from ..proto.v1 import run_pb2, schedule_pb2
-from . import clockwork, ledger, limits, namespaces, outcomes, runs
+from . import clockwork, ledger, limits, namespaces, outcomes, overlap, runs
 from .outcomes import BACKFILL, SCHEDULED
 from .plan import (
     Plan,
@@ -102,7 +102,9 @@ def release(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     plan = clockwork.plan_of(view, jid, job)
     for done in range(limits.STEP):
         part = state.backlog[0]
-        if not part.release_at_ms or part.release_at_ms > view.now_ms or (done and view.is_full):
+        if not part.release_at_ms or part.release_at_ms > view.now_ms:
+            return
+        if done and overlap.pauses(view, jid, state):
             return
         nominal_ms = part.next_at_ms
         if _may_run(view, jid, job, state, part):

@@ -160,7 +160,7 @@ def requeue_many(
 ) -> dead_letter_pb2.RequeueDeadLettersResponse:
     found, more = _matching(view, request.namespace, request.filter)
     for count, letter in enumerate(found):
-        if view.is_full:
+        if count and view.is_full:
             del found[count:]
             more = True
             break
@@ -176,7 +176,11 @@ def purge_many(
     view: View, request: dead_letter_pb2.PurgeDeadLettersRequest, actor: str
 ) -> dead_letter_pb2.PurgeDeadLettersResponse:
     found, more = _matching(view, request.namespace, request.filter)
-    for jid, occasion, run, _ in found:
+    for count, (jid, occasion, run, _) in enumerate(found):
+        if count and view.is_full:
+            del found[count:]
+            more = True
+            break
         runs.forget(view, jid, occasion, run)
     if found:
         namespace = request.namespace or namespaces.DEFAULT

@@ -160,6 +160,8 @@ def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
         if not 0 < run.timer_at_ms <= max(run.due_at_ms, now_ms):
             yield Breach(key, "it is held until it is due, but nothing rings then")
         return
+    if store.get(keys.room(jid_in(key))) is not None:
+        return
     state = record(store, keys.state(jid_in(key)), StateRecord)
     if state is not None and state.live <= state.held:
         yield Breach(key, "it is held back, but no other run of the job is under way")

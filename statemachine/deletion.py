@@ -8,7 +8,18 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import run_pb2, worker_pb2
-from . import backlog, clockwork, keys, ledger, limits, namespaces, runs, timers, upstream
+from . import (
+    backlog,
+    clockwork,
+    keys,
+    ledger,
+    limits,
+    namespaces,
+    overlap,
+    runs,
+    timers,
+    upstream,
+)
 from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from .view import View
 
@@ -27,6 +38,7 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     namespaces.use_calendars(view, namespace, job.form.calendars, -1)
     state.state = clockwork.DELETING
     backlog.clear(view, jid, state)
+    overlap.forget(view, jid)
     state.edits = ()
     state.next_nominal_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
     state.has_downstream = state.after_end = False
@@ -47,7 +59,9 @@ def step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     if not live:
         prefix = keys.of_job(keys.ENDED, jid)
         past = list(islice(view.scan_stored(prefix, keys.after(prefix)), limits.STEP))
-        for key in past:
+        for done, key in enumerate(past):
+            if done and view.is_full:
+                break
             runs.forget(view, jid, keys.ended_of(key)[1], view.need(key, RunRecord))
         gone = not past and next_ms == view.now_ms
         lines = ledger.oldest(view, jid, state, limits.STEP) if gone else []

@@ -19,6 +19,7 @@ from .record import (
     JobRecord,
     LaneRecord,
     MetaRecord,
+    RoomRecord,
     RunRecord,
     StateRecord,
     SweepRecord,
@@ -66,6 +67,8 @@ def _all_wanted(store: Reading) -> Wanted:
         yield from _of_flow(*keys.run_of(key), flow)
     for key, _, swept in records(store, keys.SWEEP, SweepRecord):
         yield keys.sweep_timer(swept.timer_at_ms, namespace_in(key)), b""
+    for key, _, room in records(store, keys.ROOM, RoomRecord):
+        yield keys.room_timer(room.timer_at_ms, jid_in(key)), b""
     for key, _, token in records(store, keys.ACCESS, AccessTokenRecord):
         yield keys.secret(token.digest), key[1:]
     # A state that was written before has them up to here only.
@@ -157,6 +160,9 @@ def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
         return swept is not None and swept.timer_at_ms == at_ms
     if kind == keys.WAKE_RETURN:
         return store.get(keys.job(keys.run_of(key)[0])) is not None
+    if kind == keys.WAKE_ROOM:
+        room = record(store, keys.ROOM + key[10:], RoomRecord)
+        return room is not None and room.timer_at_ms == at_ms
     flow = record(store, keys.flow(*keys.run_of(key)), FlowRecord)
     return kind == keys.WAKE_FLOW and flow is not None and flow.timer_at_ms == at_ms
 

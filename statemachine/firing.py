@@ -24,6 +24,7 @@ from . import (
     overlap,
     runs,
     sweep,
+    timers,
 )
 from .instants import ms_or
 from .plan import Plan, due, latest_nominal_before, names, next_nominal, nominal_times, nth_nominal
@@ -76,6 +77,8 @@ def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
         _free_unique(view, key)
     elif kind == keys.WAKE_SWEEP:
         sweep.ring(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_ROOM:
+        overlap.go_on(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_RETURN:
         aside.ring(view, *keys.run_of(key))
     else:
@@ -135,12 +138,24 @@ def _ring_job(view: View, jid: int) -> None:
         job.version += 1
         job.updated_at_ms = view.now_ms
         view.put(keys.job(jid), job)
+    if state.held and not _has_room(view, jid, state):
+        # What is due now would replace a run that was not given the room that it came for.
+        timers.set_job(view, jid, state, view.now_ms)
+        view.put(key, state)
+        return
     if state.state != clockwork.PAUSED:
         fire_due(view, jid, job, state)
     if state.ledger_purge_at_ms or not state.live:
         _plan_purge(view, jid, job, state)
     clockwork.settle(view, jid, state)
     view.put(key, state)
+
+
+def _has_room(view: View, jid: int, state: StateRecord) -> bool:
+    """Whether no run of a job waits for room, after another step of making it."""
+    if overlap.waits_for_room(view, jid, state):
+        overlap.go_on(view, jid)
+    return not overlap.waits_for_room(view, jid, state)
 
 
 def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
@@ -151,22 +166,27 @@ def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
 
 
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Give every nominal time that is due its outcome. The caller settles and puts the state."""
+    """Give every nominal time that is due its outcome: those of the schedules, then what was moved
+    or added, then what waits in the backlog. What a decision has no time for is due in the next one,
+    in the same order. The caller settles and puts the state."""
     now_ms = view.now_ms
     grace_ms = job.form.grace_ms
     for done in range(limits.STEP):
         nominal_ms, due_ms = state.next_nominal_at_ms, state.next_due_at_ms
-        if not nominal_ms or due_ms > now_ms or (done and view.is_full):
+        if not nominal_ms or due_ms > now_ms:
             break
+        if done and overlap.pauses(view, jid, state):
+            return
         if due_ms + grace_ms < now_ms:
             _catch_up(view, jid, job, state)
             break
         if not outcomes.left_out(view, jid, job, state, nominal_ms):
             outcomes.fire(view, jid, job, state, nominal_ms, due_ms, outcomes.SCHEDULED)
         clockwork.advance(view, jid, job, state, nominal_ms)
-    if state.edits or state.backlog:
-        _fire_edits(view, jid, job, state)
-        if state.backlog:
+    if (state.edits or state.backlog) and not overlap.waits_for_room(view, jid, state):
+        if not _fire_edits(view, jid, job, state):
+            return
+        if state.backlog and not overlap.waits_for_room(view, jid, state):
             backlog.release(view, jid, job, state)
         clockwork.go_on(view, jid, job, state)
 
@@ -212,9 +232,12 @@ def last_of_most(
     return end
 
 
-def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Fire the occurrences that somebody moved or added, as far as they are due."""
-    for edit in state.edits:
+def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+    """Fire the occurrences that somebody moved or added, as far as they are due. Whether all were."""
+    for done, edit in enumerate(state.edits):
+        if done and overlap.pauses(view, jid, state):
+            # As long as one is due, the job's timer rings.
+            return False
         due_ms = clockwork.edit_due(edit)
         if due_ms:
             if due_ms <= view.now_ms:
@@ -232,6 +255,7 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
                     state.next_nominal_at_ms = state.next_due_at_ms = 0
         elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
             outcomes.drop_edit(state, edit)
+    return True
 
 
 def _ring_run(view: View, jid: int, occasion: int) -> None:
@@ -309,6 +333,14 @@ def _ring_held(
     if 0 < runs.start_deadline(run, job.form) <= view.now_ms:
         _skip_late(view, jid, occasion, run, job)
         return
+    if not _has_room(view, jid, state):
+        if view.get(keys.run(jid, occasion), RunRecord) is not None:
+            timers.set_run(view, jid, occasion, run, rung_ms)
+            view.put(keys.run(jid, occasion), run)
+        return
+    if not run.held:
+        # It had waited for room, or it gave way.
+        return
     if rung_ms > run.due_at_ms and state.live > state.held:
         # It was judged, and its job has a later start deadline by now.
         runs.arm(view, jid, occasion, run, job.form)
@@ -325,13 +357,12 @@ def _ring_held(
         message = "the job's overlap policy allows no more runs at once"
         overlap.drop(view, jid, occasion, run, run_pb2.OUTCOME_SKIPPED_OVERLAP, "overlap", message)
         return
-    waits = overlap.make_room(view, jid, state, verdict, but=occasion)
-    # To make room may have ended the last run before it, which lets it go on already.
-    if run.held and not waits:
+    waits = overlap.make_room(view, jid, state, verdict, occasion)
+    if not waits:
         run.held = False
         state.held -= 1
         runs.make_ready(view, jid, occasion, run, job.form)
-    elif run.held:
+    else:
         runs.arm(view, jid, occasion, run, job.form)
     view.put(state_key, state)
     view.put(keys.run(jid, occasion), run)

@@ -221,7 +221,7 @@ def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) ->
     if verdict is overlap.SKIP:
         # Each wave has its own run of the job; one that comes while another is under way waits.
         verdict = overlap.HOLD
-    run.held = overlap.make_room(view, jid, state, verdict)
+    run.held = overlap.make_room(view, jid, state, verdict, occasion)
     runs.begin(view, jid, occasion, run, job.form, state)
     view.put(state_key, state)
     return occasion

@@ -32,6 +32,7 @@ ACCESS = b"P"  # name of an access token
 SWEEP = b"X"  # namespace that was deleted
 FLOW = b"F"  # jid, occasion
 STEP = b"f"  # jid and occasion of the flow, jid of the step
+ROOM = b"r"  # jid: what still goes to make room for a run
 INDEXED = b"m"  # once: all stretches before this key of the ledger stand in STRETCH
 TELL = b"t"  # jid and occasion of the flow, jid upstream: whose end others are still to be told of
 BROKEN = b"K"  # jid: jobs that were set aside
@@ -61,6 +62,7 @@ WAKE_UNIQUE = b"U"
 WAKE_FLOW = b"F"
 WAKE_SWEEP = b"N"
 WAKE_RETURN = b"B"
+WAKE_ROOM = b"O"
 
 # The namespace's number in the keys of the cluster's own alerts: no namespace has it.
 CLUSTER = (1 << 32) - 1
@@ -95,6 +97,10 @@ lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occasion
 
 def broken(jid: int) -> bytes:
     return _ONE.pack(BROKEN, jid)
+
+
+def room(jid: int) -> bytes:
+    return _ONE.pack(ROOM, jid)
 
 
 def former(jid: int, version: int) -> bytes:
@@ -158,6 +164,10 @@ def flow_timer(at_ms: int, jid: int, occasion: int) -> bytes:
 
 def sweep_timer(at_ms: int, number: int) -> bytes:
     return _TIMER_ONE.pack(TIMER, at_ms, WAKE_SWEEP, number)
+
+
+def room_timer(at_ms: int, jid: int) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_ROOM, jid)
 
 
 def unique_timer(at_ms: int, jid: int, key: str) -> bytes:

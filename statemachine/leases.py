@@ -78,7 +78,7 @@ def lapse(view: View, request: Lapse, actor: str) -> Rung:
         kind="lapsed", message=f"the worker {request.worker} was silent for too long"
     )
     for count, key in enumerate(found):
-        if view.is_full:
+        if count and view.is_full:
             del found[count:]
             break
         view.subject = key
@@ -107,7 +107,7 @@ def resume(view: View, request: Resume, actor: str) -> Resumed:
         )
         found = list(islice(others, request.most + 1))
         for count, key in enumerate(found):
-            if count == request.most or view.is_full:
+            if count == request.most or (count and view.is_full):
                 return Resumed((), more=True)
             view.subject = key
             _end_unheard(view, request.worker, *_run(view, key))

@@ -66,7 +66,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
             verdict = overlap.HOLD if verdict is overlap.SKIP else verdict
     occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
     run = _triggered(view, request, job, due_ms)
-    run.held = later or overlap.make_room(view, jid, state, verdict)
+    run.held = later or overlap.make_room(view, jid, state, verdict, occasion)
     if run.unique_key:
         _take(view, jid, occasion, run.unique_key)
     if state.has_downstream:

@@ -96,7 +96,7 @@ def fire(
     outcome = LATE if late_ms > form.grace_ms else RAN
     run = runs.new(job, cause, outcome, due_ms)
     if verdict is not overlap.GO:
-        run.held = overlap.make_room(view, jid, state, verdict)
+        run.held = overlap.make_room(view, jid, state, verdict, occasion)
     if cause == BACKFILL:
         _settle_backfilled(view, jid, job, state, nominal_ms, outcome)
     else:

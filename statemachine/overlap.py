@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
+from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2
 from . import keys, ledger, limits, runs
-from .record import RunRecord, StateRecord
+from .record import RoomRecord, RunRecord, StateRecord
 from .view import View
 
 Policy = job_pb2.OverlapPolicy
@@ -28,7 +29,7 @@ GO, HOLD, HOLD_NEWEST, REPLACE, SKIP = Verdict
 def judge(view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec) -> Verdict:
     """Runs that are held back do not stand in the way of others."""
     under_way = state.live - state.held
-    if not under_way:
+    if not under_way and not waits_for_room(view, jid, state):
         return GO
     policy = spec.overlap
     rule = policy.rule
@@ -59,21 +60,92 @@ def _is_full(view: View, jid: int, state: StateRecord, limit: int) -> bool:
     return True
 
 
-def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, but: int = -1) -> bool:
-    """Carry a verdict out on the other runs; True if the new run must be held back."""
+def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occasion: int) -> bool:
+    """Carry a verdict on a new run out on the others; True if it must be held back. What does not
+    fit into this change goes in the next ones, and the run waits for it."""
     if verdict is GO:
         return False
     if verdict is HOLD_NEWEST or verdict is REPLACE:
-        for occasion, run in runs.live_of(view, jid, state, limits.OVERLAP):
-            if occasion == but:
-                continue
-            if run.held and run.due_at_ms <= view.now_ms:
-                message = "a newer run took its place while it was held back"
-                drop(view, jid, occasion, run, run_pb2.OUTCOME_REPLACED, "replaced", message)
-            elif verdict is REPLACE and not run.held:
-                message = "a newer run replaces it"
-                runs.cancel(view, jid, occasion, run, message, limits.CANCEL_GRACE_MS)
+        # A newer one takes the place of a run for which room is being made.
+        forget(view, jid)
+        room = RoomRecord(
+            occasion=occasion, came_at_ms=view.now_ms, came_in=view.base + 1,
+            replaces=verdict is REPLACE, timer_at_ms=view.now_ms,
+        )  # fmt: skip
+        if not _clear(view, jid, state, room):
+            view.put(keys.room(jid), room)
+            view.put_timer(keys.room_timer(room.timer_at_ms, jid))
+            return True
     return state.live > state.held
+
+
+def waits_for_room(view: View, jid: int, state: StateRecord) -> bool:
+    """Whether a run of a job is held back until others have gone. What comes next is decided on
+    only then, as if they had gone at once."""
+    return bool(state.held) and view.get(keys.room(jid), RoomRecord) is not None
+
+
+def pauses(view: View, jid: int, state: StateRecord) -> bool:
+    """Whether what more is to be decided on of a job is left to the next change."""
+    return view.is_full or waits_for_room(view, jid, state)
+
+
+def forget(view: View, jid: int) -> None:
+    """Make no more room, for the run has gone, or a newer one has come."""
+    room = view.get(keys.room(jid), RoomRecord)
+    if room is not None:
+        view.delete_raw(keys.room_timer(room.timer_at_ms, jid))
+        view.delete(keys.room(jid))
+
+
+def go_on(view: View, jid: int) -> None:
+    """Make more room for a run; at last it is ready, unless others have come to run meanwhile."""
+    key, state_key = keys.room(jid), keys.state(jid)
+    room, state = view.need(key, RoomRecord), view.need(state_key, StateRecord)
+    # Its timer has rung, or another one did before it.
+    view.delete_raw(keys.room_timer(room.timer_at_ms, jid))
+    if _clear(view, jid, state, room):
+        view.delete(key)
+        if state.held and state.live == state.held:
+            runs.release_held(view, jid, state, first=room.occasion)
+    else:
+        room.timer_at_ms = view.now_ms
+        view.put(key, room)
+        view.put_timer(keys.room_timer(room.timer_at_ms, jid))
+    view.put(state_key, state)
+
+
+def _clear(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
+    """One step of making room; True when there is no more to do."""
+    if not state.live:
+        return True
+    first = keys.run(jid, max(room.next_occasion, state.live_from))
+    scanned = view.scan(first, keys.run(jid, keys.OCCASION_MAX))
+    # No end of a run lets those go that are to go themselves.
+    view.rooms.add(jid)
+    for count, key in enumerate(list(islice(scanned, limits.STEP + 1))):
+        occasion = keys.run_of(key)[1]
+        if count and (count == limits.STEP or view.is_full):
+            room.next_occasion = occasion
+            break
+        if occasion != room.occasion:
+            _give_way(view, jid, occasion, view.need(key, RunRecord), room)
+    else:
+        room.next_occasion = keys.OCCASION_MAX
+    view.rooms.remove(jid)
+    return room.next_occasion == keys.OCCASION_MAX
+
+
+def _give_way(view: View, jid: int, occasion: int, run: RunRecord, room: RoomRecord) -> None:
+    if run.made_in > room.came_in:
+        # Somebody forced it since.
+        return
+    if run.held and run.due_at_ms <= room.came_at_ms:
+        message = "a newer run took its place while it was held back"
+        drop(view, jid, occasion, run, run_pb2.OUTCOME_REPLACED, "replaced", message)
+    elif room.replaces and not run.held:
+        message = "a newer run replaces it"
+        runs.cancel(view, jid, occasion, run, message, limits.CANCEL_GRACE_MS)
 
 
 def drop(

@@ -654,6 +654,22 @@ class DependsRecord(Record):
     depth: int = 0
 
 
+class RoomRecord(Record):
+    """The overlap policy makes room for a run of a job, and more goes than fits into a change."""
+
+    # The run, which is held back meanwhile.
+    occasion: int = 0
+    # When it came, and in the change that became which revision.
+    came_at_ms: int = 0
+    came_in: int = 0
+    # Those that nothing holds back go as well.
+    replaces: bool = False
+    # All with a smaller occasion have gone.
+    next_occasion: int = 0
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
+
+
 class Change(Record):
     """One decided change: every node writes the puts and removes the deletes in one batch, with a
     new MetaRecord. It is refused on any state but the one that it was decided on."""

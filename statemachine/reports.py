@@ -30,7 +30,7 @@ def report(view: View, request: Report, actor: str) -> list[Ack]:
     """Take how attempts ended; each result is judged alone."""
     acks = []
     for result in request.results:
-        if view.is_full:
+        if acks and view.is_full:
             break
         refusal = take(view, result)
         ack = Ack()
@@ -239,7 +239,7 @@ def note(view: View, request: Note, actor: str) -> list[Ack]:
     """Take how far attempts are."""
     acks = []
     for said in request.reports:
-        if view.is_full:
+        if acks and view.is_full:
             break
         acks.append(_note_one(view, said))
     return acks

@@ -13,6 +13,7 @@ from .forms import Form
 from .instants import set_ms
 from .record import (
     JobRecord,
+    RoomRecord,
     RunRecord,
     SessionRecord,
     StateRecord,
@@ -200,25 +201,36 @@ def forget(view: View, jid: int, occasion: int, run: RunRecord) -> None:
         usage_of(view, jid).dead -= 1
 
 
-def release_held(view: View, jid: int, state: StateRecord) -> None:
-    """The last run has ended: the first one that was held back for it is ready, unless it is too
-    late for it; then its timer, which rings now, ends it."""
-    job = view.need(keys.job(jid), JobRecord)
-    for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, keys.OCCASION_MAX)):
-        occasion = keys.run_of(key)[1]
-        run = view.need(key, RunRecord)
-        if not run.held or run.due_at_ms > view.now_ms:
-            continue
-        if 0 < start_deadline(run, job.form) <= view.now_ms:
-            if not 0 < run.timer_at_ms <= view.now_ms:
-                arm(view, jid, occasion, run, job.form)
-                view.put(key, run)
-            continue
-        run.held = False
-        state.held -= 1
-        make_ready(view, jid, occasion, run, job.form)
-        view.put(key, run)
+def release_held(view: View, jid: int, state: StateRecord, first: int | None = None) -> None:
+    """The last run has ended: the first one that was held back for it is ready, or the one that
+    goes before the others. While room is being made for a run, none is."""
+    if jid in view.rooms or view.get(keys.room(jid), RoomRecord) is not None:
         return
+    job = view.need(keys.job(jid), JobRecord)
+    if first is not None and _release(view, jid, first, job, state):
+        return
+    for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, keys.OCCASION_MAX)):
+        if _release(view, jid, keys.run_of(key)[1], job, state):
+            return
+
+
+def _release(view: View, jid: int, occasion: int, job: JobRecord, state: StateRecord) -> bool:
+    """Let a run go on that was held back, unless it is too late for it; then its timer, which rings
+    now, ends it. Whether it goes on."""
+    key = keys.run(jid, occasion)
+    run = view.get(key, RunRecord)
+    if run is None or not run.held or run.due_at_ms > view.now_ms:
+        return False
+    if 0 < start_deadline(run, job.form) <= view.now_ms:
+        if not 0 < run.timer_at_ms <= view.now_ms:
+            arm(view, jid, occasion, run, job.form)
+            view.put(key, run)
+        return False
+    run.held = False
+    state.held -= 1
+    make_ready(view, jid, occasion, run, job.form)
+    view.put(key, run)
+    return True
 
 
 def cancel(

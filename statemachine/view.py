@@ -177,6 +177,8 @@ class View:
         self.backfilled: set[int] = set()
         # A wave tells those downstream of an end.
         self.in_wave = False
+        # Jobs for one of whose runs room is being made just now.
+        self.rooms: set[int] = set()
         # Usage by namespace: every run counts there, so it is worth a place of its own.
         self.usages: dict[int, UsageRecord] = {}
         self.namespaces: dict[str, NamespaceRecord | None] = {}

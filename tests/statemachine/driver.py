@@ -12,14 +12,15 @@ store alone, to see that it depends on nothing but state, requests and clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar, cast
 
 from google.protobuf.message import Message
 
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
-from raftsched.statemachine import answers, by_hand, check, jobs, keys, verify
+from raftsched.statemachine import answers, by_hand, check, jobs, keys, timers, verify
+from raftsched.statemachine.budget import Budget, unlimited
 from raftsched.statemachine.careful import Failure
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.machine import Decision, Request, apply, decide, read_meta
@@ -62,6 +63,8 @@ class Machine:
         self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Somebody lowered a limit, so that more may be under way than it says now.
         self.limits_may_be_exceeded = False
+        # How long each decision may take.
+        self.new_budget: Callable[[], Budget] = lambda: unlimited
         self._workers: dict[int, str] = {}
         # What failed in the last decision; and whether it may.
         self.failures: list[Failure] = []
@@ -85,7 +88,7 @@ class Machine:
 
     def do_all(self, *bodies: object, actor: str = "") -> list[object]:
         """Decide some requests as one change and apply it; the replies, refusals among them."""
-        view = View(self.store, self.now_ms, self._recall)
+        view = View(self.store, self.now_ms, self._recall, self.new_budget())
         decision = decide(view, [Request(body, actor) for body in bodies])
         again = self.decide(*bodies, actor=actor)
         assert again.change == decision.change, "the same decision came out as two changes"
@@ -214,6 +217,15 @@ class Machine:
                 return done
         raise AssertionError(f"after {RINGS_MAX} rings timers are still due")
 
+    def ring_all(self) -> int:
+        """Ring until no timer is due, also what steps have left over; how many decisions."""
+        for rings in range(RINGS_MAX):
+            next_ms = timers.next_ms(self.store, read_meta(self.store))
+            if next_ms is None or next_ms > self.now_ms:
+                return rings
+            self.ask(Ring(1_000), Rung)
+        raise AssertionError(f"after {RINGS_MAX} rings timers are still due")
+
     def grant(
         self,
         worker: str = "w1",
@@ -300,7 +312,7 @@ class Machine:
     # Looking.
 
     def view(self) -> View:
-        return View(self.store, self.now_ms)
+        return View(self.store, self.now_ms, None, self.new_budget())
 
     def check(self) -> None:
         """The derived tables and counters are what the records say, and nothing is stuck."""
