@@ -167,7 +167,7 @@ def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
 
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Give every nominal time that is due its outcome: those of the schedules, then what was moved
-    or added, then what waits in the backlog. What a decision has no time for is due in the next one,
+    or added, then what waits in the backlog. What a decision has no time for is due in the next,
     in the same order. The caller settles and puts the state."""
     now_ms = view.now_ms
     grace_ms = job.form.grace_ms
@@ -233,7 +233,7 @@ def last_of_most(
 
 
 def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
-    """Fire the occurrences that somebody moved or added, as far as they are due. Whether all were."""
+    """Fire the occurrences that somebody moved or added, as far as they are due; whether all."""
     for done, edit in enumerate(state.edits):
         if done and overlap.pauses(view, jid, state):
             # As long as one is due, the job's timer rings.

@@ -28,7 +28,7 @@ Ack = worker_pb2.ResultAck
 
 def report(view: View, request: Report, actor: str) -> list[Ack]:
     """Take how attempts ended; each result is judged alone."""
-    acks = []
+    acks: list[Ack] = []
     for result in request.results:
         if acks and view.is_full:
             break
@@ -237,7 +237,7 @@ def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int 
 
 def note(view: View, request: Note, actor: str) -> list[Ack]:
     """Take how far attempts are."""
-    acks = []
+    acks: list[Ack] = []
     for said in request.reports:
         if acks and view.is_full:
             break
