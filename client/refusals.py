@@ -49,6 +49,8 @@ DISTRUST = (
 TRY_ELSEWHERE = frozenset({"NO_QUORUM", "NOT_LEADER", "DRAINING", "CLOCK_SKEW", "STATE_DIVERGED"})
 # It may be done in a moment. Nothing was done.
 TRY_LATER = frozenset({"RATE_LIMITED", "BACKLOG_FULL", "DISK_FULL", "NODE_LIMIT"})
+# How a server of gRPC turns calls away that it has not looked at.
+TURNED_AWAY = "Too many pending requests"
 # It may have been done.
 UNKNOWN = frozenset({"LEADER_CHANGED", "COMMIT_TIMEOUT"})
 # What gRPC itself says when a connection broke, nobody answered in time, or a server that stops
@@ -119,8 +121,12 @@ class Failure:
         return self.code in BROKEN or "RST_STREAM" in self.message
 
     @property
+    def turned_away(self) -> bool:
+        return not self.reason and self.message.startswith(TURNED_AWAY)
+
+    @property
     def retryable(self) -> bool:
-        return self.broken or self.reason in TRY_ELSEWHERE | TRY_LATER | UNKNOWN
+        return self.broken or self.turned_away or self.reason in TRY_ELSEWHERE | TRY_LATER | UNKNOWN
 
     @property
     def outcome_known(self) -> bool:
@@ -131,6 +137,8 @@ class Failure:
 
     @property
     def error_kind(self) -> type[RaftschedError]:
+        if self.turned_away:
+            return RateLimited
         return BY_REASON.get(self.reason) or BY_CODE.get(self.code, ClusterError)
 
     def error(self, kind: type[RaftschedError], message: str, request_id: str) -> RaftschedError:

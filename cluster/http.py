@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,12 +21,19 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .config import ServerFiles
 from .consensus.transport import split
 
 STOP_SECONDS = 0.5
-CONNECTIONS_MAX = 100
+# When there are more connections, the one that has been waited on for longest goes: so whoever asks
+# at once, as probes do, is answered however many others are silent.
+CONNECTIONS_MAX = 32
+WAIT_SECONDS = 5.0  # For a request, from the connection or the last answer, and to read the answer.
+HEAD_MAX = 16 << 10
+# Metrics are written this often at most: of a large state that takes milliseconds of the loop.
+METRICS_SECONDS = 0.2
 Checks = Callable[[], Mapping[str, str]]
 """What must hold before a node takes calls: by name, why it does not; empty where it does."""
 
@@ -48,14 +58,17 @@ class HttpPort:
                 Route("/version", self._version),
             ]
         )
+        self.connections = Connections()
+        protocol = cast("type[asyncio.Protocol]", partial(_Connection, self.connections))
         self._server = _Server(
             uvicorn.Config(
-                app, log_config=None, access_log=False, lifespan="off", ws="none",
-                limit_concurrency=CONNECTIONS_MAX, timeout_graceful_shutdown=1,
+                app, http=protocol, log_config=None, access_log=False, lifespan="off", ws="none",
+                timeout_graceful_shutdown=1, h11_max_incomplete_event_size=HEAD_MAX,
                 server_header=False, ssl_certfile=files.certificate_file or None,
                 ssl_keyfile=files.key_file or None,
             )
         )  # fmt: skip
+        self._written, self._written_at = b"", float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, address: str) -> str:
@@ -79,7 +92,10 @@ class HttpPort:
             await asyncio.wait([self._task], timeout=STOP_SECONDS)
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
+        now = asyncio.get_running_loop().time()
+        if now - self._written_at >= METRICS_SECONDS:
+            self._written, self._written_at = generate_latest(self.registry), now
+        return Response(self._written, media_type=CONTENT_TYPE_LATEST)
 
     async def _healthz(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -98,6 +114,55 @@ class HttpPort:
 
     async def _version(self, request: Request) -> Response:
         return JSONResponse(dict(self.version))
+
+
+class Connections:
+    """Those that are open, within their bound."""
+
+    def __init__(self) -> None:
+        # The one that has been waited on for longest is first.
+        self.open: OrderedDict[_Connection, None] = OrderedDict()
+        # How many went before their time, since there were too many.
+        self.dropped = 0
+
+    def heard(self, connection: _Connection) -> None:
+        """It is new, or has got an answer."""
+        self.open[connection] = None
+        self.open.move_to_end(connection)
+        if len(self.open) > CONNECTIONS_MAX:
+            oldest, _ = self.open.popitem(last=False)
+            self.dropped += 1
+            oldest.transport.abort()
+
+
+class _Connection(H11Protocol):
+    """One that has so much time for each request with its answer."""
+
+    def __init__(self, connections: Connections, **given: Any) -> None:  # noqa: ANN401
+        super().__init__(**given)
+        self._all = connections
+        self._ending: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        self._wait()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.open.pop(self, None)
+        if self._ending is not None:
+            self._ending.cancel()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        if not self.transport.is_closing():
+            self._ending = self.loop.call_later(WAIT_SECONDS, self.transport.abort)
+            self._all.heard(self)
 
 
 class _Server(uvicorn.Server):

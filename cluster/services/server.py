@@ -10,6 +10,7 @@ await server.stop(grace=1.0)
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Mapping
 from typing import cast
 
@@ -43,9 +44,16 @@ from .worker_calls import WorkerCalls
 
 MESSAGE_MAX = 4 << 20
 STREAMS_MAX = 20_000  # On one connection.
-# Calls that may wait to be heard. All workers and clients come at once to a new leader; gRPC by
-# itself would turn some of them away from 1,000 on, without a word that they may come again.
-PENDING_MAX = 20_000
+# Calls that may wait to be heard, of some 17 KB each. All workers and clients come at once to a new
+# leader, and gRPC by itself would turn some of them away from 1,000 on. Whoever begins calls and
+# resets them at once fills this and no more.
+PENDING_MAX = 6_000
+METADATA_MAX = 16 << 10
+HANDSHAKE_MS = 5_000  # From a connection to its first words.
+IDLE_MS = 300_000  # Without a call. Clients connect again when they need it.
+REQUESTS_AT_A_READ = 8
+# Descriptors that are not for connections of clients: store, journal, peers, HTTP.
+DESCRIPTORS_KEPT = 192
 OPTIONS: tuple[tuple[str, int], ...] = (
     # Else a second node on the same port would start without a word and get half of the calls.
     ("grpc.so_reuseport", 0),
@@ -54,6 +62,11 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_concurrent_streams", STREAMS_MAX),
     ("grpc.server.max_pending_requests", PENDING_MAX),
     ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
+    ("grpc.http2.max_requests_per_read", REQUESTS_AT_A_READ),
+    ("grpc.max_metadata_size", METADATA_MAX),
+    ("grpc.absolute_max_metadata_size", METADATA_MAX),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+    ("grpc.max_connection_idle_ms", IDLE_MS),
     # Clients ping every 20 s; without these lines they would be sent away for it.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -126,7 +139,10 @@ class Server:
 
     async def start(self) -> str:
         """Serve; the address that was bound. OSError when it is taken."""
-        self._server = grpc.aio.server(options=OPTIONS)
+        most = connections_max(self.shares.limits.connections)
+        self._server = grpc.aio.server(
+            options=(*OPTIONS, ("grpc.max_allowed_incoming_connections", most))
+        )
         self._server.add_generic_rpc_handlers((self._handlers(), self._health.handlers()))
         reflection.enable_server_reflection(
             (*service_names(), SERVICE, reflection.SERVICE_NAME), self._server
@@ -217,6 +233,14 @@ class Server:
         self._waits.close()
         self._cluster.verifier.close()
         await self._peers.close()
+
+
+def connections_max(wanted: int) -> int:
+    """As many as are wanted, if so many files may be open; half of the rest, if few may."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(soft - DESCRIPTORS_KEPT, soft // 4))
 
 
 class Served(grpc.GenericRpcHandler):

@@ -262,6 +262,11 @@ def test_one_try_that_may_have_done_it_makes_the_outcome_unknown() -> None:
         (WRITE, refusal("NO_QUORUM"), Unavailable),
         (WRITE, refusal("BACKLOG_FULL", "RESOURCE_EXHAUSTED"), RateLimited),
         (WRITE, refusal("DISK_FULL", "RESOURCE_EXHAUSTED"), Unavailable),
+        (
+            WRITE,
+            Failure("RESOURCE_EXHAUSTED", "Too many pending requests for this server"),
+            RateLimited,
+        ),
         (WRITE, BROKEN, OutcomeUnknown),
         (WRITE, LATE, OutcomeUnknown),
         (WRITE, GIVEN_UP, OutcomeUnknown),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from raftsched.cluster import http
 from raftsched.cluster.http import HttpPort
 from raftsched.cluster.metrics import Metrics
 
@@ -86,3 +88,53 @@ async def test_a_client_that_says_nothing_does_not_hold_up_the_end() -> None:
 
     assert asyncio.get_running_loop().time() - began < 1.5
     writer.close()
+
+
+Streams = list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+
+
+async def connections(address: str, count: int) -> Streams:
+    host, port = address.split(":")
+    return [await asyncio.open_connection(host, int(port)) for _ in range(count)]
+
+
+async def close(streams: Streams) -> None:
+    for _, writer in streams:
+        writer.close()
+
+
+async def test_probes_are_answered_however_many_connections_are_silent() -> None:
+    async with serving({}) as address:
+        silent = await connections(address, 1_000)
+        for _, writer in silent[::2]:
+            writer.write(b"GET /healthz HT")
+        assert await get(address, "/healthz") == (200, "ok\n")
+        assert (await get(address, "/metrics"))[0] == 200
+        await close(silent)
+
+
+async def test_a_connection_without_a_request_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "WAIT_SECONDS", 0.05)
+    async with serving({}) as address:
+        [(reader, writer)] = await connections(address, 1)
+        async with asyncio.timeout(5):
+            with contextlib.suppress(ConnectionError):
+                for _ in range(1_000):
+                    writer.write(b"G")
+                    await asyncio.sleep(0.01)
+                    await writer.drain()
+                raise AssertionError("it is still open")
+        await close([(reader, writer)])
+
+
+async def test_a_connection_that_asks_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "CONNECTIONS_MAX", 2)
+    async with serving({}) as address:
+        streams = await connections(address, 1)
+        [(reader, writer)] = streams
+        for _ in range(5):
+            streams += await connections(address, 1)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(5):
+                assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
+        await close(streams)

@@ -20,6 +20,7 @@ OPTIONS = {
 @pytest.mark.parametrize("whose", OPTIONS)
 def test_the_library_knows_every_option(whose: str) -> None:
     library = Path(cygrpc.__file__).read_bytes()
+    assert b"grpc.max_allowed_incoming_connections\0" in library
     unknown = [name for name, _ in OPTIONS[whose] if name.encode() + b"\0" not in library]
     assert unknown == []
 
