@@ -91,6 +91,10 @@ class NodeFigures:
         yield one("disk_free_bytes", "Free on the disk of the folder.",
                   free.f_bavail * free.f_frsize)  # fmt: skip
         yield one("disk_full", "It takes no writes for want of space.", node.status().full)
+        yield count("store_verified_bytes", "Read again to find damage.",
+                    node.scrub.verified_bytes)  # fmt: skip
+        yield one("store_verified_timestamp_seconds", "When all of it was last read to the end.",
+                  node.scrub.pass_ended)  # fmt: skip
         yield one("journal_bytes", "What the journal takes on the disk.", journal.bytes_kept)
         yield one("journal_waiting_bytes", "Written and not durable.", journal.bytes_waiting)
         yield one("journal_entries", "Entries kept.", journal.last_index - journal.base_index)

@@ -25,22 +25,23 @@ from ..statemachine.careful import FATAL, Failure, failed
 from ..statemachine.machine import Prepared
 from ..statemachine.record import MetaRecord
 from ..statemachine.rejection import Refused, Rejection
-from ..statemachine.rocks_store import CACHE_BYTES
+from ..statemachine.rocks_store import CACHE_BYTES, RocksStore
 from ..statemachine.store import Corrupt, Reading
 from ..statemachine.view import View
 from . import damage, refusals
 from .about import About, Acquaintances
 from .bootstrap import Bootstrap
 from .config import BOOTSTRAP
-from .consensus import faults
+from .consensus import faults, snapshot
 from .consensus.disk import RealDisk
-from .consensus.driver import Driver, Place
+from .consensus.driver import Driver, Place, disk_failed
 from .consensus.journal import JournalLimits
 from .consensus.port import Settings, Status
 from .elections import Elections
 from .leader import Leader, Seen
 from .loop_steps import LoopSteps
 from .replica import RENEWING, Replica
+from .scrub import RATE, Background, Pace, Scrub, set_stop_mark, take_stop_mark
 from .sessions import Sessions
 from .steady import SteadyClock
 from .virtual import Journey, VirtualClock
@@ -90,6 +91,7 @@ class NodeSpec:
     contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
     settings: Settings = field(default_factory=Settings)
     journal: JournalLimits = field(default_factory=JournalLimits)
+    scrub_rate: int = RATE  # Bytes a second that are read again in the background.
     # The clocks, for tests: milliseconds since 1970, and seconds that only grow.
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     seconds: Callable[[], float] = time.monotonic
@@ -119,9 +121,12 @@ class Node:
             shutil.rmtree(left, ignore_errors=True)
         self._thread = 0  # That of the loop, once it runs.
         doubt = damage.noted(spec.folder)
+        self.scrub = Scrub(spec.folder)
+        self._background = Background(self._scrub, self._scrub_failed, spec.scrub_rate)
         self.replica = Replica(
             spec.folder / STATE, disk.root, cache_bytes=spec.cache_bytes, damaged=self._damaged,
             set_aside=self._set_aside, doubt=DOUBT if doubt == damage.STATE else "",
+            check=None if take_stop_mark(spec.folder) else self.scrub.check_state,
         )  # fmt: skip
         if doubt == damage.STATE:
             # Once it is aside: what comes after may fail, and must not set an empty state aside.
@@ -182,6 +187,7 @@ class Node:
         self.steps.watch(self._loop)
         self.driver.ended.add_done_callback(self._driver_ended)
         self._tick()
+        self._background.start()
         if self._journey is not None:
             self._journey.start()
 
@@ -200,7 +206,9 @@ class Node:
             self.leader.lost()
         await self._loop.run_in_executor(None, self._readers.shutdown)
         await self._loop.run_in_executor(None, self._zones.close)
-        self.replica.close()
+        await self._loop.run_in_executor(None, self._background.stop)
+        if self.replica.close() and not (self.ended.done() and self.ended.exception()):
+            set_stop_mark(self.spec.folder)
         self.disk.close()
         if not self.ended.done():
             self.ended.set_result(None)
@@ -239,7 +247,7 @@ class Node:
         else:
             self._loop.call_soon_threadsafe(self._end_damaged, error)
 
-    def _end_damaged(self, error: Corrupt) -> None:
+    def _end_damaged(self, error: Corrupt, what: str = damage.STATE) -> None:
         if not self.ended.done():
             told = faults.Damaged(
                 f"{error}. Others lead on; at its next start this node sets that state aside and "
@@ -247,7 +255,7 @@ class Node:
             )
             self.driver.fail(told)
             self.fail(told)
-            self._note(damage.STATE, told)
+            self._note(what, told)
 
     def _note(self, what: str, why: Exception) -> None:
         try:
@@ -255,6 +263,43 @@ class Node:
         except OSError as error:
             # The next start looks by itself after such an end.
             logger.warning("%s cannot note that it met damage: %s", self.name, error)
+
+    def _scrub(self, pace: Pace) -> None:
+        """One pass over all that does not change any more; on a thread of its own."""
+        store, journal = self.replica.store, self.driver.core.journal
+        what = damage.STATE
+        try:
+            assert isinstance(store, RocksStore)
+            self.scrub.check_state(store, pace)
+            what = damage.SNAPSHOT
+            self.scrub.check_journal(journal.full_segments(), pace)
+        except Corrupt as error:
+            self._loop.call_soon_threadsafe(self._end_damaged, error, what)
+            return
+        except Exception:
+            if self.replica.store is store:
+                raise
+            return  # Another state took its place, and the files of this one are gone.
+        for manifest in list(self.driver.core.snapshots.by_index.values()):
+            if name := self.scrub.check_snapshot(manifest, pace):
+                self._loop.call_soon_threadsafe(self._without_snapshot, manifest.index, name)
+        with contextlib.suppress(OSError):
+            # On a full disk the next start reads through more than it must.
+            self.scrub.save()
+        self.scrub.pass_ended = time.time()
+
+    def _scrub_failed(self, error: Exception) -> None:
+        """A disk that cannot be read is as good as damaged."""
+        self._loop.call_soon_threadsafe(self.driver.fail, disk_failed(error))
+
+    def _without_snapshot(self, index: int, name: str) -> None:
+        """One that the state does not need any more; another is made of the state."""
+        core = self.driver.core
+        if index in core.snapshots.by_index and not self.ended.done():
+            why = f"{snapshot.folder_of(index)}/{name} is not what was written"
+            core.snapshots.set_aside(index, faults.Damaged(why))
+            core.make_snapshot()
+            self._poke()
 
     def _set_aside(self, name: str, why: str) -> None:
         damage.set_aside(self.spec.folder, [f"{STATE}/{name}"], why)

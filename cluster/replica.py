@@ -105,10 +105,13 @@ class Replica(Applied):
         damaged: Callable[[Corrupt], None] = nobody,
         set_aside: Callable[[str, str], None] | None = None,
         doubt: str = "",
+        check: Callable[[RocksStore], None] | None = None,
     ) -> None:
         """`damaged` is told, on any thread, of each word of corruption from the store. A state that
         cannot be believed, which `doubt` may say from the start, is handed to `set_aside` by its
-        name and the reason, and an empty one is in its place; consensus gives it what it lacks."""
+        name and the reason, and an empty one is in its place; consensus gives it what it lacks.
+        `check` reads a state before it is believed."""
+        self._check = check
         self.folder, self.cache_bytes, self.damaged = folder, cache_bytes, damaged
         # What the paths of consensus are relative to.
         self.snapshots = snapshots
@@ -129,6 +132,8 @@ class Replica(Applied):
     def _begin(self) -> None:
         store = self._open(self.number)
         try:
+            if self._check is not None:
+                self._check(store)
             super().__init__(store)
         except Corrupt:
             store.close()
@@ -189,10 +194,11 @@ class Replica(Applied):
             self._remove_others()
         super().apply(index, data)
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Whether all of it is on the disk now."""
         if self.retired is not None:
             self.retired.close()
-        self.store.close()
+        return self.store.close()
 
     def _open(self, number: int) -> RocksStore:
         path = self.folder / f"{PREFIX}{number}"

@@ -275,6 +275,10 @@ class Journal:
         """How much disk the journal takes, counted in whole segments but for the last."""
         return (len(self._segments) - 1) * self.limits.segment + self._offset
 
+    def full_segments(self) -> list[int]:
+        """The numbers of those that are never written to again; from any thread."""
+        return self._segments[:-2]
+
     @property
     def bytes_waiting(self) -> int:
         """How much was appended and is not durable yet."""
