@@ -212,6 +212,10 @@ class Config(_Section, frozen=True, kw_only=True):
             f"the secret that a node writes into its folder ({BOOTSTRAP})."
         ),
     ] = False
+    reflection: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(description="gRPC tells the contracts to whoever asks. auto: where tokens is off."),
+    ] = "auto"
     heartbeat_ms: Annotated[
         int,
         Meta(

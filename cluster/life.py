@@ -174,7 +174,8 @@ class Life:
         if config.log.level == "debug":
             tell_steps(node)
         self.server = Server(
-            node, doors.client(config), credentials, onward, metrics, config.limits
+            node, doors.client(config), credentials, onward, metrics, config.limits,
+            reflects=reflects(config),
         )  # fmt: skip
         metrics.registry.register(RefusedFigures(self.server.refused.count))
         self.http = HttpPort(metrics.registry, self.checks, about(config), config.tls.server)
@@ -281,6 +282,11 @@ class Life:
             "state": "it differs from the others'; see the log" if node.known.diverged else "",
             "state lost": "it was damaged; another is on its way" if status.bereft else "",
         }
+
+
+def reflects(config: Config) -> bool:
+    """Whether strangers may ask for the contracts: by itself where they may call as well."""
+    return not config.tokens if config.reflection == "auto" else config.reflection == "on"
 
 
 def open_to_all(config: Config, node: Node) -> bool:

@@ -57,7 +57,7 @@ HURRY = 0.1  # The same, while somebody has not heard from all it is linked to.
 PACE = 0.005  # Seconds between the beginnings of two changes, unless the leader hurries.
 # A leader without a word from a majority for so long may be one no more, and moves no time.
 HEARD = 0.5
-READERS = 2
+READERS = 3
 # Reads that look at a bounded handful of records are done at once; the others would hold up the
 # loop, and are done on a helper thread, on the state as it was at one instant.
 AT_ONCE = ("GetJob", "GetRun", "GetQueue", "GetNamespace", "GetCalendar", "GetDeadLetter")

@@ -116,6 +116,11 @@ class Session:
     notes: dict[int, worker_pb2.ProgressReport] = field(default_factory=dict)
     extensions: deque[worker_pb2.ExtendRequest] = field(default_factory=deque)
 
+    @property
+    def has_words(self) -> bool:
+        """It has said something that waits for a change."""
+        return bool(self.results or self.notes or self.extensions)
+
     def hear(self) -> None:
         """It said something; that is all a heartbeat is."""
         self.sessions.heard(self)

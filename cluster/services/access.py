@@ -27,6 +27,7 @@ from .. import refusals
 from ..bootstrap import digest, first_secret
 from .call import Call
 from .methods import OF_CLUSTER, Method
+from .places import number_of
 from .port import Node
 
 Role = access_pb2.Role
@@ -245,14 +246,15 @@ class Access:
             why = f"{name} is for admins of the whole cluster, and this token is for one namespace"
             raise forbidden(token, Role.ROLE_ADMIN, why)
         default = ALL if name in OF_CLUSTER else namespaces.DEFAULT
-        for place in self._places(request, default):
+        for place in self._places(request, default, where):
             if place != where:
                 about = WORDS.get(place, place)
                 why = f"this token is for the namespace {where}, and the call is about {about}"
                 raise forbidden(token, call.method.needs, why, place)
 
-    def _places(self, request: Message, default: str) -> Iterator[str]:
-        """The namespaces that a request is about; `default` is where it names none."""
+    def _places(self, request: Message, default: str, where: str) -> Iterator[str]:
+        """The namespaces that a request is about; `default` is where it names none. That it is
+        about `where` is found out without a look at all that there are."""
         asked = cast(Any, request)
         fields = request.DESCRIPTOR.fields_by_name
         found = False
@@ -271,26 +273,24 @@ class Access:
             found = True
             yield from hello.namespaces or (namespaces.DEFAULT,)
             # Who says hello under the name of a worker takes over what that one has.
-            yield from self._of_session(hello.worker)
+            yield from self._of_session(hello.worker, where)
         if not found:
-            yield from self._of_worker(asked)
+            yield from self._of_worker(asked, where)
 
-    def _of_worker(self, asked: Any) -> Iterator[str]:  # noqa: ANN401
+    def _of_worker(self, asked: Any, where: str) -> Iterator[str]:  # noqa: ANN401
         """The namespaces of the runs and the worker that a request names."""
         fields = asked.DESCRIPTOR.fields_by_name
-        yield from self._of_session(getattr(asked, "worker", ""))
+        yield from self._of_session(getattr(asked, "worker", ""), where)
         runs = [asked.run] if "run" in fields else []
         for name in ("results", "progress"):
             runs += [said.run for said in getattr(asked, name, ())]
         numbers = {keys.namespace_of(place[0]) for run in runs if (place := keys.run_key(run))}
-        if numbers:
-            names = self._numbered()
-            yield from (names.get(number, NOWHERE) for number in sorted(numbers))
+        yield from self._names(numbers, where)
         if "worker" not in fields and not runs:
             # A list of everything.
             yield NOWHERE
 
-    def _of_session(self, worker: str) -> Iterator[str]:
+    def _of_session(self, worker: str, where: str) -> Iterator[str]:
         """The namespaces that a worker serves; of one that this leader knows by its leases only,
         those of the leases."""
         session = self.node.sessions.by_worker.get(worker)
@@ -299,9 +299,15 @@ class Access:
         if not session.unmet:
             yield from session.fit[0]
             return
-        names = self._numbered()
-        for number in sorted(leases.namespaces_of(self.node.replica.store, worker)):
-            yield names.get(number, NOWHERE)
+        yield from self._names(leases.namespaces_of(self.node.replica.store, worker), where)
+
+    def _names(self, numbers: Iterable[int], where: str) -> Iterator[str]:
+        expected = number_of(self.node, where)
+        others = sorted({number for number in numbers if number != expected})
+        if others:
+            # It is refused; the names are for its words.
+            names = self._numbered()
+            yield from (names.get(number, NOWHERE) for number in others)
 
     def _numbered(self) -> dict[int, str]:
         store = self.node.replica.store

@@ -30,7 +30,7 @@ from .methods import Method
 from .observer import Observer
 from .port import Node
 from .refused import RefusedCalls
-from .shares import Shares
+from .shares import COSTLY, Shares
 from .status import DETAILS, code_of, details_of, words_of
 
 logger = logging.getLogger(__name__)
@@ -186,7 +186,11 @@ class Calls:
             options = getattr(request, "read", None)
             if options is not None and (faults := validate.enum(FRESHNESS, options, "consistency")):
                 raise Refused.of(faults)
-            found = await node.read(request, options, call.timeout())
+            if method.name in COSTLY:
+                with self.shares.costly.taken(call.caller):
+                    found = await node.read(request, options, call.timeout())
+            else:
+                found = await node.read(request, options, call.timeout())
             answer, revision = found.message, found.revision
             age_ms = found.age_ms if wants_less(request) else None
         if call.hides:

@@ -50,7 +50,7 @@ class Rates:
         if name is None:
             return
         bucket = self._bucket(name, self.clock())
-        if not bucket.rate:
+        if bucket is None or not bucket.rate:
             return
         if bucket.left < 1:
             wait_ms = int((1 - bucket.left) / bucket.rate * 1000) + 1
@@ -65,26 +65,29 @@ class Rates:
             )
         bucket.left -= 1
 
-    def _bucket(self, name: str, now: float) -> Bucket:
+    def _bucket(self, name: str, now: float) -> Bucket | None:
+        """That of a namespace that is there: names that mean nothing must not push others out."""
         bucket = self._buckets.get(name)
         if bucket is None:
             rate = self._rate(name)
+            if rate is None:
+                return None
             bucket = self._buckets[name] = Bucket(rate, rate, now, now)
             if len(self._buckets) > BUCKETS:
                 self._buckets.popitem(last=False)
             return bucket
         if now - bucket.looked_at >= LOOK_S:
-            bucket.rate, bucket.looked_at = self._rate(name), now
+            bucket.rate, bucket.looked_at = self._rate(name) or 0, now
             self._buckets.move_to_end(name)
         bucket.left = min(bucket.rate, bucket.left + (now - bucket.filled_at) * bucket.rate)
         bucket.filled_at = now
         return bucket
 
-    def _rate(self, name: str) -> int:
+    def _rate(self, name: str) -> int | None:
         key = keys.namespace(name)
         value = self.node.replica.store.get(key)
         if value is None:
-            return 0
+            return 0 if name == namespaces.DEFAULT else None
         return parse(key, value, NamespaceRecord).settings.quota.calls_per_second
 
 

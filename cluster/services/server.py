@@ -89,7 +89,11 @@ class Server:
         peer_credentials: grpc.ChannelCredentials | None = None,
         metrics: Observer | None = None,
         limits: Limits | None = None,
+        *,
+        reflects: bool = True,
     ) -> None:
+        # Whoever reaches the port may ask for the contracts.
+        self._reflects = reflects
         self.node = node
         self.shares, self.refused = Shares(limits), RefusedCalls()
         self._address = address
@@ -144,9 +148,10 @@ class Server:
             options=(*OPTIONS, ("grpc.max_allowed_incoming_connections", most))
         )
         self._server.add_generic_rpc_handlers((self._handlers(), self._health.handlers()))
-        reflection.enable_server_reflection(
-            (*service_names(), SERVICE, reflection.SERVICE_NAME), self._server
-        )
+        if self._reflects:
+            reflection.enable_server_reflection(
+                (*service_names(), SERVICE, reflection.SERVICE_NAME), self._server
+            )
         port = self._bind()
         await self._server.start()
         self._looking = asyncio.create_task(self._look(), name="look")

@@ -14,6 +14,9 @@ from .. import refusals
 from ..config import Limits
 
 STRANGERS = 8
+# Reads that compute for long on a thread, which shares the interpreter with the loop.
+COSTLY = frozenset({"JobService/ForecastFirings", "JobService/AuditJob"})
+COSTLY_MAX, COSTLY_BY_CALLER = 2, 1
 
 
 class Share:
@@ -60,6 +63,7 @@ class Shares:
         limits = limits or Limits()
         self.limits = limits
         self.calls = Share("calls", limits.calls, limits.calls_by_caller)
+        self.costly = Share("costly_reads", COSTLY_MAX, COSTLY_BY_CALLER)
         # Calls of whom only the request itself tells who they are.
         self.strangers = Share("strangers", STRANGERS, STRANGERS)
         self.bytes = Share("body_mb", limits.body_mb << 20, limits.body_mb_by_caller << 20)

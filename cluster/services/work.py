@@ -47,6 +47,11 @@ PATIENCE_S = 1.0  # How long a stream on a node that does not lead waits for wor
 # Leases that may be on their way to a worker. It may ask for more; but what waits here for one
 # that does not read must be bounded, and this is plenty for one that does.
 AHEAD = 1_000
+# Bytes of what one worker, and all, have said that may wait for a change before no more is read.
+# The frame that reaches it, of 3 MiB at most, comes on top.
+SAID_MAX = 1 << 20
+SAID_ALL_MAX = 128 << 20
+HEARD_FIRST_S, HEARD_MOST_S = 0.002, 0.1  # How often it is asked whether it is heard.
 Response = worker_pb2.WorkResponse
 LEASES, ACKS, STOPS = (
     Heads(Response.DESCRIPTOR.fields_by_name[name].number) for name in ("leases", "acks", "stops")
@@ -54,11 +59,43 @@ LEASES, ACKS, STOPS = (
 HEADS = {worker_pb2.Lease: LEASES, worker_pb2.ResultAck: ACKS}
 
 
+class Said:
+    """Bytes of what workers have said that wait for a change: of each stream, and of all."""
+
+    def __init__(self) -> None:
+        self.of: dict[WorkStream, int] = {}
+        self.total = 0
+
+    def add(self, stream: WorkStream, size: int) -> None:
+        if stream.session is not None and stream.session.has_words:
+            self.of[stream] = self.of.get(stream, 0) + size
+            self.total += size
+
+    def is_much(self, stream: WorkStream) -> bool:
+        """Whether a stream must wait until what it said is in the log."""
+        session, held = stream.session, self.of.get(stream, 0)
+        if session is None or not session.has_words:
+            self.forget(stream)
+            return False
+        return held > SAID_MAX or (held > 0 and self.total > SAID_ALL_MAX)
+
+    def forget(self, stream: WorkStream) -> None:
+        self.total -= self.of.pop(stream, 0)
+
+
 class WorkStream:
     """One stream, and where its session delivers to."""
 
-    def __init__(self, context: Context, welcome: worker_pb2.Welcome, streams: Sized = ()) -> None:
+    def __init__(
+        self,
+        context: Context,
+        welcome: worker_pb2.Welcome,
+        streams: Sized = (),
+        said: Said | None = None,
+    ) -> None:
         self.context = context
+        # Bytes of frames that were read, on all streams.
+        self.said = said or Said()
         # All that there are on this node.
         self.streams = streams
         # The number of the only namespace that its worker may speak of; None for all.
@@ -214,6 +251,20 @@ class WorkStream:
             if frame.HasField("hello"):
                 raise wrong("hello", "came twice; it must be in the first frame, and only there")
             self.take(frame)
+            self.said.add(self, len(data))
+            del data, frame
+            await self._until_heard()
+
+    async def _until_heard(self) -> None:
+        """Read no more of a worker as long as what it said waits for a change, beyond a bound. gRPC
+        then holds it back, and nothing is lost."""
+        wait_s = HEARD_FIRST_S
+        while self.said.is_much(self) and not self.ended.done():
+            if self.session is not None:
+                # It would be heard if it were read.
+                self.session.hear()
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, HEARD_MOST_S)
 
     def take(self, frame: worker_pb2.WorkRequest) -> None:
         """What the worker says in one frame."""
@@ -312,6 +363,7 @@ class Work:
         self.shares = shares
         # The one that was looked at longest ago is first.
         self.streams: OrderedDict[WorkStream, None] = OrderedDict()
+        self.said = Said()
 
     async def talk(self, call: Call, requests: object) -> None:
         """Serve a stream."""
@@ -334,7 +386,7 @@ class Work:
         if not node.leads:
             await context.write(self._elsewhere())
             return
-        stream = WorkStream(context, welcome(self.sessions), self.streams)
+        stream = WorkStream(context, welcome(self.sessions), self.streams, self.said)
         if call.namespace:
             stream.only = places.number_of(node, call.namespace)
         stream.session = self.sessions.open(hello.hello, stream, stream=True)
@@ -348,6 +400,7 @@ class Work:
             rejection = await stream.ended
         finally:
             del self.streams[stream]
+            self.said.forget(stream)
             if reading is not None:
                 # What it says from now on is not for this stream any more.
                 reading.cancel()
