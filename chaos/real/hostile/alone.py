@@ -49,11 +49,13 @@ async def cluster(
                 at = node.arguments.index("--folder") + 1
                 node.arguments = [*node.arguments[:at], str(place / "data"),
                                   *node.arguments[at + 1 :]]  # fmt: skip
-    try:
-        await asyncio.to_thread(stage.start)
-        yield stage
-    finally:
-        await asyncio.to_thread(stage.stop)
+    # Two clusters share the machine meanwhile, so how late the bystander is says nothing.
+    async with stand.ours():
+        try:
+            await asyncio.to_thread(stage.start)
+            yield stage
+        finally:
+            await asyncio.to_thread(stage.stop)
 
 
 def ended(stand: Stand, stage: Stage) -> None:
