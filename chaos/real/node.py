@@ -120,6 +120,9 @@ class Clock:
         self.time_ns = hand.time_ns
         self.monotonic = time.monotonic
 
+    def time(self) -> float:
+        return self.time_ns() / 1e9
+
 
 def take_over(hand: Hand) -> None:
     """Put the hand between the node and the world."""
