@@ -19,11 +19,11 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from ..proto.v1 import job_pb2
-from ..statemachine import allowance, budget, careful, keys, leases, own_alerts, timers
+from ..statemachine import budget, careful, keys, leases, own_alerts, timers
 from ..statemachine.careful import FATAL
 from ..statemachine.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
-from ..statemachine.request import MakeAlerts, Observe, Observed, Ring
+from ..statemachine.request import Grant, MakeAlerts, Observe, Observed, Ring
 from ..statemachine.view import Recall, View
 from . import refusals
 from .consensus import faults
@@ -174,7 +174,8 @@ class Leader:
         self._look, self._looking, self._made = None, False, None
         self._recall = Recall()
         self.sessions.takeover(worker for worker, _ in leases.holders(self.applied.store))
-        self._look_ahead(self.applied.meta.now_ms)
+        self._next_timer_ms = timers.next_ms(self.applied.store, self.applied.meta)
+        self._next_allowance_ms = None
         self.sessions.poke()
 
     def lost(self) -> None:
@@ -331,9 +332,12 @@ class Leader:
             parts.append(Part(Ring(CHANGE_ITEMS), _nothing, _nobody, items=CHANGE_ITEMS))
         allowed = self._next_allowance_ms is not None and self._next_allowance_ms <= now_ms
         if parts or allowed or self.sessions.fresh:
-            grant = self.sessions.grant(CHANGE_ITEMS)
+            grant = self.sessions.grant(CHANGE_ITEMS, anew=bool(parts) or allowed)
             if grant is not None:
                 parts.append(grant)
+            elif allowed:
+                # Nobody would take what it allows; whoever comes asks anew.
+                self._next_allowance_ms = None
         return parts
 
     def _calls(self) -> list[Part]:
@@ -399,9 +403,9 @@ class Leader:
             for part, answer in zip(parts, decision.replies, strict=True):
                 self._answer(part, answer)
             self.steps.end("answer", began)
-            began = self.seconds()
-            self._look_ahead(view.now_ms)
-            self.steps.end("look ahead", began)
+            self._next_timer_ms = timers.next_ms(self.applied.store, self.applied.meta)
+            if any(isinstance(part.body, Grant) for part in parts):
+                self._next_allowance_ms = decision.allowance_ms or None
             # Whatever the answers set off comes into the next change.
             self.sessions.poke()
 
@@ -452,12 +456,6 @@ class Leader:
             raise
         except Exception as error:
             self.troubles.failed(f"the answer to {type(part.body).__name__}", error)
-
-    def _look_ahead(self, decided_ms: int) -> None:
-        """Find out when the next timer rings, and when a queue with a rate may give again."""
-        store = self.applied.store
-        self._next_timer_ms = timers.next_ms(store, self.applied.meta)
-        self._next_allowance_ms = allowance.next_ms(View(store, decided_ms), self.sessions.places())
 
 
 def _first(*instants_ms: int | None) -> int | None:

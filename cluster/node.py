@@ -60,7 +60,7 @@ HEARD = 0.5
 READERS = 3
 # Reads that look at a bounded handful of records are done at once; the others would hold up the
 # loop, and are done on a helper thread, on the state as it was at one instant.
-AT_ONCE = ("GetJob", "GetRun", "GetQueue", "GetNamespace", "GetCalendar", "GetDeadLetter")
+AT_ONCE = ("GetJob", "GetRun", "GetNamespace", "GetCalendar", "GetDeadLetter")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from ..proto.v1 import worker_pb2
@@ -37,6 +38,7 @@ LOST = worker_pb2.Stop.KIND_LOST
 EXTENSION = worker_pb2.ResultAck.SUBJECT_EXTENSION
 SILENCE = "it was silent for too long, so its leases have ended"
 HEARING_MS = 2  # Added to the first period under a new leader for each worker that may come back.
+KINDS = 128  # Kinds of workers that are asked in one grant.
 OFFERED = 64  # Workers of a kind that are asked in one grant.
 T = TypeVar("T")
 Words = Sequence[worker_pb2.Lease] | Sequence[worker_pb2.ResultAck]
@@ -221,6 +223,8 @@ class Sessions:
         self._lapsing: deque[Session] = deque()
         # Somebody offers who was not asked yet.
         self.fresh = False
+        # Kinds of workers that are still to be asked since something may have become ready.
+        self._unasked = 0
 
     # What workers do.
 
@@ -326,23 +330,32 @@ class Sessions:
         first = next(iter(self._heard), None)
         return None if first is None else first.heard_ms + self.lapse_ms
 
-    def grant(self, most: int) -> Part | None:
-        """Offer what workers would take; None when there is nobody."""
+    def grant(self, most: int, *, anew: bool = True) -> Part | None:
+        """Offer what workers would take; None when there is nobody. Of very many kinds of workers
+        some are asked at a time, each in turn, until all were asked since `anew`: something may
+        have become ready."""
+        if anew or (self.fresh and not self._unasked):
+            self._unasked = len(self._offers)
         self.fresh = False
         chosen = []
-        for fit, line in list(self._offers.items()):
+        for fit in list(islice(self._offers, KINDS)):
+            line = self._offers.pop(fit)
             chosen += self._choose(fit, line, most)
-            if not line:
-                del self._offers[fit]
+            if line:
+                # Behind all others.
+                self._offers[fit] = line
+            self._unasked -= 1
         if not chosen:
+            self._unasked = 0
             return None
+        unasked = self._unasked = max(0, self._unasked)
         offers = tuple(_offer(session) for session in chosen)
 
         def answer(granted: object) -> None:
             assert isinstance(granted, list)
             for session, leases in zip(chosen, granted, strict=True):
                 session.granted(leases)
-            if any(map(_used_up, offers, granted)) or sum(map(len, granted)) >= most:
+            if unasked or any(map(_used_up, offers, granted)) or sum(map(len, granted)) >= most:
                 # More may be ready than these could take.
                 self.fresh = bool(self._offers)
 
@@ -358,11 +371,6 @@ class Sessions:
                     session.deliver.foresee(leases)
 
         return Part(Grant(offers, most), answer, unknown, foresee=foresee)
-
-    def places(self) -> list[tuple[str, str]]:
-        """Namespaces and queues that somebody would take leases from."""
-        found = {(name, queue) for fit in self._offers for name in fit[0] for queue in fit[1]}
-        return sorted(found)
 
     def takeover(self, workers: Iterable[str]) -> None:
         """This node leads: give all who hold leases a full period to be heard.

@@ -148,6 +148,7 @@ class Sight:
 
 def observe(view: View, request: Observe, actor: str) -> Observed:
     """Look at some alerts, and raise or clear those whose condition has changed."""
+    lanes.index_some(view)
     sight = Sight(view, request)
     for worker in request.workers:
         for queue in set(worker.offer.queues):
@@ -256,10 +257,10 @@ def _oldest_ready(sight: Sight, number: int) -> int:
     if number not in sight.oldest_ms:
         view, oldest_ms = sight.view, sight.view.now_ms
         whose = b"" if number == keys.CLUSTER else number.to_bytes(4, "big")
-        prefix = keys.LANE_OF + whose
-        index = view.stored.scan(prefix, keys.after(prefix))
-        for _, value in islice(index, limits.LOOKED_AT):
-            lane_number = int.from_bytes(value, "big")
+        prefix = keys.BUSY + whose
+        busy = view.stored.scan(prefix, keys.after(prefix))
+        for key, _ in islice(busy, limits.LOOKED_AT):
+            lane_number = keys.lane_in(key)
             lane = view.need(keys.lane(lane_number), LaneRecord)
             ready = keys.ready_in(lane_number)
             entries = view.stored.scan(ready + lane.ready_from, keys.after(ready))

@@ -71,6 +71,8 @@ class Outcome:
     replies: list[object] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     stops: list[tuple[str, worker_pb2.Stop]] = field(default_factory=list)
+    # See View.allowance_ms.
+    allowance_ms: int = 0
     change: bytes = b""
     sealed: Change | None = None
 
@@ -146,6 +148,7 @@ class Careful:
             raise Full
         self.layer.absorb(view)
         self.outcome.stops += view.stops
+        self.outcome.allowance_ms = view.allowance_ms or self.outcome.allowance_ms
         return reply
 
     def _refusal(self, body: object, broke: Broke) -> Rejection:

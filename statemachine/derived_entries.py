@@ -12,7 +12,7 @@ from ..proto.v1 import run_pb2
 from . import keys, ledger
 from .clockwork import DELETING
 from .difference import Difference, jid_in, namespace_in, record, records
-from .lanes import line_for
+from .lanes import busy_key, line_for
 from .record import (
     AccessTokenRecord,
     FlowRecord,
@@ -49,6 +49,7 @@ def differences(store: Reading) -> Iterator[Difference]:
 
 
 def _all_wanted(store: Reading) -> Wanted:
+    indexed = int.from_bytes(store.get(keys.LANES_INDEXED) or b"", "big")
     for key, _, job in records(store, keys.JOB, JobRecord):
         yield from _of_job(store, jid_in(key), job)
     for key, _, state in records(store, keys.STATE, StateRecord):
@@ -60,6 +61,8 @@ def _all_wanted(store: Reading) -> Wanted:
         yield from _of_ended(*keys.ended_of(key), run)
     for key, _, lane in records(store, keys.LANE, LaneRecord):
         yield _index_of(lane), key[1:5]
+        if lane.ready and lane.number <= indexed:
+            yield busy_key(lane), b""
     for key, _, unique in records(store, keys.UNIQUE, UniqueRecord):
         if unique.until_ms:
             yield keys.unique_timer(unique.until_ms, jid_in(key), key[9:].decode()), b""
@@ -190,6 +193,11 @@ def _lane_index_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     return lane is not None and _index_of(lane) == key
 
 
+def _busy_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    lane = record(store, keys.lane(keys.lane_in(key)), LaneRecord)
+    return lane is not None and lane.ready > 0 and busy_key(lane) == key
+
+
 def _flow_line_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     jid, occasion = keys.run_of(key)
     flow = record(store, keys.flow(jid, occasion), FlowRecord)
@@ -227,6 +235,7 @@ OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.LEASE: _lease_wanted,
     keys.DEAD: _dead_wanted,
     keys.LANE_OF: _lane_index_wanted,
+    keys.BUSY: _busy_wanted,
     keys.FLOW_LINE: _flow_line_wanted,
     keys.SECRET: _secret_wanted,
     keys.STRETCH: _stretch_wanted,
@@ -240,6 +249,7 @@ TABLES = {
     keys.LEASE: "lease",
     keys.DEAD: "dead letter",
     keys.LANE_OF: "index entry of a lane",
+    keys.BUSY: "entry of a lane with ready runs",
     keys.FLOW_LINE: "line entry of a flow",
     keys.SECRET: "hash of a secret",
     keys.STRETCH: "stretch of a ledger",

@@ -28,10 +28,24 @@ from .record import (
 )
 from .rejection import Refused
 from .request import Grant, Offer
+from .timers import earliest
 from .view import View
 
 STRIDE = 1_000_000  # A namespace's turn moves by this, divided by its weight, for each lease.
 LATEST = b"\xff" * 24
+
+
+@dataclass(slots=True)
+class Source:
+    """A queue while leases are granted."""
+
+    key: bytes
+    queue: QueueRecord
+    # Its allowance and its instant before it was refilled for this grant.
+    before: tuple[int, int]
+    # It may hold runs back.
+    limited: bool
+    granted: int = 0
 
 
 @dataclass(slots=True)
@@ -40,17 +54,12 @@ class Line:
 
     key: bytes
     lane: LaneRecord
-    queue: QueueRecord
-    queue_key: bytes
+    source: Source
     entries: Iterator[bytes]
     # The first entry, without table and lane; LATEST when there is none.
     head: bytes = LATEST
     entry: bytes = b""
     granted: int = 0
-    # The queue's allowance and its instant before it was refilled for this grant.
-    before: tuple[int, int] = (0, 0)
-    # Its queue may hold it back.
-    limited: bool = True
     # Entries that came into the lane since, as a heap.
     later: list[bytes] = field(default_factory=list)
 
@@ -74,6 +83,8 @@ class Tenant:
     floor: int = 0
     granted: int = 0
     lines: list[Line] = field(default_factory=list)
+    # See UsageRecord.lane_from: as it will be.
+    lane_from: bytes = b""
 
 
 @dataclass(slots=True)
@@ -90,7 +101,8 @@ class Taker:
 
 def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]]:
     """Give ready runs to the workers that offer to take some."""
-    lines: dict[int, Line] = {}
+    lanes.index_some(view)
+    ready = Ready.at(view)
     tenants: dict[str, Tenant | None] = {}
     sessions: dict[str, SessionRecord] = {}
     takers = [
@@ -105,7 +117,7 @@ def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]
         groups.setdefault(fit, []).append(taker)
     left = request.most
     # Groups take turns by a share of what is left, so that no group starves another for long.
-    busy = [(_tenants(view, group[0].offer, tenants, lines), group) for group in groups.values()]
+    busy = [(_tenants(view, group[0].offer, tenants, ready), group) for group in groups.values()]
     while busy and left > 0:
         share = max(1, left // len(busy))
         still = []
@@ -115,9 +127,9 @@ def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]
             if given == share and left > 0:
                 still.append((found, group))
         busy = still
-    for line in lines.values():
+    for line in ready.lines.values():
         _settle(view, line)
-    _take_back(list(lines.values()))
+    _settle_sources(view, ready)
     for taker in takers:
         if taker.leases:
             view.put(keys.session(taker.offer.worker), taker.session)
@@ -174,6 +186,7 @@ def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int) -> 
     for tenant in tenants:
         # A grant that gives nothing is no change.
         if tenant.granted:
+            tenant.usage.lane_from = tenant.lane_from
             view.put(keys.usage(tenant.number), tenant.usage)
     return given
 
@@ -192,7 +205,8 @@ def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
         first: Line | None = None
         head = LATEST
         for line in tenant.lines:
-            if line.head < head and not (line.limited and _is_shut(line.queue)):
+            source = line.source
+            if line.head < head and not (source.limited and _is_shut(source.queue)):
                 first, head = line, line.head
         if first is not None:
             best, best_turn = (tenant, first), turn
@@ -285,14 +299,16 @@ def _count(tenant: Tenant, line: Line, state: StateRecord) -> None:
     usage.turn += tenant.stride
     tenant.granted += 1
     line.granted += 1
-    queue = line.queue
+    source = line.source
+    source.granted += 1
+    queue = source.queue
     queue.leased += 1
     if queue.rate:
         queue.allowance -= 1000
 
 
 def _tenants(
-    view: View, offer: Offer, known: dict[str, Tenant | None], lines: dict[int, Line]
+    view: View, offer: Offer, known: dict[str, Tenant | None], ready: Ready
 ) -> list[Tenant]:
     """The namespaces of an offer with the lanes that it fits."""
     found = []
@@ -302,14 +318,11 @@ def _tenants(
         whole = known[name]
         if whole is None:
             continue
-        fitting = [
-            line
-            for queue in offer.queues
-            for line in _lines(view, whole.number, queue, lines)
-            if lanes.fits(line.lane, offer.handlers, dict(offer.labels))
-        ]
+        fitting, behind = _lines(view, whole, offer, ready, whole.usage.lane_from)
+        if not fitting and whole.usage.lane_from:
+            fitting, behind = _lines(view, whole, offer, ready, b"")
         if fitting:
-            found.append(replace(whole, lines=fitting))
+            found.append(replace(whole, lines=fitting, lane_from=behind))
     if len(found) > 1:
         # Who was idle starts a little in front of the others, not with all the turns it missed.
         floor = max(tenant.usage.turn for tenant in found) - STRIDE
@@ -327,35 +340,87 @@ def _tenant(view: View, name: str) -> Tenant | None:
     return Tenant(record.number, usage, record.settings.quota.leases, stride)
 
 
-def _lines(view: View, namespace: int, queue: str, lines: dict[int, Line]) -> list[Line]:
-    """The lanes of a queue that have ready runs."""
-    prefix = keys.lanes_of(namespace, queue)
-    found = []
-    for index in list(view.scan(prefix, keys.after(prefix))):
-        value = view.get_raw(index)
-        assert value is not None
-        number = int.from_bytes(value, "big")
-        if number not in lines:
+def _lines(
+    view: View, tenant: Tenant, offer: Offer, ready: Ready, behind: bytes
+) -> tuple[list[Line], bytes]:
+    """The lanes with ready runs that an offer fits; of very many some, and behind which others are
+    looked at the next time."""
+    found: list[Line] = []
+    for queue in ready.queues_of(tenant.number, offer.queues):
+        source = ready.source(view, tenant.number, queue)
+        fitting = lanes.busy_for(view, tenant.number, queue, offer.handlers, offer.labels, behind)
+        if source.limited and _is_shut(source.queue):
+            if next(fitting, None) is not None:
+                ready.wait_for(view, source.queue)
+            continue
+        for key in fitting:
+            found.append(ready.line(view, key, source))
+            if len(found) == limits.LANES:
+                return found, key
+    return found, b""
+
+
+@dataclass(slots=True)
+class Ready:
+    """What is ready while leases are granted."""
+
+    # The queues with ready runs by namespace; None: there are too many to look through.
+    queues: dict[int, set[str]] | None
+    sources: dict[tuple[int, str], Source] = field(default_factory=dict)
+    lines: dict[int, Line] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, view: View) -> Ready:
+        queues: dict[int, set[str]] = {}
+        first, end = keys.BUSY, keys.after(keys.BUSY)
+        for _ in range(limits.BUSY_PLACES):
+            key = next(view.scan(first, end), None)
+            if key is None:
+                return cls(queues)
+            number, queue = keys.place_of(key)
+            queues.setdefault(number, set()).add(queue)
+            first = keys.after(keys.busy_in(number, queue))
+        return cls(None)
+
+    def queues_of(self, number: int, wanted: tuple[str, ...]) -> list[str]:
+        """Of the queues that a worker pulls from, those that have ready runs."""
+        if self.queues is None:
+            return list(wanted)
+        there = self.queues.get(number)
+        return [queue for queue in wanted if queue in there] if there else []
+
+    def source(self, view: View, number: int, name: str) -> Source:
+        source = self.sources.get((number, name))
+        if source is None:
+            key = keys.queue(number, name)
+            queue = view.get(key, QueueRecord) or QueueRecord()
+            before = (queue.allowance, queue.allowance_at_ms)
+            if queue.rate:
+                refill(view, queue)
+            limited = bool(queue.paused or queue.concurrency or queue.rate)
+            source = self.sources[number, name] = Source(key, queue, before, limited)
+        return source
+
+    def line(self, view: View, busy: bytes, source: Source) -> Line:
+        number = keys.lane_in(busy)
+        line = self.lines.get(number)
+        if line is None:
             lane = view.need(keys.lane(number), LaneRecord)
-            if not lane.ready:
-                continue
-            lines[number] = _line(view, number, lane)
-        found.append(lines[number])
-    return found
+            prefix = keys.ready_in(number)
+            entries = view.scan(prefix + lane.ready_from, keys.after(prefix))
+            line = self.lines[number] = Line(keys.lane(number), lane, source, entries)
+            line.advance()
+        return line
 
-
-def _line(view: View, number: int, lane: LaneRecord) -> Line:
-    queue_key = keys.queue(lane.namespace, lane.queue)
-    queue = view.need(queue_key, QueueRecord)
-    before = (queue.allowance, queue.allowance_at_ms)
-    if queue.rate:
-        refill(view, queue)
-    prefix = keys.ready_in(number)
-    entries = view.scan(prefix + lane.ready_from, keys.after(prefix))
-    limited = bool(queue.paused or queue.concurrency or queue.rate)
-    line = Line(keys.lane(number), lane, queue, queue_key, entries, before=before, limited=limited)
-    line.advance()
-    return line
+    def wait_for(self, view: View, queue: QueueRecord) -> None:
+        """Note when a queue gives again that its rate alone holds back."""
+        if queue.paused or not queue.rate or queue.allowance >= 1000:
+            return
+        if queue.concurrency and queue.leased >= queue.concurrency:
+            return
+        # In thousandths, filled by the rate in each millisecond. Rounded up.
+        at_ms = queue.allowance_at_ms - (queue.allowance - 1000) // queue.rate
+        view.allowance_ms = earliest(view.allowance_ms, at_ms)
 
 
 def refill(view: View, queue: QueueRecord) -> None:
@@ -373,16 +438,21 @@ def _settle(view: View, line: Line) -> None:
     line.lane.ready -= line.granted
     line.lane.ready_from = line.head if line.head != LATEST else b""
     view.put(line.key, line.lane)
-    view.put(line.queue_key, line.queue)
+    if not line.lane.ready:
+        view.delete(lanes.busy_key(line.lane))
 
 
-def _take_back(lines: list[Line]) -> None:
-    """Undo the refill of a queue that gave nothing: it is not written, so it must not stay."""
-    given = {line.queue_key for line in lines if line.granted}
-    # Of several lines of a queue the first one saw what it was before.
-    for line in reversed(lines):
-        if line.queue_key not in given:
-            line.queue.allowance, line.queue.allowance_at_ms = line.before
+def _settle_sources(view: View, ready: Ready) -> None:
+    """Write down what was taken from a queue. What gave nothing is not written, so its refill must
+    not stay."""
+    for line in ready.lines.values():
+        if line.head != LATEST and line.source.queue.rate:
+            ready.wait_for(view, line.source.queue)
+    for source in ready.sources.values():
+        if source.granted:
+            view.put(source.key, source.queue)
+        else:
+            source.queue.allowance, source.queue.allowance_at_ms = source.before
 
 
 def _session(view: View, worker: str, known: dict[str, SessionRecord]) -> SessionRecord:

@@ -8,7 +8,7 @@ A `jid` is the number of a job: 24 bits of its namespace's number, 40 bits of it
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 # Records: the truth.
@@ -46,6 +46,8 @@ PARKED = b"W"  # whose slot, lane, turn, jid, occasion
 LIMIT_KEY = b"C"  # namespace, key
 LEASE = b"E"  # session, token -> jid, occasion
 LANE_OF = b"z"  # namespace, queue, priority, handler, labels -> lane
+BUSY = b"y"  # namespace, queue, labels, handler, lane: lanes that have ready runs
+LANES_INDEXED = b"k"  # once: lanes up to this number stand in BUSY while they have ready runs
 SECRET = b"p"  # hash of a secret -> name of an access token
 DEAD = b"D"  # namespace, inverted end, jid, occasion
 REMEMBERED_LINE = b"i"  # place -> hash of the request id
@@ -200,6 +202,43 @@ def lane_of(
 ) -> bytes:
     wanted = "\0".join([handler, *(f"{name}={value}" for name, value in labels)])
     return lanes_of(namespace, queue) + bytes([priority]) + wanted.encode()
+
+
+# In BUSY a label begins with LABEL, and where there is none left stands LAST. Texts carry their
+# length, so that none reads as the beginning of another.
+LABEL = b"\x02"
+LAST = b"\x01"
+
+
+def text(value: str) -> bytes:
+    data = value.encode()
+    return len(data).to_bytes(2, "big") + data
+
+
+def label(name: str, value: str) -> bytes:
+    return LABEL + text(name) + text(value)
+
+
+def busy_in(namespace: int, queue: str) -> bytes:
+    return _NS.pack(BUSY, namespace) + text(queue)
+
+
+def busy(
+    namespace: int, queue: str, labels: Iterable[tuple[str, str]], handler: str, lane: int
+) -> bytes:
+    """A lane with ready runs; labels by name."""
+    wanted = b"".join(label(name, value) for name, value in labels)
+    return busy_in(namespace, queue) + wanted + LAST + text(handler) + lane.to_bytes(4, "big")
+
+
+def place_of(busy: bytes) -> tuple[int, str]:
+    """The namespace and queue of a lane with ready runs."""
+    end = 7 + int.from_bytes(busy[5:7], "big")
+    return int.from_bytes(busy[1:5], "big"), busy[7:end].decode()
+
+
+def lane_in(busy: bytes) -> int:
+    return int.from_bytes(busy[-4:], "big")
 
 
 def parked_by_job(jid: int) -> bytes:

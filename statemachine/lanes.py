@@ -13,6 +13,8 @@ since those of another lane may find nobody who takes them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from ..proto.v1 import common_pb2, job_pb2
@@ -50,6 +52,9 @@ def lane_for(view: View, namespace: int, spec: job_pb2.JobSpec, queue: str, prio
         labels=tuple(LabelRecord(name=n, value=v) for n, v in labels),
     )  # fmt: skip
     view.put(keys.lane(number), record)
+    if _indexed(view) == number - 1:
+        # It has no run yet.
+        view.put_raw(keys.LANES_INDEXED, number.to_bytes(4, "big"))
     queue_key = keys.queue(namespace, queue)
     if view.get(queue_key, QueueRecord) is None:
         view.put(queue_key, QueueRecord())
@@ -76,6 +81,78 @@ def fits(lane: LaneRecord, handlers: frozenset[str], labels: dict[str, str]) -> 
     return all(labels.get(label.name) == label.value for label in lane.labels)
 
 
+def busy_key(lane: LaneRecord) -> bytes:
+    """Where a lane stands while it has ready runs."""
+    labels = [(label.name, label.value) for label in lane.labels]
+    return keys.busy(lane.namespace, lane.queue, labels, lane.handler, lane.number)
+
+
+def busy_for(
+    view: View, namespace: int, queue: str, handlers: frozenset[str], labels: Mapping[str, str],
+    after: bytes = b"",
+) -> Iterator[bytes]:  # fmt: skip
+    """The lanes of a queue with ready runs that a worker fits, by their keys.
+
+    Those that it does not fit are not looked at: labels lie behind each other in the key, so only
+    those are followed that the worker has. Where all handlers fit, it begins behind a key.
+    """
+    own = [keys.label(name, value) for name, value in sorted(labels.items())]
+    ways = [(keys.busy_in(namespace, queue), 0)]
+    while ways:
+        at, first = ways.pop()
+        yield from _of_handlers(view, at + keys.LAST, handlers, after)
+        if first < len(own) and _is_any(view, at + keys.LABEL):
+            deeper = [(at + own[place], place + 1) for place in range(first, len(own))]
+            ways += [way for way in deeper if _is_any(view, way[0])]
+
+
+def _is_any(view: View, prefix: bytes) -> bool:
+    return next(view.scan(prefix, keys.after(prefix)), None) is not None
+
+
+def _of_handlers(view: View, at: bytes, handlers: frozenset[str], after: bytes) -> Iterator[bytes]:
+    """The lanes that ask for these labels and one of the handlers; none named: any, no executor."""
+    end = keys.after(at)
+    if not handlers:
+        executors = tuple(at + keys.text(name) for name in EXECUTORS)
+        first = after + b"\0" if after.startswith(at) else at
+        for key in view.scan(first, end):
+            if not key.startswith(executors):
+                yield key
+        return
+    wanted = sorted(map(keys.text, handlers))
+    place = 0
+    while place < len(wanted):
+        part = wanted[place]
+        following = b""
+        for key in view.scan(at + part, end):
+            if not key.startswith(part, len(at)):
+                following = key[len(at) : -4]
+                break
+            yield key
+        if not following:
+            return
+        # On to the next of its handlers that may have a lane.
+        place = bisect_left(wanted, following, place + 1)
+
+
+def _indexed(view: View) -> int:
+    """Up to which number lanes stand among the busy ones while they have ready runs."""
+    return int.from_bytes(view.get_raw(keys.LANES_INDEXED) or b"", "big")
+
+
+def index_some(view: View) -> None:
+    """A state of before does not say which of its lanes have ready runs: find out, step by step."""
+    first, last = _indexed(view) + 1, view.meta.lane_serial
+    if first > last:
+        return
+    for number in range(first, min(last, first + limits.CHANGE_ITEMS - 1) + 1):
+        lane = view.get(keys.lane(number), LaneRecord)
+        if lane is not None and lane.ready:
+            view.put_raw(busy_key(lane))
+        view.put_raw(keys.LANES_INDEXED, number.to_bytes(4, "big"))
+
+
 def enter(view: View, jid: int, occasion: int, run: RunRecord) -> bytes:
     """Put a run among the ready ones of its lane; its entry there. The caller puts the run."""
     lane = view.edit(keys.lane(run.lane), LaneRecord)
@@ -87,6 +164,8 @@ def enter(view: View, jid: int, occasion: int, run: RunRecord) -> bytes:
     entry = keys.ready(run.lane, run.turn_ms, jid, occasion)
     view.put_new(entry)
     mark = entry[MARK:]
+    if not lane.ready:
+        view.put_new(busy_key(lane))
     if not lane.ready or mark < lane.ready_from:
         lane.ready_from = mark
     lane.ready += 1
@@ -103,7 +182,10 @@ def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
         run.parking = RunRecord.PARKING_UNSPECIFIED
     elif run.turn_ms:
         view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
-        view.edit(keys.lane(run.lane), LaneRecord).ready -= 1
+        lane = view.edit(keys.lane(run.lane), LaneRecord)
+        lane.ready -= 1
+        if not lane.ready:
+            view.delete(busy_key(lane))
     run.turn_ms = 0
 
 

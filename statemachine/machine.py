@@ -44,6 +44,8 @@ class Decision:
     failures: list[Failure] = field(default_factory=list)
     # It was decided carefully, since something failed; so should be what it has left behind.
     careful: bool = False
+    # See View.allowance_ms.
+    allowance_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def decide(
     outcome = Careful(view, _decide_one, where).decide(requests)
     return Decision(
         outcome.change, outcome.replies, outcome.stops, outcome.sealed, outcome.failures,
-        careful=True,
+        careful=True, allowance_ms=outcome.allowance_ms,
     )  # fmt: skip
 
 
@@ -102,7 +104,7 @@ def _decide_together(view: View, requests: Sequence[Request]) -> Decision:
     data = view.seal()
     if len(data) > limits.ENTRY_BYTES:
         raise TooLarge(f"the change has {len(data)} bytes")
-    return Decision(data, replies, view.stops, view.sealed)
+    return Decision(data, replies, view.stops, view.sealed, allowance_ms=view.allowance_ms)
 
 
 def _decide_one(view: View, request: Request) -> object:

@@ -95,11 +95,9 @@ def answer(view: View, namespace: str, number: int, name: str, record: QueueReco
     """A queue as users see it; how many workers pull from it only the leader knows."""
     shown = settings(namespace, name, record)
     oldest_ms = 0
-    prefix = keys.lanes_of(number, name)
-    for index in list(view.scan(prefix, keys.after(prefix))):
-        value = view.get_raw(index)
-        assert value is not None
-        lane_number = int.from_bytes(value, "big")
+    prefix = keys.busy_in(number, name)
+    for busy in list(view.scan(prefix, keys.after(prefix))):
+        lane_number = keys.lane_in(busy)
         lane = view.need(keys.lane(lane_number), LaneRecord)
         shown.ready += lane.ready
         if lane.ready:

@@ -121,6 +121,8 @@ class UsageRecord(Record):
     leases_took_ms: int = 0
     before_ended: int = 0
     before_took_ms: int = 0
+    # Of very many lanes with ready runs, behind which the next ones are looked at.
+    lane_from: bytes = b""
 
 
 class JobRecord(Record):

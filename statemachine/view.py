@@ -7,6 +7,7 @@ done, `seal` turns the writes into a change. The store is never written here.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ _SCANNED = {
     keys.READY: 5,
     keys.PARKED: 8,
     keys.LANE_OF: 5,
+    keys.BUSY: 1,
     keys.EDGE: 9,
     keys.STEP: 17,
     keys.TELL: 17,
@@ -71,6 +73,7 @@ _LIGHT_BYTES = 100
 STRETCH = 64
 FEW = 8
 DENSE = 4
+MANY = 64  # Keys written under the prefix of a scan above which they are sorted once for all.
 NO_TIMER = b"\xff"  # Behind every timer.
 
 
@@ -157,6 +160,7 @@ class View:
         # from then on by the prefix of the scan.
         self._noted: dict[int, list[bytes]] = {table: [] for table in _PREFIX}
         self._scanned: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)
+        self._ordered: dict[bytes, list[bytes]] = {}
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
         # Zones that a member of the cluster does not know, with its name: it could not go on with
@@ -175,6 +179,8 @@ class View:
         self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Jobs whose ledger got an entry among the old ones.
         self.backfilled: set[int] = set()
+        # When a queue with a rate may give again to those that a grant was for. 0: none waits.
+        self.allowance_ms = 0
         # A wave tells those downstream of an end.
         self.in_wave = False
         # Jobs for one of whose runs room is being made just now.
@@ -359,9 +365,24 @@ class View:
         if not mine:
             return (key for key, _ in stored)
         written = self._written
-        inside = [key for key in mine if first <= key < end and key in written]
-        inside.sort(reverse=backwards)
+        if len(mine) > MANY:
+            sorted_mine = self._in_order(mine, first)
+            low, high = bisect_left(sorted_mine, first), bisect_left(sorted_mine, end)
+            inside = [key for key in sorted_mine[low:high] if key in written]
+            if backwards:
+                inside.reverse()
+        else:
+            inside = [key for key in mine if first <= key < end and key in written]
+            inside.sort(reverse=backwards)
         return self._merged(iter(inside), stored, backwards)
+
+    def _in_order(self, mine: dict[bytes, None], first: bytes) -> list[bytes]:
+        """What was written under a prefix, sorted once for many scans."""
+        prefix = first[: _PREFIX[first[0]]]
+        ordered = self._ordered.get(prefix)
+        if ordered is None or len(ordered) != len(mine):
+            ordered = self._ordered[prefix] = sorted(mine)
+        return ordered
 
     def _mine(self, first: bytes) -> dict[bytes, None]:
         """What this decision has written under the prefix of a scan. Most decisions scan little,

@@ -8,7 +8,7 @@ from raftsched.statemachine import keys, limits
 from .asking import ask
 from .driver import Machine, image
 
-LEFT = {keys.META, keys.AUDIT, keys.NAMESPACE, keys.INDEXED}
+LEFT = {keys.META, keys.AUDIT, keys.NAMESPACE, keys.INDEXED, keys.LANES_INDEXED}
 
 
 def make(machine: Machine, name: str = "n") -> None:
