@@ -132,6 +132,13 @@ class Mold:
 class View:
     """State as one decision sees and changes it."""
 
+    # A rule may have changed records of it in memory and not in the store: nothing is kept.
+    is_spoiled = False
+    # A wave tells those downstream of an end.
+    in_wave = False
+    # When a queue with a rate may give again to those that a grant was for. 0: none waits.
+    allowance_ms = 0
+
     def __init__(
         self,
         store: Reading,
@@ -168,8 +175,6 @@ class View:
         self.lacking: Mapping[str, str] = {}
         # The key of what is being worked on, where a request is about many: whom to set aside.
         self.subject = b""
-        # A rule may have changed records of it in memory and not in the store: nothing is kept.
-        self.is_spoiled = False
         # What `seal` made, before it became bytes.
         self.sealed: Change | None = None
         self.meta.now_ms = self.now_ms
@@ -179,10 +184,6 @@ class View:
         self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Jobs whose ledger got an entry among the old ones.
         self.backfilled: set[int] = set()
-        # When a queue with a rate may give again to those that a grant was for. 0: none waits.
-        self.allowance_ms = 0
-        # A wave tells those downstream of an end.
-        self.in_wave = False
         # Jobs for one of whose runs room is being made just now.
         self.rooms: set[int] = set()
         # Usage by namespace: every run counts there, so it is worth a place of its own.
