@@ -362,7 +362,9 @@ class Leader:
         view.lacking = self.lacking
         requests = [Request(part.body, part.actor) for part in parts]
         try:
-            decision = decide(view, requests, careful=self._careful, where=self.name)
+            decision = decide(
+                view, requests, careful=self._careful, where=self.name, new_budget=self.new_budget
+            )
         except FATAL:
             raise
         except Exception as error:

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from ..proto.v1 import worker_pb2
 from . import clockwork, firing, keys, limits
+from .budget import Budget
 from .layer import Layer
 from .record import Change, UnknownFormat, encode
 from .rejection import Reason, Refused, Rejection
@@ -96,8 +97,10 @@ class Full(Exception):
 class Careful:
     """One decision, in pieces."""
 
-    def __init__(self, view: View, rule: Callable[[View, Request], object], where: str) -> None:
-        self.base, self.now_ms, self.is_spent = view.base, view.now_ms, view.is_spent
+    def __init__(
+        self, view: View, rule: Callable[[View, Request], object], where: str, is_spent: Budget
+    ) -> None:
+        self.base, self.now_ms, self.is_spent = view.base, view.now_ms, is_spent
         self.layer, self.lacking = Layer(view.stored), view.lacking
         self.rule, self.where = rule, where
         self.outcome = Outcome()
@@ -311,7 +314,8 @@ def failed(name: str, error: Exception) -> Rejection:
     )
 
 
-OWN: dict[type, Callable[[Careful, Any], object]] = {
+Own = Callable[[Careful, Any], object]
+OWN: dict[type, Own] = {
     Ring: Careful._ring,
     Report: Careful._report,
     Note: Careful._note_words,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush, heappushpop
 
 from ..proto.v1 import worker_pb2
-from . import answers, keys, lanes, leases, limits, namespaces, remembered, runs, slots
-from .clockwork import BROKEN
+from . import answers, aside, keys, lanes, leases, limits, namespaces, remembered, runs, slots
+from .clockwork import BROKEN, DELETING
 from .forms import Form
 from .instants import ms_or
 from .record import (
@@ -235,7 +235,7 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
             line.granted += 1
             return None
     state = view.edit(keys.state(jid), StateRecord)
-    if state.state == BROKEN:
+    if state.state >= DELETING and (state.state == BROKEN or aside.find(view, jid)):
         _set_back(view, line, jid, occasion, run)
         return None
     view.delete(line.entry)

@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from ..proto.v1 import worker_pb2
 from . import keys, limits, remembered
+from .budget import Budget
 from .careful import FATAL, Careful, Failure, TooLarge
 from .record import Change, MetaRecord, encode, parse, parse_change
 from .rejection import Refused, Rejection
@@ -62,9 +63,15 @@ class WrongBase(Exception):
 
 
 def decide(
-    view: View, requests: Sequence[Request], *, careful: bool = False, where: str = ""
+    view: View,
+    requests: Sequence[Request],
+    *,
+    careful: bool = False,
+    where: str = "",
+    new_budget: Callable[[], Budget] | None = None,
 ) -> Decision:
-    """Decide requests as one change. `where` is this node's name, for what fails here."""
+    """Decide requests as one change. `where` is this node's name, for what fails here, and
+    `new_budget` what the careful way may take behind the usual one."""
     if not careful:
         try:
             return _decide_together(view, requests)
@@ -74,7 +81,8 @@ def decide(
             _trouble(error)
     # A rule may have changed records that it has read, so none of them is used again.
     view.is_spoiled = True
-    outcome = Careful(view, _decide_one, where).decide(requests)
+    is_spent = new_budget() if new_budget is not None else view.is_spent
+    outcome = Careful(view, _decide_one, where, is_spent).decide(requests)
     return Decision(
         outcome.change, outcome.replies, outcome.stops, outcome.sealed, outcome.failures,
         careful=True, allowance_ms=outcome.allowance_ms,

@@ -15,7 +15,7 @@ from .view import View
 
 def check_room(view: View, job: JobRecord, state: StateRecord) -> None:
     """Former orders may be large, and an import may change more of them than fit into a change."""
-    if view.is_full and state.live > state.former:
+    if view.has_bytes and state.live > state.former:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
             f"runs of the job '{job.name}' are under way and keep what they do, and this call has "

@@ -436,6 +436,11 @@ class View:
         return len(self._written)
 
     @property
+    def has_bytes(self) -> bool:
+        """Whether the change has enough bytes by now, whatever time it took."""
+        return self._weight + _LIGHT_BYTES * len(self._written) >= limits.CHANGE_BYTES
+
+    @property
     def is_full(self) -> bool:
         """Whether the change has enough bytes by now, about, or took its time: work in steps ends
         here. Whoever asks has done one step before, so that the work as a whole goes on."""

@@ -29,10 +29,12 @@ from .cluster import Kit, Schedule
 from .directed import figure_8, late_ack
 from .disk import SimDisk
 from .rule_mutants import (
+    DiesOfIt,
     LapsesAtOnce,
     LapsesByTheWall,
     NewLeader,
     doubles_occurrences,
+    drops_neighbours,
     drops_occurrences,
     forgets_tokens,
 )
@@ -367,5 +369,11 @@ MUTANTS = [
     Mutant(
         "occurrence-doubled", Kit(leader=NewLeader, rules=doubles_occurrences), 20,
         frozenset({"kill"}), rules=True,
+    ),
+    Mutant(
+        "A0-dies", Kit(leader=DiesOfIt), 20, frozenset({"planted"}), rules=True
+    ),
+    Mutant(
+        "A0-neighbours", Kit(rules=drops_neighbours), 60, frozenset({"planted"}), rules=True
     ),
 ]  # fmt: skip

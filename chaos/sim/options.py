@@ -35,6 +35,7 @@ class Options:
     payload: int
     workers: int = 0  # With any, the machine is the scheduler's.
     habits: frozenset[str] = frozenset()  # Of the workers.
+    planted: str = ""  # Where a rule raises for one job: "fire", "lease", or nowhere.
     steps: int = 1_000_000  # After so many pieces of work a decision has used up its time.
 
     def describe(self) -> str:
@@ -99,7 +100,7 @@ def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 1
 def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
     """Return a history of the scheduler: entries are larger, and there are workers and clocks."""
     dice = random.Random(f"rules {seed}")
-    drawn = draw(seed, more)
+    drawn = draw(seed, more - {"planted"})
     faults = drawn.faults | ({"jump"} if dice.random() < 0.4 else frozenset())
     habits = frozenset(h for h in HABITS if dice.random() < 0.4)
     limits = JournalLimits(
@@ -123,6 +124,9 @@ def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
         workers=dice.choice((1, 3, 5)),
         habits=habits,
         steps=random.Random(f"steps {seed}").choice((1, 2, 5, 20, 1_000_000)),
+        planted=random.Random(f"planted {seed}").choice(
+            ("fire", "lease") if "planted" in more else ("", "", "", "fire", "lease")
+        ),
     )
 
 

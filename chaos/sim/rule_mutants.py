@@ -13,10 +13,13 @@ from ...cluster.sessions import Sessions
 from ...proto.v1 import run_pb2
 from ...statemachine import clockwork, firing, keys, runs
 from ...statemachine.budget import Budget, unlimited
+from ...statemachine.careful import OWN, Careful, Own
 from ...statemachine.record import JobRecord, StateRecord
-from ...statemachine.request import Ring
+from ...statemachine.request import DropEntry, Request, Ring, Rung
 from ...statemachine.store import Reading
 from ...statemachine.view import Recall, View
+
+LIMIT = 1_000
 
 
 class Office:
@@ -44,6 +47,41 @@ class NewLeader(Leader):
             super()._decide(parts)
         finally:
             Office.first = Office.first_ring = False
+
+
+class DiesOfIt(Leader):
+    """What fails in the rules ends the node, as it ends the next one."""
+
+    def _decide(self, parts: list[Part]) -> None:
+        super()._decide(parts)
+        assert not self.troubles.counts, "a rule failed, and the node ends"
+
+
+def drops_neighbours() -> AbstractContextManager[None]:
+    """When the work of one timer fails, those behind it are dropped with it."""
+    genuine = Careful._ring
+
+    def ring(self: Careful, request: Request) -> Rung:
+        due, _, _ = firing.due_now(View(self.layer, self.now_ms), LIMIT)
+        rung = genuine(self, request)
+        if any(failure.fate == "set aside" for failure in self.outcome.failures):
+            for key in due[1:]:
+                if self.layer.get(key) is not None:
+                    self._attempt(Request(DropEntry(key)))
+        return rung
+
+    return exchanged_item(OWN, Ring, ring)
+
+
+@contextmanager
+def exchanged_item(table: dict[type, Own], key: type, what: Own) -> Iterator[None]:
+    """As `exchanged`, for an entry of a table."""
+    before = table[key]
+    table[key] = what
+    try:
+        yield
+    finally:
+        table[key] = before
 
 
 class LapsesAtOnce(Sessions):

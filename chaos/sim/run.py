@@ -10,6 +10,7 @@ from functools import partial
 from .cluster import Cluster, Kit
 from .mutants import MUTANTS, Mutant
 from .options import Options, draw, draw_rules, quiet
+from .planted import planted
 from .rules import SchedulerCluster
 from .stock import run_stock
 from .world import Violation
@@ -41,7 +42,7 @@ def run_seed(
     cluster = SchedulerCluster(options, kit) if options.workers else Cluster(options, kit)
     violation = ""
     try:
-        with kit.rules():
+        with planted(options), kit.rules():
             cluster.run(mutant.schedule if mutant is not None else None)
     except Violation as error:
         violation = str(error)

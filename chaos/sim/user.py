@@ -159,7 +159,9 @@ class User:
 
     def took(self, reply: object) -> None:
         if isinstance(reply, Rejection):
-            if reply.reason not in AGAIN:
+            if reply.reason == Reason.ERROR_REASON_JOB_BROKEN:
+                self.busy = False
+            elif reply.reason not in AGAIN:
                 raise Violation(f"S1 {self.body!r} was refused: {reply.word}: {reply.message}")
             self.later(0.03, self.go)
             return

@@ -72,15 +72,17 @@ async def test_what_happens_meanwhile_is_not_in_it_and_does_not_wait(tmp_path: P
         await real.stub(JOBS).CreateJob(create("before"))
         call = aiter(real.stub(CLUSTER).Backup(REQUEST))
         first = await anext(call)
+        first_revision = real.node.revision
         for number in range(10):
             await real.stub(JOBS).CreateJob(create(f"meanwhile-{number}"))
         snapshot = await real.stub(CLUSTER).TakeSnapshot(cluster_pb2.TakeSnapshotRequest())
-        assert snapshot.revision == 11
+        # Alerts may have come and gone beside them.
+        assert snapshot.revision >= first_revision + 10
         data = first.data + b"".join([answer.data async for answer in call])
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             body = archive.extractfile("manifest.json")
             assert body is not None
-            assert json.loads(body.read())["revision"] == 1
+            assert json.loads(body.read())["revision"] <= first_revision
 
 
 async def test_a_caller_that_leaves_or_does_not_read_leaves_nothing_behind(

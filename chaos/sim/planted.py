@@ -1,0 +1,46 @@
+"""A rule that raises for one job, for the time of a history: nothing else may suffer from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from ...proto.v1 import worker_pb2
+from ...statemachine import answers, keys, outcomes
+from ...statemachine.record import JobRecord, RunRecord
+from ...statemachine.view import View
+from .judge import PLANTED
+from .options import Options
+from .rule_mutants import exchanged
+
+CHOSEN = 2  # The serial number of the job that fails.
+
+
+@contextmanager
+def planted(options: Options) -> Iterator[None]:
+    """Let one job of a history fail where it fires, or where a run of it is leased."""
+    with ExitStack() as stack:
+        if options.planted == "fire":
+            stack.enter_context(exchanged(outcomes, "fire", _fire))
+        elif options.planted == "lease":
+            stack.enter_context(exchanged(answers, "lease", _lease))
+        yield
+
+
+def _is_chosen(jid: int) -> bool:
+    return jid & ((1 << keys.SERIAL_BITS) - 1) == CHOSEN
+
+
+def _fire(view: View, jid: int, *others: object, **more: object) -> object:
+    if _is_chosen(jid):
+        raise RuntimeError(PLANTED)
+    return fire(view, jid, *others, **more)  # type: ignore[arg-type]  # As they came.
+
+
+def _lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
+    if _is_chosen(jid):
+        raise RuntimeError(PLANTED)
+    return lease(view, jid, occasion, run, job)
+
+
+fire, lease = outcomes.fire, answers.lease
