@@ -17,7 +17,7 @@ from raftsched.proto.v1 import alert_pb2, job_pb2, queue_pb2, worker_pb2
 from raftsched.statemachine import limits, reads, rules
 from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.rejection import Refused, Rejection
-from raftsched.statemachine.request import Ring, RingOne
+from raftsched.statemachine.request import Note, Ring, RingOne
 from raftsched.statemachine.store import MemoryStore
 from raftsched.statemachine.view import View
 
@@ -632,7 +632,7 @@ def test_a_word_that_found_no_room_does_not_replace_a_later_one(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, ear, failure = leased(bench)
-    monkeypatch.setattr(View, "is_full", property(lambda view: True))
+    monkeypatch.setitem(rules.RULES, Note, lambda view, request, actor: [])
 
     session.note([said(ear.got[0], b"early")])
     bench.leader.step()
