@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 ASIDE = "damaged"
 NOTE = "damaged.json"
 STATE, SNAPSHOT = "state", "snapshot"
+# All that speaks for a disk or of its files.
+OF_THE_DISK = ["consensus", "state", "checksums.json", "stopped", NOTE]
 
 
 def note(folder: Path, what: str, why: str) -> None:

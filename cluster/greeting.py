@@ -20,12 +20,33 @@ def histories(
 ) -> dict[str, str | None]:
     """The origin of each node's history, by name; None: it answers and has no history yet. Who
     does not answer as a node of this name is left out."""
-    found: dict[str, str | None] = {}
+    return {name: said.get("origin") for name, said in _hellos(addresses, contexts).items()}
+
+
+def leader_of_majority(
+    me: str,
+    addresses: Mapping[str, str],
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None,
+) -> str:
+    """Whom so many of the others know to lead that they are a majority without this node; empty
+    if there is nobody."""
+    others = {name: address for name, address in addresses.items() if name != me}
+    said = [hello.get("leader") for hello in _hellos(others, contexts).values()]
+    for name in others:
+        if said.count(name) > len(addresses) // 2:
+            return name
+    return ""
+
+
+def _hellos(
+    addresses: Mapping[str, str], contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None
+) -> dict[str, dict[str, str]]:
+    found = {}
     for name, address in addresses.items():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error):
             said = _hello(name, address, contexts[1] if contexts else None)
             if said["node"] == name:
-                found[name] = said.get("origin")
+                found[name] = said
     return found
 
 

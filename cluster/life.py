@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from functools import partial
 from importlib import metadata
@@ -24,7 +25,7 @@ import structlog
 from ..statemachine import access
 from ..statemachine.rocks_store import StoreLocked
 from ..statemachine.store import Corrupt
-from . import descriptors, doors, log, systemd, tls
+from . import damage, descriptors, doors, greeting, log, systemd, tls
 from .about import ZONE_EDITION
 from .config import Config, ConfigWrong, is_loopback, warnings
 from .consensus import faults
@@ -46,6 +47,10 @@ STOP_SECONDS = 3.0
 # Of these: for the next leader to take over, and for calls that are under way.
 HAND_OVER_SECONDS = 1.0
 GRACE_SECONDS = 0.5
+# How often a node whose journal is damaged looks whether the others lead, and how soon again: after
+# an outage of all they need a moment.
+RENEW_TRIES = 6
+RENEW_SECONDS = 1.0
 # A node behind by more has not caught up yet.
 BEHIND_ENTRIES = 1_000
 BEHIND_SECONDS = 5.0
@@ -315,6 +320,21 @@ def virtual_clock(config: Config, file: Path) -> VirtualClock:
         ) from error  # fmt: skip
 
 
+def renew_disk(spec: NodeSpec, damaged: faults.Damaged) -> None:
+    """Set a disk aside whose journal is damaged, if the others are a majority and one of them
+    leads; else raise what was found. It may have forgotten a vote or an entry that it acknowledged,
+    so it may not speak again: an empty one learns all, and has no vote before."""
+    addresses = {name: member.peer for name, member in spec.members.items()}
+    for attempt in range(RENEW_TRIES):
+        if attempt:
+            time.sleep(RENEW_SECONDS)
+        if leader := greeting.leader_of_majority(spec.name, addresses, spec.contexts):
+            damage.set_aside(spec.folder, damage.OF_THE_DISK, str(damaged))
+            says.critical("begins with an empty disk, since its journal is damaged", leader=leader)
+            return
+    raise damaged
+
+
 def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | None) -> Node:
     spec = NodeSpec(
         name=config.name,
@@ -331,7 +351,11 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         virtual=virtual,
     )
     try:
-        return Node(spec)
+        try:
+            return Node(spec)
+        except faults.Damaged as error:
+            renew_disk(spec, error)
+            return Node(spec)
     except faults.Damaged as error:
         raise CannotStart(Exit.DAMAGED, str(error)) from error
     except faults.Unsupported as error:

@@ -136,7 +136,13 @@ class Node:
             cluster=spec.cluster, node=spec.name, contacts=contacts, listen=spec.listen_peer,
             settings=spec.settings, journal=spec.journal, contexts=spec.contexts,
         )  # fmt: skip
-        self.driver = Driver(place, disk, self.replica, self, clock=spec.seconds)
+        try:
+            self.driver = Driver(place, disk, self.replica, self, clock=spec.seconds)
+        except BaseException:
+            # Somebody may set these folders aside and try again.
+            self.replica.close()
+            disk.close()
+            raise
         if doubt == damage.SNAPSHOT:
             self.driver.core.snapshots.set_aside_damaged()
             damage.forget(spec.folder)

@@ -77,6 +77,7 @@ class Driver:
         self.links = Links(
             identity, place.links, clock, self.dice,
             self._received, self._up, self._down, place.contexts, self._origin, self._foreign,
+            lambda: self.core.known_leader,
         )  # fmt: skip
         self._sync = ThreadPoolExecutor(1, "sync")
         self._bulk = ThreadPoolExecutor(1, "bulk")

@@ -56,6 +56,6 @@ def read(disk: Disk, folder: str, number: int) -> Found | None:
 
 ADVICE = (
     "Acknowledged entries may be missing, so this node must not vote or acknowledge with this "
-    "disk. Set the folder aside and start with an empty one: the node is then rebuilt from its "
-    "peers."
+    "disk. A start while the others lead sets it aside and rebuilds the node from them; where they "
+    "cannot lead, put this disk right, or set the folder aside and start with an empty one."
 )

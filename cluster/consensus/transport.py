@@ -95,6 +95,7 @@ class Session(asyncio.Protocol):
             "node": me.node,
             "incarnation": me.incarnation,
             "origin": self.links.origin(),
+            "leader": self.links.leader(),
         }
         self.write([json.dumps(said).encode()])
 
@@ -264,11 +265,12 @@ class Links:
         contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
         origin: Callable[[], str | None] = lambda: None,
         foreign: Callable[[str, str], None] = lambda peer, origin: None,
+        leader: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`contexts` are those for accepting and for dialling; None means no TLS. `origin` is that
         of the history on this disk, None while there is none; `foreign` is told of a node whose
-        disk has another history of this cluster."""
-        self.origin, self.foreign = origin, foreign
+        disk has another history of this cluster. `leader` is whom this node knows to lead."""
+        self.origin, self.foreign, self.leader = origin, foreign, leader
         self.identity, self.limits, self.clock, self.dice = identity, limits, clock, dice
         self.received, self._up, self._down = received, up, down
         self.contexts = contexts
