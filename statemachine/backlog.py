@@ -157,6 +157,15 @@ def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nomin
     return ledger.may_backfill(view, jid, job, state, nominal_ms)
 
 
+def backfillable(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, times: list[int]
+) -> list[int]:
+    """Those of some past nominal times that may run, as `may_backfill` says of one."""
+    if job.form.calendars:
+        times = [at_ms for at_ms in times if excluded(plan, at_ms) is None]
+    return ledger.backfillable(view, jid, job, state, times) if times else []
+
+
 def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
     """Give up what waits; how many times that were. What a backfill was to run has an outcome
     already, and keeps it. The caller settles and puts the state."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..proto.v1 import job_pb2, worker_pb2
+from . import worst
 from .instants import timestamp
 from .machine import Request, apply, decide, read_meta
 from .request import Grant, Offer, Report, Ring
@@ -167,6 +168,15 @@ def reopen(path: Path) -> dict[str, float | int]:
     return {"open_ms": round(opened * 1000, 1), "rss_mb": peak // 1024}
 
 
+def worst_of(names: list[str]) -> int:
+    worlds = worst.measure(names)
+    for name, row in worlds.items():
+        said = "  ".join(f"{key} {value}" for key, value in row.items())
+        sys.stderr.write(f"{name:>20}  {said}\n")
+    sys.stdout.write(json.dumps(worlds) + "\n")
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m raftsched.statemachine.bench",
@@ -183,7 +193,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--recurring", action="store_true", help="hourly cron jobs, not one-off")
     parser.add_argument("--steps", action="store_true", help="a change for each step of a run")
     parser.add_argument("--dir", type=Path, help="where the store is made (default: temporary)")
+    parser.add_argument(
+        "--worst", nargs="*", metavar="WORLD",
+        help="play worlds that are hard on one decision, all or these, with a leader's budget",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
+    if options.worst is not None:
+        return worst_of(options.worst)
     if 0 < options.jobs < BATCH or options.jobs < 0:
         parser.error(f"--jobs {options.jobs} is too few to measure; take {BATCH} or more")
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:

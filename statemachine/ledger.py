@@ -36,18 +36,20 @@ BACKFILLABLE = frozenset(
 )
 # The entry for one nominal time alone, by outcome; every run makes one.
 ALONE = {number: encode(LedgerRecord(outcome=number)) for number in run_pb2.Outcome.values()}
-_IS_ALONE = frozenset(ALONE.values())
+OUTCOMES = {value: number for number, value in ALONE.items()}
 PURGE = 4  # Old entries that go when a new one comes: more than come in, so it ends.
 PIECE = 1_000  # Entries that are looked at in one piece of making the table of stretches.
 
 
 def settle(
-    view: View, jid: int, state: StateRecord, nominal_ms: int, outcome: run_pb2.Outcome.ValueType
-) -> None:
-    """Record what became of a nominal time. The caller puts the state."""
+    view: View, jid: int, state: StateRecord, nominal_ms: int, outcome: run_pb2.Outcome.ValueType,
+    *, is_known: bool = False,
+) -> None:  # fmt: skip
+    """Record what became of a nominal time, which may be known to have had another outcome. The
+    caller puts the state."""
     newest = nominal_ms > state.last_nominal_at_ms
     # A backlog is worked off while newer times fire, so a past one may be new all the same.
-    if newest or covering(view, jid, nominal_ms) is None:
+    if newest or not (is_known or covering(view, jid, nominal_ms) is not None):
         state.fired += 1
         if newest:
             state.last_nominal_at_ms = nominal_ms
@@ -141,7 +143,7 @@ def _stretch_before(view: View, jid: int, nominal_ms: int) -> int | None:
 def _stretches(view: View, low: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
     """The stored entries of a range that still are stretches."""
     for key, value in view.stored.scan(low, end, backwards=backwards):
-        if value not in _IS_ALONE:
+        if value not in OUTCOMES:
             entry = view.get(key, LedgerRecord)
             if entry is not None and entry.last_at_ms:
                 yield key
@@ -166,7 +168,7 @@ def index(view: View) -> None:
 
 def is_stretch(key: bytes, value: bytes) -> bool:
     """Whether a stored entry speaks of many nominal times."""
-    return value not in _IS_ALONE and bool(parse(key, value, LedgerRecord).last_at_ms)
+    return value not in OUTCOMES and bool(parse(key, value, LedgerRecord).last_at_ms)
 
 
 def drop(view: View, key: bytes) -> LedgerRecord:
@@ -176,6 +178,53 @@ def drop(view: View, key: bytes) -> LedgerRecord:
         view.delete_raw(keys.STRETCH + key[1:])
     view.delete(key)
     return entry
+
+
+def backfillable(
+    view: View, jid: int, job: JobRecord, state: StateRecord, times: list[int]
+) -> list[int]:
+    """Those of some nominal times, in order, that may run, as far as the ledger knows; it is read
+    once for all of them. `may_backfill` is asked again for each when its turn comes."""
+    alone, stretches = _read(view, jid, times[0], times[-1])
+    found, place = [], 0
+    for at_ms in times:
+        outcome = alone.get(at_ms)
+        if outcome is None:
+            while place < len(stretches) and stretches[place][1].last_at_ms < at_ms:
+                place += 1
+            if place < len(stretches) and stretches[place][0] <= at_ms:
+                outcome = stretches[place][1].outcome
+        if outcome is None and at_ms < state.ledger_purged_ms:
+            if may_backfill(view, jid, job, state, at_ms):
+                found.append(at_ms)
+        elif outcome is None or outcome in BACKFILLABLE:
+            found.append(at_ms)
+    return found
+
+
+def _read(
+    view: View, jid: int, first: int, last: int
+) -> tuple[dict[int, int], list[tuple[int, LedgerRecord]]]:
+    """What the ledger says of a range: the outcomes of times alone, and stretches in order."""
+    low, end = keys.ledger(jid, first), keys.ledger(jid, last + 1)
+    values = dict(view.stored.scan(low, end))
+    mine = {key: b"" for key in view.written_between(low, end)}
+    alone: dict[int, int] = {}
+    stretches: list[tuple[int, LedgerRecord]] = []
+    before = covering(view, jid, first)
+    if before is not None and before[0] < first:
+        stretches.append(before)
+    for key, value in sorted((values | mine).items()):
+        outcome = OUTCOMES.get(value)
+        if outcome is not None:
+            alone[keys.nominal_at(key)] = outcome
+            continue
+        entry = view.get(key, LedgerRecord)
+        if entry is not None and entry.last_at_ms:
+            stretches.append((keys.nominal_at(key), entry))
+        elif entry is not None:
+            alone[keys.nominal_at(key)] = entry.outcome
+    return alone, stretches
 
 
 def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
@@ -194,19 +243,21 @@ def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nomin
     return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
 
 
-def take_out(view: View, jid: int, plan: Plan, nominal_ms: int) -> None:
-    """A nominal time of a stretch is to have an entry of its own, which the caller makes."""
+def take_out(view: View, jid: int, plan: Plan, nominal_ms: int) -> bool:
+    """A nominal time of a stretch is to have an entry of its own, which the caller makes. Whether
+    it had an outcome, there or alone."""
     found = covering(view, jid, nominal_ms)
     if found is None or not found[1].last_at_ms:
-        return
+        return found is not None
     first, entry = found
     entry.count -= 1
     if first != nominal_ms and entry.count > 0:
         view.put(keys.ledger(jid, first), entry)
-        return
+        return True
     drop(view, keys.ledger(jid, first))
     if entry.count > 0:
         _put_stretch(view, jid, _second(view, jid, plan, first, entry.last_at_ms), entry)
+    return True
 
 
 def _second(view: View, jid: int, plan: Plan, first: int, last: int) -> int:

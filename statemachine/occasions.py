@@ -211,7 +211,7 @@ def backfill(
             f"up to {told(found.times[-1])}",
             limit="backfill_runs", maximum=limits.BACKFILL_RUNS, actual=len(found.times),
         )  # fmt: skip
-    planned = [ms for ms in found.times if backlog.may_backfill(view, jid, job, state, ms)]
+    planned = backlog.backfillable(view, jid, job, state, plan, found.times)
     if planned:
         pace_ms = max(1, limits.MINUTE_MS // (request.runs_per_minute or 60))
         part = BacklogRecord(

@@ -112,7 +112,7 @@ def _settle_backfilled(
     outcome: run_pb2.Outcome.ValueType,
 ) -> None:  # fmt: skip
     """A backfill takes the place of what was recorded without a run having begun."""
-    ledger.take_out(view, jid, clockwork.plan_of(view, jid, job), nominal_ms)
+    is_known = ledger.take_out(view, jid, clockwork.plan_of(view, jid, job), nominal_ms)
     occasion = keys.occasion_of(nominal_ms)
     skipped = view.get(keys.ended(jid, occasion), RunRecord)
     if skipped is not None:
@@ -120,7 +120,7 @@ def _settle_backfilled(
         flows.begin_anew(view, jid, occasion)
     awaited = clockwork.awaits(state, nominal_ms)
     counts = state.fired, state.skipped
-    ledger.settle(view, jid, state, nominal_ms, outcome)
+    ledger.settle(view, jid, state, nominal_ms, outcome, is_known=is_known)
     if not awaited:
         # The job was never to decide on it, or has done so, so it uses up no most of runs.
         state.fired, state.skipped = counts

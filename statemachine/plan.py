@@ -289,6 +289,14 @@ def _ahead(plan: Plan, from_ms: int, ever: bool) -> Iterator[int]:
     heads += [(once.at_ms, -1) for once in plan.onces if once.at_ms >= from_ms]
     line = [(at, place) for at, place in heads if at is not None]
     heapify(line)
+    if len(line) == 1 and not plan.onces:
+        [(at, place)] = line
+        following: int | None = at
+        walked = plan.repeats[place].next_after
+        while following is not None:
+            yield following
+            following = walked(following)
+        return
     last = None
     while line:
         at, place = line[0]

@@ -1,0 +1,247 @@
+"""The longest decisions: worlds that are hard on one, each played with the budget of a leader.
+
+`python -m raftsched.statemachine.bench --worst` prints, for each world, how long its longest
+decision was in milliseconds, how many there were and what all took together. A decision asks for
+the end of its time between two pieces of work, so it may be longer than its budget by one piece.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..proto.v1 import common_pb2, dead_letter_pb2, job_pb2, worker_pb2
+from . import timers
+from .budget import until
+from .instants import duration, timestamp
+from .machine import Request, apply, decide, read_meta
+from .request import Grant, Offer, Report, Ring
+from .rocks_store import RocksStore
+from .view import Recall, View
+
+NOW_MS = 1_800_000_000_000
+BUDGET_S = 0.020
+RINGS = 3_000  # Decisions of one world, at most.
+SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
+Overlap = job_pb2.OverlapPolicy
+Misfire = job_pb2.MisfirePolicy
+ALLOW = Overlap(rule=Overlap.RULE_ALLOW)
+LARGE = common_pb2.Payload(data=b"x" * 60_000)
+
+
+@dataclass(slots=True)
+class World:
+    """A state machine on a disk, with a meter on each decision."""
+
+    store: RocksStore
+    now_ms: int = NOW_MS
+    index: int = 0
+    recall: Recall = field(default_factory=Recall)
+    # Of each decision since the last `begin`: seconds of processor time.
+    took: list[float] = field(default_factory=list)
+    largest: int = 0
+
+    def do(self, *bodies: object) -> list[object]:
+        began = time.thread_time()
+        budget = until(time.thread_time, began + BUDGET_S)
+        view = View(self.store, self.now_ms, self.recall, budget)
+        decision = decide(view, [Request(body) for body in bodies])
+        self.took.append(time.thread_time() - began)
+        self.largest = max(self.largest, len(decision.change))
+        if decision.change:
+            self.index += 1
+            apply(self.store, self.index, decision.change)
+        self.recall.keep(view)
+        return decision.replies
+
+    def ring(self, most: int = RINGS) -> None:
+        """Do what is due now, and what it leaves over."""
+        for _ in range(most):
+            next_ms = timers.next_ms(self.store, read_meta(self.store))
+            if next_ms is None or next_ms > self.now_ms:
+                return
+            self.do(Ring(1_000))
+
+    def begin(self) -> None:
+        gc.collect()
+        self.took, self.largest = [], 0
+
+    def create(self, name: str, expression: str, **spec: object) -> None:
+        job = job_pb2.Job(name=name)
+        job.spec.MergeFrom(job_pb2.JobSpec(**spec))  # type: ignore[arg-type]  # Fields of a spec.
+        job.spec.action.handler = "work"
+        for part in expression.split(";"):
+            job.spec.schedules.add().cron.expression = part
+        self.do(job_pb2.CreateJobRequest(job=job))
+
+    def change(self, name: str, path: str, **spec: object) -> None:
+        request = job_pb2.UpdateJobRequest(job=job_pb2.Job(name=name))
+        request.job.spec.MergeFrom(job_pb2.JobSpec(**spec))  # type: ignore[arg-type]  # As above.
+        request.update_mask.paths.append(path)
+        self.do(request)
+
+    def backfill(self, count: int) -> None:
+        self.do(job_pb2.BackfillJobRequest(
+            job="a", from_time=timestamp(NOW_MS), runs_per_minute=60_000,
+            to_time=timestamp(NOW_MS + count * MINUTE_MS),
+        ))  # fmt: skip
+        for _ in range(count // 100 + 20):
+            self.now_ms += 100
+            self.ring()
+
+
+def backfill(world: World) -> None:
+    """10,000 times before the job was there, at 60,000 a minute."""
+    world.now_ms += 10_001 * MINUTE_MS
+    world.create("a", "* * * * *", overlap=ALLOW)
+    world.begin()
+    world.backfill(10_000)
+
+
+def backfill_inside(world: World) -> None:
+    """10,000 times of a stretch that was missed."""
+    world.create("a", "* * * * *", overlap=ALLOW)
+    world.now_ms += 20_000 * MINUTE_MS
+    world.ring()
+    world.begin()
+    world.backfill(10_000)
+
+
+def outage(world: World, expression: str, maximum: int = 10_000, grace_ms: int = 0) -> None:
+    policy = Misfire(rule=Misfire.RULE_ALL, maximum=maximum, grace=duration(grace_ms))
+    for number in range(1_000):
+        world.create(f"job-{number}", expression, misfire=policy, overlap=ALLOW)
+    world.now_ms += 3 * HOUR_MS
+    world.begin()
+    for _ in range(50):
+        world.now_ms += 20
+        world.ring(20)
+
+
+def outage_of_seconds(world: World) -> None:
+    """1,000 jobs of each second, misfire ALL, 3 hours down; the first thousand decisions."""
+    outage(world, "* * * * * *")
+
+
+def outage_of_minutes(world: World) -> None:
+    """1,000 jobs of each minute, misfire ALL, 3 hours down; the first thousand decisions."""
+    outage(world, "* * * * *", 100)
+
+
+def outage_of_unions(world: World) -> None:
+    """1,000 jobs of two schedules each, misfire ALL, 3 hours down."""
+    outage(world, "*/2 * * * * *;*/3 * * * * *")
+
+
+def in_time(world: World) -> None:
+    """1,000 jobs of each second, late by less than an hour's grace."""
+    outage(world, "* * * * * *", grace_ms=4 * HOUR_MS)
+
+
+def replace(world: World) -> None:
+    """120 runs with 60 kB each are replaced by one."""
+    crowd(world, 120, LARGE)
+
+
+def replace_many(world: World) -> None:
+    """10,000 runs are replaced by one."""
+    crowd(world, 10_000, None)
+
+
+def crowd(world: World, count: int, payload: common_pb2.Payload | None) -> None:
+    world.create("a", "0 * * * *", overlap=ALLOW)
+    for _ in range(count):
+        world.do(job_pb2.TriggerJobRequest(job="a", payload=payload))
+    world.change("a", "spec.overlap", overlap=Overlap(rule=Overlap.RULE_REPLACE))
+    world.now_ms += HOUR_MS
+    world.begin()
+    world.ring()
+
+
+def deletion(world: World) -> None:
+    """A job goes, with 30,000 entries in its ledger and as many runs in the history."""
+    world.create("a", "* * * * * *", overlap=ALLOW)
+    offer = Grant((Offer("w", 1_000),), 1_000)
+    for _ in range(300):
+        world.now_ms += 100 * SECOND_MS
+        for _ in range(3):
+            world.ring()
+            [granted] = world.do(offer)
+            for leases in granted:  # type: ignore[attr-defined]  # The reply of a Grant.
+                world.do(Report("w", tuple(success(lease) for lease in leases)))
+    world.begin()
+    world.do(job_pb2.DeleteJobRequest(job="a"))
+    for _ in range(10):
+        world.now_ms += 1
+        world.ring()
+
+
+def success(lease: worker_pb2.Lease) -> worker_pb2.Result:
+    return worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
+
+
+def update(world: World) -> None:
+    """A job gets other schedules while an hour of its old ones is due, and in time."""
+    world.create("a", "* * * * * *", overlap=ALLOW, misfire=Misfire(grace=duration(HOUR_MS)))
+    world.now_ms += HOUR_MS
+    world.begin()
+    new = job_pb2.JobSpec()
+    new.schedules.add().cron.expression = "0 * * * *"
+    world.change("a", "spec.schedules", schedules=new.schedules)
+    world.ring()
+
+
+def drop(world: World) -> None:
+    """A backlog of 10,000 is dropped, of which a backfill has run every one but the first."""
+    policy = Misfire(rule=Misfire.RULE_ALL, maximum=10_000)
+    world.create("a", "* * * * *", overlap=Overlap(rule=Overlap.RULE_QUEUE), misfire=policy)
+    world.now_ms += 5_000 * MINUTE_MS
+    world.do(job_pb2.TriggerJobRequest(job="a"))
+    world.ring()
+    world.begin()
+    world.do(job_pb2.DropBacklogRequest(job="a"))
+    world.ring()
+
+
+def letters(world: World) -> None:
+    """One dead letter in 10,000 fits the filter of a purge."""
+    queue_ms = job_pb2.Timeouts(queue=duration(SECOND_MS))
+    world.create("a", "0 * * * *", overlap=ALLOW, timeouts=queue_ms)
+    for _ in range(10_000):
+        world.do(job_pb2.TriggerJobRequest(job="a"))
+    world.now_ms += 2 * SECOND_MS
+    world.ring()
+    world.begin()
+    world.do(dead_letter_pb2.PurgeDeadLettersRequest(filter="kind=other"))
+    world.do(dead_letter_pb2.PurgeDeadLettersRequest(filter="job=other"))
+    for _ in range(20):
+        world.do(dead_letter_pb2.RequeueDeadLettersRequest(filter="kind=timeout.queue"))
+
+
+WORLDS: tuple[Callable[[World], None], ...] = (
+    backfill, backfill_inside, outage_of_seconds, outage_of_minutes, outage_of_unions, in_time,
+    replace, replace_many, deletion, update, drop, letters,
+)  # fmt: skip
+
+
+def measure(names: list[str]) -> dict[str, dict[str, float]]:
+    """Play the worlds with these names, or all."""
+    figures = {}
+    for play in WORLDS:
+        if names and play.__name__ not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            world = World(RocksStore(Path(folder) / "state"))
+            play(world)
+            world.store.close()
+        figures[play.__name__] = {
+            "longest_ms": round(max(world.took) * 1000, 1),
+            "decisions": len(world.took),
+            "together_s": round(sum(world.took), 2),
+            "largest_bytes": world.largest,
+        }
+    return figures
