@@ -208,7 +208,7 @@ def _read(
     """What the ledger says of a range: the outcomes of times alone, and stretches in order."""
     low, end = keys.ledger(jid, first), keys.ledger(jid, last + 1)
     values = dict(view.stored.scan(low, end))
-    mine = {key: b"" for key in view.written_between(low, end)}
+    mine = dict.fromkeys(view.written_between(low, end), b"")
     alone: dict[int, int] = {}
     stretches: list[tuple[int, LedgerRecord]] = []
     before = covering(view, jid, first)

@@ -111,30 +111,32 @@ def backfill_inside(world: World) -> None:
     world.backfill(10_000)
 
 
-def outage(world: World, expression: str, maximum: int = 10_000, grace_ms: int = 0) -> None:
+def outage(
+    world: World, expression: str, maximum: int = 10_000, grace_ms: int = 0, jobs: int = 1_000
+) -> None:
     policy = Misfire(rule=Misfire.RULE_ALL, maximum=maximum, grace=duration(grace_ms))
-    for number in range(1_000):
+    for number in range(jobs):
         world.create(f"job-{number}", expression, misfire=policy, overlap=ALLOW)
     world.now_ms += 3 * HOUR_MS
     world.begin()
     for _ in range(50):
         world.now_ms += 20
-        world.ring(20)
+        world.ring(2)
 
 
 def outage_of_seconds(world: World) -> None:
-    """1,000 jobs of each second, misfire ALL, 3 hours down; the first thousand decisions."""
+    """1,000 jobs of each second, misfire ALL, 3 hours down; the first decisions."""
     outage(world, "* * * * * *")
 
 
 def outage_of_minutes(world: World) -> None:
-    """1,000 jobs of each minute, misfire ALL, 3 hours down; the first thousand decisions."""
+    """1,000 jobs of each minute, misfire ALL, 3 hours down; the first decisions."""
     outage(world, "* * * * *", 100)
 
 
 def outage_of_unions(world: World) -> None:
-    """1,000 jobs of two schedules each, misfire ALL, 3 hours down."""
-    outage(world, "*/2 * * * * *;*/3 * * * * *")
+    """100 jobs of two schedules each, misfire ALL, 3 hours down; the first decisions."""
+    outage(world, "*/2 * * * * *;*/3 * * * * *", jobs=100)
 
 
 def in_time(world: World) -> None:
@@ -196,7 +198,7 @@ def update(world: World) -> None:
 
 
 def drop(world: World) -> None:
-    """A backlog of 10,000 is dropped, of which a backfill has run every one but the first."""
+    """A backlog of 5,000 is dropped."""
     policy = Misfire(rule=Misfire.RULE_ALL, maximum=10_000)
     world.create("a", "* * * * *", overlap=Overlap(rule=Overlap.RULE_QUEUE), misfire=policy)
     world.now_ms += 5_000 * MINUTE_MS
