@@ -52,9 +52,11 @@ async def cluster(
     # Two clusters share the machine meanwhile, so how late the bystander is says nothing.
     async with stand.ours():
         try:
+            stand.attackers += stage.nodes.values()
             await asyncio.to_thread(stage.start)
             yield stage
         finally:
+            stand.attackers = [a for a in stand.attackers if a not in stage.nodes.values()]
             await asyncio.to_thread(stage.stop)
 
 

@@ -11,6 +11,8 @@ from .field import Found
 
 # After a change that the harness made itself, terms may move for so long.
 SETTLE_S = 3.0
+# So long after others used the machine, an election may be their doing.
+FOREIGN_S = 1.0
 # So long after the death of a leader a run may be late.
 KILL_S = 1.0
 # Of so many starts at least, one in a hundred can be told apart from the worst.
@@ -75,6 +77,8 @@ class Sight:
     ours: list[tuple[float, float]] = field(default_factory=list)
     # When the machine kept a process of the run waiting.
     busy: list[tuple[float, float]] = field(default_factory=list)
+    # When others used this machine so much that a node may have stood still for it.
+    foreign: list[tuple[float, float]] = field(default_factory=list)
     # Nodes that ended by themselves: when, and their last word.
     deaths: list[tuple[float, str]] = field(default_factory=list)
     began: float = 0.0
@@ -83,14 +87,20 @@ class Sight:
     never: int = 0
 
 
-def elections(sight: Sight, began: float, ended: float) -> int:
-    """Terms that passed in a stretch, but for those that the harness made pass."""
+def elections(sight: Sight, began: float, ended: float, *, foreign: bool = False) -> int:
+    """Terms that passed in a stretch, but for those that the harness made pass.
+
+    Of those that passed while others used the machine nobody can say why; they are counted apart.
+    """
     ours = Spans((a - 0.2, b + SETTLE_S) for a, b in sight.ours)
+    others = Spans((a - 0.2, b + FOREIGN_S) for a, b in sight.foreign)
     count, before = 0, None
     for seen in sight.terms:
         if before is not None and seen.term > before.term and began <= seen.at <= ended:
             # It moved between two looks.
-            count += 0 if ours.touch(before.at, seen.at) else seen.term - before.term
+            is_ours = ours.touch(before.at, seen.at)
+            if not is_ours and others.touch(before.at, seen.at) == foreign:
+                count += seen.term - before.term
         before = seen
     return count
 
@@ -168,18 +178,21 @@ def verdict(sight: Sight, limits: Limits, violations: Iterable[str]) -> dict[str
         "wrong": wrong,
         "failed": failed,
         "leader_changes_by_attack": moved,
+        "leader_changes_unclear": elections(sight, sight.began, sight.ended, foreign=True),
+        "foreign_share": share(sight, sight.foreign),
         "lateness_ms": spreads,
         "lateness_raw_ms": spread(lateness(sight, sight.began, sight.ended, raw=True)),
         "starts": len(late),
         "rss_mb_growth": grown,
-        "busy_share": busy_share(sight),
+        "busy_share": share(sight, sight.busy),
         "attacks": attacks,
     }
 
 
-def busy_share(sight: Sight) -> float:
+def share(sight: Sight, spans: Sequence[tuple[float, float]]) -> float:
+    """How much of the time lies in some stretches."""
     whole = sight.ended - sight.began
-    return round(Spans(sight.busy).within(sight.began, sight.ended) / whole, 3) if whole else 0.0
+    return round(Spans(spans).within(sight.began, sight.ended) / whole, 3) if whole else 0.0
 
 
 def attack(sight: Sight, played: Played, limits: Limits) -> dict[str, Any]:
@@ -206,6 +219,7 @@ def attack(sight: Sight, played: Played, limits: Limits) -> dict[str, Any]:
         "codes": played.found.codes,
         "words": played.found.words,
         "leader_changes": moved,
+        "leader_changes_unclear": elections(sight, played.began, ended, foreign=True),
         "lateness_ms": late,
         "rss_mb_growth": grown,
         **({"figures": played.found.figures} if played.found.figures else {}),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -24,6 +26,8 @@ from .judge import Memory, Played, Sight, Start, Term, elections
 
 VICTIM, PULSES = "victim", 10
 LOOK_S, RSS_S = 0.2, 0.5
+# So much of the machine others may use without being blamed for an election.
+FOREIGN_CORES = 0.7
 CALL_S = 5.0
 READY_S = 60.0
 Say = Callable[[str], None]
@@ -126,6 +130,8 @@ class Stand:
         self.numbers = 0
         self.bystander = self._bystander()
         self.found = Found()
+        # Processes of attackers, and nodes of clusters beside this one.
+        self.attackers: list[Process] = []
         # Attacks last for this share of their time.
         self.pace = 1.0
 
@@ -169,6 +175,7 @@ class Stand:
                 tasks.create_task(self._watch_terms(node))
             tasks.create_task(self._watch_memory())
             tasks.create_task(self.tend())
+            tasks.create_task(self._watch_others())
 
     async def _watch_terms(self, node: NodeProcess) -> None:
         async with self.arena.client(node.client, 1.0) as client:
@@ -185,6 +192,34 @@ class Stand:
     def _saw_term(self, term: int) -> None:
         before = self.sight.terms[-1].term if self.sight.terms else 0
         self.sight.terms.append(Term(time.monotonic(), max(term, before)))
+
+    async def _watch_others(self) -> None:
+        """Write down when processes that are none of ours use the machine."""
+        before, at = 0.0, 0.0
+        used: dict[int, float] = {}
+        while True:
+            now, ours = used_s(), self._ours_s()
+            # One that began meanwhile has used all of its time meanwhile.
+            mine = sum(seconds - used.get(pid, 0.0) for pid, seconds in ours.items())
+            ended, used = time.monotonic(), ours
+            if at and now - before - mine > FOREIGN_CORES * (ended - at):
+                self.sight.foreign.append((at, ended))
+            before, at = now, ended
+            await asyncio.sleep(RSS_S)
+
+    def _ours_s(self) -> dict[int, float]:
+        """Processor time of the harness and of what it started, by process."""
+        arena = self.arena
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # What has ended is counted whole once it has, which errs to our disadvantage.
+        found = {os.getpid(): time.process_time(), 0: ended.ru_utime + ended.ru_stime}
+        for each in (
+            *arena.nodes, *arena.workers, arena.sink, self.sink, self.bystander, *self.attackers,
+        ):  # fmt: skip
+            with suppress(OSError, IndexError):
+                if each.alive:
+                    found[each.pid] = each.cpu_s()
+        return found
 
     async def tend(self) -> None:
         """Start again what ended by itself, as whoever looks after a cluster does."""
@@ -274,12 +309,14 @@ class Stand:
             base.with_suffix(".log"),
         )
         process.start()
+        self.attackers.append(process)
         limit = time.monotonic() + LIMIT * attack.seconds + 15.0
         try:
             while process.alive and time.monotonic() < limit:
                 await asyncio.sleep(0.05)
         finally:
             await asyncio.to_thread(process.kill)
+            self.attackers.remove(process)
         if not found_path.exists():
             return Found(wrong=[f"the attacker ended with {process.code}: {process.last_words()}"])
         return msgspec.json.decode(found_path.read_bytes(), type=Found)
@@ -300,6 +337,14 @@ class Stand:
                 times.setdefault(lease.job, set()).add(lease.nominal_ms)
         for due in times.values():
             self.sight.never += (max(due) - min(due)) // 1000 + 1 - len(due)
+
+
+def used_s() -> float:
+    """Processor time that everybody on this machine has used, as the kernel counts it."""
+    user, nice, system, _, _, irq, soft, *_ = map(
+        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    )
+    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
 
 
 def why(node: NodeProcess) -> str:

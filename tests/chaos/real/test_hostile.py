@@ -90,6 +90,15 @@ def test_an_election_that_nobody_ordered_is_the_attacks() -> None:
     assert found["attacks"][0]["leader_changes"] == 2
 
 
+def test_an_election_while_others_use_the_machine_is_counted_apart() -> None:
+    sight = calm()
+    sight.terms[40:] = [Term(term.at, 7) for term in sight.terms[40:]]
+    sight.foreign = [(107.5, 108.0)]
+    found = judged(sight)
+    assert (found["verdict"], found["leader_changes_by_attack"]) == ("ok", 0)
+    assert found["leader_changes_unclear"] == found["attacks"][0]["leader_changes_unclear"] == 2
+
+
 def test_the_death_of_a_leader_by_the_harness_is_not() -> None:
     sight = calm()
     sight.terms[40:] = [Term(term.at, 6) for term in sight.terms[40:]]
