@@ -9,6 +9,10 @@ from ..statemachine import validate
 from ..statemachine.rejection import Fault, Reason, Refused
 
 WORKER = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# What one hello may name. A grant looks at queues with ready runs, so many names cost little.
+PLACES_MAX = 32  # Namespaces, and queues in each of them.
+LABELS_MAX = 32
+HANDLERS_MAX = 1_000
 HELD_MAX = 10_000
 NEAR_AMONG = (
     1_000  # Namespaces that are looked through for a near name, as this is done on the loop.
@@ -20,11 +24,11 @@ def check(hello: worker_pb2.WorkerHello) -> None:
     """Refuse a hello that breaks the contract, naming all its faults."""
     faults = _worker(hello.worker)
     for field, names in (("namespaces", hello.namespaces), ("queues", hello.queues)):
-        faults += validate.count(f"hello.{field}", len(names), 32)
+        faults += validate.count(f"hello.{field}", len(names), PLACES_MAX)
         for place, name in enumerate(names):
             faults += validate.name(f"hello.{field}[{place}]", name)
-    faults += validate.labels("hello.labels", hello.labels, 32)
-    faults += validate.count("hello.handlers", len(hello.handlers), 1_000)
+    faults += validate.labels("hello.labels", hello.labels, LABELS_MAX)
+    faults += validate.count("hello.handlers", len(hello.handlers), HANDLERS_MAX)
     for place, name in enumerate(hello.handlers):
         faults += validate.text(f"hello.handlers[{place}]", name, 128)
     faults += validate.between("hello.slots", hello.slots or 1, 1, SLOTS_MAX)

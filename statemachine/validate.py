@@ -94,6 +94,9 @@ def labels(field: str, values: Mapping[str, str], most: int) -> list[Fault]:
     faults = count(field, len(values), most)
     for key, value in sorted(values.items()):
         faults += name(f"{field}[{key}]", key) + text(f"{field}[{key}]", value, limits.LABEL_CHARS)
+        if any(char < " " or char == "\x7f" for char in value):
+            message = f"{value[:40]!r} has a control character; take it out"
+            faults.append(Fault(f"{field}[{key}]", INVALID, message))
     return faults
 
 

@@ -159,3 +159,13 @@ def test_many_queues_with_ready_runs_are_not_looked_through(
 
     assert [lease.job for lease in machine.grant(queues=("q-4",))] == ["job-4"]
     assert machine.grant(queues=("q-4", "none")) == []
+
+
+def test_a_label_with_a_control_character_is_refused(machine: Machine) -> None:
+    """Two labels in one text would share the lane of two labels."""
+    job = job_of("a", worker_labels={"a": "x\0b=y"})
+
+    refusal = machine.refused(job_pb2.CreateJobRequest(job=job))
+
+    assert refusal.word == "FIELD_INVALID"
+    assert "control character" in refusal.message
