@@ -21,7 +21,7 @@ from .replica import Applied
 
 logger = logging.getLogger(__name__)
 
-FEATURE_LEVEL = 1
+FEATURE_LEVEL = 2  # 2: the time of the state may be set back.
 FRESH = 3.0  # Seconds for which a word counts.
 FINGERPRINTS = 10_000  # Revisions back for which a peer's fingerprint can be compared.
 

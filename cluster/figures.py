@@ -56,6 +56,8 @@ class NodeFigures:
         yield one("state_diverged", "Its state differs from the others'.", node.known.diverged)
         yield one("clock_skew_too_large", "The leader fires nothing for that.",
                   bool(node.leader.skew_ms))  # fmt: skip
+        yield one("state_time_ahead_seconds", "How far the state's time is ahead of the clocks; "
+                  "nothing fires for that.", node.ahead_ms / 1000)  # fmt: skip
         yield one("term", "Counts leaderships of the cluster.", status.term)
         yield one("commit_index", "The last entry on a majority of disks.", status.commit)
         yield one("applied_index", "The last entry in this node's state.", status.applied)

@@ -58,6 +58,8 @@ PACE = 0.005  # Seconds between the beginnings of two changes, unless the leader
 # A leader without a word from a majority for so long may be one no more, and moves no time.
 HEARD = 0.5
 READERS = 3
+# A state that is ahead of the clocks by more was moved by clocks that were wrong.
+AHEAD_MS = 5_000
 # Reads that look at a bounded handful of records are done at once; the others would hold up the
 # loop, and are done on a helper thread, on the state as it was at one instant.
 AT_ONCE = ("GetJob", "GetRun", "GetNamespace", "GetCalendar", "GetDeadLetter")
@@ -619,6 +621,13 @@ class Node:
             self.fail(error)
         self._poke()
 
+    @property
+    def ahead_ms(self) -> int:
+        """How far the state's time is ahead of the clocks; 0 when near enough, or nobody knows."""
+        sure = self.clock.sure and not self.leader.skew_ms and self.spec.virtual is None
+        ahead = self.replica.meta.now_ms - self.clock.now_ms() if sure else 0
+        return ahead if ahead > AHEAD_MS else 0
+
     def _watch_bootstrap(self) -> None:
         """Have the secret for the first token as long as there is none."""
         bootstrap, closed = self.bootstrap, access.any_token(self.replica.store)
@@ -644,7 +653,8 @@ class Node:
             there = sum(peer.connected for peer in voters)
             skews = [abs(about.wall_skew_ms) for about in self.known.fresh().values()]
             seen = Seen(
-                margin=there - 1 > len(voters) // 2, skew_ms=max(skews, default=0),
+                margin=there - 1 > len(voters) // 2,
+                skew_ms=max(self.ahead_ms, *skews, 0),
                 leader_changes=self._elections.recent(), differ=bool(self.known.differences()),
             )  # fmt: skip
             self.leader.lacking = self.known.lacking()

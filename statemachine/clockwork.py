@@ -123,11 +123,21 @@ def retime(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         waiting = [part.to_ms - 1 for part in missed(state)]
         waiting += [edit.nominal_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE]
         known = [at_ms for at_ms in (*waiting, state.last_nominal_at_ms) if at_ms <= view.now_ms]
-        look_ahead(view, jid, job, state, max(known, default=view.now_ms))
+        decided_ms = max(view.now_ms, decided_ahead(view, state))
+        look_ahead(view, jid, job, state, max(known, default=decided_ms))
     elif job.form.max_runs and runs_left(job, state, nominal_ms) <= 0:
         state.next_nominal_at_ms = state.next_due_at_ms = 0
     elif state.next_due_at_ms > view.now_ms:
         state.next_due_at_ms = max(view.now_ms, due(plan_of(view, jid, job), nominal_ms))
+
+
+def decided_ahead(view: View, state: StateRecord) -> int:
+    """Up to when a job had decided on its times when the state's time was set back; 0 where that
+    has come again. What somebody moved to an earlier instant is none of these."""
+    if state.last_nominal_at_ms <= view.now_ms:
+        return 0
+    until = int.from_bytes(view.get_raw(keys.SET_BACK) or b"", "big")
+    return state.last_nominal_at_ms if until > view.now_ms else 0
 
 
 def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:

@@ -426,7 +426,9 @@ class Ready:
 def refill(view: View, queue: QueueRecord) -> None:
     """A token bucket in whole thousandths, filled by the clock of the change."""
     burst = (queue.burst or queue.rate) * 1000
-    gained = (view.now_ms - queue.allowance_at_ms) * queue.rate
+    passed_ms = view.now_ms - queue.allowance_at_ms
+    # The time of the state was set back since: nobody knows how much has passed.
+    gained = passed_ms * queue.rate if passed_ms >= 0 else burst
     queue.allowance = min(burst, queue.allowance + gained)
     queue.allowance_at_ms = view.now_ms
 

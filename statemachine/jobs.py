@@ -267,7 +267,9 @@ def replace_spec(
     # A job that has had all its runs and may have more begins anew: it catches up with nothing.
     used_up = 0 < old.timing.max_runs <= state.fired and not clockwork.missed(state)
     anew = rescheduled or (used_up and old.timing.max_runs != new.timing.max_runs)
-    since_ms = view.now_ms if anew else job.schedules_since_ms
+    # What was decided on already is not decided again, also where time was set back since.
+    decided_ms = max(view.now_ms, clockwork.decided_ahead(view, state))
+    since_ms = decided_ms if anew else job.schedules_since_ms
     parts = forms.of(new)
     known = checked.check(parts.form)
     plan = check(view, namespace, merged, parts, known, since_ms)
@@ -294,7 +296,7 @@ def replace_spec(
     job.schedules_since_ms = since_ms
     _wire(view, jid, namespace, job, state, known, plan)
     if anew:
-        clockwork.look_ahead(view, jid, job, state, view.now_ms)
+        clockwork.look_ahead(view, jid, job, state, since_ms)
     elif retimed:
         clockwork.retime(view, jid, job, state)
     elif record is not None:

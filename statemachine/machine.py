@@ -24,6 +24,7 @@ from .record import Change, MetaRecord, encode, parse, parse_change
 from .rejection import Refused, Rejection
 from .request import Request
 from .rules import RULES
+from .set_time import may_set_back
 from .store import Store, Write
 from .view import View
 
@@ -166,7 +167,8 @@ def write(store: Store, index: int, prepared: Prepared) -> MetaRecord:
     meta, after, base = read_meta(store), prepared.change.meta, prepared.change.base
     if base != meta.revision:
         raise WrongBase(f"index {index} was decided on {base}, state is at {meta.revision}")
-    assert after.now_ms >= meta.now_ms, "the replicated clock ran backwards"
+    if after.now_ms < meta.now_ms:
+        assert may_set_back(prepared.change), "the replicated clock ran backwards"
     after.applied_index = index
     prepared.write([(keys.META, encode(after))])
     return after

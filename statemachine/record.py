@@ -63,7 +63,7 @@ class MetaRecord(Record):
     applied_index: int = 0
     # Sequence number of the change that was applied last.
     revision: int = 0
-    # The clock of the last change; it never runs backwards.
+    # The clock of the last change; it never runs backwards by itself (set_time.py).
     now_ms: int = 0
     # Hash over all changes applied so far, in order.
     fingerprint: bytes = b""

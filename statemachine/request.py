@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..proto.v1 import access_pb2, job_pb2, worker_pb2
+from ..proto.v1 import access_pb2, cluster_pb2, job_pb2, worker_pb2
 from .difference import Difference
 
 if TYPE_CHECKING:
@@ -196,6 +196,26 @@ class TokenCreated:
     answer: access_pb2.CreateAccessTokenResponse
     # The secret is to be shown. Otherwise the call came before, and its secret was shown then.
     new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetTime:
+    """Set the state's time back to what the clocks say, and then move, some at a time, what was
+    planned by the wrong time. The reply is a TimeSet."""
+
+    request: cluster_pb2.SetStateTimeRequest
+    from_ms: int
+    to_ms: int
+    # Behind this place, as the last TimeSet said; empty: the time itself is to be set.
+    after: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSet:
+    """What came of a SetTime."""
+
+    # Where to go on; empty when all is moved.
+    after: bytes
 
 
 @dataclass(frozen=True, slots=True)

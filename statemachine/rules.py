@@ -33,6 +33,7 @@ from . import (
     own_alerts,
     queues,
     reports,
+    set_time,
     sweep,
     verify,
 )
@@ -53,6 +54,7 @@ from .request import (
     Ring,
     RingOne,
     SetAside,
+    SetTime,
 )
 
 Rule = Callable[[Any, Any, str], object]
@@ -73,6 +75,7 @@ RULES: dict[type, Rule] = {
     Observe: alerts.observe,
     Called: alerts.called,
     CreateToken: access.create,
+    SetTime: set_time.set_time,
     worker_pb2.ExtendRequest: reports.extend,
     worker_pb2.CompleteRequest: ends.complete,
     worker_pb2.FailRequest: ends.fail,

@@ -91,6 +91,14 @@ class AsyncCluster(AsyncService):
         request = cluster_pb2.TakeSnapshotRequest()
         return await self._send(request, cluster_pb2.TakeSnapshotResponse, options)
 
+    async def set_time(self, **options: Unpack[Writing]) -> cluster_pb2.SetStateTimeResponse:
+        """Set the state's time back to what the clocks say, after clocks that were ahead.
+
+        print((await client.cluster.set_time(validate_only=True)).scheduled_times)
+        """
+        request = cluster_pb2.SetStateTimeRequest()
+        return await self._send(request, cluster_pb2.SetStateTimeResponse, options)
+
     async def verify(
         self, *, repair: bool = False, **options: Unpack[Writing]
     ) -> cluster_pb2.VerifyStateResponse:

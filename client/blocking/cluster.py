@@ -90,6 +90,14 @@ class Cluster(Service):
         request = cluster_pb2.TakeSnapshotRequest()
         return self._send(request, cluster_pb2.TakeSnapshotResponse, options)
 
+    def set_time(self, **options: Unpack[Writing]) -> cluster_pb2.SetStateTimeResponse:
+        """Set the state's time back to what the clocks say, after clocks that were ahead.
+
+        print(client.cluster.set_time(validate_only=True).scheduled_times)
+        """
+        request = cluster_pb2.SetStateTimeRequest()
+        return self._send(request, cluster_pb2.SetStateTimeResponse, options)
+
     def verify(
         self, *, repair: bool = False, **options: Unpack[Writing]
     ) -> cluster_pb2.VerifyStateResponse:

@@ -176,6 +176,31 @@ def snapshot(session: Session) -> None:
 
 
 @command(
+    cluster, "set-time", "raftsched cluster set-time --dry-run", "raftsched cluster set-time --yes",
+    writes=True, destroys=True,
+)  # fmt: skip
+def set_time(session: Session) -> None:
+    """Set the state's time back to what the clocks say, after clocks that were ahead moved it.
+
+    Until then nothing scheduled fires. What was decided ahead of its time will not come again;
+    --dry-run says how much that is.
+    """
+    session.confirm("Set the state's time back? What was decided meanwhile does not come again.")
+    request = session.write(m.cluster_pb2.SetStateTimeRequest())
+    kind = m.cluster_pb2.SetStateTimeResponse
+    made = session.ask(request, kind, "set the state's time back")
+    look = session.out.look
+    session.done(
+        made,
+        f"The state's time goes from {look.time(made.from_time)} back to "
+        f"{look.time(made.to_time)}. {many(made.scheduled_times, 'scheduled time')} of "
+        f"{many(made.jobs, 'job')} in between were decided already and will not fire again; timers "
+        f"of {many(made.runs, 'run')} are looked at, and those that were set by the later time "
+        "move back.",
+    )
+
+
+@command(
     cluster, "backup",
     "raftsched cluster backup nightly.tar",
     "raftsched cluster backup nightly.tar --force --endpoints node-3:7400",

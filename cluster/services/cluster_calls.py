@@ -16,6 +16,8 @@ from google.protobuf.message import Message
 from ...proto.v1 import cluster_pb2
 from ...statemachine import validate
 from ...statemachine.rejection import Fault, Reason, Refused
+from ...statemachine.request import SetTime, TimeSet
+from ...statemachine.set_time import LEAST_MS, consequences
 from .. import refusals
 from ..consensus import faults
 from ..consensus.membership import is_address
@@ -31,6 +33,7 @@ HAND_OVER_S = 3.0
 SEEN_S = 1.0  # How long a leader that has gone waits to see who leads now.
 SNAPSHOT_LOOK_S = 0.02
 REMEMBERED = 1_000
+SET_TIME_LEVEL = 2
 Status = cluster_pb2.ClusterStatus
 
 
@@ -56,6 +59,7 @@ class ClusterCalls:
             "ClusterService/TransferLeadership": self._once(self.transfer),
             "ClusterService/DrainNode": self.drain,
             "ClusterService/TakeSnapshot": self._once(self.snapshot),
+            "ClusterService/SetStateTime": self._once(self.set_time),
             "ClusterService/VerifyState": self.verifier.verify,
         }
 
@@ -283,6 +287,52 @@ class ClusterCalls:
         latest = core.snapshots.latest
         size = sum(file.size for file in latest.files) if latest is not None else 0
         return cluster_pb2.TakeSnapshotResponse(revision=revision, size=size)
+
+    # Time.
+
+    async def set_time(
+        self, call: Call, request: cluster_pb2.SetStateTimeRequest
+    ) -> cluster_pb2.SetStateTimeResponse:
+        """Set the time of the state back to what the clocks say."""
+        node = self.node
+        await node.barrier(call.timeout())
+        if not node.clock.sure or node.leader.skew_ms:
+            raise refusals.clock_skew(node.leader.skew_ms)
+        from_ms, to_ms = node.replica.meta.now_ms, node.clock.now_ms()
+        if from_ms - to_ms < LEAST_MS:
+            raise refusals.refused(
+                Reason.ERROR_REASON_FIELD_INVALID,
+                f"the state's time is not ahead of the clocks (by {from_ms - to_ms} ms), so there "
+                "is nothing to set back",
+                field="",
+            )
+        self._need_level(SET_TIME_LEVEL)
+        snapshot = node.replica.store.snapshot()
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(None, consequences, snapshot, from_ms, to_ms)
+        if request.validate_only:
+            return found
+        after = b""
+        while True:
+            body = SetTime(request, from_ms, to_ms, after)
+            done = await node.ask(body, call.actor, call.timeout())
+            assert isinstance(done, TimeSet)
+            after = done.after
+            if not after:
+                return found
+
+    def _need_level(self, level: int) -> None:
+        """Refuse what a member could not apply: it would end there."""
+        for name in self.node.driver.core.config.members:
+            about = self.node.abouts.get(name)
+            if name != self.node.name and (about is None or about.feature_level < level):
+                why = "has not said what it knows" if about is None else f"runs {about.version}"
+                raise refusals.refused(
+                    Reason.ERROR_REASON_MEMBER_LACKS,
+                    f"{name} {why}, and a version that does not know this would end by it; update "
+                    "or start it first, or remove it from the cluster",
+                    member=name,
+                )
 
 
 def _address(field: str, text: str) -> list[Fault]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from ...proto.v1 import cluster_pb2
 from ...statemachine import aside, keys
@@ -153,6 +154,15 @@ class StatusView:
             yield "The next voter that is lost stops the cluster."
         if status.full:
             yield f"The disk of {shown.node} is full; free space on it."
+        ahead_ms = self.node.ahead_ms
+        if ahead_ms:
+            until = datetime.fromtimestamp(self.node.replica.meta.now_ms / 1000, UTC)
+            yield (
+                f"The state's time is {length_of(ahead_ms)} ahead of the clocks, which were wrong; "
+                f"nothing scheduled fires until {until:%Y-%m-%dT%H:%M:%SZ}. "
+                "'raftsched cluster set-time --dry-run' shows what setting it back means, "
+                "'raftsched cluster set-time' does it."
+            )
         yield from self._addresses(status)
         if status.bereft:
             yield (
@@ -225,3 +235,8 @@ class StatusView:
         if one.applied_index and shown.commit_index - one.applied_index > BEHIND_ENTRIES:
             behind = shown.commit_index - one.applied_index
             yield f"{name} is {behind} entries behind."
+
+
+def length_of(ms: int) -> str:
+    """ "59 min", "12 s"."""
+    return f"{ms // 60_000} min" if ms >= 120_000 else f"{ms // 1000} s"

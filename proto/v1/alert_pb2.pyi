@@ -122,7 +122,9 @@ class AlertCondition(_message.Message):
 
     @_builtins.property
     def clock_skew_above(self) -> _duration_pb2.Duration:
-        """A node's clock is off by more than this; for the cluster only."""
+        """A node's clock is off by more than this, or the state's time is ahead of the clocks by more,
+        so that nothing fires (see SetStateTime); for the cluster only.
+        """
 
     @_builtins.property
     def long_step_above(self) -> _duration_pb2.Duration:

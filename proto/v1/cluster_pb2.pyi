@@ -672,6 +672,76 @@ class TakeSnapshotResponse(_message.Message):
 Global___TakeSnapshotResponse: _TypeAlias = TakeSnapshotResponse  # noqa: Y015
 
 @_typing.final
+class SetStateTimeRequest(_message.Message):
+    """To set the time of the state back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """See common.proto."""
+    validate_only: _builtins.bool
+    """See common.proto."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetStateTimeRequest: _TypeAlias = SetStateTimeRequest  # noqa: Y015
+
+@_typing.final
+class SetStateTimeResponse(_message.Message):
+    """The time is set, or would be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    TO_TIME_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIMES_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    jobs: _builtins.int
+    """Jobs with scheduled times in between that are decided already."""
+    scheduled_times: _builtins.int
+    """These times; what was decided as one stretch counts once. They will not come again."""
+    runs: _builtins.int
+    """Runs with a timer behind `to_time`, such as a retry or the end of a lease: what was planned by
+    the wrong time moves back with it.
+    """
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """The time of the state before."""
+
+    @_builtins.property
+    def to_time(self) -> _timestamp_pb2.Timestamp:
+        """What the clocks say."""
+
+    def __init__(
+        self,
+        *,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        to_time: _timestamp_pb2.Timestamp | None = ...,
+        jobs: _builtins.int = ...,
+        scheduled_times: _builtins.int = ...,
+        runs: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "to_time", b"to_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "jobs", b"jobs", "runs", b"runs", "scheduled_times", b"scheduled_times", "to_time", b"to_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetStateTimeResponse: _TypeAlias = SetStateTimeResponse  # noqa: Y015
+
+@_typing.final
 class VerifyStateRequest(_message.Message):
     """To verify."""
 

@@ -87,6 +87,11 @@ class ClusterServiceStub(object):
                 request_serializer=raftsched_dot_v1_dot_cluster__pb2.VerifyStateRequest.SerializeToString,
                 response_deserializer=raftsched_dot_v1_dot_cluster__pb2.VerifyStateResponse.FromString,
                 _registered_method=True)
+        self.SetStateTime = channel.unary_unary(
+                '/raftsched.v1.ClusterService/SetStateTime',
+                request_serializer=raftsched_dot_v1_dot_cluster__pb2.SetStateTimeRequest.SerializeToString,
+                response_deserializer=raftsched_dot_v1_dot_cluster__pb2.SetStateTimeResponse.FromString,
+                _registered_method=True)
         self.Backup = channel.unary_stream(
                 '/raftsched.v1.ClusterService/Backup',
                 request_serializer=raftsched_dot_v1_dot_cluster__pb2.BackupRequest.SerializeToString,
@@ -174,6 +179,17 @@ class ClusterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetStateTime(self, request, context):
+        """Set the time of the state back to what the clocks say, after clocks that were ahead have moved
+        it. While it is ahead nothing that was planned comes to pass. What was decided meanwhile, ahead
+        of its time, will not come again; `validate_only` says how much that is. Refused with
+        FIELD_INVALID (it is not ahead), CLOCK_SKEW (the clocks do not agree), MEMBER_LACKS (a member
+        runs a version that does not know it).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Backup(self, request, context):
         """Stream a backup of the node that is asked while it runs: an archive of files with their
         checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
@@ -224,6 +240,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.VerifyState,
                     request_deserializer=raftsched_dot_v1_dot_cluster__pb2.VerifyStateRequest.FromString,
                     response_serializer=raftsched_dot_v1_dot_cluster__pb2.VerifyStateResponse.SerializeToString,
+            ),
+            'SetStateTime': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetStateTime,
+                    request_deserializer=raftsched_dot_v1_dot_cluster__pb2.SetStateTimeRequest.FromString,
+                    response_serializer=raftsched_dot_v1_dot_cluster__pb2.SetStateTimeResponse.SerializeToString,
             ),
             'Backup': grpc.unary_stream_rpc_method_handler(
                     servicer.Backup,
@@ -460,6 +481,33 @@ class ClusterService(object):
             '/raftsched.v1.ClusterService/VerifyState',
             raftsched_dot_v1_dot_cluster__pb2.VerifyStateRequest.SerializeToString,
             raftsched_dot_v1_dot_cluster__pb2.VerifyStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetStateTime(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/raftsched.v1.ClusterService/SetStateTime',
+            raftsched_dot_v1_dot_cluster__pb2.SetStateTimeRequest.SerializeToString,
+            raftsched_dot_v1_dot_cluster__pb2.SetStateTimeResponse.FromString,
             options,
             channel_credentials,
             insecure,

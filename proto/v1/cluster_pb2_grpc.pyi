@@ -75,6 +75,13 @@ class ClusterServiceStub:
     compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
     NOT_LEADER (`repair` on another node).
     """
+    SetStateTime: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.SetStateTimeRequest, _cluster_pb2.SetStateTimeResponse]
+    """Set the time of the state back to what the clocks say, after clocks that were ahead have moved
+    it. While it is ahead nothing that was planned comes to pass. What was decided meanwhile, ahead
+    of its time, will not come again; `validate_only` says how much that is. Refused with
+    FIELD_INVALID (it is not ahead), CLOCK_SKEW (the clocks do not agree), MEMBER_LACKS (a member
+    runs a version that does not know it).
+    """
     Backup: _grpc.UnaryStreamMultiCallable[_cluster_pb2.BackupRequest, _cluster_pb2.BackupResponse]
     """Stream a backup of the node that is asked while it runs: an archive of files with their
     checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
@@ -126,6 +133,13 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Compute every derived table and counter anew on the node that is asked and compare; and
     compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
     NOT_LEADER (`repair` on another node).
+    """
+    SetStateTime: _aio.UnaryUnaryMultiCallable[_cluster_pb2.SetStateTimeRequest, _cluster_pb2.SetStateTimeResponse]  # type: ignore[assignment]
+    """Set the time of the state back to what the clocks say, after clocks that were ahead have moved
+    it. While it is ahead nothing that was planned comes to pass. What was decided meanwhile, ahead
+    of its time, will not come again; `validate_only` says how much that is. Refused with
+    FIELD_INVALID (it is not ahead), CLOCK_SKEW (the clocks do not agree), MEMBER_LACKS (a member
+    runs a version that does not know it).
     """
     Backup: _aio.UnaryStreamMultiCallable[_cluster_pb2.BackupRequest, _cluster_pb2.BackupResponse]  # type: ignore[assignment]
     """Stream a backup of the node that is asked while it runs: an archive of files with their
@@ -223,6 +237,19 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         """Compute every derived table and counter anew on the node that is asked and compare; and
         compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
         NOT_LEADER (`repair` on another node).
+        """
+
+    @_abc_1.abstractmethod
+    def SetStateTime(
+        self,
+        request: _cluster_pb2.SetStateTimeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.SetStateTimeResponse, _abc.Awaitable[_cluster_pb2.SetStateTimeResponse]]:
+        """Set the time of the state back to what the clocks say, after clocks that were ahead have moved
+        it. While it is ahead nothing that was planned comes to pass. What was decided meanwhile, ahead
+        of its time, will not come again; `validate_only` says how much that is. Refused with
+        FIELD_INVALID (it is not ahead), CLOCK_SKEW (the clocks do not agree), MEMBER_LACKS (a member
+        runs a version that does not know it).
         """
 
     @_abc_1.abstractmethod

@@ -42,7 +42,9 @@ AS_RULES = {
 SERVER = {
     "GetClusterStatus": "members", "AddNode": "members", "RemoveNode": "members",
     "MoveNode": "members", "DrainNode": "node", "TransferLeadership": "consensus",
-    "TakeSnapshot": "snapshots", "VerifyState": "the self-check", "Backup": "snapshots",
+    "TakeSnapshot": "snapshots", "VerifyState": "the self-check",
+    "SetStateTime": "a rule with clocks",
+    "Backup": "snapshots",
     "WatchEvents": "events", "ListEvents": "events",
     "WaitRun": "GetRun and events", "ListWorkers": "sessions", "DrainWorker": "sessions",
 }  # fmt: skip

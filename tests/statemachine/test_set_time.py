@@ -1,0 +1,204 @@
+"""The state's time is set back, and nothing is decided twice or wrong by it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from raftsched.proto.v1 import cluster_pb2, job_pb2, queue_pb2, run_pb2
+from raftsched.statemachine.instants import duration
+from raftsched.statemachine.machine import Request, apply, decide, read_meta
+from raftsched.statemachine.request import Ring, SetTime, TimeSet
+from raftsched.statemachine.set_time import consequences
+from raftsched.statemachine.view import View
+
+from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine
+from .test_audit import audit
+
+BODY = cluster_pb2.SetStateTimeRequest()
+RETRY = job_pb2.RetryPolicy(max_attempts=3, first=duration(60_000))
+
+
+def ahead(machine: Machine, ms: int = HOUR_MS) -> int:
+    """The clocks are ahead, the state goes with them, and then they are right again."""
+    right = machine.now_ms
+    machine.advance(ms)
+    machine.ring()
+    machine.at(right)
+    return read_meta(machine.store).now_ms
+
+
+def set_back(machine: Machine) -> int:
+    """In as many changes as it takes; how many."""
+    from_ms = read_meta(machine.store).now_ms
+    to_ms, after = machine.now_ms, b""
+    for count in range(1, 100):
+        after = machine.ask(SetTime(BODY, from_ms, to_ms, after), TimeSet).after
+        if not after:
+            return count
+    raise AssertionError("it does not end")
+
+
+def sound(machine: Machine) -> None:
+    machine.check()
+
+
+def test_a_job_that_is_made_afterwards_fires_in_time(machine: Machine) -> None:
+    machine.create("often", cron="* * * * *")
+    from_ms = ahead(machine)
+    assert from_ms == START_MS + HOUR_MS
+    found = consequences(machine.store, from_ms, machine.now_ms)
+    assert (found.jobs, found.scheduled_times) == (1, len(machine.ledger("often")))
+    set_back(machine)
+    assert read_meta(machine.store).now_ms == START_MS
+    machine.create("new", cron="* * * * *")
+    machine.advance(MINUTE_MS)
+    machine.ring()
+    assert [run.nominal_time.ToMilliseconds() for run in machine.live("new")] == [
+        START_MS + MINUTE_MS
+    ]
+    sound(machine)
+
+
+def test_a_clock_that_is_not_ahead_is_not_set(machine: Machine) -> None:
+    machine.create("a", cron="* * * * *")
+    machine.refused(SetTime(BODY, machine.now_ms, machine.now_ms))
+
+
+def test_only_this_change_may_go_back(machine: Machine) -> None:
+    machine.create("a", cron="* * * * *")
+    machine.advance(HOUR_MS)
+    view = View(machine.store, machine.now_ms)
+    decision = decide(view, [Request(Ring(1))])
+    ahead(machine, 2 * HOUR_MS)
+    view = View(machine.store, machine.now_ms)
+    view.set_back(START_MS)
+    decision = decide(view, [Request(job_pb2.PauseJobRequest(job="a"))])
+    with pytest.raises(AssertionError, match="backwards"):
+        apply(machine.store, machine.index + 1, decision.change)
+
+
+def test_what_was_planned_by_the_wrong_time_moves_back(machine: Machine) -> None:
+    timeouts = job_pb2.Timeouts(attempt=duration(5 * MINUTE_MS))
+    machine.create("leased", timeouts=timeouts)
+    machine.create("failed", retry=RETRY)
+    machine.create("old", timeouts=job_pb2.Timeouts(attempt=duration(24 * HOUR_MS)))
+    machine.create("later")
+    machine.trigger("old")
+    [before] = machine.grant("w0")
+    later = machine.trigger("later", due_time={"seconds": (START_MS + 3 * HOUR_MS) // 1000})
+    right = machine.now_ms
+    machine.advance(HOUR_MS)
+    leased, failed = machine.trigger("leased"), machine.trigger("failed")
+    taken = {lease.run: lease for lease in machine.grant("w1")}
+    machine.fail(taken[failed.id])
+    machine.at(right)
+    old = machine.record(before.run)
+    kept = (old.deadline_at_ms, old.leased_at_ms)
+
+    set_back(machine)
+
+    one = machine.record(leased.id)
+    assert one.deadline_at_ms == right + 5 * MINUTE_MS
+    again = machine.record(failed.id)
+    assert right < again.retry_at_ms <= right + 2 * MINUTE_MS
+    old = machine.record(before.run)
+    assert (old.deadline_at_ms, old.leased_at_ms) == kept
+    assert machine.record(later.id).due_at_ms == START_MS + 3 * HOUR_MS
+    sound(machine)
+    machine.advance(5 * MINUTE_MS)
+    machine.ring()
+    assert machine.run(leased.id).state != run_pb2.RUN_STATE_RUNNING
+    sound(machine)
+
+
+def test_it_takes_as_many_changes_as_it_needs(machine: Machine) -> None:
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    timeouts = job_pb2.Timeouts(attempt=duration(MINUTE_MS))
+    machine.create("a", timeouts=timeouts, overlap=allow)
+    right = machine.now_ms
+    machine.advance(HOUR_MS)
+    for _ in range(1_200):
+        machine.trigger("a")
+    taken = machine.grant("w1") + machine.grant("w2")
+    machine.at(right)
+    assert len(taken) == 1_200
+    assert set_back(machine) >= 3
+    ends = {machine.record(lease.run).deadline_at_ms for lease in taken}
+    assert ends == {right + MINUTE_MS}
+    sound(machine)
+
+
+def test_a_queue_with_a_rate_goes_on_at_once(machine: Machine) -> None:
+    machine.create("a", overlap=job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW))
+    queue = queue_pb2.Queue(name="default", rate=10)
+    machine.do(queue_pb2.UpdateQueueRequest(queue=queue))
+    right = machine.now_ms
+    machine.advance(HOUR_MS)
+    for _ in range(30):
+        machine.trigger("a")
+    assert len(machine.grant("w1")) == 10
+    machine.at(right)
+    set_back(machine)
+    machine.advance(1_000)
+    assert len(machine.grant("w1")) == 10
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_scheduled_time_fires_twice(machine: Machine, seed: int) -> None:
+    """Whatever is done to jobs after the time was set back: runs are made for new times only."""
+    chance = random.Random(seed)
+    crons = ["* * * * *", "*/7 * * * *", "*/15 * * * *"]
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    misfires = [job_pb2.MisfirePolicy.RULE_LATEST, job_pb2.MisfirePolicy.RULE_ALL]
+    for number in range(4):
+        misfire = job_pb2.MisfirePolicy(rule=chance.choice(misfires))
+        machine.create(f"j{number}", cron=chance.choice(crons), overlap=allow, misfire=misfire)
+    seen: dict[tuple[str, int], str] = {}
+    for _ in range(6):
+        for _ in range(chance.randrange(4)):
+            machine.advance(chance.randrange(20) * MINUTE_MS)
+            act(machine, chance, crons)
+            note(machine, seen)
+        if chance.random() < 0.7:
+            ahead(machine, chance.randrange(1, 120) * MINUTE_MS)
+            note(machine, seen)
+            if chance.random() < 0.7 and read_meta(machine.store).now_ms > machine.now_ms + 1_000:
+                set_back(machine)
+        sound(machine)
+    machine.advance(3 * HOUR_MS)
+    machine.ring()
+    note(machine, seen)
+    for number in range(4):
+        answer = audit(machine, f"j{number}")
+        assert answer.sound, (seed, answer)
+
+
+def act(machine: Machine, chance: random.Random, crons: list[str]) -> None:
+    name = f"j{chance.randrange(4)}"
+    kind = chance.randrange(5)
+    if kind == 0:
+        machine.do(job_pb2.PauseJobRequest(job=name))
+    elif kind == 1:
+        machine.do(job_pb2.ResumeJobRequest(job=name))
+    elif kind == 2:
+        job = machine.job(name)
+        job.spec.schedules[0].cron.expression = chance.choice(crons)
+        machine.do(job_pb2.UpdateJobRequest(job=job))
+    elif kind == 3:
+        job = machine.job(name)
+        job.spec.timing.jitter.FromMilliseconds(chance.randrange(1, 30_000))
+        machine.do(job_pb2.UpdateJobRequest(job=job))
+    machine.ring()
+
+
+def note(machine: Machine, seen: dict[tuple[str, int], str]) -> None:
+    """Every scheduled time has one run at most, and keeps its outcome."""
+    for number in range(4):
+        name = f"j{number}"
+        for at_ms, entry in machine.ledger(name).items():
+            said = f"{entry.outcome}"
+            assert seen.setdefault((name, at_ms), said) == said, (name, at_ms)
+        for lease in machine.grant("w1"):
+            machine.succeed(lease)
