@@ -27,9 +27,10 @@ LACKS = FULL | NO_FILES
 OPEN_MAX = 32
 # Descriptors that are kept back for the journal, whoever has taken all others.
 SPARES = 4
-# A segment is begun only if two more would fit behind it: what is in memory of the state, and the
-# snapshot that would free old segments, want room just when the journal wants it.
-RESERVED_SEGMENTS = 2
+# A segment is begun only if one more would fit behind it: what is in memory of the state, and the
+# snapshot that would free old segments, want room just when the journal wants it. A fresh folder is
+# asked for four, of which its first start takes three.
+RESERVED_SEGMENTS = 1
 
 
 class Disk(Protocol):

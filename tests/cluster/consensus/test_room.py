@@ -52,6 +52,7 @@ def test_a_leader_whose_state_has_no_room_hands_over_and_goes_on_when_it_has(thr
     assert not leader.core.in_office
     assert len(next_leader.applied) == 2
     assert leader.applied == []
+    assert leader.core.staleness(three.now) < 3
 
     free()
     three.run(2.0)
@@ -157,12 +158,12 @@ def test_a_segment_is_not_begun_with_the_last_of_the_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = RealDisk(tmp_path)
-    room = SimpleNamespace(f_bavail=2_900, f_frsize=1_000)
+    room = SimpleNamespace(f_bavail=1_900, f_frsize=1_000)
     with monkeypatch.context() as little:
         little.setattr("raftsched.cluster.consensus.disk.os.fstatvfs", lambda fd: room)
         with pytest.raises(OSError, match="No space left") as told:
             disk.allocate("segment", 1_000_000)
-        room.f_bavail = 3_100
+        room.f_bavail = 2_100
         disk.allocate("segment", 1_000_000)
 
     assert told.value.errno == errno.ENOSPC
