@@ -169,6 +169,7 @@ class Life:
         virtual: VirtualClock | None,
     ) -> None:  # fmt: skip
         self.config = config
+        self.peer_locks = tls.PeerLocks(config, contexts)
         self.node = node = make_node(config, contexts, virtual)
         context.term = lambda: node.term
         self.metrics = metrics = Metrics(lambda: node.clock.now_ms() / 1000)
@@ -195,7 +196,7 @@ class Life:
         except (OSError, faults.Refused) as error:
             # Somebody took a port between the look at it and now.
             raise CannotStart(Exit.ADDRESS_TAKEN, str(error)) from error
-        self.watch = Watch(self.node, self.metrics)
+        self.watch = Watch(self.node, self.metrics, self.peer_locks.look)
         self.webhooks = Webhooks(self.node)
         # What is here now stays; the collector need not look at it again and again.
         gc.collect()

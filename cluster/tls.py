@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import ssl
 from pathlib import Path
 
 import grpc
 
-from .config import Config, ConfigWrong
+from .config import Config, ConfigWrong, Files
+
+logger = logging.getLogger(__name__)
 
 ROUNDS = 10  # Of a handshake: three of TLS 1.3, some more of others.
 # None where a door has no lock.
@@ -48,9 +52,83 @@ def server(config: Config) -> Server:
     if not files.certificate_file:
         return None
     _check(config)
-    ca = _bytes(files.ca_file)
-    pair = (Path(files.key_file).read_bytes(), Path(files.certificate_file).read_bytes())
-    return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
+    stamp = Stamp(files)
+
+    def read() -> grpc.ServerCertificateConfiguration:
+        ca = _bytes(files.ca_file)
+        pair = (Path(files.key_file).read_bytes(), Path(files.certificate_file).read_bytes())
+        return grpc.ssl_server_certificate_configuration([pair], ca)
+
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        """Asked by gRPC at each handshake, on a thread of its own: None for what it has."""
+        if not stamp.changed():
+            return None
+        try:
+            _check(config)
+            found = read()
+        except (ConfigWrong, OSError) as error:
+            stamp.refused("tls.server", error)
+            return None
+        stamp.taken("tls.server")
+        return found
+
+    return grpc.dynamic_ssl_server_credentials(
+        read(), renewed, require_client_authentication=bool(files.ca_file)
+    )
+
+
+class Stamp:
+    """Whether certificate files are others than those that are in use, by time and size."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._known = self._look()
+
+    def _look(self) -> tuple[tuple[int, int, int], ...]:
+        names = (self.files.certificate_file, self.files.key_file, self.files.ca_file)
+        looked = [os.stat(name) for name in names if name]
+        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in looked)
+
+    def changed(self) -> bool:
+        """Once for each change."""
+        try:
+            now = self._look()
+        except OSError:
+            return False  # It is being replaced; the next look sees what came of it.
+        changed, self._known = now != self._known, now
+        return changed
+
+    def taken(self, section: str) -> None:
+        logger.info("%s: the certificate was read again, as its files changed", section)
+
+    def refused(self, section: str, error: Exception) -> None:
+        logger.error("%s: the changed files are not used, and the former certificate goes on: %s",
+                     section, error)  # fmt: skip
+
+
+class PeerLocks:
+    """The locks between nodes, which take new certificates while they are in use: connections that
+    stand go on, each new one shows the new certificate."""
+
+    def __init__(self, config: Config, contexts: Contexts) -> None:
+        self._files, self._contexts = config.tls.peer, contexts
+        self._stamp = Stamp(self._files) if contexts is not None else None
+
+    def look(self) -> None:
+        """Take what has changed. To be called now and then."""
+        files, stamp = self._files, self._stamp
+        if self._contexts is None or stamp is None or not stamp.changed():
+            return
+        try:
+            # Key and certificate of two pairs would spoil the contexts that are in use.
+            mutual(files.ca_file, files.certificate_file, files.key_file)
+            for context in self._contexts:
+                context.load_verify_locations(files.ca_file)
+                context.load_cert_chain(files.certificate_file, files.key_file)
+        except (ssl.SSLError, OSError) as error:
+            stamp.refused("tls.peer", error)
+            return
+        stamp.taken("tls.peer")
 
 
 def onward(config: Config) -> Onward:

@@ -7,6 +7,7 @@ the last look, so that whoever changes it need not know of the log.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -16,14 +17,19 @@ from .node import Node
 says = structlog.get_logger("raftsched.cluster.watch")
 
 PERIOD = 0.25
+RENEW_SECONDS = 5.0
 ALONE_SECONDS = 5.0  # Without a leader for so long is worth a line; an election is not.
 
 
 class Watch:
     """A task; it may not end before `stop`."""
 
-    def __init__(self, node: Node, metrics: Metrics) -> None:
+    def __init__(
+        self, node: Node, metrics: Metrics, renew: Callable[[], None] = lambda: None
+    ) -> None:
         self.node, self.metrics = node, metrics
+        # Takes certificates that have changed.
+        self._renew, self._renewed_at = renew, 0.0
         self._leader = ""
         self._without_since = 0.0
         self._founding = ""
@@ -49,6 +55,9 @@ class Watch:
             self._look(loop.time())
 
     def _look(self, now: float) -> None:
+        if now - self._renewed_at > RENEW_SECONDS:
+            self._renewed_at = now
+            self._renew()
         self._look_at_leader(now)
         self._look_at_links()
         self._look_at_workers()
