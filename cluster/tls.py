@@ -6,7 +6,9 @@ import contextlib
 import logging
 import os
 import ssl
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import grpc
 
@@ -72,8 +74,10 @@ def server(config: Config) -> Server:
         stamp.taken("tls.server")
         return found
 
+    # Its stubs do not know that None means what it has.
+    fetch = cast("Callable[[], grpc.ServerCertificateConfiguration]", renewed)
     return grpc.dynamic_ssl_server_credentials(
-        read(), renewed, require_client_authentication=bool(files.ca_file)
+        read(), fetch, require_client_authentication=bool(files.ca_file)
     )
 
 
