@@ -3,7 +3,7 @@
 S1 what was acknowledged is there; S2 each nominal time has one outcome, and one run at most; S3 no
 run before its time; S4 one live lease a run, later leases have higher tokens; S6 a completion
 counts only under the token of the present lease; S7 attempts follow each other; S9 time does not
-run backwards, and nobody lapses who was heard.
+run backwards, and nobody lapses who was heard; A5 no decision goes on when its time is used up.
 
 The judge reads each change as it becomes part of the state, with a reading of its own: it asks no
 rule what the rules wrote.
@@ -60,7 +60,11 @@ class Book:
 class Judge:
     """See the head of this file."""
 
-    def __init__(self, true_ms: Callable[[], int]) -> None:
+    def __init__(self, true_ms: Callable[[], int], steps: int = 1_000_000) -> None:
+        # A piece of work fires one time of a schedule and one of a backlog, and the first piece is
+        # free.
+        self.most_fired = 2 * (steps + 1)
+        self.fired_now = 0  # By schedules, in the change that is read.
         self.true_ms = true_ms  # What a clock that is right would say.
         self.index = 0
         self.now_ms = 0
@@ -91,6 +95,7 @@ class Judge:
             raise Violation(f"S9 time in the state is {ahead} ms ahead at {index}")
         self.now_ms = change.now_ms
         self.counts["changes"] += 1
+        self.fired_now = 0
         # A run that ends is deleted in one table and put in another.
         for key, value in zip(change.keys, change.values, strict=True):
             if key[:1] == keys.ENDED:
@@ -111,6 +116,11 @@ class Judge:
             elif key[:1] == keys.JOB:
                 job = parse(key, value, JobRecord)
                 self.names[int.from_bytes(key[1:9], "big")] = job.name
+        if self.fired_now > self.most_fired:
+            raise Violation(
+                f"A5 {self.fired_now} runs fire in one change at {index}, whose time is used up by "
+                f"{self.most_fired}"
+            )
         for token, place in sorted(leases):
             if token <= self.token:
                 raise Violation(f"S4 token {token} is given to {place} after {self.token}")
@@ -151,6 +161,7 @@ class Judge:
         if run.cause == SCHEDULED and change.now_ms < nominal_ms:
             raise Violation(f"S3 {place} fired at {change.now_ms}, before {nominal_ms}")
         self.fired.add(place)
+        self.fired_now += run.cause == SCHEDULED
         self.counts["runs"] += 1
         if run.cause == run_pb2.CAUSE_TRIGGER:
             self.triggered[jid] += 1

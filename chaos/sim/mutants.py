@@ -37,6 +37,7 @@ from .rule_mutants import (
     drops_neighbours,
     drops_occurrences,
     forgets_tokens,
+    ignores_the_time,
 )
 
 
@@ -369,6 +370,10 @@ MUTANTS = [
     Mutant(
         "occurrence-doubled", Kit(leader=NewLeader, rules=doubles_occurrences), 20,
         frozenset({"kill"}), rules=True,
+    ),
+    Mutant(
+        "A5-endless-decision", Kit(rules=ignores_the_time), 20, frozenset({"hasty"}),
+        rules=True,
     ),
     Mutant(
         "A0-dies", Kit(leader=DiesOfIt), 20, frozenset({"planted"}), rules=True

@@ -100,7 +100,7 @@ def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 1
 def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
     """Return a history of the scheduler: entries are larger, and there are workers and clocks."""
     dice = random.Random(f"rules {seed}")
-    drawn = draw(seed, more - {"planted"})
+    drawn = draw(seed, more - {"planted", "hasty"})
     faults = drawn.faults | ({"jump"} if dice.random() < 0.4 else frozenset())
     habits = frozenset(h for h in HABITS if dice.random() < 0.4)
     limits = JournalLimits(
@@ -120,10 +120,12 @@ def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
         faults=faults - {"upgrade", "raise"},
         settings=settings,
         limits=limits,
-        clients=dice.choice((1, 2, 3)),
+        clients=max(dice.choice((1, 2, 3)), 3 if "hasty" in more else 1),
         workers=dice.choice((1, 3, 5)),
         habits=habits,
-        steps=random.Random(f"steps {seed}").choice((1, 2, 5, 20, 1_000_000)),
+        steps=random.Random(f"steps {seed}").choice(
+            (1,) if "hasty" in more else (1, 2, 5, 20, 1_000_000)
+        ),
         planted=random.Random(f"planted {seed}").choice(
             ("fire", "lease") if "planted" in more else ("", "", "", "fire", "lease")
         ),

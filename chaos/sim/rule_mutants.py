@@ -132,6 +132,14 @@ class Forgetful(View):
             self.meta.token = max(0, self.meta.token - 3)
 
 
+class Tireless(View):
+    """A decision goes on until all is done, whatever time it has."""
+
+    @property
+    def is_full(self) -> bool:
+        return False
+
+
 def drops(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """A new leader goes on from now; what fell due in between has no outcome."""
     if Office.first_ring and state.next_nominal_at_ms and state.next_due_at_ms <= view.now_ms:
@@ -168,6 +176,10 @@ def exchanged(module: ModuleType, name: str, what: object) -> Iterator[None]:
 
 def forgets_tokens() -> AbstractContextManager[None]:
     return exchanged(leaders, "View", Forgetful)
+
+
+def ignores_the_time() -> AbstractContextManager[None]:
+    return exchanged(leaders, "View", Tireless)
 
 
 def drops_occurrences() -> AbstractContextManager[None]:

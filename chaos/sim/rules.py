@@ -23,7 +23,7 @@ class SchedulerCluster(Cluster):
     """See the head of this file."""
 
     def __init__(self, options: Options, kit: Kit) -> None:
-        self.judge = Judge(lambda: EPOCH_MS + int(self.world.now * 1000))
+        self.judge = Judge(lambda: EPOCH_MS + int(self.world.now * 1000), options.steps)
         super().__init__(options, kit)
         self.workers = [SimWorker(n, self, options.habits) for n in range(options.workers)]
 
