@@ -59,8 +59,12 @@ async def runs_that_fail_at_once(field: Field) -> None:
     async with working(field, end) as hands:
         await field.rest()
         field.found.figures["leases"] = hands[0].taken
-    for job in jobs:
-        await field.ask(job_pb2.DeleteJobRequest(namespace=field.namespace, job=job.name))
+    field.until += 2
+    space = field.namespace
+    await field.many(
+        500, lambda n: field.ask(job_pb2.DeleteJobRequest(namespace=space, job=f"retry-{n}")),
+        at_once=20,
+    )  # fmt: skip
 
 
 @attack("-", 4)

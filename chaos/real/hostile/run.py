@@ -26,6 +26,8 @@ WARM_S = 3.0
 KILL_EVERY_S, KILL_DOWN_S = 20.0, 1.0
 SIDE_BY_SIDE = 2
 PACE_LEAST = 0.4
+# Beside another attack and deaths of leaders.
+SLACK = 3.0
 CALM_S = 0.3
 
 
@@ -129,6 +131,7 @@ async def attack(stand: Stand, asked: Asked, load: Load) -> None:
     until = began + asked.seconds
     line = iter(chosen(asked))
     stand.pace = pace(asked)
+    stand.slack = 1.0 if asked.only and not asked.kills else SLACK
 
     async def play(wait_s: float) -> None:
         await asyncio.sleep(wait_s)

@@ -22,6 +22,7 @@ IDLE = 400  # On each port of each node.
 WATCHERS = 1_000
 WATCHERS_OF_ONE = 100
 PROBE_S = 2.0
+DOWN = -1  # The harness kills nodes meanwhile.
 
 
 def split(address: str) -> tuple[str, int]:
@@ -30,7 +31,7 @@ def split(address: str) -> tuple[str, int]:
 
 
 async def status_of(address: str, path: str) -> int:
-    """What HTTP says to whoever comes from this machine; 0 for nothing."""
+    """What HTTP says to whoever comes from this machine; 0 for nothing, -1 where no node is up."""
     try:
         async with asyncio.timeout(PROBE_S):
             reader, writer = await asyncio.open_connection(*split(address))
@@ -38,6 +39,8 @@ async def status_of(address: str, path: str) -> int:
             line = await reader.readline()
             writer.close()
             return int(line.split()[1])
+    except ConnectionRefusedError:
+        return DOWN
     except (OSError, TimeoutError, IndexError, ValueError):
         return 0
 
@@ -46,7 +49,7 @@ async def probes_answer(field: Field) -> None:
     """An orchestrator asks whether the nodes are well; "no" would end them."""
     for _, _, http in field.told.nodes:
         status = await status_of(http, "/healthz")
-        if status != 200:
+        if status not in (200, DOWN):
             field.wrong(f"/healthz of {http} says {status or 'nothing'}")
 
 

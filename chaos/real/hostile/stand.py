@@ -134,6 +134,8 @@ class Stand:
         self.attackers: list[Process] = []
         # Attacks last for this share of their time.
         self.pace = 1.0
+        # And what they want done in a time may take so many times as long.
+        self.slack = 1.0
 
     def _bystander(self) -> Process:
         (port,) = free_ports(1)
@@ -296,7 +298,7 @@ class Stand:
             tokens[word] = await self.arena.make_token(f"{space}-{word}", role, space)
         nodes = tuple((n.client, n.peer, n.http) for n in self.arena.nodes)
         seconds, limit = self.pace * attack.seconds, LIMIT * attack.seconds
-        return Told(attack.name, self.seed, space, seconds, limit, nodes, tokens)
+        return Told(attack.name, self.seed, space, seconds, limit, self.slack, nodes, tokens)
 
     async def send(self, attack: Attack, told: Told) -> Found:
         """The attacker's process, until it ends or is ended."""
