@@ -128,7 +128,7 @@ class Node:
         self.replica = Replica(
             spec.folder / STATE, disk.root, cache_bytes=spec.cache_bytes, damaged=self._damaged,
             set_aside=self._set_aside, doubt=DOUBT if doubt == damage.STATE else "",
-            check=None if take_stop_mark(spec.folder) else self.scrub.check_state,
+            check=None if take_stop_mark(spec.folder) else self.scrub.check_at_start,
         )  # fmt: skip
         if doubt == damage.STATE:
             # Once it is aside: what comes after may fail, and must not set an empty state aside.
