@@ -29,7 +29,7 @@ GO, HOLD, HOLD_NEWEST, REPLACE, SKIP = Verdict
 def judge(view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec) -> Verdict:
     """Runs that are held back do not stand in the way of others."""
     under_way = state.live - state.held
-    if not under_way and not waits_for_room(view, jid, state):
+    if not under_way and not (state.held and waits_for_room(view, jid, state)):
         return GO
     policy = spec.overlap
     rule = policy.rule
