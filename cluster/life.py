@@ -47,6 +47,7 @@ STOP_SECONDS = 3.0
 # Of these: for the next leader to take over, and for calls that are under way.
 HAND_OVER_SECONDS = 1.0
 GRACE_SECONDS = 0.5
+EXPIRY_SECONDS = 60.0  # How often it is looked when the certificates end.
 # How often a node whose journal is damaged looks whether the others lead, and how soon again: after
 # an outage of all they need a moment.
 RENEW_TRIES = 6
@@ -170,6 +171,7 @@ class Life:
     ) -> None:  # fmt: skip
         self.config = config
         self.peer_locks = tls.PeerLocks(config, contexts)
+        self._expiries_at = 0.0
         self.node = node = make_node(config, contexts, virtual)
         context.term = lambda: node.term
         self.metrics = metrics = Metrics(lambda: node.clock.now_ms() / 1000)
@@ -196,7 +198,7 @@ class Life:
         except (OSError, faults.Refused) as error:
             # Somebody took a port between the look at it and now.
             raise CannotStart(Exit.ADDRESS_TAKEN, str(error)) from error
-        self.watch = Watch(self.node, self.metrics, self.peer_locks.look)
+        self.watch = Watch(self.node, self.metrics, self._renew)
         self.webhooks = Webhooks(self.node)
         # What is here now stays; the collector need not look at it again and again.
         gc.collect()
@@ -224,6 +226,15 @@ class Life:
         for fault in tls.faults(self.config):
             says.warning(fault)
         systemd.notify("READY=1")
+
+    def _renew(self) -> None:
+        """Take certificates that have changed, and see how long they are valid."""
+        self.peer_locks.look()
+        now = self.node.spec.seconds()
+        if now >= self._expiries_at:
+            # A handshake with a long key takes some milliseconds of the loop.
+            self._expiries_at = now + EXPIRY_SECONDS
+            self.node.expiries = tls.expiries(self.config)
 
     async def until(self, asked: asyncio.Event) -> Exit:
         """Return when it is time to stop, with the code to end with."""

@@ -166,6 +166,8 @@ class Node:
         self.sessions.tells_time = spec.virtual is None
         self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
         self.bootstrap = Bootstrap(spec.folder)
+        # Until when the certificates of its doors are valid, in seconds since 1970.
+        self.expiries: dict[str, float] = {}
         self.draining = False
         self.was_removed = False
         self.term_began_ms = 0

@@ -135,6 +135,32 @@ class PeerLocks:
         stamp.taken("tls.peer")
 
 
+def expiries(config: Config) -> dict[str, float]:
+    """Until when the certificate of each door is valid, in seconds since 1970; 0: it is not."""
+    doors = {"peer": config.tls.peer, "server": config.tls.server}
+    return {name: _expiry(files) for name, files in doors.items() if files.certificate_file}
+
+
+def _expiry(files: Files) -> float:
+    """Found by talking to itself, since only a certificate that holds is told in words."""
+    dialling = ssl.create_default_context(cafile=files.certificate_file)
+    dialling.check_hostname = False
+    dialling.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    dialling.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    accepting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        accepting.load_cert_chain(files.certificate_file, files.key_file)
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        server = accepting.wrap_bio(there, back, server_side=True)
+        client = dialling.wrap_bio(back, there)
+        _talk(client, server)
+    except (ssl.SSLError, OSError) as error:
+        logger.warning("%s is not valid: %s", files.certificate_file, error)
+        return 0.0
+    said = client.getpeercert() or {}
+    return float(ssl.cert_time_to_seconds(str(said["notAfter"])))
+
+
 def onward(config: Config) -> Onward:
     """For calls to the leader's door for clients: this node is a client there."""
     files = config.tls.server
@@ -186,7 +212,10 @@ def _shake_hands(accepting: ssl.SSLContext, dialling: ssl.SSLContext, name: str 
     """As two nodes would, in memory; raises what would break their connection."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = accepting.wrap_bio(there, back, server_side=True)
-    client = dialling.wrap_bio(back, there, server_hostname=name)
+    _talk(dialling.wrap_bio(back, there, server_hostname=name), server)
+
+
+def _talk(client: ssl.SSLObject, server: ssl.SSLObject) -> None:
     waiting = [client, server]
     for _ in range(ROUNDS):
         for side in list(waiting):

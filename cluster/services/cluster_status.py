@@ -26,6 +26,7 @@ ROLES = {
     "candidate": Shown.ROLE_CANDIDATE,
 }
 BEHIND_ENTRIES = 10_000
+EXPIRES_SOON_S = 14 * 86_400
 
 
 class StatusView:
@@ -154,6 +155,15 @@ class StatusView:
             yield "The next voter that is lost stops the cluster."
         if status.full:
             yield f"The disk of {shown.node} is full; free space on it."
+        now_s = self.node.spec.wall_ms() / 1000
+        for door, at in self.node.expiries.items():
+            if at - now_s < EXPIRES_SOON_S:
+                days = max(0, int((at - now_s) // 86_400))
+                when = f"in {days} days" if at > now_s else "already, or is not valid"
+                yield (
+                    f"The certificate of tls.{door} of {shown.node} ends {when}; replace its "
+                    "files, which are read again by themselves."
+                )
         ahead_ms = self.node.ahead_ms
         if ahead_ms:
             until = datetime.fromtimestamp(self.node.replica.meta.now_ms / 1000, UTC)

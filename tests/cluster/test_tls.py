@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 from pathlib import Path
 
 import grpc
@@ -89,6 +90,15 @@ def test_nodes_show_a_new_certificate_on_each_new_connection(tmp_path: Path) -> 
     make(tmp_path, 13)
     locks.look()
     assert peer_serial(contexts, tmp_path) == 13
+
+
+def test_it_is_known_when_they_end(tmp_path: Path) -> None:
+    made = config(tmp_path)
+    found = tls.expiries(made)
+    assert set(found) == {"peer", "server"}
+    assert all(0 < at - time.time() <= 86_400 + 60 for at in found.values())
+    (tmp_path / "n1.key").write_text("nonsense")
+    assert set(tls.expiries(made).values()) == {0.0}
 
 
 async def test_clients_are_shown_a_new_certificate(tmp_path: Path) -> None:
