@@ -13,12 +13,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from .real.faults import SCENARIOS
+
+if TYPE_CHECKING:
+    from .real.run import Told
 
 Figures = dict[str, float | int]
 OverTime = dict[str, list[float]]
@@ -370,11 +373,7 @@ def run(
     import asyncio
 
     if scenario == HOSTILE:
-        limits = {
-            option: given for option, given in (("max_ms", late_ms), ("p99_ms", calm_ms))
-            if click.get_current_context().get_parameter_source(WRITTEN[option])
-            is not ParameterSource.DEFAULT
-        }  # fmt: skip
+        limits = given_limits(max_ms=late_ms, p99_ms=calm_ms)
         play_hostile(seconds, seed, folder, output, only, list_them, kills, limits)
         return
 
@@ -405,17 +404,30 @@ def run(
     if report is not None:
         reports.write(report, asked, told)
         click.echo(f"wrote {report}", err=True)
-    for violation in told.violations[:20]:
-        click.echo(str(violation), err=True)
     figures = {
         "scenario": scenario, "nodes": int(nodes), "seconds": seconds, "seed": seed, "links": links,
     }  # fmt: skip
+    show_told(figures, told, output)
+
+
+def show_told(figures: dict[str, object], told: Told, output: str) -> None:
+    for violation in told.violations[:20]:
+        click.echo(str(violation), err=True)
     if output == "json":
         click.echo(json.dumps(figures | told.figures))
     else:
         for key, value in (figures | told.figures).items():
             click.echo(f"{key:>18}  {value}")
     sys.exit(1 if told.violations else 0)
+
+
+def given_limits(**limits: float) -> dict[str, float]:
+    """Those that were said; for the others the scenario has its own."""
+    context = click.get_current_context()
+    return {
+        name: limit for name, limit in limits.items()
+        if context.get_parameter_source(WRITTEN[name]) is not ParameterSource.DEFAULT
+    }  # fmt: skip
 
 
 def play_hostile(
