@@ -1,0 +1,159 @@
+"""What callers do to a cluster that have no token, do not read or say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from raftsched.client import Client, every
+from raftsched.proto.v1 import (
+    access_pb2,
+    access_pb2_grpc,
+    cluster_pb2,
+    event_pb2,
+    event_pb2_grpc,
+)
+
+from .processes import Cluster, cluster, fetch, until
+
+Anything = Any
+CREATE = "/raftsched.v1.JobService/CreateJob"
+WATCH = "/raftsched.v1.EventService/WatchEvents"
+FLOOD_S = 10.0
+BODY = b"\x12" + bytes(4_000_000)
+GROWTH_MB = 150
+# An address of its own for each that sends, so that they share no connection.
+ALONE = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", 8 << 20))
+
+
+def memory_mb(made: Cluster) -> dict[str, int]:
+    """The most that each node has used so far."""
+    found = {}
+    for name, node in made.nodes.items():
+        lines = Path(f"/proc/{node.pid}/status").read_text().splitlines()
+        [most] = [line.split()[1] for line in lines if line.startswith("VmHWM")]
+        found[name] = int(most) // 1024
+    return found
+
+
+async def closed(made: Cluster) -> str:
+    """Make the first token; its secret."""
+    async with grpc.aio.insecure_channel(made.address("n1")) as channel:
+        stub: Anything = access_pb2_grpc.AccessServiceStub(channel)
+        root = access_pb2.AccessToken(name="root", role=access_pb2.Role.ROLE_ADMIN)
+        request = access_pb2.CreateAccessTokenRequest(access_token=root)
+        return str((await stub.CreateAccessToken(request)).secret)
+
+
+def statuses(made: Cluster, secret: str) -> cluster_pb2.ClusterStatus:
+    with Client(made.endpoints, token=secret, timeout=10) as client:
+        return client.cluster.status()
+
+
+def tick(made: Cluster, secret: str) -> None:
+    with Client(made.endpoints, token=secret, timeout=10) as client:
+        client.jobs.create("tick", handler="nobody", schedule=every(1.0), overlap="allow")
+
+
+def ticks(made: Cluster, secret: str) -> int:
+    with Client(made.endpoints, token=secret, timeout=10) as client:
+        return len(list(client.jobs.ledger("tick")))
+
+
+@pytest.mark.slow
+async def test_a_flood_of_strangers_is_refused_unread(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as made:
+        secret = await closed(made)
+        await asyncio.to_thread(tick, made, secret)
+        term = (await asyncio.to_thread(statuses, made, secret)).term
+        before, codes = memory_mb(made), Counter[str]()
+
+        async def flood(number: int) -> None:
+            address = made.address(f"n{number % 3 + 1}")
+            async with grpc.aio.insecure_channel(address, ALONE) as channel:
+                call: Anything = channel.unary_unary(CREATE)
+                while time.monotonic() < end:
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await call(BODY, timeout=10)
+                    codes[refused.value.code().name] += 1
+
+        end = time.monotonic() + FLOOD_S
+        began = await asyncio.to_thread(ticks, made, secret)
+        await asyncio.gather(*(flood(number) for number in range(10)))
+        fired = await asyncio.to_thread(ticks, made, secret) - began
+        status = await asyncio.to_thread(statuses, made, secret)
+        grown = {name: most - before[name] for name, most in memory_mb(made).items()}
+
+    assert status.term == term
+    assert max(grown.values()) <= GROWTH_MB, grown
+    assert fired >= FLOOD_S - 2
+    assert set(codes) <= {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
+    assert status.refused["UNAUTHENTICATED"] > 0
+
+
+@pytest.mark.slow
+async def test_a_thousand_watchers_that_do_not_read_leave_room(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as made:
+        before = memory_mb(made)["n1"]
+        channels = [grpc.aio.insecure_channel(made.address("n1"), ALONE) for _ in range(10)]
+        request = event_pb2.WatchEventsRequest().SerializeToString()
+        calls: list[Anything] = [
+            watch(channel)(request) for channel in channels for _ in range(100)
+        ]
+        await asyncio.gather(*(call.initial_metadata() for call in calls))
+        await asyncio.to_thread(create_many, made, 500)
+        async with grpc.aio.insecure_channel(made.address("n1"), ALONE) as channel:
+            stub: Anything = event_pb2_grpc.EventServiceStub(channel)
+            # Of one address 1,000 may watch; a token has a share of its own.
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.WatchEvents(event_pb2.WatchEventsRequest()).read()
+            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        secret = await closed(made)
+
+        async def watches() -> bool:
+            async with grpc.aio.insecure_channel(made.address("n1"), ALONE) as channel:
+                stub: Anything = event_pb2_grpc.EventServiceStub(channel)
+                metadata = (("authorization", f"Bearer {secret}"),)
+                call = stub.WatchEvents(event_pb2.WatchEventsRequest(), metadata=metadata)
+                return bool(await call.read())
+
+        await until(watches, 10)
+        assert memory_mb(made)["n1"] - before <= GROWTH_MB
+        for channel in channels:
+            await channel.close()
+
+
+def watch(channel: Anything) -> Anything:
+    return channel.unary_stream(WATCH)
+
+
+def create_many(made: Cluster, count: int) -> None:
+    with Client(made.endpoints, timeout=10) as client:
+        for number in range(count):
+            client.jobs.create(f"job-{number}", handler="nobody")
+
+
+@pytest.mark.slow
+async def test_idle_connections_to_all_ports_stop_nobody(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as made:
+        term = (await asyncio.to_thread(statuses, made, "")).term
+        with ExitStack() as idle:
+            for name in made.nodes:
+                place = int(name[1:]) - 1
+                for base in (made.base, made.base + 5, made.base + 10):
+                    for _ in range(300):
+                        idle.enter_context(socket.create_connection(("127.0.0.1", base + place)))
+            for name, node in made.nodes.items():
+                assert (await fetch(made.http(name), "/healthz"))[0] == 200
+                assert (await fetch(made.http(name), "/readyz"))[0] == 200
+                assert node.alive
+            await asyncio.to_thread(create_many, made, 10)
+            assert (await asyncio.to_thread(statuses, made, "")).term == term
