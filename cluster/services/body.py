@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TypeVar, cast
 
 import grpc
@@ -40,61 +39,42 @@ VARINT_MAX = 10
 M = TypeVar("M", bound=Message)
 
 
-@dataclass(slots=True, eq=False)
-class Reader:
-    """A call whose body is on its way."""
-
-    began: float
-    ending: asyncio.Timeout
-
-
 class Bodies:
-    """Reads them."""
+    """Reads them. One look every few milliseconds ends those that do not come."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.clock = clock
-        # The one that began first is first.
-        self.reading: OrderedDict[Reader, None] = OrderedDict()
+    def __init__(self) -> None:
+        # Calls whose body is on its way; the one that began first is first.
+        self.reading: OrderedDict[Call, None] = OrderedDict()
 
     async def read(self, call: Call) -> bytes:
-        """The body of a call; refused if it is too large or does not come."""
-        now = self.clock()
-        reader = Reader(now, asyncio.timeout(min(BODY_S, call.timeout())))
-        self.reading[reader] = None
-        if len(self.reading) > READING_MAX:
-            self.look(now)
+        """The body of a call; refused if it is too large. If it does not come, the call ends."""
+        self.reading[call] = None
         try:
-            async with reader.ending:
-                data = await call.context.read()
-        except TimeoutError:
-            raise late(self.clock() - now) from None
+            data = await call.context.read()
         finally:
-            del self.reading[reader]
+            self.reading.pop(call, None)
         if data is grpc.aio.EOF:
             raise refusals.refused(
                 Reason.ERROR_REASON_FIELD_REQUIRED,
                 f"{call.method.name} came without a request; send one message",
                 field="",
             )
-        most = most_of(call)
+        most = LARGE_MAX if call.method.name in LARGE else BODY_MAX
         if len(data) > most:
             raise too_large(call.method.name, most, len(data))
         assert isinstance(data, bytes)
         return data
 
     def look(self, now: float) -> None:
-        """End what takes its time while too many send: each may hold what a message may have."""
+        """End what takes too long, and sooner while many send: each may hold what a message may."""
         over = len(self.reading) - READING_MAX
-        for reader in list(self.reading)[: max(over, 0)]:
-            if now - reader.began < SLOW_S:
+        while self.reading:
+            call = next(iter(self.reading))
+            if now - call.began < (SLOW_S if over > 0 else BODY_S):
                 break
-            self.reading.move_to_end(reader)
-            if not reader.ending.expired():
-                reader.ending.reschedule(asyncio.get_running_loop().time())
-
-
-def most_of(call: Call) -> int:
-    return LARGE_MAX if call.method.name in LARGE else BODY_MAX
+            del self.reading[call]
+            over -= 1
+            call.end(late(now - call.began).rejection)
 
 
 async def parsed(kind: type[M], data: bytes) -> M:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import grpc
 
 from ...proto.v1 import access_pb2
+from ...statemachine.rejection import Rejection
 from .methods import Method
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -37,6 +39,8 @@ class Call:
         "caller",
         "context",
         "digest",
+        "ended_by",
+        "ending",
         "first",
         "hides",
         "is_stranger",
@@ -57,6 +61,9 @@ class Call:
         self.actor = ""
         # Whose share of the node it takes; empty as long as nobody knows.
         self.caller = ""
+        # Ends it when its time is over, or at once for a reason that is not the caller's time.
+        self.ending: asyncio.Timeout | None = None
+        self.ended_by: Rejection | None = None
         # Nobody knows who calls before the request is read.
         self.is_stranger = False
         # What the caller has shown; None where nobody needs any.
@@ -74,6 +81,12 @@ class Call:
         self.seconds = TIMEOUT_S if left is None else min(left, most)
         self.margin = min(MARGIN_S, self.seconds * MARGIN_SHARE)
         self.until = self.began + self.seconds - self.margin
+
+    def end(self, why: Rejection) -> None:
+        """Refuse it from outside, whatever it waits for."""
+        if self.ended_by is None and self.ending is not None and not self.ending.expired():
+            self.ended_by = why
+            self.ending.reschedule(asyncio.get_running_loop().time())
 
     @property
     def address(self) -> str:

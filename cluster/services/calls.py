@@ -68,7 +68,7 @@ class Calls:
         # Says who calls, and refuses what they may not do: before and behind the request.
         self.identify, self.admit = identify, admit
         self.shares, self.refused = shares, refused
-        self.bodies = Bodies(leadership.clock)
+        self.bodies = Bodies()
 
     def handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
         async def answer(requests: object, context: Context) -> bytes:
@@ -82,7 +82,7 @@ class Calls:
         code = "CANCELLED"
         try:
             # Whoever keeps to its own time is done by now; this is for the others.
-            async with asyncio.timeout(call.timeout() + call.margin / 2):
+            async with asyncio.timeout(call.timeout() + call.margin / 2) as call.ending:
                 passed = await self._admitted(call)
             call.context.set_trailing_metadata(passed.trailing)
             if passed.code is not grpc.StatusCode.OK:
@@ -199,6 +199,8 @@ class Calls:
         return Passed(data, grpc.StatusCode.OK, "", self.trailing(revision, age_ms))
 
     def _too_late(self, call: Call) -> Refused:
+        if call.ended_by is not None:
+            return Refused(call.ended_by)
         if call.method.harmless:
             return refusals.no_quorum(self.node.name)
         return refusals.commit_timeout(call.seconds)

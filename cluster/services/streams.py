@@ -6,13 +6,12 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import grpc
 
-from ...statemachine.rejection import Refused, Rejection
+from ...statemachine.rejection import Refused
 from .body import parsed
 from .call import Call, Context
 from .calls import Calls, fail, refuse
@@ -25,16 +24,6 @@ LOOKED_AT = 100  # Of them in one look, of which there are fifty a second.
 Follow = Callable[[Call, Any], Awaitable[None]]
 
 
-@dataclass(slots=True)
-class Opened:
-    """A stream that is open."""
-
-    ending: asyncio.Timeout
-    looked_at: float
-    # Why it is ended from outside.
-    refusal: Rejection | None = None
-
-
 class Streams:
     """Serves the calls that are streams. What a stream raises ends it with a named refusal."""
 
@@ -43,8 +32,8 @@ class Streams:
         self.calls = calls
         # Refuses a caller whose access token is valid no more.
         self.check = check
-        # The one that was looked at longest ago is first.
-        self.open: OrderedDict[Call, Opened] = OrderedDict()
+        # When each was looked at; the one of longest ago is first.
+        self.open: OrderedDict[Call, float] = OrderedDict()
 
     def following(
         self, method: Method, follow: Follow, share: Share
@@ -90,28 +79,25 @@ class Streams:
 
     async def _follow(self, call: Call, follow: Follow, request: object) -> None:
         """A stream, as long as whoever opened it may have it."""
-        opened = Opened(asyncio.timeout(None), call.began)
-        self.open[call] = opened
+        self.open[call] = call.began
         try:
-            async with opened.ending:
+            async with asyncio.timeout(None) as call.ending:
                 await follow(call, request)
         except TimeoutError:
-            if opened.refusal is None:
+            if call.ended_by is None:
                 raise
-            raise Refused(opened.refusal) from None
+            raise Refused(call.ended_by) from None
         finally:
             del self.open[call]
 
     def look(self, now: float) -> None:
         """End some of those whose access token is valid no more; soon it was all of them."""
-        for call, opened in list(islice(self.open.items(), LOOKED_AT)):
-            if opened.looked_at > now - LOOK_AGAIN_S:
+        for call, looked_at in list(islice(self.open.items(), LOOKED_AT)):
+            if looked_at > now - LOOK_AGAIN_S:
                 break
+            self.open[call] = now
             self.open.move_to_end(call)
-            opened.looked_at = now
-            if opened.refusal is None:
-                try:
-                    self.check(call)
-                except Refused as refusal:
-                    opened.refusal = refusal.rejection
-                    opened.ending.reschedule(asyncio.get_running_loop().time())
+            try:
+                self.check(call)
+            except Refused as refusal:
+                call.end(refusal.rejection)

@@ -175,7 +175,7 @@ async def test_those_who_send_slowly_make_room_when_many_send(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(body, "READING_MAX", 2)
-    monkeypatch.setattr(body, "SLOW_S", 0.0)
+    monkeypatch.setattr(body, "SLOW_S", 0.05)
     served = await start("a")
 
     async def silent() -> AsyncIterator[bytes]:
