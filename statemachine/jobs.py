@@ -34,7 +34,7 @@ from .checked import Checked
 from .field_fault import FieldFault
 from .forms import Parts
 from .instants import ms_or
-from .plan import Plan, latest_nominal_before
+from .plan import Plan, count_nominals, due, latest_nominal_before
 from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord, encode, payload_of
 from .rejection import Fault, Reason, Refused
 from .schedule import compile_plan
@@ -278,6 +278,8 @@ def replace_spec(
     reordered = old.action != new.action or job.payload != payload_of(new)
     if reordered:
         orders.check_room(view, job, state)
+    if rescheduled and state.state == clockwork.ACTIVE:
+        _check_books(view, jid, job, state)
     record = aside.find(view, jid) if state.state == clockwork.BROKEN else None
     if rescheduled and (record is None or clockwork.is_readable(view, jid, job)):
         # Of schedules that cannot be read nobody knows which times they had.
@@ -315,6 +317,23 @@ def _naming(spec: job_pb2.JobSpec) -> schedule_pb2.Timing:
     for field in ("max_runs", "jitter", "exclude_calendars"):
         timing.ClearField(field)
     return timing
+
+
+def _check_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """What is due fires under the old schedules, in one change; so it must not be much."""
+    if not 0 < state.next_due_at_ms <= view.now_ms:
+        return
+    old = clockwork.plan_of(view, jid, job)
+    end = view.now_ms - due(old, 0) + 1
+    first = max(state.next_nominal_at_ms, end - 1 - job.form.grace_ms)
+    count = count_nominals(old, first, end).number
+    if count > limits.STEP:
+        raise Refused.because(
+            Reason.ERROR_REASON_BACKLOG_FULL,
+            f"{count} nominal times of '{job.name}' are due and not decided on yet, and one change "
+            f"takes {limits.STEP}; nothing was done, try again in a moment",
+            job=job.name,
+        )  # fmt: skip
 
 
 def _close_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:

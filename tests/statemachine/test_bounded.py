@@ -16,7 +16,7 @@ from raftsched.statemachine.record import LedgerRecord
 from raftsched.statemachine.request import Ring
 from raftsched.statemachine.store import MemoryStore
 
-from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, START_MS, Machine, with_mask
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, START_MS, Machine, job_of, with_mask
 
 Overlap = job_pb2.OverlapPolicy
 Misfire = job_pb2.MisfirePolicy
@@ -149,6 +149,25 @@ def test_missed_times_are_counted_and_not_walked(monkeypatch: pytest.MonkeyPatch
     # Those that are late by less than the grace are among them.
     assert machine.state("a").backlog[0].left + machine.state("a").fired == 10_800
     assert len(asked) < 20
+
+
+def test_schedules_change_only_when_little_of_the_old_ones_is_due() -> None:
+    """All that is due and in time runs, however little a decision may do."""
+    machine = Machine(MemoryStore())
+    grace = Misfire(grace=duration(HOUR_MS))
+    machine.create("a", every_ms=SECOND_MS, misfire=grace, overlap=ALLOW)
+    machine.advance(150 * SECOND_MS)
+    machine.new_budget = lambda: Steps(1)
+    hourly = job_of("a", cron="0 * * * *").spec.schedules
+    change = with_mask("spec.schedules", name="a", schedules=hourly)
+
+    assert machine.refused(change).word == "BACKLOG_FULL"
+    for _ in range(60):
+        machine.do(Ring(1))
+    machine.do(change)
+
+    assert machine.job("a").status.fired == 150
+    assert {entry.outcome for entry in machine.ledger("a").values()} == {run_pb2.OUTCOME_RAN}
 
 
 class Story:
