@@ -12,10 +12,11 @@ import shutil
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from google.protobuf.message import Message
 
@@ -113,6 +114,11 @@ class ReadAnswer:
 class Node:
     """See the head of this file. It is the watcher of its own consensus."""
 
+    draining = was_removed = False
+    term_began_ms = 0
+    # Until when the certificates of its doors are valid, in seconds since 1970.
+    expiries: Mapping[str, float] = MappingProxyType({})
+
     def __init__(self, spec: NodeSpec) -> None:
         self.spec, self.name = spec, spec.name
         disk = RealDisk(spec.folder / "consensus")
@@ -166,11 +172,6 @@ class Node:
         self.sessions.tells_time = spec.virtual is None
         self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
         self.bootstrap = Bootstrap(spec.folder)
-        # Until when the certificates of its doors are valid, in seconds since 1970.
-        self.expiries: dict[str, float] = {}
-        self.draining = False
-        self.was_removed = False
-        self.term_began_ms = 0
         self._readers = ThreadPoolExecutor(READERS, "read")
         self._zones = WarmZones()
         self._poked = False

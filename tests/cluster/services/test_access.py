@@ -117,8 +117,6 @@ async def test_before_the_first_token_every_call_is_refused(start: Start) -> Non
             if method.streams_in:
                 # On a follower a worker is sent to the leader before anybody asks who it is.
                 call: Anything = leader.stream_stream(method.path)(metadata=metadata)
-                await call.write(worker_pb2.WorkRequest(hello=worker_pb2.WorkerHello(
-                    worker="w")).SerializeToString())  # fmt: skip
                 found = await refused(rest_of(call))
             elif method.streams_out:
                 stream: Anything = served.channel.unary_stream(method.path)
