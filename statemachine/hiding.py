@@ -52,7 +52,8 @@ def _sign(text: str, end: str = "") -> str:
 
 def _values(message: Any, name: str) -> None:  # noqa: ANN401
     values = getattr(message, name)
-    for key in values:
+    # A map that is written while it is walked leaves some of its keys out.
+    for key in list(values):
         values[key] = HIDDEN
 
 

@@ -124,6 +124,13 @@ def test_what_stays_says_who_is_called() -> None:
     assert list(job.spec.action.shell.argv) == ["(hidden)"]
 
 
+def test_every_value_of_a_map_is_hidden() -> None:
+    for count in range(1, 40):
+        action = job_pb2.HttpAction(headers={f"name-{number}": MARK for number in range(count)})
+        hiding.hide(action)
+        assert dict(action.headers) == {f"name-{number}": "(hidden)" for number in range(count)}
+
+
 def test_the_audit_log_writes_no_secret_down() -> None:
     for action in ("http", "grpc", "shell"):
         before, after = job_pb2.JobSpec(), job_pb2.JobSpec()
