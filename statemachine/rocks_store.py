@@ -285,12 +285,12 @@ def _scan(
         # The engine keeps pointers into `bounds` and no hold on it. It must live as long as the
         # iteration, hence a generator: returning the iterator ends scans at random places.
         at = source.iter(bounds)
-        valid, key, value = at.valid, at.key, at.value
+        valid, key, value, step = at.valid, at.key, at.value, at.next
         if not backwards:
             at.seek(first)
             while valid():
                 yield key(), value()
-                at.next()
+                step()
         else:
             at.seek_for_prev(end)
             # The library's lower bound sets the upper one, so the way back is stopped here.

@@ -192,7 +192,7 @@ class Core(Introduction):
                 self.step_down(self.term, now)
             return False
         self.state_full = False
-        if self.role == LEADER and self.last_applied == self.commit:
+        if self.role == LEADER and self.in_office and self.last_applied == self.commit:
             # Should the next entry find no room, what is here may still be read as old.
             self.freshness.heard(self.commit, self.quorum_at, self.last_applied)
         return more

@@ -363,7 +363,7 @@ def _unrepeatable() -> Course:
 def test_all_calls_of_the_contracts_are_found_by_their_request() -> None:
     found = list(methods())
 
-    assert len(found) == 80
+    assert len(found) == 81
     assert all(method_of(method.request) == method for method in found)
     assert [m.name for m in found if not m.repeatable and not m.requests_stream] == []
     assert {m.name for m in found if m.reads and not m.name.startswith(("Get", "List"))} == {
