@@ -202,7 +202,17 @@ def settle(view: View, jid: int, state: StateRecord) -> None:
         state.delete_at_ms = 0
     at_ms = next_wake(view, state)
     if at_ms != state.timer_at_ms:
+        if 0 < at_ms < view.now_ms:
+            at_ms = _in_line(view, state, at_ms)
         timers.set_job(view, jid, state, at_ms)
+
+
+def _in_line(view: View, state: StateRecord, at_ms: int) -> int:
+    """Where the timer of a job stands that is behind its time: where it stood if that is due, else
+    behind all that is due now. What is left over takes turns with what others have to do."""
+    if 0 < state.timer_at_ms <= view.now_ms:
+        return max(at_ms, state.timer_at_ms)
+    return view.now_ms
 
 
 def _is_used_up(view: View, jid: int, state: StateRecord) -> bool:

@@ -209,8 +209,16 @@ def _of_state(
     wanted["after_end"] = rests
     wanted["once"] = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")
     wanted["may_finish"] = bool(spec.schedules) and not rests and not spec.upstream.jobs
-    wanted["timer_at_ms"] = next_wake(View(store, 0), state)
+    wanted["timer_at_ms"] = _timer_of(View(store, 0), state)
     return wanted
+
+
+def _timer_of(view: View, state: StateRecord) -> int:
+    """Where a job's timer must stand; one that is behind its time may be in line since later."""
+    at_ms = next_wake(view, state)
+    if 0 < at_ms <= state.timer_at_ms <= view.now_ms:
+        return state.timer_at_ms
+    return at_ms
 
 
 def _usages(store: Reading, totals: Totals) -> Iterator[Difference]:

@@ -7,7 +7,7 @@ runs. The ledger holds the outcome of each: what ran, and why the others did not
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import (
@@ -51,18 +51,24 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
     view.meta.timers_from = min(behind, view.first_timer)
     if due:
         ledger.index(view)
-    for done, key in enumerate(due):
+    # Backlogs go behind what others have to do, save the timer that is the oldest of all.
+    behind_all: list[bytes] = []
+    for done, key in enumerate(chain(due, behind_all)):
         if done and (view.writes > WRITES_MAX or view.is_full):
-            view.meta.timers_from = min(view.meta.timers_from, key)
-            return Rung(done, more=True)
+            view.meta.timers_from = min(view.meta.timers_from, key, *behind_all[:1])
+            return Rung(done - len(behind_all), more=True)
         if done % AHEAD == 0:
             _read_ahead(view, due[done : done + AHEAD])
-        if not view.take(key):
-            # What rang before has moved it, or ended what it was for.
-            continue
         kind = key[9:10]
         if kind == keys.WAKE_JOB:
-            _ring_job(view, int.from_bytes(key[10:18], "big"))
+            state = view.need(keys.STATE + key[10:18], StateRecord)
+            if state.backlog and 0 < done < len(due) and _only_backlog(view, state):
+                behind_all.append(key)
+            elif view.take(key):
+                _ring_job(view, int.from_bytes(key[10:18], "big"), state)
+        elif not view.take(key):
+            # What rang before has moved it, or ended what it was for.
+            continue
         elif kind == keys.WAKE_RUN:
             _ring_run(view, *keys.run_of(key))
         elif kind == keys.WAKE_PURGE:
@@ -102,7 +108,8 @@ def ring_one(view: View, request: RingOne, actor: str) -> None:
     view.delete_raw(key)
     kind = key[9:10]
     if kind == keys.WAKE_JOB:
-        _ring_job(view, int.from_bytes(key[10:18], "big"))
+        jid = int.from_bytes(key[10:18], "big")
+        _ring_job(view, jid, view.need(keys.state(jid), StateRecord))
     elif kind == keys.WAKE_RUN:
         _ring_run(view, *keys.run_of(key))
     elif kind == keys.WAKE_PURGE:
@@ -118,9 +125,13 @@ def _read_ahead(view: View, due: list[bytes]) -> None:
     view.read_ahead([keys.STATE + jid for jid in jids], StateRecord)
 
 
-def _ring_job(view: View, jid: int) -> None:
+def _only_backlog(view: View, state: StateRecord) -> bool:
+    """Whether a job's timer rings for its backlog alone."""
+    return not 0 < state.next_due_at_ms <= view.now_ms
+
+
+def _ring_job(view: View, jid: int, state: StateRecord) -> None:
     key = keys.state(jid)
-    state = view.need(key, StateRecord)
     state.timer_at_ms = 0
     if state.state == clockwork.BROKEN:
         view.put(key, state)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import cluster_pb2
-from . import audit_log, keys, runs
+from . import audit_log, clockwork, keys, limits, runs
 from .record import (
     AuditEntryRecord,
     Change,
@@ -26,6 +26,7 @@ from .view import View
 
 METHOD = "SetStateTime"
 LEAST_MS = 1_000  # A state this little ahead is there before anybody has typed the command.
+PACE_MS = limits.MINUTE_MS  # The next of a backlog is at most so far ahead, or waits in line.
 RUNS = 500  # Whose timers are looked at in one change.
 Consequences = cluster_pb2.SetStateTimeResponse
 
@@ -41,6 +42,8 @@ def set_time(view: View, request: SetTime, actor: str) -> TimeSet:
             return TimeSet(found[done - 1])
         if key[9:10] == keys.WAKE_RUN:
             _move(view, *keys.run_of(key), request.from_ms - request.to_ms)
+        elif key[9:10] == keys.WAKE_JOB and keys.timer_at(key) <= request.from_ms + PACE_MS:
+            _move_job(view, int.from_bytes(key[10:18], "big"), request.from_ms - request.to_ms)
     return TimeSet(found[RUNS - 1] if len(found) > RUNS else b"")
 
 
@@ -83,6 +86,20 @@ def _move(view: View, jid: int, occasion: int, back_ms: int) -> None:
     run.started_at_ms = min(run.started_at_ms, now_ms)
     runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).form)
     view.put(key, run)
+
+
+def _move_job(view: View, jid: int, back_ms: int) -> None:
+    """A job that was in line, or goes, or has a backlog, is not to wait until the wrong time comes
+    again."""
+    now_ms, key = view.now_ms, keys.state(jid)
+    state = view.need(key, StateRecord)
+    timer_ms = state.timer_at_ms
+    for part in state.backlog:
+        if part.release_at_ms > now_ms:
+            part.release_at_ms = max(now_ms, part.release_at_ms - back_ms)
+    clockwork.settle(view, jid, state)
+    if state.timer_at_ms != timer_ms or state.backlog:
+        view.put(key, state)
 
 
 def may_set_back(change: Change) -> bool:

@@ -7,13 +7,15 @@ import random
 import pytest
 
 from raftsched.proto.v1 import cluster_pb2, job_pb2, queue_pb2, run_pb2
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine import keys
+from raftsched.statemachine.budget import Steps, unlimited
+from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.machine import Request, apply, decide, read_meta
 from raftsched.statemachine.request import Ring, SetTime, TimeSet
 from raftsched.statemachine.set_time import consequences
 from raftsched.statemachine.view import View
 
-from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine
+from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, job_of, with_mask
 from .test_audit import audit
 
 BODY = cluster_pb2.SetStateTimeRequest()
@@ -42,6 +44,46 @@ def set_back(machine: Machine) -> int:
 
 def sound(machine: Machine) -> None:
     machine.check()
+
+
+def test_a_backlog_and_a_deletion_go_on(machine: Machine) -> None:
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    machine.advance(3 * HOUR_MS)
+    for name in ("a", "gone"):
+        machine.create(name, cron="0 0 1 1 *", overlap=allow)
+    machine.do(
+        with_mask(
+            "spec.schedules", name="a", schedules=job_of("a", cron="* * * * *").spec.schedules
+        )
+    )
+    for _ in range(30):
+        machine.trigger("gone")
+    right_ms = machine.now_ms
+    machine.advance(HOUR_MS + MINUTE_MS // 2)
+    machine.do(job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(START_MS), to_time=timestamp(START_MS + 2 * HOUR_MS),
+        runs_per_minute=60_000,
+    ))  # fmt: skip
+    machine.do(job_pb2.DeleteJobRequest(job="gone"))
+    machine.new_budget = lambda: Steps(1)
+    for _ in range(4):
+        machine.do(Ring(1_000))
+    machine.at(right_ms)
+    set_back(machine)
+    sound(machine)
+
+    machine.new_budget = lambda: unlimited
+    machine.ring_all()
+    machine.advance(2 * 120)
+    machine.ring_all()
+
+    assert machine.job("a").status.backlog == 0
+    assert not [
+        key
+        for key, _ in machine.store.scan(keys.RUN, keys.after(keys.RUN))
+        if keys.run_of(key)[0] != machine.jid("a")
+    ]
+    sound(machine)
 
 
 def test_a_job_that_is_made_afterwards_fires_in_time(machine: Machine) -> None:
