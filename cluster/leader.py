@@ -359,7 +359,8 @@ class Leader:
         view = View(
             self.applied.store, self.now_ms() + self.skew_ms, self._recall, self.new_budget()
         )
-        view.lacking = self.lacking
+        if self.lacking:
+            view.lacking = self.lacking
         requests = [Request(part.body, part.actor) for part in parts]
         try:
             decision = decide(

@@ -134,7 +134,8 @@ class Careful:
     def _attempt(self, request: Request) -> object:
         """Decide one request on a view of its own; what it wrote is kept if it went well."""
         view = View(self.layer, self.now_ms, is_spent=self.is_spent)
-        view.lacking = self.lacking
+        if self.lacking:
+            view.lacking = self.lacking
         try:
             reply = self.rule(view, request)
             size = len(view.seal())

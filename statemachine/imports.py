@@ -66,7 +66,7 @@ def joined(whole: ImportSome, parts: Sequence[Answer]) -> Answer:
 
 def order_of(wanted: Sequence[job_pb2.Job]) -> Sequence[int]:
     """The places of jobs, upstream before downstream, otherwise as they are given."""
-    if not any(job.spec.upstream.jobs for job in wanted):
+    if not any(job.spec.HasField("upstream") for job in wanted):
         return range(len(wanted))
     places = {(job.namespace, job.name): place for place, job in enumerate(wanted)}
     waits = [0] * len(wanted)
@@ -120,11 +120,12 @@ def _take(
 ) -> Answer:
     upsert = request.mode == Import.MODE_UPSERT
     answer = Answer()
+    wanted, results = request.jobs, answer.results
     done = 0
     for place in places:
-        if answer.results and not all_of_it and view.is_full:
+        if not all_of_it and results and view.is_full:
             break
-        done += _take_one(view, request.jobs[place], upsert, actor, answer.results.add())
+        done += _take_one(view, wanted[place], upsert, actor, results.add())
     if done:
         looked = len(answer.results)
         rest = "" if looked == len(request.jobs) else f", of {len(request.jobs)} in all"

@@ -122,7 +122,7 @@ def _clear(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
     first = keys.run(jid, max(room.next_occasion, state.live_from))
     scanned = view.scan(first, keys.run(jid, keys.OCCASION_MAX))
     # No end of a run lets those go that are to go themselves.
-    view.rooms.add(jid)
+    view.rooms |= {jid}
     for count, key in enumerate(list(islice(scanned, limits.STEP + 1))):
         occasion = keys.run_of(key)[1]
         if count and (count == limits.STEP or view.is_full):
@@ -132,7 +132,7 @@ def _clear(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
             _give_way(view, jid, occasion, view.need(key, RunRecord), room)
     else:
         room.next_occasion = keys.OCCASION_MAX
-    view.rooms.remove(jid)
+    view.rooms -= {jid}
     return room.next_occasion == keys.OCCASION_MAX
 
 

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ..proto.v1 import worker_pb2
 from . import keys, limits
@@ -132,8 +133,19 @@ class Mold:
 class View:
     """State as one decision sees and changes it."""
 
+    # An object with over 30 attributes is slower in CPython (4 % of a run), so what few decisions
+    # need is set when it is needed; `test_cost` counts.
     # A rule may have changed records of it in memory and not in the store: nothing is kept.
     is_spoiled = False
+    # Zones that a member of the cluster does not know, with its name: it could not go on with
+    # jobs that use them.
+    lacking: Mapping[str, str] = MappingProxyType({})
+    # What `seal` made, before it became bytes.
+    sealed: Change | None = None
+    # Jobs for one of whose runs room is being made just now.
+    rooms: frozenset[int] = frozenset()
+    # Keys that were sorted for many scans, by their prefix.
+    _ordered: Mapping[bytes, list[bytes]] = MappingProxyType({})
     # A wave tells those downstream of an end.
     in_wave = False
     # When a queue with a rate may give again to those that a grant was for. 0: none waits.
@@ -167,16 +179,10 @@ class View:
         # from then on by the prefix of the scan.
         self._noted: dict[int, list[bytes]] = {table: [] for table in _PREFIX}
         self._scanned: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)
-        self._ordered: dict[bytes, list[bytes]] = {}
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
-        # Zones that a member of the cluster does not know, with its name: it could not go on with
-        # jobs that use them.
-        self.lacking: Mapping[str, str] = {}
         # The key of what is being worked on, where a request is about many: whom to set aside.
         self.subject = b""
-        # What `seal` made, before it became bytes.
-        self.sealed: Change | None = None
         self.meta.now_ms = self.now_ms
         # The first of the timers that this decision has set.
         self.first_timer = NO_TIMER
@@ -184,8 +190,6 @@ class View:
         self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Jobs whose ledger got an entry among the old ones.
         self.backfilled: set[int] = set()
-        # Jobs for one of whose runs room is being made just now.
-        self.rooms: set[int] = set()
         # Usage by namespace: every run counts there, so it is worth a place of its own.
         self.usages: dict[int, UsageRecord] = {}
         self.namespaces: dict[str, NamespaceRecord | None] = {}
@@ -386,7 +390,8 @@ class View:
         prefix = first[: _PREFIX[first[0]]]
         ordered = self._ordered.get(prefix)
         if ordered is None or len(ordered) != len(mine):
-            ordered = self._ordered[prefix] = sorted(mine)
+            ordered = sorted(mine)
+            self._ordered = {**self._ordered, prefix: ordered}
         return ordered
 
     def _mine(self, first: bytes) -> dict[bytes, None]:
@@ -421,7 +426,8 @@ class View:
     def fresh(self) -> View:
         """Another view of what is stored, without what this decision has written."""
         other = View(self._store, self.now_ms, is_spent=self._is_spent)
-        other.lacking = self.lacking
+        if self.lacking:
+            other.lacking = self.lacking
         return other
 
     @property
