@@ -3,7 +3,8 @@
 S1 what was acknowledged is there; S2 each nominal time has one outcome, and one run at most; S3 no
 run before its time; S4 one live lease a run, later leases have higher tokens; S6 a completion
 counts only under the token of the present lease; S7 attempts follow each other; S9 time does not
-run backwards, and nobody lapses who was heard; A5 no decision goes on when its time is used up.
+run backwards, and nobody lapses who was heard; A1, A2, A3 and A5 no decision goes on when its time
+is used up; A4 nor does it walk over the ledger.
 
 The judge reads each change as it becomes part of the state, with a reading of its own: it asks no
 rule what the rules wrote.
@@ -29,6 +30,7 @@ from ...statemachine.record import (
     parse_change,
 )
 from ...statemachine.store import Reading
+from .options import BACKFILL_TIMES
 from .world import Violation
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ EARLY_MS = 1_500  # What clocks may differ by before a leader stops firing, and 
 LATE_MS = 2_000
 RUNNING = run_pb2.RUN_STATE_RUNNING
 SUCCEEDED = run_pb2.RUN_STATE_SUCCEEDED
+GAVE_WAY = (run_pb2.RUN_STATE_SKIPPED, run_pb2.RUN_STATE_CANCELLED)
+SCANNED_EACH = 10  # Entries of the ledger that a piece of work may look at.
 SCHEDULED = run_pb2.CAUSE_SCHEDULE
 PLANTED = "planted"  # In the words of a failure that a history has on purpose.
 Place = tuple[int, int]  # The jid and the occasion of a run.
@@ -63,8 +67,10 @@ class Judge:
     def __init__(self, true_ms: Callable[[], int], steps: int = 1_000_000) -> None:
         # A piece of work fires one time of a schedule and one of a backlog, and the first piece is
         # free.
-        self.most_fired = 2 * (steps + 1)
-        self.fired_now = 0  # By schedules, in the change that is read.
+        self.most_pieces = 2 * (steps + 1)
+        self.pieces: Counter[str] = Counter()  # Of work, in the change that is read.
+        # A backfill reads the ledger once; what fires a time of it finds what it needs.
+        self.most_scanned = BACKFILL_TIMES + SCANNED_EACH * (steps + 1)
         self.true_ms = true_ms  # What a clock that is right would say.
         self.index = 0
         self.now_ms = 0
@@ -95,7 +101,7 @@ class Judge:
             raise Violation(f"S9 time in the state is {ahead} ms ahead at {index}")
         self.now_ms = change.now_ms
         self.counts["changes"] += 1
-        self.fired_now = 0
+        self.pieces.clear()
         # A run that ends is deleted in one table and put in another.
         for key, value in zip(change.keys, change.values, strict=True):
             if key[:1] == keys.ENDED:
@@ -110,17 +116,20 @@ class Judge:
             elif key[:1] == keys.BROKEN:
                 reason = parse(key, value, BrokenRecord).reason
                 self._broken(int.from_bytes(key[1:9], "big"), reason)
+            elif key[:1] == keys.STEP:
+                self.pieces["A1 and A2: jobs are told of an end"] += 1
             elif key[:1] == keys.LEDGER:
                 jid = int.from_bytes(key[1:9], "big")
                 self._ledger(jid, keys.nominal_at(key), parse(key, value, LedgerRecord))
             elif key[:1] == keys.JOB:
                 job = parse(key, value, JobRecord)
                 self.names[int.from_bytes(key[1:9], "big")] = job.name
-        if self.fired_now > self.most_fired:
-            raise Violation(
-                f"A5 {self.fired_now} runs fire in one change at {index}, whose time is used up by "
-                f"{self.most_fired}"
-            )
+        for what, count in sorted(self.pieces.items()):
+            if count > self.most_pieces:
+                raise Violation(
+                    f"{what}: {count} in one change at {index}, whose time is used up by "
+                    f"{self.most_pieces}"
+                )
         for token, place in sorted(leases):
             if token <= self.token:
                 raise Violation(f"S4 token {token} is given to {place} after {self.token}")
@@ -161,8 +170,9 @@ class Judge:
         if run.cause == SCHEDULED and change.now_ms < nominal_ms:
             raise Violation(f"S3 {place} fired at {change.now_ms}, before {nominal_ms}")
         self.fired.add(place)
-        self.fired_now += run.cause == SCHEDULED
+        self.pieces["A5: runs fire"] += run.cause == SCHEDULED
         self.counts["runs"] += 1
+        self.counts["backfilled"] += run.cause == run_pb2.CAUSE_BACKFILL
         if run.cause == run_pb2.CAUSE_TRIGGER:
             self.triggered[jid] += 1
 
@@ -173,6 +183,8 @@ class Judge:
                 raise Violation(f"S6 {place} ended twice")
             return
         self.ended[place] = run
+        self.pieces["A3: runs give way"] += run.state in GAVE_WAY
+        self.counts["replaced"] += run.error is not None and "a newer run" in run.error.message
         if before is not None and before.state == RUNNING and before.token == run.token:
             self._fate(run.token, run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_"))
         if run.state == SUCCEEDED:
@@ -196,6 +208,14 @@ class Judge:
             book.stretches[at_ms] = last_ms
         else:
             book.alone.add(at_ms)
+
+    def scanned(self, entries: int) -> None:
+        """A decision is made that walked over so many entries of the ledger."""
+        if entries > self.most_scanned:
+            raise Violation(
+                f"A4: a decision walks over {entries} entries of the ledger; {self.most_scanned} "
+                "must do"
+            )
 
     # What was said to the outside.
 
@@ -239,7 +259,7 @@ class Judge:
     def recount(self, store: Reading, anchor_ms: int, true_ms: int) -> int:
         """S2: of the nominal times of each job each has one outcome; return how many there are.
 
-        Every job here has one interval from the same anchor, so they can be counted by hand.
+        Jobs here have one interval from the same anchor, or none, so they can be counted by hand.
         """
         found = 0
         for key, value in store.scan(keys.JOB, keys.after(keys.JOB)):
@@ -248,7 +268,7 @@ class Judge:
             stored = store.get(keys.state(jid))
             assert stored is not None
             state = parse(keys.state(jid), stored, StateRecord)
-            if state.state == job_pb2.JobStatus.STATE_DELETING:
+            if state.state == job_pb2.JobStatus.STATE_DELETING or not job.order().schedules:
                 continue
             is_broken = state.state == job_pb2.JobStatus.STATE_BROKEN
             if not is_broken and 0 < state.next_due_at_ms < true_ms - LATE_MS:

@@ -28,6 +28,13 @@ from ...cluster.consensus.walled import CANDIDATE, LEADER
 from .cluster import Kit, Schedule
 from .directed import figure_8, late_ack
 from .disk import SimDisk
+from .endless import (
+    clears_at_once,
+    forgets_the_rest,
+    tells_all_dependents,
+    tells_whole_chains,
+    walks_over_the_ledger,
+)
 from .rule_mutants import (
     DiesOfIt,
     LapsesAtOnce,
@@ -374,6 +381,24 @@ MUTANTS = [
     Mutant(
         "A5-endless-decision", Kit(rules=ignores_the_time), 20, frozenset({"hasty"}),
         rules=True,
+    ),
+    Mutant(
+        "A1-whole-chain", Kit(rules=tells_whole_chains), 20, frozenset({"hasty", "flow"}),
+        rules=True,
+    ),
+    Mutant(
+        "A2-all-dependents", Kit(rules=tells_all_dependents), 20, frozenset({"hasty", "flow"}),
+        rules=True,
+    ),
+    Mutant(
+        "A2-forgets-the-rest", Kit(rules=forgets_the_rest), 20, frozenset({"hasty", "flow"}),
+        rules=True,
+    ),
+    Mutant(
+        "A3-all-room", Kit(rules=clears_at_once), 20, frozenset({"hasty", "replace"}), rules=True
+    ),
+    Mutant(
+        "A4-P3-walk", Kit(rules=walks_over_the_ledger), 20, frozenset({"backfill"}), rules=True
     ),
     Mutant(
         "A0-dies", Kit(leader=DiesOfIt), 20, frozenset({"planted"}), rules=True

@@ -16,6 +16,12 @@ FAULTS = (
 )  # fmt: skip
 
 
+BULK = ("flow", "replace", "backfill")  # What somebody asks for much of; see bulk.py.
+BACKFILL_TIMES = 200
+# With fewer it would not be done in time: a change takes two ways over the wire and a sync.
+BACKFILL_STEPS = 20
+SLOW_STEPS = 5  # On a slow wire, of whatever else is much.
+SLOW_WIRE = 0.005  # Seconds for a way.
 HABITS = ("stall", "die", "twice", "stubborn", "slow", "fails", "silent")  # Of workers.
 
 
@@ -36,6 +42,7 @@ class Options:
     workers: int = 0  # With any, the machine is the scheduler's.
     habits: frozenset[str] = frozenset()  # Of the workers.
     planted: str = ""  # Where a rule raises for one job: "fire", "lease", or nowhere.
+    bulk: str = ""  # One of BULK, or nothing.
     steps: int = 1_000_000  # After so many pieces of work a decision has used up its time.
 
     def describe(self) -> str:
@@ -48,8 +55,9 @@ class Options:
             f"faults={','.join(sorted(self.faults))}"
             + (
                 f" workers={self.workers} habits={','.join(sorted(self.habits))}"
-                * bool(self.workers)
+                f" bulk={self.bulk} steps={self.steps}"
             )
+            * bool(self.workers)
         )
 
 
@@ -100,7 +108,7 @@ def draw(seed: int, more: frozenset[str] = frozenset(), fault_seconds: float = 1
 def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
     """Return a history of the scheduler: entries are larger, and there are workers and clocks."""
     dice = random.Random(f"rules {seed}")
-    drawn = draw(seed, more - {"planted", "hasty"})
+    drawn = draw(seed, more - {"planted", "hasty", *BULK})
     faults = drawn.faults | ({"jump"} if dice.random() < 0.4 else frozenset())
     habits = frozenset(h for h in HABITS if dice.random() < 0.4)
     limits = JournalLimits(
@@ -115,6 +123,11 @@ def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
         compact_bytes=dice.choice((500, 800, 2000)) << 10,
         chunk_bytes=dice.choice((16, 64, 256)) << 10,
     )
+    planted = random.Random(f"planted {seed}").choice(
+        ("fire", "lease") if "planted" in more else ("", "", "", "fire", "lease")
+    )
+    bulk = draw_bulk(seed, more, planted)
+    planted = "" if bulk else planted
     return replace(
         drawn,
         faults=faults - {"upgrade", "raise"},
@@ -123,13 +136,26 @@ def draw_rules(seed: int, more: frozenset[str] = frozenset()) -> Options:
         clients=max(dice.choice((1, 2, 3)), 3 if "hasty" in more else 1),
         workers=dice.choice((1, 3, 5)),
         habits=habits,
-        steps=random.Random(f"steps {seed}").choice(
-            (1,) if "hasty" in more else (1, 2, 5, 20, 1_000_000)
-        ),
-        planted=random.Random(f"planted {seed}").choice(
-            ("fire", "lease") if "planted" in more else ("", "", "", "fire", "lease")
-        ),
+        bulk=bulk,
+        steps=draw_steps(seed, more, bulk, drawn.wire.delay),
+        planted=planted,
     )
+
+
+def draw_steps(seed: int, more: frozenset[str], bulk: str, delay: float) -> int:
+    """How much a decision may do: enough to be done with what is much before the end."""
+    choices = (1,) if "hasty" in more else (1, 2, 5, 20, 1_000_000)
+    steps = random.Random(f"steps {seed}").choice(choices)
+    if bulk == "backfill":
+        return BACKFILL_STEPS
+    return max(steps, SLOW_STEPS) if bulk and delay > SLOW_WIRE else steps
+
+
+def draw_bulk(seed: int, more: frozenset[str], planted: str) -> str:
+    """What one user asks for much of; nothing where another job fails on purpose."""
+    wanted = [bulk for bulk in BULK if bulk in more]
+    drawn = random.Random(f"bulk {seed}").choice(("", "", "", *BULK))
+    return wanted[0] if wanted else "" if planted or more else drawn
 
 
 def quiet(seed: int) -> Options:

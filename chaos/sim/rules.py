@@ -6,13 +6,15 @@ from ...proto.v1 import job_pb2
 from ...statemachine import audit, keys, verify
 from ...statemachine.record import JobRecord, parse
 from ...statemachine.view import View
+from .bulk import BulkUser
 from .client import Caller
 from .cluster import Cluster, Kit
-from .judge import Judge
+from .judge import LATE_MS, Judge
 from .node import SimNode
 from .options import Options
 from .scheduler import EPOCH_MS, SchedulerNode, SimReplica
 from .user import ANCHOR_MS, Owned, User
+from .waves import check_waves
 from .worker import SimWorker
 from .world import Violation
 
@@ -25,6 +27,8 @@ class SchedulerCluster(Cluster):
     def __init__(self, options: Options, kit: Kit) -> None:
         self.judge = Judge(lambda: EPOCH_MS + int(self.world.now * 1000), options.steps)
         super().__init__(options, kit)
+        if options.bulk:
+            self.clients.append(BulkUser(len(self.clients), self))
         self.workers = [SimWorker(n, self, options.habits) for n in range(options.workers)]
 
     def new_node(self, name: str) -> SimNode:
@@ -59,6 +63,8 @@ class SchedulerCluster(Cluster):
         self.judge.counts["nominal times"] = self.judge.recount(
             first.store, ANCHOR_MS, self.judge.true_ms()
         )
+        late_before_ms = self.judge.true_ms() - LATE_MS
+        self.judge.counts["waves"] = check_waves(first.store, late_before_ms)
         for caller in self.clients:
             if isinstance(caller, User):
                 for owned in caller.jobs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -19,6 +19,7 @@ from ...cluster.consensus.disk import Disk
 from ...cluster.consensus.port import Machine, Reply
 from ...cluster.replica import Applied
 from ...cluster.steady import SteadyClock
+from ...statemachine import keys
 from ...statemachine.budget import Steps
 from ...statemachine.store import MemoryStore
 from .disk import SimDisk
@@ -30,7 +31,25 @@ SKEW_MAX_MS = 1_000
 SYNC = 0.5  # Seconds between looks at a time server.
 FLUSHED: weakref.WeakKeyDictionary[SimDisk, dict[bytes, bytes]] = weakref.WeakKeyDictionary()
 
+
 Seen = Callable[[int, bytes, str], None]
+
+
+class Watched(MemoryStore):
+    """Counts the entries of the ledger that scans come by."""
+
+    scanned = 0
+
+    def scan(
+        self, first: bytes, end: bytes, *, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        rows = super().scan(first, end, backwards=backwards)
+        return self._counted(rows) if first[:1] == keys.LEDGER else rows
+
+    def _counted(self, rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        for row in rows:
+            self.scanned += 1
+            yield row
 
 
 class SimReplica(Applied):
@@ -38,7 +57,7 @@ class SimReplica(Applied):
 
     def __init__(self, disk: SimDisk, seen: Seen, judge: Judge, dice: random.Random) -> None:
         self.disk, self.seen, self.judge, self.dice = disk, seen, judge, dice
-        super().__init__(MemoryStore(FLUSHED.get(disk)))
+        super().__init__(Watched(FLUSHED.get(disk)))
 
     def items(self) -> dict[bytes, bytes]:
         assert isinstance(self.store, MemoryStore)
@@ -68,7 +87,7 @@ class SimReplica(Applied):
         for number in range(2):
             items |= read_rows(self.disk, f"{folder}/part-{number}")
         FLUSHED[self.disk] = dict(items)
-        self.replace(MemoryStore(items))
+        self.replace(Watched(items))
 
 
 def read_rows(disk: Disk, path: str) -> dict[bytes, bytes]:
@@ -117,7 +136,7 @@ class SchedulerNode(SimNode):
         )
         self.leader = kit.leader(
             self.name, self.replica, self, self.sessions, self.steady.now_ms, self.clock,
-            lambda: Steps(self.cluster.options.steps),
+            self.new_budget,
         )  # fmt: skip
         self.leader.clock_is_sure = False
         self.known = Acquaintances(self.name, self.replica, self.wall_ms, self.clock)
@@ -166,6 +185,7 @@ class SchedulerNode(SimNode):
     def turn(self) -> None:
         self.turning = False
         self.leader.step()
+        self.look_at_work()
         self.judge.troubled(self)
         for session in self.sessions.by_worker.values():
             if session.lapsing and session not in self.lapsing:
@@ -178,6 +198,17 @@ class SchedulerNode(SimNode):
             ring = self.ring
             delay = max(0, next_ms - self.steady.now_ms()) / 1000 / self.rate + 0.0002
             self.later(min(delay, SYNC), lambda: self.want_turn() if ring == self.ring else None)
+
+    def new_budget(self) -> Steps:
+        """For a decision that begins, or begins again and carefully."""
+        self.look_at_work()
+        return Steps(self.cluster.options.steps)
+
+    def look_at_work(self) -> None:
+        store = self.replica.store
+        assert isinstance(store, Watched)
+        entries, store.scanned = store.scanned, 0
+        self.judge.scanned(entries)
 
     # What the loop takes for consensus.
 

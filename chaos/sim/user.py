@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ANCHOR_MS = 1_767_225_600_000 - 86_400_000
 JOBS_MAX = 4
+Done = Callable[[Message], None]  # What follows from an answer.
 AGAIN = frozenset(
     {
         Reason.ERROR_REASON_NOT_LEADER,
@@ -43,6 +44,9 @@ class Owned:
 class User:
     """One request at a time. Who gets no answer asks elsewhere with the same request id."""
 
+    PAUSE = 0.1  # Seconds between an answer and the next request.
+    PATIENCE = (0.1, 0.3, 1.0)  # Seconds until it asks again.
+
     def __init__(self, number: int, cluster: SchedulerCluster) -> None:
         self.number, self.cluster, self.world = number, cluster, cluster.world
         self.count = 0
@@ -64,7 +68,7 @@ class User:
             self.done = self.choose()
             self.send()
 
-    def choose(self) -> Callable[[Message], None]:
+    def choose(self) -> Done:
         """Make the next request; return what follows from its answer."""
         dice = self.world.dice
         alive = [job for job in self.jobs if not job.deleted]
@@ -81,7 +85,7 @@ class User:
     def request_id(self) -> str:
         return f"user-{self.number}-{self.count}"
 
-    def create(self) -> Callable[[Message], None]:
+    def create(self) -> Done:
         dice = self.world.dice
         job = Owned(f"u{self.number}-{self.count}", b"0")
         body = job_pb2.CreateJobRequest(request_id=self.request_id)
@@ -107,7 +111,7 @@ class User:
         self.body = body
         return lambda _: self.jobs.append(job)
 
-    def update(self, job: Owned) -> Callable[[Message], None]:
+    def update(self, job: Owned) -> Done:
         body = job_pb2.UpdateJobRequest(request_id=self.request_id)
         body.job.name = job.name
         body.job.spec.payload.data = b"%d" % self.count
@@ -115,7 +119,7 @@ class User:
         self.body = body
         return lambda _: setattr(job, "payload", body.job.spec.payload.data)
 
-    def trigger(self, job: Owned) -> Callable[[Message], None]:
+    def trigger(self, job: Owned) -> Done:
         self.body = job_pb2.TriggerJobRequest(job=job.name, force=True, request_id=self.request_id)
 
         def done(reply: Message) -> None:
@@ -154,7 +158,7 @@ class User:
             self.later(0.03, self.go)
             return
         self.calls.append(call)
-        patience = self.world.dice.choice((0.1, 0.3, 1.0))
+        patience = self.world.dice.choice(self.PATIENCE)
         self.world.after(patience, lambda: self.go() if call is self.current else None)
 
     def took(self, reply: object) -> None:
@@ -169,7 +173,7 @@ class User:
         self.done(reply)
         self.busy = False
         self.cluster.judge.counts["answers"] += 1
-        self.later(0.1, self.go)
+        self.later(self.PAUSE, self.go)
 
     def later(self, delay: float, what: Callable[[], None]) -> None:
         waiting = self.current

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from raftsched.chaos.sim.bulk import CROWD
+from raftsched.chaos.sim.cluster import Kit
 from raftsched.chaos.sim.judge import Judge
 from raftsched.chaos.sim.mutants import MUTANTS
-from raftsched.chaos.sim.options import HABITS, draw_rules
+from raftsched.chaos.sim.options import BACKFILL_TIMES, BULK, HABITS, draw_rules
 from raftsched.chaos.sim.run import hunt, run_seed
 from raftsched.chaos.sim.world import Violation
 from raftsched.cluster import leader
@@ -28,9 +32,29 @@ def test_every_habit_of_workers_and_the_jump_of_clocks_are_drawn() -> None:
 
     assert {habit for options in drawn for habit in options.habits} == set(HABITS)
     assert any("jump" in options.faults for options in drawn)
+    assert {options.bulk for options in drawn} == {"", *BULK}
 
 
-@pytest.mark.parametrize("name", ["token-reuse", "occurrence-dropped"])
+@pytest.mark.parametrize("bulk", BULK)
+def test_much_at_once_is_worked_off_in_steps(bulk: str) -> None:
+    [mutant] = [m for m in MUTANTS if m.name == "A5-endless-decision"]
+    sound = replace(mutant, kit=Kit(), faults=frozenset({"hasty", bulk}))
+    outcome = run_seed(2, mutant=sound)
+
+    assert outcome.violation == "", outcome.options
+    assert f"bulk={bulk}" in outcome.options
+    assert outcome.counts["waves"] == (bulk == "flow")
+    assert outcome.counts["backfilled"] == (BACKFILL_TIMES if bulk == "backfill" else 0)
+    assert (outcome.counts["replaced"] >= CROWD - 1) == (bulk == "replace")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "token-reuse", "occurrence-dropped", "A1-whole-chain", "A2-all-dependents",
+        "A2-forgets-the-rest", "A3-all-room", "A4-P3-walk",
+    ],
+)  # fmt: skip
 def test_a_known_mistake_is_found_and_the_rules_are_whole_again(name: str) -> None:
     """CI runs the whole hunt; see `--mutants`."""
     [mutant] = [m for m in MUTANTS if m.name == name]
@@ -62,8 +86,8 @@ def ended(token: int) -> bytes:
 class Bench:
     """A judge, and changes written by hand."""
 
-    def __init__(self) -> None:
-        self.judge = Judge(lambda: NOW_MS)
+    def __init__(self, steps: int = 1_000_000) -> None:
+        self.judge = Judge(lambda: NOW_MS, steps)
         self.index = 0
 
     def change(
@@ -145,3 +169,22 @@ def test_time_that_runs_back_or_ahead_is_seen(bench: Bench) -> None:
         bench.change({}, now_ms=NOW_MS - 1)
     with pytest.raises(Violation, match="S9 time in the state is 9000 ms ahead"):
         bench.change({}, now_ms=NOW_MS + 9_000)
+
+
+def test_more_work_in_a_change_than_its_time_allows_is_seen() -> None:
+    told = {keys.step(1, PLACE[1], jid): b"" for jid in range(5)}
+    gone = RunRecord(state=run_pb2.RUN_STATE_SKIPPED)
+    away = {keys.ended(1, keys.occasion_of(NOW_MS, n)): encode(gone) for n in range(5)}
+
+    for much in (told, away):
+        hasty = Bench(steps=1)
+        hasty.change(dict(list(much.items())[:4]))
+        with pytest.raises(Violation, match="5 in one change at 1, whose time is used up by 4"):
+            Bench(steps=1).change(much)
+
+
+def test_a_walk_over_the_ledger_is_seen() -> None:
+    judge = Judge(lambda: NOW_MS, steps=1)
+    judge.scanned(BACKFILL_TIMES)
+    with pytest.raises(Violation, match="A4: a decision walks over 1000 entries"):
+        judge.scanned(1_000)

@@ -1,0 +1,88 @@
+"""Mistakes with work that has steps: it is done in one go, or what is left over is forgotten."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from ...statemachine import flows, keys, ledger, overlap
+from ...statemachine.flows import Tell, Wave
+from ...statemachine.record import LedgerRecord, RoomRecord, RunRecord, StateRecord, TellRecord
+from ...statemachine.view import View
+from .rule_mutants import exchanged
+
+
+def tells_chain(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
+    """A1: what cannot run tells those behind it before anything else is done."""
+    before, view.in_wave = view.in_wave, True
+    for source, tell in tells:
+        for jid in flows._downstream(view, source, tell.next_jid):
+            if most <= 0:
+                tell.next_jid = jid
+                flows._keep(view, wave, (source, tell))
+                break
+            if flows._look(view, wave, jid, source, tell):
+                tells_chain(view, wave, [(jid, TellRecord(round=wave.flow.round))], 1)
+            most = 0 if view.is_full else most - 1
+    view.in_wave = before
+
+
+def tells_dependents(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
+    """A2: all jobs that wait for one are told of its end in one change."""
+    view.in_wave = True
+    for source, tell in tells:
+        for jid in flows._downstream(view, source, tell.next_jid):
+            if flows._look(view, wave, jid, source, tell):
+                flows._keep(view, wave, (jid, TellRecord(round=wave.flow.round)))
+    view.in_wave = False
+
+
+def keeps_nothing(view: View, wave: Wave, left: Tell) -> None:
+    """A1, A2: whoever is not told in the first step never is."""
+
+
+def clears(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
+    """A3: all runs give way to one in one change."""
+    end = keys.run(jid, keys.OCCASION_MAX)
+    view.rooms.add(jid)
+    for key in list(view.scan(keys.run(jid, state.live_from), end)):
+        occasion = keys.run_of(key)[1]
+        if occasion != room.occasion:
+            overlap._give_way(view, jid, occasion, view.need(key, RunRecord), room)
+    view.rooms.remove(jid)
+    return True
+
+
+def walks(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
+    """A4: the stretch around a nominal time is looked for from entry to entry."""
+    own = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
+    if own is not None:
+        return nominal_ms, own
+    low, end = keys.ledger(jid, 0), keys.ledger(jid, nominal_ms)
+    for key in view.scan_stored(low, end, backwards=True):
+        entry = view.get(key, LedgerRecord)
+        if entry is not None and entry.last_at_ms >= nominal_ms:
+            return keys.nominal_at(key), entry
+    return None
+
+
+# Functions by name, since mutants go to other processes.
+
+
+def tells_whole_chains() -> AbstractContextManager[None]:
+    return exchanged(flows, "_tell", tells_chain)
+
+
+def tells_all_dependents() -> AbstractContextManager[None]:
+    return exchanged(flows, "_tell", tells_dependents)
+
+
+def forgets_the_rest() -> AbstractContextManager[None]:
+    return exchanged(flows, "_keep", keeps_nothing)
+
+
+def clears_at_once() -> AbstractContextManager[None]:
+    return exchanged(overlap, "_clear", clears)
+
+
+def walks_over_the_ledger() -> AbstractContextManager[None]:
+    return exchanged(ledger, "covering", walks)

@@ -1,0 +1,73 @@
+"""What must hold of waves at the end of a history: each goes on, or has told everybody."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...proto.v1 import flow_pb2
+from ...statemachine import keys
+from ...statemachine.record import FlowRecord, RunRecord, StepRecord, parse
+from ...statemachine.store import Reading
+from .world import Violation
+
+OVER = (flow_pb2.FlowStep.STATE_FIRED, flow_pb2.FlowStep.STATE_CANNOT_RUN)
+Place = tuple[int, int]  # Of the run that a wave began with.
+
+
+def check_waves(store: Reading, late_before_ms: int) -> int:
+    """Judge each wave; return how many there are.
+
+    Every job here waits for one other, so no step waits for more once it was told of an end.
+    """
+    live = live_runs(store)
+    count = 0
+    for key, value in store.scan(keys.FLOW, keys.after(keys.FLOW)):
+        place, flow = keys.run_of(key), parse(key, value, FlowRecord)
+        count += 1
+        if flow.going:
+            continue
+        if flow.live != live[place]:
+            raise Violation(f"A2 wave {place} counts {flow.live} runs, {live[place]} are there")
+        if flow.telling and not 0 < flow.timer_at_ms >= late_before_ms:
+            raise Violation(f"A2 wave {place} has {flow.telling} to tell, and nothing moves it")
+        if not (flow.live or flow.telling or flow.ended_at_ms):
+            raise Violation(f"A2 wave {place} has nothing under way, and has not ended")
+        told = steps_of(store, place, flow)
+        if flow.ended_at_ms and told != downstream(store, place[0]):
+            raise Violation(f"A2 wave {place} has ended, and told {len(told)} jobs")
+    return count
+
+
+def live_runs(store: Reading) -> Counter[Place]:
+    """How many runs of each wave are under way."""
+    found: Counter[Place] = Counter()
+    for key, value in store.scan(keys.RUN, keys.after(keys.RUN)):
+        run = parse(key, value, RunRecord)
+        found[run.flow_jid, run.flow_occasion] += 1
+    return found
+
+
+def steps_of(store: Reading, place: Place, flow: FlowRecord) -> set[int]:
+    """The jobs that a wave has come to."""
+    prefix = keys.steps_of(*place)
+    found = set()
+    for key, value in store.scan(prefix, keys.after(prefix)):
+        step = parse(key, value, StepRecord)
+        if step.round != flow.round:
+            continue
+        if step.state not in OVER:
+            raise Violation(f"A1 a step of wave {place} was told, and waits")
+        found.add(int.from_bytes(key[-8:], "big"))
+    return found
+
+
+def downstream(store: Reading, root: int) -> set[int]:
+    """All jobs that wait for a job, or for one that does."""
+    found: set[int] = set()
+    left = [root]
+    while left:
+        prefix = keys.of_job(keys.EDGE, left.pop())
+        near = {keys.run_of(key)[1] for key, _ in store.scan(prefix, keys.after(prefix))}
+        left += near - found
+        found |= near
+    return found

@@ -1,0 +1,60 @@
+"""What the simulator demands of waves at the end, on states that are written by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.chaos.sim.waves import check_waves
+from raftsched.chaos.sim.world import Violation
+from raftsched.proto.v1 import flow_pb2
+from raftsched.statemachine import keys
+from raftsched.statemachine.record import FlowRecord, Record, RunRecord, StepRecord, encode
+from raftsched.statemachine.store import MemoryStore
+
+NOW_MS = 1_767_225_600_000
+OCCASION = keys.occasion_of(NOW_MS)
+ROOT, NEAR, FAR = 1, 2, 3
+FIRED = StepRecord(state=flow_pb2.FlowStep.STATE_FIRED)
+LOST = StepRecord(state=flow_pb2.FlowStep.STATE_CANNOT_RUN)
+WAITS = StepRecord(state=flow_pb2.FlowStep.STATE_WAITING)
+
+
+def state(flow: FlowRecord, steps: dict[int, StepRecord], runs: int = 0) -> MemoryStore:
+    """A chain of three, and where its wave stands."""
+    items: dict[bytes, Record] = {keys.flow(ROOT, OCCASION): flow}
+    for jid, step in steps.items():
+        items[keys.step(ROOT, OCCASION, jid)] = step
+    for jid in range(runs):
+        run = RunRecord(flow_jid=ROOT, flow_occasion=OCCASION)
+        items[keys.run(jid + 1, OCCASION)] = run
+    stored = {key: encode(record) for key, record in items.items()}
+    return MemoryStore(stored | {keys.edge(ROOT, NEAR): b"", keys.edge(NEAR, FAR): b""})
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        state(FlowRecord(live=1), {}, 1),
+        state(FlowRecord(live=1), {NEAR: FIRED}, 1),
+        state(FlowRecord(telling=1, timer_at_ms=NOW_MS), {NEAR: LOST}),
+        state(FlowRecord(ended_at_ms=NOW_MS), {NEAR: LOST, FAR: LOST}),
+    ],
+)
+def test_a_wave_that_goes_on_or_has_told_everybody_is_sound(store: MemoryStore) -> None:
+    assert check_waves(store, NOW_MS) == 1
+
+
+@pytest.mark.parametrize(
+    ("store", "why"),
+    [
+        (state(FlowRecord(live=2), {}, 1), "counts 2 runs, 1 are there"),
+        (state(FlowRecord(telling=1), {NEAR: LOST}), "nothing moves it"),
+        (state(FlowRecord(telling=1, timer_at_ms=NOW_MS - 1), {}), "nothing moves it"),
+        (state(FlowRecord(), {NEAR: LOST, FAR: LOST}), "has not ended"),
+        (state(FlowRecord(ended_at_ms=NOW_MS), {NEAR: LOST}), "told 1 jobs"),
+        (state(FlowRecord(live=1, waiting=1), {NEAR: WAITS}, 1), "was told, and waits"),
+    ],
+)
+def test_a_wave_that_stands_still_is_seen(store: MemoryStore, why: str) -> None:
+    with pytest.raises(Violation, match=why):
+        check_waves(store, NOW_MS)
