@@ -18,6 +18,7 @@ from raftsched.cluster.leader import Leader
 from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import Sessions
 from raftsched.proto.v1 import common_pb2
+from raftsched.statemachine import budget
 from raftsched.statemachine.reads import read
 from raftsched.statemachine.rejection import Refused, Rejection
 from raftsched.statemachine.store import MemoryStore
@@ -125,9 +126,11 @@ class FakeNode:
         self.sessions = Sessions(
             lambda: int(time.monotonic() * 1000), wall_ms, self._poke, HEARTBEAT_MS
         )
+        # A clock would end a decision early on a busy machine, and a grant would give less.
         self.leader = Leader(
-            name, world.replica, self.driver, self.sessions, wall_ms, time.monotonic
-        )
+            name, world.replica, self.driver, self.sessions, wall_ms, time.monotonic,
+            new_budget=lambda: budget.unlimited,
+        )  # fmt: skip
         self.leader.leader_address = lambda: self.leader_address
         self.draining = False
         self.needs_token = False
