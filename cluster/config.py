@@ -50,6 +50,9 @@ class Log(_Section, frozen=True, kw_only=True):
     ] = "info"
 
 
+ANSWERS_MB_MIN = 16  # Twice what the largest answer holds.
+
+
 class Limits(_Section, frozen=True, kw_only=True):
     """What callers may hold of this node. A caller is an access token, or an address."""
 
@@ -84,6 +87,22 @@ class Limits(_Section, frozen=True, kw_only=True):
             ge=1,
             le=LIMIT_MAX,
             description="Of this, what came from one caller, in MiB.",
+        ),
+    ] = 64
+    answers_mb: Annotated[
+        int,
+        Meta(
+            ge=ANSWERS_MB_MIN,
+            le=LIMIT_MAX,
+            description="Memory of answers that were not taken yet, in MiB.",
+        ),
+    ] = 256
+    answers_mb_by_caller: Annotated[
+        int,
+        Meta(
+            ge=ANSWERS_MB_MIN,
+            le=LIMIT_MAX,
+            description="Of these, those for one caller, in MiB.",
         ),
     ] = 64
     streams: Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="Streams of workers.")] = 25_000

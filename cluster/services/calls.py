@@ -30,7 +30,7 @@ from .methods import Method
 from .observer import Observer
 from .port import Node
 from .refused import RefusedCalls
-from .shares import COSTLY, Shares
+from .shares import ANSWER_MAX, ANSWERED_BYTES, COSTLY, Shares
 from .status import DETAILS, code_of, details_of, words_of
 
 logger = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class Calls:
             # Whoever keeps to its own time is done by now; this is for the others.
             async with asyncio.timeout(call.timeout() + call.margin / 2) as call.ending:
                 passed = await self._admitted(call)
+            self._hold(call, len(passed.data))
             call.context.set_trailing_metadata(passed.trailing)
             if passed.code is not grpc.StatusCode.OK:
                 call.context.set_code(passed.code)
@@ -103,6 +104,7 @@ class Calls:
         """Who calls, then whether there is room, and only then what is asked."""
         await self.identify(call)
         shares, caller = self.shares, call.caller
+        shares.answers.check(caller, ANSWER_MAX)
         calls = shares.strangers if call.is_stranger else shares.calls
         calls.take(caller)
         try:
@@ -114,6 +116,15 @@ class Calls:
                 shares.bytes.give(caller, len(data))
         finally:
             calls.give(caller)
+
+    def _hold(self, call: Call, size: int) -> None:
+        """An answer counts until gRPC has done with the call: its caller may not read. What has
+        changed something is answered in any case, and then the next call is refused."""
+        answers, caller, size = self.shares.answers, call.caller, 2 * size + ANSWERED_BYTES
+        if call.method.harmless:
+            answers.check(caller, size)
+        answers.hold(caller, size)
+        answers.give_when_done(call.context, caller, size)
 
     def _refuse(self, call: Call, error: Refused | TimeoutError) -> str:
         """End a call with what was raised; the name of its code."""

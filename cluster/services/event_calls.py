@@ -23,6 +23,7 @@ from . import places
 from .call import Call
 from .calls import END
 from .port import Node
+from .shares import Share
 
 UNREAD_S = 10.0  # How long a frame may be on its way to a watcher that does not read.
 FRAME_BYTES = 1 << 20
@@ -52,10 +53,11 @@ class EventCalls:
         node: Node,
         feed: Feed,
         admit: Callable[[Call, Message], None],
+        answers: Share,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node, self.feed, self.admit = node, feed, admit
-        self.clock = clock
+        self.answers, self.clock = answers, clock
         self.watchers = 0
         # A node that has just begun has not been without a leader for long.
         self._began = clock()
@@ -103,9 +105,13 @@ class EventCalls:
 
     async def _write(self, call: Call, frame: Response) -> None:
         """Send a frame to a watcher that reads."""
+        answers, caller, size = self.answers, call.caller, 2 * frame.ByteSize()
+        answers.take(caller, size)
+        written = False
         try:
             async with asyncio.timeout(UNREAD_S):
                 await call.context.write(frame)
+            written = True
         except TimeoutError:
             raise refusals.refused(
                 Reason.ERROR_REASON_NODE_LIMIT,
@@ -116,6 +122,12 @@ class EventCalls:
                 maximum=UNREAD_S,
                 of=call.caller,
             ) from None
+        finally:
+            if written:
+                answers.give(caller, size)
+            else:
+                # gRPC holds it as long as nobody reads and the connection stands.
+                answers.give_when_done(call.context, caller, size)
 
     async def _next(self, wish: Wish, place: Place) -> list[Event]:
         """What happened in the next change, as far as somebody wants to know; and move on."""

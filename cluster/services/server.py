@@ -106,7 +106,7 @@ class Server:
         self._health = Health(service_names(), self.shares.limits)
         self._access = Access(node, self.shares.limits.failures)
         self.feed = Feed(node.replica, node.driver.core.journal)
-        self.events = EventCalls(node, self.feed, self._access.admit)
+        self.events = EventCalls(node, self.feed, self._access.admit, self.shares.answers)
         self._waits = Waits(node, self.shares.waits)
         self._leadership.listeners.append(self._waits.wake_all)
         # The cluster itself is asked of real nodes only.

@@ -1,5 +1,5 @@
-"""What callers hold of this node: calls, bytes, streams, watchers and waits, each with a limit for
-one caller and one for all of them.
+"""What callers hold of this node: calls, bytes that come and go, streams, watchers and waits,
+each with a limit for one caller and one for all of them.
 
 A caller is the access token that is shown, or the address of whoever shows none and needs none. One
 caller may have no more than a share, so that there is always room for another.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 from .. import refusals
 from ..config import Limits
@@ -17,6 +18,11 @@ STRANGERS = 8
 # Reads that compute for long on a thread, which shares the interpreter with the loop.
 COSTLY = frozenset({"JobService/ForecastFirings", "JobService/AuditJob"})
 COSTLY_MAX, COSTLY_BY_CALLER = 2, 1
+# There must be room for the largest answer before a call is looked at.
+ANSWER_MAX = 8 << 20
+# What a call holds beside its answer until the caller has taken that. The answer is held twice: as
+# bytes of ours, and as gRPC copies them.
+ANSWERED_BYTES = 8 << 10
 
 
 class Share:
@@ -32,12 +38,20 @@ class Share:
 
     def take(self, caller: str, amount: int = 1) -> None:
         """Let a caller have some more, or refuse it."""
-        total, held = self.total + amount, self.held.get(caller, 0) + amount
-        if held > self.by_caller:
+        self.check(caller, amount)
+        self.hold(caller, amount)
+
+    def check(self, caller: str, amount: int) -> None:
+        """Refuse a caller for whom there is not so much more."""
+        if self.held.get(caller, 0) + amount > self.by_caller:
             raise refusals.node_limit(self.name, self.by_caller, caller)
-        if total > self.maximum:
+        if self.total + amount > self.maximum:
             raise refusals.node_limit(self.name, self.maximum, refusals.ALL)
-        self.total, self.held[caller] = total, held
+
+    def hold(self, caller: str, amount: int) -> None:
+        """A caller has so much more, whether there is room or not."""
+        self.total += amount
+        self.held[caller] = self.held.get(caller, 0) + amount
 
     def give(self, caller: str, amount: int = 1) -> None:
         """A caller has done with it."""
@@ -46,6 +60,11 @@ class Share:
         left = self.held.pop(caller, 0) - amount
         if left:
             self.held[caller] = left
+
+    def give_when_done(self, context: object, caller: str, amount: int) -> None:
+        """A caller has done with it when gRPC has done with the call."""
+        # The stubs want an instance of a class of theirs, which is none.
+        cast(Any, context).add_done_callback(lambda _: self.give(caller, amount))
 
     @contextmanager
     def taken(self, caller: str) -> Iterator[None]:
@@ -67,6 +86,9 @@ class Shares:
         # Calls of whom only the request itself tells who they are.
         self.strangers = Share("strangers", STRANGERS, STRANGERS)
         self.bytes = Share("body_mb", limits.body_mb << 20, limits.body_mb_by_caller << 20)
+        self.answers = Share(
+            "answers_mb", limits.answers_mb << 20, limits.answers_mb_by_caller << 20
+        )
         self.streams = Share("streams", limits.streams, limits.streams_by_caller)
         # Streams of workers that have not said hello yet, which they must do soon.
         self.greetings = Share("greetings", limits.streams, limits.streams_by_caller)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import struct
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 
 import grpc
 import pytest
 
+from raftsched.chaos.real.hostile import http2
 from raftsched.cluster.services import access as access_module
 from raftsched.cluster.services import body, event_calls
 from raftsched.cluster.services import refused as refused_calls
@@ -33,6 +35,8 @@ CREATE = "/raftsched.v1.JobService/CreateJob"
 IMPORT = "/raftsched.v1.JobService/ImportJobs"
 WATCH = "/raftsched.v1.EventService/WatchEvents"
 LARGE = b"\x12" + bytes(4_000_000)
+LIST = job_pb2.ListJobsRequest(page_size=1_000)
+NO_WINDOW = struct.pack(">HI", http2.INITIAL_WINDOW, 0)
 
 
 @pytest.fixture
@@ -269,9 +273,16 @@ async def test_a_watcher_that_does_not_read_is_ended(
     async def never(frame: object) -> None:
         await asyncio.Event().wait()
 
-    call: Anything = SimpleNamespace(context=SimpleNamespace(write=never), caller="eve")
+    done: list[Callable[[object], None]] = []
+    context = SimpleNamespace(write=never, add_done_callback=done.append)
+    call: Anything = SimpleNamespace(context=context, caller="eve")
+    frame = event_pb2.WatchEventsResponse(events=[event_pb2.Event(namespace="default")])
     with pytest.raises(Refused) as found:
-        await served.server.events._write(call, event_pb2.WatchEventsResponse())
+        await served.server.events._write(call, frame)
+    # It counts until gRPC has done with it.
+    assert served.server.shares.answers.held == {"eve": 2 * frame.ByteSize()}
+    done[0](context)
+    assert served.server.shares.answers.held == {}
     assert found.value.rejection.word == "NODE_LIMIT"
     assert found.value.rejection.values == {"limit": "unread", "maximum": "0.05", "of": "eve"}
 
@@ -319,3 +330,35 @@ async def test_of_refused_calls_some_are_logged_and_all_are_counted(
     assert lines[0]["method"] == "JobService/CreateJob"
     assert lines[0]["address"] == "ipv4:127.0.0.1"
     assert served.server.refused.count == {"UNAUTHENTICATED": 30}
+
+
+async def test_answers_that_nobody_takes_are_bounded_by_caller(start: Start) -> None:
+    served = await start("a", answers_mb=32, answers_mb_by_caller=16)
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    other = await make(served, "bob", Role.ROLE_EDITOR, root)
+    for number in range(10):
+        job = handler_job(f"large-{number}")
+        job.spec.payload.data = bytes(60_000)
+        request = job_pb2.CreateJobRequest(job=job)
+        await jobs(served).CreateJob(request, metadata=bearer(other))
+    share, host = served.server.shares.answers, served.address.split(":")
+    connection = http2.Connection(*await asyncio.open_connection(host[0], int(host[1])))
+    connection.writer.write(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0, NO_WINDOW))
+    head = http2.headers("/raftsched.v1.JobService/ListJobs", root)
+    for _ in range(40):
+        connection.send(connection.begin(head), http2.message(b""), end=True)
+    async with asyncio.timeout(10):
+        while "answers_mb" not in served.server.refused.count:
+            await asyncio.sleep(0.001)
+    assert 8 << 20 < share.held["root"] <= 16 << 20
+    found = await refused(jobs(served).ListJobs(LIST, metadata=bearer(root)))
+    assert found.values == {"limit": "answers_mb", "maximum": str(16 << 20), "of": "root"}
+    # Who takes answers has them, and what is taken counts no more.
+    for _ in range(20):
+        await jobs(served).ListJobs(LIST, metadata=bearer(other))
+    connection.writer.transport.abort()
+    async with asyncio.timeout(10):
+        while share.total:
+            await asyncio.sleep(0.001)
+    assert share.held == {}
+    await jobs(served).ListJobs(LIST, metadata=bearer(root))
