@@ -196,14 +196,14 @@ def _matching(view: View, namespace: str, text: str) -> tuple[list[Found], bool]
     prefix = keys.in_namespace(keys.DEAD, number)
     found: list[Found] = []
     for looked, key in enumerate(view.scan_stored(prefix, keys.after(prefix))):
-        if len(found) == limits.CHANGE_ITEMS:
+        if len(found) == limits.CHANGE_ITEMS or (found and looked >= limits.LETTERS_LOOKED_AT):
             return found, True
-        if looked == limits.LOOKED_AT:
+        if looked == limits.LETTERS_LOOKED_AT:
             raise Refused.because(
                 Reason.ERROR_REASON_LIMIT_EXCEEDED,
-                f"of {limits.LOOKED_AT} dead letters {len(found)} fit, and one call looks at no "
-                "more; take a filter that more of them fit",
-                limit="looked_at", maximum=limits.LOOKED_AT, actual=looked + 1,
+                f"of the newest {limits.LETTERS_LOOKED_AT} dead letters none fits, and one call "
+                "looks at no more; take a filter that more of them fit",
+                limit="looked_at", maximum=limits.LETTERS_LOOKED_AT, actual=looked + 1,
             )  # fmt: skip
         jid, occasion = keys.run_of(key)
         run = view.need(keys.ended(jid, occasion), RunRecord)

@@ -7,7 +7,14 @@ from random import Random
 
 import pytest
 
-from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
+from raftsched.proto.v1 import (
+    common_pb2,
+    dead_letter_pb2,
+    job_pb2,
+    run_pb2,
+    schedule_pb2,
+    worker_pb2,
+)
 from raftsched.statemachine import keys, limits
 from raftsched.statemachine.budget import Steps
 from raftsched.statemachine.instants import duration, timestamp
@@ -168,6 +175,27 @@ def test_schedules_change_only_when_little_of_the_old_ones_is_due() -> None:
 
     assert machine.job("a").status.fired == 150
     assert {entry.outcome for entry in machine.ledger("a").values()} == {run_pb2.OUTCOME_RAN}
+
+
+def test_a_filter_looks_at_a_bounded_number_of_dead_letters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "LETTERS_LOOKED_AT", 10)
+    machine = Machine(MemoryStore())
+    queue_ms = job_pb2.Timeouts(queue=duration(SECOND_MS))
+    for name, count in (("early", 1), ("often", 12), ("late", 1)):
+        machine.create(name, cron="0 0 1 1 *", overlap=ALLOW, timeouts=queue_ms)
+        for _ in range(count):
+            machine.trigger(name)
+        machine.advance(2 * SECOND_MS)
+        machine.ring_all()
+    purge = dead_letter_pb2.PurgeDeadLettersRequest
+    kind = dead_letter_pb2.PurgeDeadLettersResponse
+
+    assert machine.ask(purge(filter="job=late"), kind) == kind(purged=1, more=True)
+    assert machine.refused(purge(filter="job=early")).word == "LIMIT_EXCEEDED"
+    assert machine.ask(purge(filter="job=often"), kind) == kind(purged=10, more=True)
+    assert machine.ask(purge(filter="job=early"), kind) == kind(purged=1, more=False)
 
 
 class Story:

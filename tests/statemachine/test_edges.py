@@ -188,7 +188,7 @@ def test_dead_letters_that_few_fit_are_not_all_looked_at(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead(machine, 4)
-    monkeypatch.setattr(limits, "LOOKED_AT", 3)
+    monkeypatch.setattr(limits, "LETTERS_LOOKED_AT", 3)
 
     request = dead_letter_pb2.PurgeDeadLettersRequest(filter="job=other")
 
