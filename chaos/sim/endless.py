@@ -43,12 +43,12 @@ def keeps_nothing(view: View, wave: Wave, left: Tell) -> None:
 def clears(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
     """A3: all runs give way to one in one change."""
     end = keys.run(jid, keys.OCCASION_MAX)
-    view.rooms.add(jid)
+    view.rooms |= {jid}
     for key in list(view.scan(keys.run(jid, state.live_from), end)):
         occasion = keys.run_of(key)[1]
         if occasion != room.occasion:
             overlap._give_way(view, jid, occasion, view.need(key, RunRecord), room)
-    view.rooms.remove(jid)
+    view.rooms -= {jid}
     return True
 
 
