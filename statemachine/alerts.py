@@ -13,7 +13,7 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 from ..proto.v1 import alert_pb2, event_pb2
-from . import aside, audit_log, instants, keys, lanes, limits, namespaces, validate
+from . import aside, audit_log, hiding, instants, keys, lanes, limits, namespaces, validate
 from .instants import ms_or
 from .record import AlertRecord, LaneRecord, UsageRecord, parse
 from .rejection import Fault, Reason, Refused
@@ -78,6 +78,7 @@ def _faults(wanted: Alert) -> list[Fault]:
     faults = validate.name("alert.name", wanted.name)
     faults += validate.span("alert.hold", wanted, "hold", 0, limits.DAY_MS)
     faults += validate.text("alert.webhook", wanted.webhook, limits.URL_CHARS)
+    faults += hiding.faults("alert", wanted)
     if wanted.webhook and not _is_address(wanted.webhook):
         message = f"'{wanted.webhook[:80]}' is no address; write https://host/path"
         faults.append(Fault("alert.webhook", INVALID, message))

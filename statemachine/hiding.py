@@ -12,12 +12,13 @@ webhook goes, since for most chat services the path is the secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from google.protobuf.message import Message
 
-from ..proto.v1 import common_pb2
+from ..proto.v1 import common_pb2, error_pb2
+from .rejection import Fault
 
 HIDDEN = "(hidden)"
 # Scheme, credentials, host with port, path, and all behind it.
@@ -88,6 +89,30 @@ def hidden(message: Message) -> Message:
     copy.CopyFrom(message)
     hide(copy)
     return copy
+
+
+def faults(field: str, message: Message) -> list[Fault]:
+    """Refuse what was hidden from whoever sends it back: it would overwrite what is there."""
+    found = [
+        Fault(
+            f"{field}.{part.name}",
+            error_pb2.ERROR_REASON_FIELD_INVALID,
+            f"it holds '{HIDDEN}', which stands for what a viewer may not see; write the value "
+            "itself, or export again with a token that may see payloads",
+        )
+        for part, value in message.ListFields()
+        if part.full_name in FIELDS and HIDDEN in _texts(value)
+    ]
+    for part, value in message.ListFields():
+        if part.message_type is not None and not isinstance(value, Iterable):
+            found += faults(f"{field}.{part.name}", value)
+    return found
+
+
+def _texts(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, str):
+        return value
+    return "\n".join(value.values() if isinstance(value, Mapping) else value)
 
 
 def hide(message: Message) -> None:

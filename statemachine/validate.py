@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from google.protobuf.message import Message
 
 from ..proto.v1 import common_pb2, error_pb2, job_pb2
-from . import limits
+from . import hiding, limits
 from .describe import length
 from .instants import to_ms
 from .lanes import EXECUTORS
@@ -149,11 +149,11 @@ def action(action: job_pb2.Action) -> list[Fault]:
                 return [Fault(f"{field}.handler", INVALID, message)]
             return _handler(f"{field}.handler", action.handler)
         case "http":
-            return _http(action.http)
+            return _http(action.http) + hiding.faults(field, action)
         case "grpc":
-            return _grpc(action.grpc)
+            return _grpc(action.grpc) + hiding.faults(field, action)
         case "shell":
-            return _shell(action.shell)
+            return _shell(action.shell) + hiding.faults(field, action)
     return [Fault(field, REQUIRED, "nothing to carry out; set handler, http, grpc or shell")]
 
 

@@ -13,6 +13,8 @@ from raftsched.proto.v1 import alert_pb2, job_pb2
 from raftsched.statemachine import hiding
 from raftsched.statemachine.audit_log import difference
 
+from .driver import Machine, job_of
+
 MARK = "XmarkX"
 MEANS_SECRET = (
     "url", "header", "metadata", "environment", "argv", "webhook", "secret", "password", "payload",
@@ -143,3 +145,36 @@ def test_the_audit_log_writes_no_secret_down() -> None:
     assert said == "webhook:  to https://chat.example/(hidden)"
     other = alert_pb2.Alert(webhook="https://chat.example/another")
     assert difference(alert, other) == "webhook: changed"
+
+
+def test_what_was_hidden_is_not_taken_for_a_value(machine: Machine) -> None:
+    """A viewer's export that an editor imports would overwrite the secrets."""
+    job = job_of("call")
+    job.spec.action.http.url = "https://user:word@example.com/hook?key=1"
+    job.spec.action.http.headers["authorization"] = "Bearer word"
+    machine.do(job_pb2.CreateJobRequest(job=job))
+    seen = job_pb2.Job()
+    seen.CopyFrom(job)
+    hiding.hide(seen)
+
+    refusal = machine.refused(job_pb2.UpdateJobRequest(job=seen))
+
+    assert [fault.field for fault in refusal.faults] == [
+        "spec.action.http.url", "spec.action.http.headers",
+    ]  # fmt: skip
+    assert "(hidden)" in refusal.faults[0].message
+    batch = job_pb2.ImportJobsRequest(mode=job_pb2.ImportJobsRequest.MODE_UPSERT)
+    batch.jobs.append(seen)
+    answer = machine.do(batch)
+    assert isinstance(answer, job_pb2.ImportJobsResponse)
+    assert answer.results[0].verdict == job_pb2.ImportResult.VERDICT_REFUSED
+
+
+def test_a_hidden_webhook_is_not_taken_for_an_address(machine: Machine) -> None:
+    alert = alert_pb2.Alert(name="late", webhook="https://chat.example.com/secret")
+    alert.condition.dead_letters_above = 1
+    hiding.hide(alert)
+
+    refusal = machine.refused(alert_pb2.PutAlertRequest(alert=alert))
+
+    assert [fault.field for fault in refusal.faults] == ["alert.webhook"]
