@@ -223,6 +223,9 @@ class Careful:
 
     def _ring(self, request: Request) -> Rung:
         due, more, _ = firing.due_now(View(self.layer, self.now_ms), cast(Ring, request.body).most)
+        # As always, what this change begins goes on in the next one: a job that it deletes still
+        # has the runs that it ends, so that everybody sees how they ended.
+        due = [key for key in due if self.layer.below.get(key) is not None]
         for done, key in enumerate(due):
             if done and self._is_full():
                 return Rung(done, more=True)

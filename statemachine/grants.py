@@ -166,7 +166,13 @@ def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int) -> 
     given = 0
     takers = [taker for taker in group if taker.left > 0]
     place = 0
-    while given < most and takers and not view.is_full:
+    is_first = True
+    while given < most and takers:
+        if not is_first and view.is_full:
+            # What is left is asked for again at once.
+            view.allowance_ms = view.now_ms
+            break
+        is_first = False
         found = _next(tenants)
         if found is None:
             break

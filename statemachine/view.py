@@ -148,7 +148,8 @@ class View:
     _ordered: Mapping[bytes, list[bytes]] = MappingProxyType({})
     # A wave tells those downstream of an end.
     in_wave = False
-    # When a queue with a rate may give again to those that a grant was for. 0: none waits.
+    # When there may be more for those that a grant was for: a queue with a rate may give again, or
+    # the grant ended early. 0: nothing waits.
     allowance_ms = 0
 
     def __init__(

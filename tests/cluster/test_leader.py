@@ -15,6 +15,7 @@ from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import OFFERED, Session, Sessions
 from raftsched.proto.v1 import alert_pb2, job_pb2, queue_pb2, worker_pb2
 from raftsched.statemachine import limits, reads, rules
+from raftsched.statemachine.budget import Steps
 from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.rejection import Refused, Rejection
 from raftsched.statemachine.request import Note, Ring, RingOne
@@ -778,3 +779,20 @@ def test_the_answer_of_a_lapse_that_comes_behind_the_loss_ends_nothing(bench: Be
 
     assert ear.redirected
     assert bench.sessions.lapses(10) == []
+
+
+def test_a_decision_without_any_time_goes_on_all_the_same(bench: Bench) -> None:
+    """Each does one step, however long what was before it took."""
+    bench.leader.new_budget = lambda: Steps(0)
+    session, ear = bench.worker("w1", credits=3)
+    bench.run()
+    for name in ("a", "b", "c"):
+        bench.ask(due(name, bench.now_ms + limits.HOUR_MS))
+        bench.ask(job_pb2.TriggerJobRequest(job=name))
+    bench.run()
+    assert len(ear.got) == 3
+
+    session.report([success(lease) for lease in ear.got])
+    bench.run()
+
+    assert [ack.reason for ack in ear.acked] == ["", "", ""]
