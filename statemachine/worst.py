@@ -24,7 +24,7 @@ from .rocks_store import RocksStore
 from .view import Recall, View
 
 NOW_MS = 1_800_000_000_000
-BUDGET_S = 0.020
+BUDGET_S = 0.030
 RINGS = 3_000  # Decisions of one world, at most.
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
 Overlap = job_pb2.OverlapPolicy
