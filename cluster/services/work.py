@@ -108,6 +108,8 @@ class WorkStream:
         self.writing: asyncio.Task[None] | None = None
         self.wrote_at = self.loop.time()
         self.beat = 0
+        # A beat that is to be answered at once. It may have come while a frame was on its way.
+        self._answers_beat = False
         # The worker's credits: those that wait here, and those that the session may use up.
         self.credits = self.at_session = 0
         # What the next frames say.
@@ -200,15 +202,15 @@ class WorkStream:
             self.wake()
 
     def _has_words(self) -> bool:
-        """Something is to be said beside a beat."""
-        told = self._leases or self._acks or self._stops
+        """Something is to be said now, not only within the period."""
+        told = self._leases or self._acks or self._stops or self._answers_beat
         last = self._drain is not None or self._redirect is not None
         return bool(told or last) and not self._over
 
     def _frame(self) -> bytes:
         """The next frame, within its limit."""
         frame = Response(welcome=self._welcome, beat=self.beat)
-        self._welcome = None
+        self._welcome, self._answers_beat = None, False
         pieces: list[bytes] = []
         room = FRAME_MAX - HEAD_MAX
         for line, most in self._lines:
@@ -287,6 +289,7 @@ class WorkStream:
         if frame.drain:
             session.drain("the worker asked for it")
         if frame.beat and not frame.results and len(self.streams) <= FEW_STREAMS:
+            self._answers_beat = True
             self.wake()
 
     def _check_places(self, frame: worker_pb2.WorkRequest, only: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from raftsched.cluster.services import work
 from raftsched.cluster.services.work import WorkStream
+from raftsched.cluster.sessions import Sessions
 from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.instants import duration
 
@@ -445,6 +446,36 @@ async def test_what_comes_after_the_end_of_a_stream_is_not_for_its_session(
     assert sessions.by_worker["w1"].credits == 0
     with pytest.raises(asyncio.CancelledError):
         await closing
+
+
+async def test_a_beat_that_comes_while_a_frame_is_on_its_way_is_answered_behind_it() -> None:
+    context = Slow()
+    stream = WorkStream(context, worker_pb2.Welcome())  # type: ignore[arg-type]
+    sessions = Sessions(lambda: 0, lambda: 0, lambda: None, 600_000)
+    stream.session = sessions.open(worker_pb2.WorkerHello(worker="w1"), stream, stream=True)
+    stream.wake()
+    await asyncio.sleep(0)
+    assert len(context.frames) == 1
+
+    stream.take(worker_pb2.WorkRequest(beat=7))
+    context.taken.set()
+    async with asyncio.timeout(10):
+        while stream.writing is not None:
+            await asyncio.sleep(0)
+
+    assert [frame.beat for frame in context.frames] == [0, 7]
+
+
+class Slow:
+    """The context of a call whose client takes its frames when it is told to."""
+
+    def __init__(self) -> None:
+        self.frames: list[worker_pb2.WorkResponse] = []
+        self.taken = asyncio.Event()
+
+    async def write(self, frame: bytes) -> None:
+        self.frames.append(worker_pb2.WorkResponse.FromString(frame))
+        await self.taken.wait()
 
 
 class NeverWrites:
