@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import messages as m
+from .clean import echo
 from .exits import Exit, Trouble, wrong_use
 from .lazy import ExampleGroup
 from .names import ALERT
@@ -21,7 +23,12 @@ if TYPE_CHECKING:
 NAME = click.argument("name", type=ALERT)
 WHOSE = click.option("--cluster", is_flag=True, help="The cluster's own, not a namespace's.")
 # Conditions of which only the cluster as a whole can say whether they hold.
-OF_CLUSTER = frozenset({"no_margin", "clock_skew_above", "no_quorum"})
+OF_CLUSTER = frozenset(
+    {
+        "no_margin", "clock_skew_above", "no_quorum", "long_step_above", "leader_changes_above",
+        "members_differ", "set_aside_above",
+    }
+)  # fmt: skip
 
 
 class Workers(click.ParamType[tuple[str, int]]):
@@ -42,6 +49,19 @@ class Workers(click.ParamType[tuple[str, int]]):
 
 def condition_options(body: Any) -> Any:  # A click callback.
     for option in (
+        click.option("--members-differ", is_flag=True, help="Nodes differ in build or zone data."),
+        click.option(
+            "--leader-changes-above", type=click.IntRange(min=0),
+            help="More elections within 10 minutes than this.",
+        ),
+        click.option(
+            "--set-aside-above", type=click.IntRange(min=0),
+            help="More work that failed was set aside within 10 minutes than this.",
+        ),
+        click.option(
+            "--long-step-above", type=Length(),
+            help="The leader did nothing else for longer than this within 10 minutes.",
+        ),
         click.option("--no-quorum", is_flag=True, help="A node hears from no leader."),
         click.option(
             "--clock-skew-above", type=Length(), help="A node's clock is off by more than this."
@@ -53,6 +73,9 @@ def condition_options(body: Any) -> Any:  # A click callback.
         ),
         click.option(
             "--lateness-above", type=Length(), help="A run is ready for longer than this."
+        ),
+        click.option(
+            "--broken-jobs-above", type=click.IntRange(min=0), help="More BROKEN jobs than this."
         ),
         click.option(
             "--dead-letters-above", type=click.IntRange(min=0), help="More dead letters than this."
@@ -71,7 +94,11 @@ def condition_options(body: Any) -> Any:  # A click callback.
     ),
 )
 def alert() -> None:
-    """Alerts: conditions to be told about, by event, by metric, and by webhook if there is one."""
+    """Alerts: conditions to be told about, by event, by metric, and by webhook if there is one.
+
+    A cluster has some of its own from the start, which `alert list --cluster` shows. They can be
+    changed and deleted like others; `alert put --help` says how to make them again.
+    """
 
 
 @command(
@@ -79,6 +106,7 @@ def alert() -> None:
     "raftsched alert put stuck --lateness-above 5m --webhook https://example.org/hook",
     "raftsched alert put lonely --workers-below mail:2 --hold 10m",
     "raftsched alert put clocks --clock-skew-above 200ms --cluster",
+    "raftsched alert put jobs-broken --cluster --broken-jobs-above 0 --webhook https://a.example/b",
     writes=True,
 )  # fmt: skip
 @NAME
@@ -91,7 +119,17 @@ def put(
     session: Session, name: str, hold: int | None, webhook: str, cluster: bool, etag: str,
     **given: Any,
 ) -> None:  # fmt: skip
-    """Create an alert, or replace it as a whole. Its condition is one of the first six options."""
+    """Create an alert, or replace it as a whole. It has one condition.
+
+    Those that a cluster has of its own from the start are made again, or given a webhook, by:
+
+    \b
+      raftsched alert put jobs-broken --cluster --broken-jobs-above 0
+      raftsched alert put leader-changes --cluster --leader-changes-above 5
+      raftsched alert put long-steps --cluster --long-step-above 1s
+      raftsched alert put members-differ --cluster --members-differ
+      raftsched alert put work-set-aside --cluster --set-aside-above 0
+    """
     wanted = m.alert_pb2.Alert(
         namespace=whose(session, cluster), name=name, webhook=webhook, etag=etag,
         hold=duration(hold) if hold is not None else None,
@@ -128,7 +166,7 @@ def condition_of(name: str, given: dict[str, Any], *, cluster: bool) -> alert_pb
     from ..ranges import put
 
     made = m.alert_pb2.AlertCondition()
-    if kind in ("lateness_above", "clock_skew_above"):
+    if kind in ("lateness_above", "clock_skew_above", "long_step_above"):
         getattr(made, kind).CopyFrom(duration(value))
     elif kind == "workers_below":
         made.workers_below.queue = value[0]
@@ -162,10 +200,7 @@ def list_(session: Session, cluster: bool) -> None:
 @WHOSE
 def get(session: Session, name: str, cluster: bool) -> None:
     """Show an alert."""
-    request = m.alert_pb2.ListAlertsRequest(namespace=whose(session, cluster))
-    kind = m.alert_pb2.ListAlertsResponse
-    pages = session.pages(request, kind, f"get alert {name}", limit=0)
-    known = {one.name: one for page in pages for one in page.alerts}
+    known = all_of(session, cluster, f"get alert {name}")
     if name not in known:
         near = get_close_matches(name, known, n=1)
         where = "of the cluster" if cluster else f"in namespace {session.namespace}"
@@ -182,10 +217,37 @@ def get(session: Session, name: str, cluster: bool) -> None:
 @WHOSE
 @click.option("--etag", default="", help="Only this version of the alert.")
 def delete(session: Session, name: str, cluster: bool, etag: str) -> None:
-    """Delete an alert: nobody is told of its condition any more."""
-    session.confirm(f"Delete alert {name}?")
+    """Delete an alert: nobody is told of its condition any more.
+
+    Nobody makes it again by itself, not even one that the cluster has had from the start; the
+    command that does is printed.
+    """
+    before = all_of(session, cluster, f"delete alert {name}").get(name)
+    session.confirm(f"Delete alert {name}? Nobody is told of its condition any more.")
     request = session.write(
         m.alert_pb2.DeleteAlertRequest(namespace=whose(session, cluster), alert=name, etag=etag)
     )
     kind = m.alert_pb2.DeleteAlertResponse
-    session.done(session.ask(request, kind, f"delete alert {name}"), f"Alert {name} deleted.")
+    answer = session.ask(request, kind, f"delete alert {name}")
+    session.done(answer, f"Alert {name} deleted.")
+    if before is not None and session.out.is_table:
+        echo(f"  To make it again: {command_of(before, cluster)}", err=True)
+
+
+def all_of(session: Session, cluster: bool, doing: str) -> dict[str, alert_pb2.Alert]:
+    request = m.alert_pb2.ListAlertsRequest(namespace=whose(session, cluster))
+    pages = session.pages(request, m.alert_pb2.ListAlertsResponse, doing, limit=0)
+    return {one.name: one for page in pages for one in page.alerts}
+
+
+def command_of(alert: alert_pb2.Alert, cluster: bool) -> str:
+    """What to type to have an alert as it is."""
+    from .look import condition_value, length
+
+    kind = alert.condition.WhichOneof("kind") or ""
+    words = ["raftsched", "alert", "put", alert.name]
+    words += ["--cluster"] if cluster else ["-n", alert.namespace]
+    words += [f"--{kind.replace('_', '-')}", *condition_value(alert.condition)]
+    words += ["--hold", length(alert.hold)] if alert.HasField("hold") else []
+    words += ["--webhook", alert.webhook] if alert.webhook else []
+    return shlex.join(words)

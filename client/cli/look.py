@@ -111,17 +111,24 @@ def readable(data: bytes) -> str | None:
 
 def condition(message: alert_pb2.AlertCondition) -> str:
     """When an alert is raised, in the words of the options of `alert put`."""
-    kind = message.WhichOneof("kind") or ""
-    value = getattr(message, kind, None)
-    said = kind.replace("_", " ")
-    match value:
-        case Duration():
-            return f"{said} {length(value)}"
-        case alert_pb2.WorkersBelow():
-            return f"{said} {value.minimum} on queue {value.queue}"
+    said = (message.WhichOneof("kind") or "").replace("_", " ")
+    if message.HasField("workers_below"):
+        below = message.workers_below
+        return f"{said} {below.minimum} on queue {below.queue}"
+    return " ".join((said, *condition_value(message)))
+
+
+def condition_value(message: alert_pb2.AlertCondition) -> list[str]:
+    """What stands behind the option of `alert put`; nothing if that is a flag."""
+    match getattr(message, message.WhichOneof("kind") or "", None):
+        case Duration() as value:
+            return [length(value)]
+        case alert_pb2.WorkersBelow() as value:
+            return [f"{value.queue}:{value.minimum}"]
         case bool() | None:
-            return said
-    return f"{said} {value}"
+            return []
+        case value:
+            return [str(value)]
 
 
 def action(message: job_pb2.Action) -> str:

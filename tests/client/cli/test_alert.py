@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import pytest
 
-from raftsched.statemachine.request import Observe
+from raftsched.client.cli import alert
+from raftsched.proto.v1 import alert_pb2
+from raftsched.statemachine import alerts
+from raftsched.statemachine.own_alerts import OWN
+from raftsched.statemachine.request import MakeAlerts, Observe
 
 from ..stage import Stage
 from .conftest import Cli
@@ -27,9 +32,15 @@ from .conftest import Cli
         (["--clock-skew-above", "200ms", "--cluster"], {"clockSkewAbove": "0.200s"},
          "clock skew above 200ms"),
         (["--no-quorum", "--cluster"], {"noQuorum": True}, "no quorum"),
+        (["--broken-jobs-above", "2"], {"brokenJobsAbove": "2"}, "broken jobs above 2"),
+        (["--long-step-above", "1s", "--cluster"], {"longStepAbove": "1s"}, "long step above 1s"),
+        (["--leader-changes-above", "5", "--cluster"], {"leaderChangesAbove": "5"},
+         "leader changes above 5"),
+        (["--members-differ", "--cluster"], {"membersDiffer": True}, "members differ"),
+        (["--set-aside-above", "0", "--cluster"], {"setAsideAbove": "0"}, "set aside above 0"),
     ],
 )  # fmt: skip
-def test_an_alert_has_one_of_six_conditions(
+def test_an_alert_has_one_condition(
     options: list[str], condition: dict[str, Any], said: str, cli: Cli
 ) -> None:
     where = ["--cluster"] if "--cluster" in options else []
@@ -56,13 +67,46 @@ def test_an_alert_is_replaced_guarded_and_deleted(cli: Cli) -> None:
     assert late.exit_code == 6
     assert "read it again" in late.stderr
     assert "webhook" not in json.dumps(cli.json("alert", "list"))
-    assert tried.stderr == "Alert one deleted. (dry run: nothing was changed)\n"
+    again = "  To make it again: raftsched alert put one -n default --lateness-above 6m\n"
+    assert tried.stderr == f"Alert one deleted. (dry run: nothing was changed)\n{again}"
     assert unasked.exit_code == 2
-    assert deleted.stderr == "Alert one deleted.\n"
+    assert deleted.stderr == f"Alert one deleted.\n{again}"
     gone = cli("alert", "delete", "one", "--yes")
     assert gone.exit_code == 3
     assert "Try: raftsched alert list, or raftsched alert list --cluster" in gone.stderr
     assert cli.ok("alert", "list").stderr == "No alerts here; --cluster lists its own.\n"
+
+
+def test_every_condition_of_the_contract_has_an_option() -> None:
+    kinds = {field.name for field in alert_pb2.AlertCondition.DESCRIPTOR.oneofs[0].fields}
+
+    assert kinds <= {parameter.name for parameter in alert.put.params}
+    assert alert.OF_CLUSTER == alerts.OF_CLUSTER
+
+
+def test_what_makes_an_alert_of_the_cluster_again_is_said(cli: Cli, stage: Stage) -> None:
+    """The help names what makes each as it was from the start, and so does its deletion."""
+    stage.act(lambda machine: machine.do(MakeAlerts()))
+    told = [
+        line.strip() for line in cli.ok("alert", "put", "--help").stdout.splitlines()
+        if line.startswith("    raftsched alert put ")
+    ]  # fmt: skip
+    before = {one["name"]: one for one in cli.json("alert", "list", "--cluster")["alerts"]}
+    assert {line.split()[3] for line in told} == set(OWN) == set(before)
+
+    for line in told:
+        name = line.split()[3]
+        gone = cli.ok("alert", "delete", name, "--cluster", "--yes").stderr
+        assert gone.splitlines()[1] == f"  To make it again: {line}"
+        cli.ok(*shlex.split(line)[1:])
+
+    after = {one["name"]: one for one in cli.json("alert", "list", "--cluster")["alerts"]}
+    assert after == before
+    url = "https://example.org/a?b"
+    cli.ok("alert", "put", "long-steps", "--cluster", "--long-step-above", "2s", "--hold", "1m",
+           "--webhook", url)  # fmt: skip
+    gone = cli.ok("alert", "delete", "long-steps", "--cluster", "--yes").stderr
+    assert shlex.split(gone)[-4:] == ["--hold", "1m", "--webhook", url]
 
 
 def test_an_alert_that_is_raised_says_since_when(cli: Cli, stage: Stage) -> None:
