@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ..proto.v1 import common_pb2
+from .errors import Forbidden
 
 Payload = common_pb2.Payload
 # A length of time: a timedelta, or seconds.
@@ -138,6 +139,8 @@ def value_of(held: Payload, kind: type[Kind]) -> Kind: ...
 def value_of(held: Payload, kind: None = None) -> Any: ...  # noqa: ANN401
 def value_of(held: Payload, kind: Any = None) -> Any:
     """What a payload holds: JSON decoded (as `kind`, if one is given), text, or bytes."""
+    if held.hidden:
+        raise Forbidden("it is there, but this access token may not see payloads; use one that may")
     media = held.content_type.partition(";")[0].strip().lower()
     if media == JSON or media.endswith("+json"):
         import msgspec

@@ -1,8 +1,12 @@
 """What a viewer without `see_payloads` may not see: the one table of fields that may hold secrets.
 
-Payloads, results, checkpoints and logs are taken out whole. Where a job or an alert says how to
-reach somebody, the names stay and the values go, so that such a viewer still sees what calls whom.
-The audit log writes no value of these fields down at all, whoever reads it.
+Payloads, results, checkpoints and logs are taken out whole, and marked, so that they do not look
+like none. Where a job or an alert says how to reach somebody, the names stay and the values go, so
+that such a viewer still sees what calls whom. The audit log writes no value of these fields down at
+all, whoever reads it.
+
+Of an error its kind stays. What a worker says of it may repeat arguments, an answer's body or what
+a command printed, so it goes; what the cluster itself says of a run stays.
 
 Of a command its program stays: an argument is often a password, and with a shell even the one
 argument is a whole script. The path of a job's URL stays, as it says what is called; that of a
@@ -24,9 +28,15 @@ HIDDEN = "(hidden)"
 # Scheme, credentials, host with port, path, and all behind it.
 URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*:///?)?([^/?#\\]*@)?([^/?#\\]*)([^?#]*)(.*)", re.DOTALL)
 
-PAYLOAD = common_pb2.Payload.DESCRIPTOR.full_name
 # Bytes that a handler wrote, in whichever message they stand.
 WRITTEN = frozenset({"log_tail", "checkpoint"})
+# Kinds of errors that the rules make, whose words are theirs.
+OWN_KINDS = frozenset(
+    {
+        "cancelled", "terminated", "lapsed", "replaced", "overlap", "start_deadline",
+        "timeout.attempt", "timeout.heartbeat", "timeout.queue", "timeout.run",
+    }
+)  # fmt: skip
 
 
 def bare(url: str) -> str:
@@ -72,6 +82,11 @@ def _host(message: Any, name: str) -> None:  # noqa: ANN401
     setattr(message, name, host_only(getattr(message, name)))
 
 
+def _words(message: Any, name: str) -> None:  # noqa: ANN401
+    if message.kind not in OWN_KINDS:
+        setattr(message, name, HIDDEN)
+
+
 FIELDS: dict[str, Callable[[Any, str], None]] = {
     "raftsched.v1.HttpAction.url": _url,
     "raftsched.v1.HttpAction.headers": _values,
@@ -80,6 +95,8 @@ FIELDS: dict[str, Callable[[Any, str], None]] = {
     "raftsched.v1.ShellAction.argv": _arguments,
     "raftsched.v1.ShellAction.environment": _values,
     "raftsched.v1.Alert.webhook": _host,
+    "raftsched.v1.RunError.message": _words,
+    "raftsched.v1.RunError.trace": _words,
 }
 
 
@@ -94,12 +111,7 @@ def hidden(message: Message) -> Message:
 def faults(field: str, message: Message) -> list[Fault]:
     """Refuse what was hidden from whoever sends it back: it would overwrite what is there."""
     found = [
-        Fault(
-            f"{field}.{part.name}",
-            error_pb2.ERROR_REASON_FIELD_INVALID,
-            f"it holds '{HIDDEN}', which stands for what a viewer may not see; write the value "
-            "itself, or export again with a token that may see payloads",
-        )
+        sent_back(f"{field}.{part.name}")
         for part, value in message.ListFields()
         if part.full_name in FIELDS and HIDDEN in _texts(value)
     ]
@@ -107,6 +119,15 @@ def faults(field: str, message: Message) -> list[Fault]:
         if part.message_type is not None and not isinstance(value, Iterable):
             found += faults(f"{field}.{part.name}", value)
     return found
+
+
+def sent_back(field: str) -> Fault:
+    return Fault(
+        field,
+        error_pb2.ERROR_REASON_FIELD_INVALID,
+        f"it holds '{HIDDEN}', which stands for what a viewer may not see; write the value "
+        "itself, or export again with a token that may see payloads",
+    )
 
 
 def _texts(value: Any) -> str:  # noqa: ANN401
@@ -117,10 +138,14 @@ def _texts(value: Any) -> str:  # noqa: ANN401
 
 def hide(message: Message) -> None:
     """Take out of an answer what such a viewer may not see."""
+    if isinstance(message, common_pb2.Payload):
+        message.Clear()
+        message.hidden = True
+        return
     for field, value in message.ListFields():
         inner = field.message_type
-        if field.name in WRITTEN or (inner is not None and inner.full_name == PAYLOAD):
-            message.ClearField(field.name)
+        if field.name in WRITTEN:
+            setattr(message, field.name, f"{HIDDEN}\n".encode())
         elif field.full_name in FIELDS:
             FIELDS[field.full_name](message, field.name)
         elif inner is not None:

@@ -101,6 +101,8 @@ def labels(field: str, values: Mapping[str, str], most: int) -> list[Fault]:
 
 
 def payload(field: str, value: common_pb2.Payload) -> list[Fault]:
+    if value.hidden:
+        return [hiding.sent_back(field)]
     faults = text(f"{field}.content_type", value.content_type, limits.CONTENT_TYPE_CHARS)
     size = len(value.data)
     if size > limits.PAYLOAD_BYTES:

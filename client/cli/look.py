@@ -96,6 +96,8 @@ def pairs(labels: Mapping[str, str]) -> str:
 
 
 def payload(message: common_pb2.Payload) -> str:
+    if message.hidden:
+        return "(hidden)"
     text = readable(message.data)
     return text if text is not None else f"{len(message.data)} bytes {message.content_type}".strip()
 

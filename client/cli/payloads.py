@@ -27,6 +27,11 @@ def read(said: Any) -> common_pb2.Payload:  # Whatever a file can hold.
     """From what a file says; raises ValueError with what to write instead."""
     if not isinstance(said, Mapping):
         raise ValueError(f"{said!r} is not a payload; {HOW}")
+    if said.get("hidden"):
+        raise ValueError(
+            "it was hidden from whoever exported it; write it, or export again with a token that "
+            "may see payloads"
+        )
     forms = [key for key in FORMS if said.get(key) is not None or (key == "json" and key in said)]
     kinds = [key for key in KINDS if said.get(key) is not None]
     unknown = [key for key in said if key not in (*FORMS, *KINDS)]

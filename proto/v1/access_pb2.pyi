@@ -74,7 +74,8 @@ class AccessToken(_message.Message):
     see_payloads: _builtins.bool
     """For viewers: payloads, results, checkpoints and logs are shown, and so are the values of
     headers, metadata and environment, arguments of commands, credentials and queries of URLs and
-    paths of webhooks. Without it these are left out or read "(hidden)".
+    paths of webhooks, and what workers say of errors. Without it these are left out, marked as
+    hidden, or read "(hidden)".
     """
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:

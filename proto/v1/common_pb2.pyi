@@ -233,19 +233,25 @@ class Payload(_message.Message):
 
     DATA_FIELD_NUMBER: _builtins.int
     CONTENT_TYPE_FIELD_NUMBER: _builtins.int
+    HIDDEN_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
     """At most 65,536 bytes; more is refused with PAYLOAD_TOO_LARGE."""
     content_type: _builtins.str
     """A media type such as "application/json", at most 128 characters. Empty: not said."""
+    hidden: _builtins.bool
+    """Output only. There is one, and the caller may not see it, so the other fields are empty. Sent
+    back it is refused with FIELD_INVALID, since it would overwrite what is there.
+    """
     def __init__(
         self,
         *,
         data: _builtins.bytes = ...,
         content_type: _builtins.str = ...,
+        hidden: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_type", b"content_type", "data", b"data"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_type", b"content_type", "data", b"data", "hidden", b"hidden"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

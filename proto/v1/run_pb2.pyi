@@ -472,9 +472,11 @@ class RunError(_message.Message):
     characters.
     """
     message: _builtins.str
-    """For people; at most 4,096 characters, the rest is cut off."""
+    """For people; at most 4,096 characters, the rest is cut off. What a worker wrote may repeat
+    payloads, so viewers that may not see those read "(hidden)".
+    """
     trace: _builtins.str
-    """Where in the handler, at most 16,384 characters, the middle cut out."""
+    """Likewise. Where in the handler, at most 16,384 characters, the middle cut out."""
     def __init__(
         self,
         *,

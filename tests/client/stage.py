@@ -40,6 +40,7 @@ from raftsched.proto.v1 import (
     worker_pb2,
 )
 from raftsched.statemachine import events
+from raftsched.statemachine.hiding import hidden
 from raftsched.statemachine.machine import read_meta
 from raftsched.statemachine.reads import READS, read
 from raftsched.statemachine.rejection import Reason, Refused, Rejection
@@ -89,6 +90,8 @@ class Stage:
         self.machine = Machine(MemoryStore())
         self.turn = threading.Condition()
         self.token = ""
+        # Whoever calls is a viewer that may not see payloads.
+        self.views = False
         # Watches that have begun.
         self.watching = 0
         self.nodes = [Node(self, credentials) for _ in range(count)]
@@ -194,6 +197,8 @@ class Node:
             machine = self.stage.machine
             if type(request) in READS:
                 reply: object = read(View(machine.store.snapshot(), machine.now_ms), request)
+            elif self.stage.views:
+                reply = rejection("FORBIDDEN", "look may not do this: it needs EDITOR")
             elif type(request) in RULES:
                 [reply] = machine.do_all(request)
                 self.stage.turn.notify_all()
@@ -202,6 +207,8 @@ class Node:
         if isinstance(reply, Rejection):
             raise Refused(reply)
         assert isinstance(reply, Message)
+        if self.stage.views:
+            reply = hidden(reply)
         return reply
 
     def _wait(self, request: run_pb2.WaitRunRequest) -> run_pb2.Run:

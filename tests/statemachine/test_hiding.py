@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import Message
 
 from raftsched.cluster.services.methods import methods
-from raftsched.proto.v1 import alert_pb2, job_pb2
+from raftsched.proto.v1 import alert_pb2, common_pb2, job_pb2, run_pb2
 from raftsched.statemachine import hiding
 from raftsched.statemachine.audit_log import difference
 
@@ -49,7 +49,7 @@ def test_every_field_that_may_hold_a_secret_stands_in_the_table() -> None:
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         text = field.type in (field.TYPE_STRING, field.TYPE_BYTES) or is_map
         suspect = field.type == field.TYPE_BYTES or any(word in field.name for word in MEANS_SECRET)
-        inside = field.containing_type.full_name == hiding.PAYLOAD
+        inside = field.containing_type.full_name == "raftsched.v1.Payload"
         decided = field.name in hiding.WRITTEN or field.full_name in {*hiding.FIELDS, *HARMLESS}
         if text and suspect and not inside and not decided:
             open_.append(field.full_name)
@@ -126,6 +126,47 @@ def test_what_stays_says_who_is_called() -> None:
     assert list(job.spec.action.shell.argv) == ["(hidden)"]
 
 
+def test_what_a_worker_says_of_an_error_is_hidden_and_what_the_cluster_says_is_not() -> None:
+    """It may repeat arguments, the body of an answer, or what a command printed."""
+    for kind in ("exit.1", "http.503", "ValueError", ""):
+        run = run_pb2.Run(error=run_pb2.RunError(kind=kind, message=MARK, trace=MARK))
+        run.attempts.add().error.CopyFrom(run.error)
+        hiding.hide(run)
+        assert run.error == run_pb2.RunError(kind=kind, message="(hidden)", trace="(hidden)")
+        assert run.attempts[0].error == run.error
+    lapsed = run_pb2.RunError(kind="lapsed", message="the worker w1 was silent for too long")
+    run = run_pb2.Run(error=lapsed)
+    hiding.hide(run)
+    assert run.error == lapsed
+
+
+def test_what_is_hidden_does_not_look_like_none(machine: Machine) -> None:
+    """A viewer's export that an editor imported would drop the payload."""
+    job = job_of("call")
+    job.spec.payload.data = MARK.encode()
+    machine.do(job_pb2.CreateJobRequest(job=job))
+    seen = job_pb2.Job()
+    seen.CopyFrom(job)
+    hiding.hide(seen)
+    run = run_pb2.Run(log_tail=MARK.encode())
+    hiding.hide(run)
+
+    assert seen.spec.payload == common_pb2.Payload(hidden=True)
+    assert run.log_tail == b"(hidden)\n"
+    for request, field in (
+        (job_pb2.UpdateJobRequest(job=seen), "spec.payload"),
+        (job_pb2.TriggerJobRequest(job="call", payload=seen.spec.payload), "payload"),
+    ):
+        refusal = machine.refused(request)
+        assert [fault.field for fault in refusal.faults] == [field]
+        assert "(hidden)" in refusal.message
+    batch = job_pb2.ImportJobsRequest(mode=job_pb2.ImportJobsRequest.MODE_UPSERT)
+    batch.jobs.append(seen)
+    answer = machine.do(batch)
+    assert isinstance(answer, job_pb2.ImportJobsResponse)
+    assert answer.results[0].verdict == job_pb2.ImportResult.VERDICT_REFUSED
+
+
 def test_every_value_of_a_map_is_hidden() -> None:
     for count in range(1, 40):
         action = job_pb2.HttpAction(headers={f"name-{number}": MARK for number in range(count)})
@@ -150,7 +191,7 @@ def test_the_audit_log_writes_no_secret_down() -> None:
 def test_what_was_hidden_is_not_taken_for_a_value(machine: Machine) -> None:
     """A viewer's export that an editor imports would overwrite the secrets."""
     job = job_of("call")
-    job.spec.action.http.url = "https://user:word@example.com/hook?key=1"
+    job.spec.action.http.url = "https://example.com/hook?key=word"
     job.spec.action.http.headers["authorization"] = "Bearer word"
     machine.do(job_pb2.CreateJobRequest(job=job))
     seen = job_pb2.Job()

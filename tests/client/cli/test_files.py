@@ -362,6 +362,27 @@ def test_what_is_exported_can_be_imported(form: str, cli: Cli, tmp_path: Path) -
     assert cli.json("job", "get", "after")["spec"]["upstream"] == {"jobs": [{"job": "report"}]}
 
 
+@pytest.mark.parametrize("form", ["jsonl", "json", "yaml"])
+def test_what_a_viewer_exported_is_not_imported_without_its_payloads(
+    form: str, cli: Cli, stage: Stage, tmp_path: Path
+) -> None:
+    """The payload was left out of the export, and the import took it away."""
+    cli.ok("job", "create", "a", "--handler", "h", "--payload", '{"key": "secret"}')
+    stage.views = True
+    shown = cli.ok("job", "get", "a").stdout
+    file = tmp_path / f"jobs.{form}"
+    cli.ok("job", "export", "--to", str(file), "-o", form)
+    stage.views = False
+    said = cli("job", "import", str(file), "--update")
+
+    assert "secret" not in shown + file.read_text()
+    assert "(hidden)" in shown
+    assert said.exit_code in (1, 2)
+    assert "with a token that may see payloads" in said.stderr
+    spec = cli.json("job", "get", "a")["spec"]
+    assert base64.b64decode(spec["payload"]["data"]) == b'{"key": "secret"}'
+
+
 def test_an_import_leaves_what_is_there_unless_told_to_update_it(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl", lines(3, owner="new"))
     cli.ok("job", "create", "job-00001", "--handler", "h", "--owner", "old")

@@ -107,7 +107,8 @@ async def plant(served: Served, root: Anything) -> list[str]:
     [first] = (await workers.Lease(lease, metadata=root)).leases
     [second] = (await workers.Lease(lease, metadata=root)).leases
     good = worker_pb2.Success(result=PAYLOAD)
-    bad = worker_pb2.Failure(error=run_pb2.RunError(message="no"), fatal=True)
+    error = run_pb2.RunError(kind="http.503", message=f"answered {MARK}", trace=MARK)
+    bad = worker_pb2.Failure(error=error, fatal=True)
     log = MARK.encode()
     results = [
         worker_pb2.Result(run=first.run, token=first.token, success=good, log_tail=log),
