@@ -22,6 +22,8 @@ LIMIT = error_pb2.ERROR_REASON_LIMIT_EXCEEDED
 TOO_LARGE = error_pb2.ERROR_REASON_PAYLOAD_TOO_LARGE
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
 METHODS = frozenset({"", "GET", "POST", "PUT", "PATCH", "DELETE"})
+HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # A token of RFC 9110.
+CREDENTIALS = re.compile(r"https?://[^/?#\\]*@")
 RPC_METHOD = re.compile(r"[A-Za-z_][\w.]*/[A-Za-z_]\w*", re.ASCII)
 
 
@@ -191,10 +193,29 @@ def _http(http: job_pb2.HttpAction) -> list[Fault]:
     if http.method not in METHODS:
         message = f"'{http.method[:20]}' is not one of GET, POST, PUT, PATCH, DELETE"
         faults.append(Fault(f"{field}.method", INVALID, message))
-    faults += count(f"{field}.headers", len(http.headers), limits.HEADERS)
+    faults += _headers(f"{field}.headers", http)
     for status in http.expected_statuses:
         faults += between(f"{field}.expected_statuses", status, 100, 599)
     return faults + count(f"{field}.expected_statuses", len(http.expected_statuses), 64)
+
+
+def _headers(field: str, http: job_pb2.HttpAction) -> list[Fault]:
+    """What no client of HTTP would send, so that no run could ever begin."""
+    faults = count(field, len(http.headers), limits.HEADERS)
+    for name, value in sorted(http.headers.items()):
+        if HEADER.fullmatch(name) is None:
+            message = f"{name[:40]!r} is no name of a header; write one such as 'Accept'"
+            faults.append(Fault(field, INVALID, message))
+        elif any(sign in value for sign in "\r\n\0"):
+            message = f"the value of {name[:40]} has a line end or a zero character; take it out"
+            faults.append(Fault(f"{field}[{name}]", INVALID, message))
+    if CREDENTIALS.match(http.url) and "authorization" in {name.lower() for name in http.headers}:
+        message = (
+            "the URL holds credentials (before the '@'), and there is a header Authorization; "
+            "a request has room for one of them: take the other out"
+        )
+        faults.append(Fault(field, INVALID, message))
+    return faults
 
 
 def _grpc(grpc: job_pb2.GrpcAction) -> list[Fault]:

@@ -99,6 +99,9 @@ ACTIONS = (
         "--http", metavar="[METHOD] URL", help="Call this by HTTP; without a METHOD by POST."
     ),
     click.option(
+        "--header", multiple=True, metavar="'NAME: VALUE'", help="For --http; can be repeated."
+    ),
+    click.option(
         "--shell",
         metavar="COMMAND",
         help="Run this command; no shell looks at it. Its environment is what --env says and"
@@ -197,6 +200,21 @@ def pairs(flag: str, texts: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def headers(texts: tuple[str, ...]) -> dict[str, str]:
+    """As they stand in a request; each once, since a job has one value for each."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, mark, value = (part.strip() for part in text.partition(":"))
+        if not mark or not name:
+            # What was typed may be a secret, so it is not shown.
+            raise wrong_use("cannot read a --header", "there is no name before a colon in it",
+                            "--header 'Accept: text/plain'")  # fmt: skip
+        if name.lower() in {one.lower() for one in found}:
+            raise wrong_use(f"--header {name} twice", "it can have one value", "one of them alone")
+        found[name] = value
+    return found
+
+
 def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
     from .messages import job_pb2
 
@@ -204,10 +222,13 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
     if len(named) > 1:
         flags = " and ".join(f"--{name}" for name in named)
         raise wrong_use(f"{flags} together", "a job does one thing", f"--{named[0]} alone")
-    if given["env"] and named != ["shell"]:
-        raise wrong_use(
-            "--env without --shell", "it is the environment of a command", "leave it out"
-        )
+    for flag, action, what in (
+        ("env", "shell", "the environment of a command"), ("header", "http", "a header of a call"),
+    ):  # fmt: skip
+        if given[flag] and named != [action]:
+            raise wrong_use(
+                f"--{flag} without --{action}", f"it is {what}", f"the same with --{action}"
+            )
     if not named:
         return None
     text = given[named[0]]
@@ -216,7 +237,9 @@ def _action(given: Mapping[str, Any]) -> job_pb2.Action | None:
             return job_pb2.Action(handler=text)
         case "http":
             method, _, url = text.rpartition(" ")
-            return job_pb2.Action(http=job_pb2.HttpAction(method=method.upper(), url=url))
+            http = job_pb2.HttpAction(method=method.upper(), url=url)
+            http.headers.update(headers(given["header"]))
+            return job_pb2.Action(http=http)
         case "grpc":
             target, _, method = text.partition("/")
             return job_pb2.Action(grpc=job_pb2.GrpcAction(target=target, method=method))

@@ -367,7 +367,9 @@ class HttpAction(_message.Message):
     """http:// or https://, at most 2,048 characters."""
     @_builtins.property
     def headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Sent along; at most 32. Idempotency-Key, Raftsched-Run and Raftsched-Token are always sent."""
+        """Sent along; at most 32. Idempotency-Key, Raftsched-Run and Raftsched-Token are always sent.
+        Authorization is refused where the address holds credentials: a request has room for one.
+        """
 
     @_builtins.property
     def expected_statuses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:

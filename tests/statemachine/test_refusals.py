@@ -81,6 +81,12 @@ SPECS: list[tuple[Spec, str, str]] = [
        "FIELD_INVALID") for url in ("http://", "http://:80/", "http://x:99999/")),
     (Spec(action=Action(http=job_pb2.HttpAction(url="ftp://x"))), "spec.action.http.url",
      "FIELD_INVALID"),
+    *((Spec(action=Action(http=job_pb2.HttpAction(url=url, headers={name: value}))),
+       f"spec.action.http.headers{place}", "FIELD_INVALID") for url, name, value, place in (
+           ("http://x", "no name", "a", ""), ("http://x", "", "a", ""),
+           ("http://x", "A", "a\r\nHost: b", "[A]"),
+           ("http://me:pw@x/", "authorization", "a", ""), ("https://me@x", "Authorization", "", ""),
+       )),
     (Spec(action=Action(http=job_pb2.HttpAction(url="http://x", method="BREW"))),
      "spec.action.http.method", "FIELD_INVALID"),
     (Spec(action=Action(http=job_pb2.HttpAction(url="http://x", expected_statuses=[42]))),

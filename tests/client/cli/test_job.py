@@ -75,6 +75,10 @@ def test_every_option_reaches_its_field(cli: Cli) -> None:
     [
         (["--http", "https://a.example/x"], {"http": {"url": "https://a.example/x"}}),
         (["--http", "get http://a/"], {"http": {"method": "GET", "url": "http://a/"}}),
+        (
+            ["--http", "http://a/", "--header", "Accept: text/plain", "--header", "X-Team:a:b"],
+            {"http": {"url": "http://a/", "headers": {"Accept": "text/plain", "X-Team": "a:b"}}},
+        ),
         (["--shell", "sh -c 'a b'"], {"shell": {"argv": ["sh", "-c", "a b"]}}),
         (
             ["--shell", "env", "--env", "A=1", "--env", "B=x=y"],
@@ -89,6 +93,26 @@ def test_an_action_is_said_in_one_option(
     cli.ok("job", "create", "x", *options)
 
     assert cli.json("job", "get", "x")["spec"]["action"] == action
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--shell", "true", "--header", "A: b"], "--header without --http"),
+        (["--http", "http://a/", "--header", "Bearer s3cret"], "no name before a colon"),
+        (["--http", "http://a/", "--header", "A: b", "--header", "a: c"], "--header a twice"),
+        (["--http", "http://me:pw@a/", "--header", "Authorization: Bearer s3cret"],
+         "take the other out"),
+    ],
+)  # fmt: skip
+def test_a_header_that_no_call_could_send_is_refused(
+    options: list[str], why: str, cli: Cli
+) -> None:
+    said = cli("job", "create", "x", *options)
+
+    assert said.exit_code == 2
+    assert why in said.stderr
+    assert "s3cret" not in said.stderr
 
 
 def test_a_job_does_one_thing(cli: Cli) -> None:
