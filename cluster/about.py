@@ -50,6 +50,8 @@ class About(msgspec.Struct, frozen=True):
     zones: str = ""
     # The zones it knows, as long as somebody it hears knows others.
     zone_names: tuple[str, ...] = ()
+    # Some of those that the leader has asked for: who leads next is to have looked at them too.
+    zones_in_use: tuple[str, ...] = ()
     heard_at: float = 0.0
     wall_skew_ms: int = 0
 
@@ -79,7 +81,7 @@ class Acquaintances:
 
     def words(
         self, client_address: str, version: str, *, serving: bool, met: bool = True,
-        workers: int = 0, bootstrap: bytes = b"",
+        workers: int = 0, bootstrap: bytes = b"", zones_in_use: Iterable[str] = (),
     ) -> bytes:  # fmt: skip
         meta = self.replica.meta
         return msgspec.json.encode(
@@ -90,6 +92,7 @@ class Acquaintances:
                 fingerprint=meta.fingerprint.hex(), met=met, workers=workers,
                 bootstrap=bootstrap.hex(), build=build.build(), croniter=build.croniter(),
                 zones=build.zones_digest(), zone_names=self._zone_names(),
+                zones_in_use=tuple(zones_in_use),
             )
         )  # fmt: skip
 
@@ -123,19 +126,21 @@ class Acquaintances:
                     found.append(f"{name} has {what} {theirs}, {self.name} has {mine}.")
         return found
 
-    def told(self, peer: str, text: bytes) -> None:
+    def told(self, peer: str, text: bytes) -> About | None:
+        """Take what a peer says of itself; None if it cannot be read."""
         try:
             said = msgspec.json.decode(text, type=About)
         except msgspec.DecodeError as error:
             # A later release may say other things; nothing depends on these words.
             logger.warning("what %s tells of itself cannot be read: %s", peer, error)
-            return
+            return None
         skew_ms = said.wall_ms - self.wall_ms()
         about = msgspec.structs.replace(said, heard_at=self.seconds(), wall_skew_ms=skew_ms)
         self.abouts[peer] = about
         mine = self._fingerprints.get(said.revision)
         if mine is not None:
             self._compare(peer, mine.hex() == said.fingerprint, said.revision)
+        return about
 
     def fresh(self) -> dict[str, About]:
         """Those who told of themselves lately."""

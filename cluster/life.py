@@ -207,6 +207,7 @@ class Life:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECT)
+        gc.callbacks.append(self.node.steps.collected)
         sys.setswitchinterval(SWITCH_SECONDS)
         says.info(
             "serves", clients=doors.client(self.config), http=self.config.http,

@@ -13,7 +13,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -41,6 +40,7 @@ from .consensus.port import Settings, Status
 from .elections import Elections
 from .leader import Leader, Seen
 from .loop_steps import LoopSteps
+from .readers import Readers
 from .replica import RENEWING, Replica
 from .scrub import RATE, Background, Pace, Scrub, set_stop_mark, take_stop_mark
 from .sessions import Sessions
@@ -58,7 +58,6 @@ HURRY = 0.1  # The same, while somebody has not heard from all it is linked to.
 PACE = 0.005  # Seconds between the beginnings of two changes, unless the leader hurries.
 # A leader without a word from a majority for so long may be one no more, and moves no time.
 HEARD = 0.5
-READERS = 3
 # A state that is ahead of the clocks by more was moved by clocks that were wrong.
 AHEAD_MS = 5_000
 # Reads that look at a bounded handful of records are done at once; the others would hold up the
@@ -139,13 +138,18 @@ class Node:
         if doubt == damage.STATE:
             # Once it is aside: what comes after may fail, and must not set an empty state aside.
             damage.forget(spec.folder)
+        self.steps = LoopSteps(
+            spec.name, spec.wall_ms, spec.seconds, spec.settings.silence_min / 3
+        )  # fmt: skip
         contacts = {name: member.peer for name, member in spec.members.items()}
         place = Place(
             cluster=spec.cluster, node=spec.name, contacts=contacts, listen=spec.listen_peer,
             settings=spec.settings, journal=spec.journal, contexts=spec.contexts,
         )  # fmt: skip
         try:
-            self.driver = Driver(place, disk, self.replica, self, clock=spec.seconds)
+            self.driver = Driver(
+                place, disk, self.replica, self, clock=spec.seconds, steps=self.steps
+            )
         except BaseException:
             # Somebody may set these folders aside and try again.
             self.replica.close()
@@ -158,9 +162,6 @@ class Node:
         self.sessions = Sessions(
             lambda: int(spec.seconds() * 1000), self.clock.now_ms, self._poke, spec.heartbeat_ms
         )
-        self.steps = LoopSteps(
-            spec.name, spec.wall_ms, spec.seconds, spec.settings.silence_min / 3
-        )  # fmt: skip
         self.leader = Leader(
             spec.name, self.replica, self.driver, self.sessions, self.clock.now_ms, spec.seconds,
             steps=self.steps,
@@ -172,8 +173,8 @@ class Node:
         self.sessions.tells_time = spec.virtual is None
         self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
         self.bootstrap = Bootstrap(spec.folder)
-        self._readers = ThreadPoolExecutor(READERS, "read")
-        self._zones = WarmZones()
+        self._readers = Readers(steps=self.steps)
+        self._zones = WarmZones(self.steps)
         self._poked = False
         self._paced: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -208,6 +209,7 @@ class Node:
             if timer is not None:
                 timer.cancel()
         self.steps.stop()
+        self._zones.stop()
         if self._journey is not None:
             self._journey.stop()
         if self._handing_over is not None:
@@ -215,7 +217,7 @@ class Node:
         await self.driver.stop()
         if self.leads:
             self.leader.lost()
-        await self._loop.run_in_executor(None, self._readers.shutdown)
+        await self._loop.run_in_executor(None, self._readers.close)
         await self._loop.run_in_executor(None, self._zones.close)
         await self._loop.run_in_executor(None, self._background.stop)
         if self.replica.close() and not (self.ended.done() and self.ended.exception()):
@@ -426,13 +428,14 @@ class Node:
         return reply
 
     async def read(
-        self, body: Message, options: common_pb2.ReadOptions | None, timeout: float
-    ) -> ReadAnswer:
-        """Answer a read. Raises Refused."""
+        self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
+        caller: str = "",
+    ) -> ReadAnswer:  # fmt: skip
+        """Answer a read. Raises Refused. What looks at much takes its turn among callers."""
         self.check_serving()
         try:
             async with asyncio.timeout(timeout):
-                return await self._read(body, options or common_pb2.ReadOptions(), timeout)
+                return await self._read(body, options or common_pb2.ReadOptions(), timeout, caller)
         except TimeoutError:
             raise refusals.no_quorum(self.name) from None
 
@@ -447,7 +450,7 @@ class Node:
             raise refusals.state_lost(self.name)
 
     async def _read(
-        self, body: Message, options: common_pb2.ReadOptions, timeout: float
+        self, body: Message, options: common_pb2.ReadOptions, timeout: float, caller: str
     ) -> ReadAnswer:
         stale = options.consistency == common_pb2.CONSISTENCY_STALE
         if not stale:
@@ -457,32 +460,43 @@ class Node:
         while self.revision < options.min_revision.change:
             # Whoever moves it makes a new one.
             await self._moved.wait()
+        name = type(body).__name__
+        try:
+            if name.startswith(AT_ONCE):
+                began = self.spec.seconds()
+                found = self._reading(body, stale, self.replica.store)()
+                self.steps.end("read", began, body)
+            else:
+                found = await self._readers.read(
+                    caller,
+                    lambda: self._reading(body, stale, self.replica.store.snapshot()),
+                )
+        except (Refused, *FATAL):
+            raise
+        except Exception as error:
+            self.leader.troubles.add([Failure(name, error, "refused")])
+            raise Refused(failed(name, error)) from None
+        if isinstance(found, Rejection):
+            raise Refused(found)
+        return found
+
+    def _reading(
+        self, body: Message, stale: bool, reading: Reading
+    ) -> Callable[[], ReadAnswer | Rejection]:
+        """What is to be done to answer a read from the state as it is now."""
         age_ms = int(self.driver.staleness() * 1000) if stale else 0
         meta = self.replica.meta
         now_ms = max(self.clock.now_ms(), meta.now_ms)
         wanted = self.leads and isinstance(body, reads.OF_WORKERS)
         workers = self.sessions.workers() if wanted else []
 
-        def look(reading: Reading) -> Message | Rejection:
-            return reads.read(View(reading, now_ms), body, workers)
+        def answer() -> ReadAnswer | Rejection:
+            reply = reads.read(View(reading, now_ms), body, workers)
+            if isinstance(reply, Rejection):
+                return reply
+            return ReadAnswer(reply, meta.revision, age_ms)
 
-        name = type(body).__name__
-        try:
-            if name.startswith(AT_ONCE):
-                began = self.spec.seconds()
-                reply = look(self.replica.store)
-                self.steps.end("read", began, body)
-            else:
-                snapshot = self.replica.store.snapshot()
-                reply = await self._loop.run_in_executor(self._readers, look, snapshot)
-        except FATAL:
-            raise
-        except Exception as error:
-            self.leader.troubles.add([Failure(name, error, "refused")])
-            reply = failed(name, error)
-        if isinstance(reply, Rejection):
-            raise Refused(reply)
-        return ReadAnswer(reply, meta.revision, age_ms)
+        return answer
 
     def nobody_leads(self) -> Refused:
         """Why a call finds no leader: a full disk of this node keeps it from leading itself."""
@@ -524,7 +538,11 @@ class Node:
         self.introduce()
 
     def told(self, peer: str, text: bytes) -> None:
-        self.known.told(peer, text)
+        began = self.spec.seconds()
+        about = self.known.told(peer, text)
+        if about is not None:
+            self._zones.soon(about.zones_in_use, self.clock.now_ms())
+        self.steps.end("gossip", began)
         if not self.clock.sure:
             self._watch_clock()
             self._poke()
@@ -594,12 +612,15 @@ class Node:
 
     def introduce(self) -> None:
         """Tell the others of this node: each second, and at once when that changes."""
+        began = self.spec.seconds()
         address, met = self.client_address(self.name), self.known.has_met(self._linked())
         words = self.known.words(
             address, self.spec.version, serving=self.serves, met=met,
             workers=len(self.sessions.by_worker), bootstrap=self.bootstrap.digest,
+            zones_in_use=self._zones.in_use() if self.leads else (),
         )  # fmt: skip
         self.driver.tell(words)
+        self.steps.end("gossip", began)
 
     def _linked(self) -> list[str]:
         """The other members that this node has a connection to."""

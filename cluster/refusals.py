@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ..statemachine.rejection import Reason, Refused, Rejection
+from .config import Limits
 
 RETRY_MS = 100
 LIMIT_RETRY_MS = 1_000
 ALL = "all"  # Whose limit it is, if nobody's in particular.
+RAISED = frozenset(Limits.__struct_fields__)  # Those that a configuration may say.
 
 
 def refused(reason: Reason.ValueType, message: str, retry_ms: int = 0, **values: object) -> Refused:
@@ -53,10 +55,11 @@ def backlog_full(what: str) -> Refused:
 
 def node_limit(limit: str, maximum: int, whose: str) -> Refused:
     of = "all callers together" if whose == ALL else whose
+    more = "ask another node, or have it raised ([limits])" if limit in RAISED else "ask for less"
     return refused(
         Reason.ERROR_REASON_NODE_LIMIT,
         f"the limit '{limit}' of this node is reached: {maximum} for {of}; nothing was done, try "
-        f"again in {LIMIT_RETRY_MS / 1000:.0f} s, ask another node, or have it raised ([limits])",
+        f"again in {LIMIT_RETRY_MS / 1000:.0f} s, or {more}",
         LIMIT_RETRY_MS,
         limit=limit,
         maximum=maximum,

@@ -8,7 +8,7 @@ Within a segment local and real time are the same clock, so every question about
 is a question about the edge between two segments. zoneinfo does not show its transitions. They
 are found by asking for the offset every twelve hours and halving the step where it changed (a
 test reads the files themselves and finds none missed since 1970), one calendar year at a time,
-and kept: at most 230 years a zone and 600 zones.
+and kept: at most 230 years a zone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ YEAR_MAX: Final = 2199
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 DAY_S: Final = 86_400
 PROBE_S: Final = DAY_S // 2
-ZONES_KEPT: Final = 600
 HINTS_MAX: Final = 3
 
 # What people write for a zone that is an abbreviation, and what they mean as a rule.
@@ -163,22 +162,35 @@ def zone_names() -> tuple[str, ...]:
     return tuple(sorted(listed.split()))
 
 
-@lru_cache(maxsize=ZONES_KEPT)
+# No more than there are in the package: names that are none leave nothing here.
+_ZONES: Final[dict[str, Zone]] = {}
+_WARM: Final[dict[str, None]] = {}
+
+
 def find_zone(name: str) -> Zone | None:
     """Return the zone of that exact name; empty means UTC, unknown gives None."""
     name = name or "UTC"
-    if name not in zone_names():
-        return None
-    with resources.files(tzdata).joinpath("zoneinfo", *name.split("/")).open("rb") as file:
-        return Zone(name, ZoneInfo.from_file(file, key=name))
+    zone = _ZONES.get(name)
+    if zone is None and name in _known():
+        with resources.files(tzdata).joinpath("zoneinfo", *name.split("/")).open("rb") as file:
+            # Another thread may have read it meanwhile; all go on with the same one.
+            zone = _ZONES.setdefault(name, Zone(name, ZoneInfo.from_file(file, key=name)))
+    return zone
 
 
-_WARM: Final[dict[str, None]] = {}
+@lru_cache(maxsize=1)
+def _known() -> frozenset[str]:
+    return frozenset(zone_names())
+
+
+def in_use() -> list[str]:
+    """The zones that were asked for since this process began."""
+    return sorted(_ZONES)
 
 
 def cold(names: Iterable[str]) -> list[str]:
     """Those zones that were not looked at yet, each of which takes some milliseconds once."""
-    return [name for name in dict.fromkeys(names) if name and name not in _WARM]
+    return [name for name in dict.fromkeys(names) if name not in _WARM and name in _known()]
 
 
 def warm(names: Iterable[str], instant_s: int) -> None:

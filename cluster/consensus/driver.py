@@ -24,7 +24,7 @@ from .faults import Broken, DiskFailed, Refused
 from .journal import Batch, Journal, JournalLimits
 from .membership import Configuration
 from .message import Message, WireError
-from .port import Machine, Reply, Settings, Status, Watcher
+from .port import Machine, Reply, Settings, Status, Steps, Untimed, Watcher
 from .state import Job
 from .transport import Identity, LinkLimits, Links
 from .walled import check_audited
@@ -61,9 +61,10 @@ class Driver:
         watcher: Watcher,
         clock: Callable[[], float] = time.monotonic,
         dice: random.Random | None = None,
+        steps: Steps | None = None,
     ) -> None:
         check_audited()
-        self.place, self.clock = place, clock
+        self.place, self.clock, self.steps = place, clock, steps or Untimed()
         # The system's own randomness: nodes that start together must not draw the same.
         self.dice = dice or random.Random(secrets.randbits(128))
         journal = Journal(disk, place.journal, f"{self.dice.getrandbits(64):016x}")
@@ -242,7 +243,9 @@ class Driver:
     # What happens.
 
     def _received(self, peer: str, incarnation: int, message: Message) -> None:
-        self._guard(lambda: self.core.receive(peer, incarnation, message, self.clock()))
+        now = self.clock()
+        self._guard(lambda: self.core.receive(peer, incarnation, message, now))
+        self.steps.end("a message of a member", now)
 
     def _up(self, peer: str) -> None:
         self._guard(lambda: self.core.link_up(peer, self.clock()))
@@ -310,9 +313,12 @@ class Driver:
             # What came goes to the disk while what is committed is applied.
             self._begin_batch(now)
             more = self.core.step(now)
+            self.steps.end("consensus and apply", now)
+            stepped = self.clock()
             self._flush()
             self._begin_batch(now)
             self._begin_job()
+            self.steps.end("send to members and journal", stepped)
             self.core.run_answers()
             self._follow_leader()
             self._follow_members()
@@ -417,6 +423,7 @@ class Driver:
     def _run_job(self) -> None:
         job = self._job
         if job is not None and not self._stopping:
+            self.steps.begin_beside(job.name)
             self._loop.run_in_executor(self._bulk, job.run).add_done_callback(self._job_ran)
 
     def _job_ran(self, done: asyncio.Future[Any]) -> None:
@@ -424,6 +431,7 @@ class Driver:
         job = self._job
         if job is None or self._stopping:
             return
+        self.steps.end_beside(job.name)
         if isinstance(error, OSError) and error.errno in LACKS:
             said = self.place.node, job.name, lacking(error)
             logger.error("%s cannot %s: %s; it is tried again", *said)
@@ -433,7 +441,9 @@ class Driver:
         else:
             self._job = None
             result = done.result()
+            began = self.clock()
             self._guard(lambda: job.done(result))
+            self.steps.end(f"after: {job.name}", began)
 
 
 def lacking(error: OSError) -> str:

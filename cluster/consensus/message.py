@@ -20,7 +20,7 @@ TERM_MAX = 1 << 48  # An election each millisecond for 8,000 years.
 INDEX_MAX = 1 << 56
 ENTRIES_MAX = 1 << 16  # In one append; twice what fits into one that a leader makes.
 INTRODUCTION_MAX = 16 << 10
-WORD_MAX = 4096
+WORD_MAX = 32 << 10  # The names of all time zones are 10 KiB.
 
 
 class WireError(Exception):

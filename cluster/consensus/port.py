@@ -86,6 +86,25 @@ class Settings:
             raise ValueError("silence must begin after four heartbeats and end later")
 
 
+class Steps(Protocol):
+    """Is told how long what the loop does lasts, and what other threads do meanwhile."""
+
+    def end(self, what: str, began: float) -> None:
+        """A step ended that began at an instant of the driver's clock."""
+
+    def begin_beside(self, what: str) -> None: ...
+
+    def end_beside(self, what: str) -> None: ...
+
+
+class Untimed:
+    """Nobody asks how long steps last."""
+
+    def end(self, what: str, began: float) -> None: ...
+    def begin_beside(self, what: str) -> None: ...
+    def end_beside(self, what: str) -> None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Peer:
     """Another member as this node sees it."""

@@ -198,10 +198,12 @@ class Calls:
             if options is not None and (faults := validate.enum(FRESHNESS, options, "consistency")):
                 raise Refused.of(faults)
             if method.name in COSTLY:
+                # It does not stand in the way of its caller's other reads.
                 with self.shares.costly.taken(call.caller):
-                    found = await node.read(request, options, call.timeout())
+                    caller = f"{call.caller} {method.name}"
+                    found = await node.read(request, options, call.timeout(), caller)
             else:
-                found = await node.read(request, options, call.timeout())
+                found = await node.read(request, options, call.timeout(), call.caller)
             answer, revision = found.message, found.revision
             age_ms = found.age_ms if wants_less(request) else None
         if call.hides:

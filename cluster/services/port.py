@@ -120,8 +120,10 @@ class Node(Protocol):
         """As `write`, for a request of any kind that the rules know."""
 
     async def read(
-        self, body: Message, options: common_pb2.ReadOptions | None, timeout: float
-    ) -> Answer: ...
+        self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
+        caller: str = "",
+    ) -> Answer:  # fmt: skip
+        """Answer a read. Reads that look at much take turns between callers."""
 
 
 Metadata = Mapping[str, str | bytes]

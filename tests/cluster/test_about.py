@@ -7,12 +7,30 @@ import pytest
 
 from raftsched.cluster import build
 from raftsched.cluster.about import About, Acquaintances
+from raftsched.cluster.consensus.message import Word, decode, encode
 from raftsched.cluster.replica import Applied
 from raftsched.statemachine.store import MemoryStore
 
 
 def made(name: str) -> Acquaintances:
     return Acquaintances(name, Applied(MemoryStore()), lambda: 0, lambda: 100.0)
+
+
+def test_the_names_of_all_zones_fit_into_what_members_tell_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, other = made("n1"), made("n2")
+    with monkeypatch.context() as old:
+        old.setattr(build, "zones_digest", lambda: "old")
+        words = say(other)
+    first.told("n2", words)
+    names = list(build.zone_names())[:64]
+    words = first.words("h:1", "1", serving=True, workers=10**6, zones_in_use=names)
+    assert "Asia/Tokyo" in words.decode()
+
+    message, _ = decode(encode(Word(1, words), 1))
+
+    assert message == Word(1, words)
 
 
 def say(one: Acquaintances) -> bytes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 
 from raftsched.cluster.elections import Elections
-from raftsched.cluster.loop_steps import KEPT, LoopSteps
+from raftsched.cluster.loop_steps import KEPT, WATCH_S, LoopSteps
 
 
 class Clock:
@@ -64,6 +65,51 @@ async def test_what_has_no_name_is_found_by_the_watch() -> None:
 
     assert steps.count >= 1
     assert any(step.what.startswith("something after answer, ") for step in steps.last)
+
+
+async def test_what_other_threads_did_meanwhile_is_named() -> None:
+    steps = LoopSteps("n1", lambda: 0, time.monotonic, 0.1)
+    steps.begin_beside("checkpoint")
+    steps.watch(asyncio.get_running_loop())
+    steps.end_beside("checkpoint")
+    steps.begin_beside("write snapshot")
+    try:
+        time.sleep(0.3)  # What stands in the loop's way, whatever it is.
+        await until(lambda: steps.count)
+        assert steps.last[0].what.endswith(" at work, beside checkpoint and write snapshot")
+        steps.end_beside("write snapshot")
+        # The watch that was set before has seen the last of it.
+        await asyncio.sleep(2 * WATCH_S)
+        time.sleep(0.3)
+        await until(lambda: steps.count == 2)
+    finally:
+        steps.stop()
+
+    assert "beside" not in steps.last[0].what
+
+
+async def test_a_long_collection_of_garbage_is_named() -> None:
+    clock = Clock()
+    steps = made(clock)
+    steps.collected("start", {"generation": 2})
+    clock.at += 0.05
+    steps.collected("stop", {"generation": 2})
+    steps.collected("start", {"generation": 1})
+    clock.at += 0.15
+    steps.collected("stop", {"generation": 1})
+    steps.watch(asyncio.get_running_loop())
+    try:
+        await until(lambda: steps.count)
+    finally:
+        steps.stop()
+
+    assert [step.what for step in steps.last] == ["garbage of generation 1"]
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():
+            await asyncio.sleep(0.01)
 
 
 def test_elections_of_late_are_counted() -> None:

@@ -68,7 +68,7 @@ HOSTILE = [
     (encode(Append(3, 0, 0, 0, (Entry(1, 1, 9, b""),)), 1), "no entry of kind 9"),
     (encode(Append(3, 0, 0, 0, (Entry(1, 1, COMMAND, b"long"),)), 1)[:-1], "cut off"),
     (bytes(FRAME_MAX + 1), "over"),
-    (encode(Word(1, bytes(WORD_MAX + 1)), 1), "4097 bytes are over 4096"),
+    (encode(Word(1, bytes(WORD_MAX + 1)), 1), f"{WORD_MAX + 1} bytes are over {WORD_MAX}"),
 ]
 
 

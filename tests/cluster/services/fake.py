@@ -214,8 +214,9 @@ class FakeNode:
         return reply
 
     async def read(
-        self, body: Message, options: common_pb2.ReadOptions | None, timeout: float
-    ) -> Answer:
+        self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
+        caller: str = "",
+    ) -> Answer:  # fmt: skip
         stale = options is not None and options.consistency == common_pb2.CONSISTENCY_STALE
         if not stale and not self.leads:
             raise refusals.not_leader(self.name, self.leader_address)

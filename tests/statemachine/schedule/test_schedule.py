@@ -20,7 +20,6 @@ from raftsched.statemachine.field_fault import FieldFault
 from raftsched.statemachine.plan import BEFORE_ALL, Plan, next_nominal
 from raftsched.statemachine.schedule import compile_plan, lints, restore_plan, shape_of
 from raftsched.statemachine.zoned_cron import zoned_cron
-from raftsched.statemachine.zones import find_zone
 
 if TYPE_CHECKING:
     from .conftest import Compile, MakePlan
@@ -271,7 +270,7 @@ def test_compiling_again_and_without_the_memo_gives_the_same(
 
 
 def test_the_memos_have_a_limit() -> None:
-    for memo in (engine._shape, zoned_cron, find_zone, cron._read):
+    for memo in (engine._shape, zoned_cron, cron._read):
         assert 0 < (memo.cache_info().maxsize or 0) <= 10_000
 
 

@@ -95,11 +95,25 @@ def test_a_segment_is_found_by_any_instant_in_it() -> None:
             assert zone.segment_at(instant) == segment
 
 
-def test_the_host_and_the_process_wide_search_path_do_not_matter() -> None:
+def test_names_that_are_none_keep_nothing_and_push_nothing_out() -> None:
+    berlin = named("Europe/Berlin")
+    before = zones.in_use()
+    for number in range(2_000):
+        assert zones.find_zone(f"Europe/Berln{number}") is None
+    assert zones.cold(f"Europe/Berln{number}" for number in range(10)) == []
+
+    assert zones.in_use() == before
+    assert named("Europe/Berlin") is berlin
+    assert len(before) <= len(zones.zone_names())
+
+
+def test_the_host_and_the_process_wide_search_path_do_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = zoneinfo.TZPATH
     zoneinfo.reset_tzpath(())
     try:
-        zones.find_zone.cache_clear()
+        monkeypatch.setattr(zones, "_ZONES", {})
         assert named("Asia/Tokyo").local_text(0) == "1970-01-01T09:00:00+09:00"
         assert zoneinfo.TZPATH == ()
     finally:
