@@ -9,6 +9,8 @@ from .faults import Damaged
 from .record import HEADER_BYTES, SEAL, Header, Record, decode, promised_beyond
 
 SUFFIX = ".segment"
+BLOCK = 64 << 10
+ZEROS = bytes(BLOCK)
 
 
 def path_of(folder: str, number: int) -> str:
@@ -38,7 +40,7 @@ def read(disk: Disk, folder: str, number: int) -> Found | None:
     data = disk.read(path, 0, disk.size(path))
     header = Header.decode(data[:HEADER_BYTES])
     if header is None:
-        if data[HEADER_BYTES:].strip(b"\0"):
+        if written(data) > HEADER_BYTES:
             raise Damaged(f"{path}: the header is not intact but records follow it. {ADVICE}")
         return None
     if header.number != number:
@@ -47,11 +49,21 @@ def read(disk: Disk, folder: str, number: int) -> Found | None:
     while (record := decode(data, end, crc)) is not None:
         records.append(record)
         end, crc = record.end, record.crc
-    if promised_beyond(data, header.journal_id, number, end):
+    torn = max(0, written(data) - end)
+    if torn and promised_beyond(data, header.journal_id, number, end):
         raise Damaged(f"{path}: damaged at byte {end}, before a point known as durable. {ADVICE}")
     unsure = next((r.offset for r in reversed(records) if r.kind == SEAL), HEADER_BYTES)
-    torn = len(data[end:].rstrip(b"\0"))
     return Found(header, records, end, crc, torn, unsure, data[unsure:end])
+
+
+def written(data: bytes) -> int:
+    """Where the zeros at the end begin. A segment is allocated whole, so that a young one is nearly
+    all zeros: to look at each of them kept a start busy for a second."""
+    end = len(data)
+    while end >= BLOCK and data[end - BLOCK : end] == ZEROS:
+        end -= BLOCK
+    first = max(0, end - BLOCK)
+    return first + len(data[first:end].rstrip(b"\0"))
 
 
 ADVICE = (

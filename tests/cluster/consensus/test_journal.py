@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.chaos.sim.disk import SimDisk
+from raftsched.cluster.consensus import segment
 from raftsched.cluster.consensus.disk import RealDisk
 from raftsched.cluster.consensus.faults import Broken, Damaged, Refused
 from raftsched.cluster.consensus.journal import COMMAND, CONFIG, Entry, Journal, JournalLimits
@@ -346,3 +347,11 @@ def test_any_sequence_of_changes_reads_back_as_a_plain_list(seed: int) -> None:
             journal = opened(disk)
 
     assert contents(journal) == list(model.values()), f"seed {seed}"
+
+
+@pytest.mark.parametrize("zeros", [0, 1, segment.BLOCK - 1, segment.BLOCK, 3 * segment.BLOCK + 7])
+@pytest.mark.parametrize("before", [0, 1, segment.BLOCK - 1, segment.BLOCK, segment.BLOCK + 1])
+def test_where_the_zeros_of_a_segment_begin(before: int, zeros: int) -> None:
+    data = bytes(before // 2) + b"x" * (before - before // 2) + bytes(zeros)
+
+    assert segment.written(data) == len(data.rstrip(b"\0"))
