@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..cluster.consensus.bench import free_ports as free_ports
+
 LOOPBACK = "127.0.0.1"
 READY_S = 20.0
 STOP_S = 8.0
@@ -38,18 +40,6 @@ os.execv(command[0], command)
 
 class StageFailed(Exception):
     """A process did not do what it was started for."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody uses at this moment, none twice."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 @dataclass(slots=True)

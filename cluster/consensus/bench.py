@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,9 @@ from .driver import Driver, Place
 from .faults import Refused
 from .journal import JournalLimits
 from .port import Settings
+
+PORTS = range(15_000, 32_000)
+TRIED = 1_000  # Of these, before it gives up.
 
 HELP = """\
 Measure the consensus layer with three node processes on loopback, fsync on.
@@ -397,13 +402,17 @@ class Bench:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports of the loopback that nobody uses at this moment, none twice. The system gives none of
+    these to whoever asks for any, so nobody takes the port of a node while it is down."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, TRIED):
+        with socket.socket() as trying, suppress(OSError):
+            trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trying.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(f"{len(found)} of {TRIED} ports of {PORTS} are free; {count} are wanted")
 
 
 async def measure(options: argparse.Namespace) -> dict[str, float]:
