@@ -72,19 +72,19 @@ def apply(session: Session, paths: tuple[str, ...], prune: str | None) -> None:
 @PRUNE
 @click.option("--exit-code", is_flag=True, help="End with 1 when there is a difference.")
 def diff(session: Session, paths: tuple[str, ...], prune: str | None, exit_code: bool) -> None:
-    """Show what `job apply` would change, field by field."""
+    """Show what `job apply` would change, field by field. A viewer may do this, too."""
+    from . import difference
     from .bulk import Progress
 
     session.dry_run = True
     jobs = wanted(session, paths)
     progress = Progress.unkept()
-    answer = upsert(session, jobs, progress)
+    answer = difference.compared(session, jobs, progress)
     surplus = to_prune(session, prune, jobs)
     if session.out.is_table:
-        for job, result in zip(jobs, answer.results, strict=True):
-            show_difference(session, job, result)
+        difference.show(session, jobs, answer.results)
         for name in surplus:
-            mark(session, "-", name)
+            difference.mark(session, "-", name)
     else:
         session.out.items(answer.results, answer)
     fail_if_refused(session, progress.tally)
@@ -259,37 +259,6 @@ def some(names: Sequence[str]) -> str:
 
 # Less than this is done before a bar could be read.
 BAR_FROM = 50
-MARKS = {"+": "green", "~": "yellow", "!": "red", "-": "red"}
-
-
-def mark(session: Session, sign: str, name: str, more: str = "") -> None:
-    session.out.paint(f"{sign} {name}{more}", MARKS[sign])
-
-
-def show_difference(session: Session, job: job_pb2.Job, result: job_pb2.ImportResult) -> None:
-    kinds = m.job_pb2.ImportResult
-    if result.verdict == kinds.VERDICT_CREATED:
-        mark(session, "+", job.name)
-    elif result.verdict == kinds.VERDICT_REFUSED:
-        mark(session, "!", job.name, f"  {result.reason}: {result.message}")
-    elif result.verdict == kinds.VERDICT_UPDATED:
-        mark(session, "~", job.name)
-        request = m.job_pb2.GetJobRequest(namespace=job.namespace, job=job.name)
-        present = session.read(request, m.job_pb2.Job, f"get job {job.name}")
-        before, after = flat_spec(present), flat_spec(job)
-        for path in sorted(before.keys() | after.keys()):
-            if before.get(path) != after.get(path):
-                old, new = before.get(path, "(unset)"), after.get(path, "(unset)")
-                echo(f"    {path}: {old} -> {new}")
-
-
-def flat_spec(job: job_pb2.Job) -> dict[str, str]:
-    """Each value of the spec by its path."""
-    from .describe import lines
-    from .look import Look
-
-    look = Look("utc", exact=True)
-    return {".".join(line.path): line.value for line in lines(job.spec, look) if line.value}
 
 
 def resumed(session: Session, path: str, mode: int, restart: bool) -> Progress:

@@ -332,6 +332,38 @@ def test_a_difference_is_shown_field_by_field(cli: Cli, tmp_path: Path) -> None:
     assert applied[1][:3] == ["report", "updated", "spec.owner,spec.priority"]
 
 
+def test_a_viewer_may_see_a_difference(cli: Cli, stage: Stage, tmp_path: Path) -> None:
+    more = '\n[[jobs]]\nname = "new"\n[jobs.spec.action]\nhandler = "h"\n'
+    path = write(tmp_path, "a.toml", TOML)
+    cli.ok("job", "apply", "-f", path)
+    stage.views = True
+    same = cli.ok("job", "diff", "-f", path, "--exit-code")
+    stage.views = False
+    cli.ok("job", "update", "report", "--priority", "low", "--http", "POST http://me:pw@h/x?k=v")
+    write(tmp_path, "a.toml", TOML.replace('"build"', '"make"') + more)
+    stage.views = True
+
+    said = cli("job", "diff", "-f", path, "--exit-code")
+    results = cli.json("job", "diff", "-f", path)["results"]
+
+    note = "Note: only an editor may ask whether the cluster would take them"
+    assert same.stderr == (
+        f"{note}; 1 value hidden from you, not compared.\nNo difference in 1 job.\n"
+    )
+    assert said.exit_code == 1
+    assert said.stdout.splitlines() == [
+        "~ report",
+        "    action: (unset) -> make",
+        "    action.http.method: POST -> (unset)",
+        "    action.http.url: http://(hidden)@h/x?(hidden) -> (unset)",
+        "    priority: low -> high",
+        "+ new",
+    ]
+    assert [one["verdict"] for one in results] == ["VERDICT_UPDATED", "VERDICT_CREATED"]
+    applied = cli("job", "apply", "-f", path)
+    assert applied.exit_code == 5
+
+
 def test_a_file_for_one_namespace_is_not_put_into_another(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, "a.yaml", "name: x\nnamespace: billing\nspec: {action: {handler: h}}\n")
     cli.ok("namespace", "create", "billing")
