@@ -2,7 +2,8 @@
 
 Nobody is an admin by default: whoever can read the folder of a node is. Each node writes a secret
 of its own at its first start and tells the others its hash, so whichever is shown, the leader
-knows it. As soon as there is a token the file goes, and no such secret opens anything.
+knows it. As soon as there is a token the file goes, and no such secret opens anything; a note in
+its place says when and by what it was used, to whoever could read the secret.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hmac
 import logging
 import os
 import secrets
+from datetime import UTC, datetime
 from pathlib import Path
 
 from .config import BOOTSTRAP
@@ -28,6 +30,15 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
+def used_by(name: str, at_ms: int) -> str:
+    """The note: when the first access token was made, and which it was."""
+    when = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return (
+        f"used on {when:%Y-%m-%dT%H:%M:%SZ}: the first access token {name!r} was made, so no "
+        "bootstrap secret opens anything any more"
+    )
+
+
 def first_secret(bootstrap: str, request_id: str, prefix: str) -> str:
     """The secret of the first token: the same when the call is repeated, since the answer may get
     lost with the leader. Nobody finds it by the bootstrap secret alone: the id is by chance."""
@@ -40,23 +51,34 @@ class Bootstrap:
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / BOOTSTRAP
+        self.note = folder / f"{BOOTSTRAP}.used"
         self.digest = b""
+        # Whether an earlier process may have left the file.
+        self._unsure = True
 
     def open(self) -> None:
         """Read the secret, or make one. OSError when the folder cannot be written to."""
         secret = self._read()
         if not secret:
             secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-            self._write(secret)
+            self._write(secret, self.file)
+            self.note.unlink(missing_ok=True)
         self.digest = digest(secret)
 
-    def close(self) -> None:
+    def close(self, used: str) -> None:
         """There is a token: the secret opens nothing any more, here and in the file."""
-        self.digest = b""
+        self.digest, self._unsure = b"", False
         try:
-            self.file.unlink(missing_ok=True)
+            if self.file.exists():
+                self._write(used, self.note)
+                self.file.unlink(missing_ok=True)
         except OSError as error:
             logger.warning("%s opens nothing any more; remove it by hand: %s", self.file, error)
+
+    @property
+    def open_still(self) -> bool:
+        """Whether the file may be there."""
+        return self._unsure or bool(self.digest)
 
     def _read(self) -> str:
         """What an earlier start wrote; empty if that was not all of it, or not for us alone."""
@@ -70,13 +92,13 @@ class Bootstrap:
         whole = text.startswith(PREFIX) and len(text) > SECRET_BYTES
         return text if whole and text.isascii() else ""
 
-    def _write(self, secret: str) -> None:
+    def _write(self, text: str, file: Path) -> None:
         """Whole or not at all, and never for the eyes of others."""
         new = self.file.with_name(f"{BOOTSTRAP}.new")
         new.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(new, flags, 0o600), "w") as opened:
-            opened.write(f"{secret}\n")
+            opened.write(f"{text}\n")
             opened.flush()
             os.fsync(opened.fileno())
-        new.replace(self.file)
+        new.replace(file)

@@ -30,7 +30,7 @@ from ..statemachine.store import Corrupt, Reading
 from ..statemachine.view import View
 from . import damage, refusals
 from .about import About, Acquaintances
-from .bootstrap import Bootstrap
+from .bootstrap import Bootstrap, used_by
 from .config import BOOTSTRAP
 from .consensus import faults, snapshot
 from .consensus.disk import RealDisk
@@ -655,8 +655,8 @@ class Node:
     def _watch_bootstrap(self) -> None:
         """Have the secret for the first token as long as there is none."""
         bootstrap, closed = self.bootstrap, access.any_token(self.replica.store)
-        if bootstrap.digest and closed:
-            bootstrap.close()
+        if closed and bootstrap.open_still:
+            bootstrap.close(used_by(*access.first_token(self.replica.store)))
         elif self.spec.tokens and not bootstrap.digest and not closed:
             bootstrap.open()
 

@@ -32,6 +32,14 @@ def any_token(store: Reading) -> bool:
     return next(iter(store.scan(keys.ACCESS, keys.after(keys.ACCESS))), None) is not None
 
 
+def first_token(store: Reading) -> tuple[str, int]:
+    """The name of the oldest token that there is, and since when."""
+    entries = store.scan(keys.ACCESS, keys.after(keys.ACCESS))
+    found = (parse(*entry, AccessTokenRecord) for entry in entries)
+    oldest = min(found, key=lambda token: token.created_at_ms)
+    return oldest.settings.name, oldest.created_at_ms
+
+
 def create(view: View, request: CreateToken, actor: str) -> TokenCreated:
     assert len(request.digest) == DIGEST_BYTES, "the hash of a secret is a SHA-256"
     asked = request.request

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer", bound=Message)
     Asked = TypeVar("Asked", bound=Message)
 PAGE_SIZE = 1_000
+TIMEOUT_MAX_S = 24 * 3600.0  # As the SDK has it, which loads too much for --help.
 
 
 class Session:
@@ -39,10 +40,11 @@ class Session:
         self.namespace_is_given = values["namespace"].origin.startswith(("--", "RAFTSCHED_"))
         timeout = values["timeout"]
         self.timeout_s = parse_length(timeout.value) / 1000
-        if not self.timeout_s:
+        if not 0 < self.timeout_s <= TIMEOUT_MAX_S:
+            why = "can be answered within" if not self.timeout_s else "may take as long as"
             raise wrong_use(
-                f"no call can be answered within {timeout.value}",
-                f"it comes from: {timeout.origin}", "--timeout 30s",
+                f"no call {why} {timeout.value}",
+                f"it comes from: {timeout.origin}", "--timeout 30s; the most is 24h",
             )  # fmt: skip
         # A cluster may be about to start.
         self.patience_s = 2.0
@@ -105,8 +107,17 @@ class Session:
 
     def make_client(self) -> Client:
         from .. import Client
+        from ..endpoints import parse
         from ..links import Exposed
 
+        try:
+            parse(self.endpoints)
+        except ValueError as wrong:
+            raise wrong_use(
+                f"cannot use the endpoints {self.endpoints!r}",
+                [str(wrong), f"they come from: {self.values['endpoints'].origin}"],
+                "--endpoints HOST:PORT,HOST:PORT",
+            ) from wrong
         try:
             return Client(
                 self.endpoints,
@@ -122,12 +133,6 @@ class Session:
                 "--ca-file FILE, or, in a network that is trusted, --insecure yes",
                 Exit.FORBIDDEN,
             ) from wrong  # fmt: skip
-        except ValueError as wrong:
-            raise wrong_use(
-                f"cannot use the endpoints {self.endpoints!r}",
-                [str(wrong), f"they come from: {self.values['endpoints'].origin}"],
-                "--endpoints HOST:PORT,HOST:PORT",
-            ) from wrong
 
     # Calls.
 
@@ -215,26 +220,45 @@ def waiting(count: int) -> str:
     return f"{many(count, 'run')} {'waits' if count == 1 else 'wait'}"
 
 
-def read_text(path: str, flag: str) -> str:
+def read_text(path: str, flag: str, origin: str = "") -> str:
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as wrong:
+    except (OSError, ValueError) as wrong:  # What is no text, or no path.
         raise wrong_use(
-            f"cannot read {path}", str(wrong), f"name another file with {flag}"
+            f"cannot read {path}", [str(wrong), origin], f"name another file with {flag}"
         ) from wrong
+
+
+def token_of(values: Mapping[str, Value], secret: str) -> str:
+    """The access token to show; empty if there is none."""
+    path, origin = values["token_file"].value, f"it comes from: {values['token_file'].origin}"
+    if secret:
+        return secret
+    if not path:
+        return checked_token(os.environ.get("RAFTSCHED_TOKEN", ""), "RAFTSCHED_TOKEN", "")
+    token = read_text(path, "--token-file", origin).strip()
+    if not token:
+        raise wrong_use(f"{path} holds no access token", ["it is empty", origin],
+                        "name another file with --token-file")  # fmt: skip
+    return checked_token(token, path, origin)
+
+
+def checked_token(token: str, where: str, origin: str) -> str:
+    """Refuse what no token is; since it may hold one, none of it is shown."""
+    if token.isascii() and token.isprintable():
+        return token
+    lines = len(token.splitlines())
+    why = f"it has {lines} lines" if lines > 1 else "it has a character beyond ASCII or a control"
+    raise wrong_use(
+        f"{where} holds no access token",
+        [f"{why}; a token is one line, which `raftsched token create` prints on stdout", origin],
+        "write that line alone into it, as in: raftsched token create NAME --role viewer > FILE",
+    )
 
 
 def credentials(values: Mapping[str, Value], secret: str = "") -> dict[str, Any]:
     """What the client shows of us, and whom it trusts."""
-    token = secret or os.environ.get("RAFTSCHED_TOKEN", "")
-    if not secret and (path := values["token_file"].value):
-        token = read_text(path, "--token-file").strip()
-        if not token:
-            raise wrong_use(
-                f"{path} holds no access token",
-                "it is empty",
-                "name another file with --token-file",
-            )
+    token = token_of(values, secret)
     insecure = values["insecure"].value == "yes"
     files = {name: values[name].value for name in ("ca_file", "cert_file", "key_file")}
     if not any(files.values()):

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .messages import access_pb2
 
 SECRET_FILE = "raftsched-data/bootstrap-secret"
+OTHERS = "raftsched token create NAME --role admin -A, with --token-file of a token that is there"
+NONE = "none"  # The secret of no token.
+ASKED_S = 5.0
 ROLES = ("admin", "editor", "worker", "viewer")
 
 
@@ -86,30 +89,68 @@ def bootstrap(session: Session, name: str, secret_file: str) -> None:
     It takes the secret from the folder of one node, so it is typed on the machine of a node. Of
     several who do this at once one succeeds, and from then on the file is gone.
     """
-    session.shows(read_secret(secret_file))
+    session.shows(read_secret(session, secret_file))
     wanted = m.access_pb2.AccessToken(name=name, role=m.access_pb2.ROLE_ADMIN)
     request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
     kind = m.access_pb2.CreateAccessTokenResponse
-    made = session.ask(request, kind, f"make the first access token {name}")
+    try:
+        made = session.ask(request, kind, f"make the first access token {name}")
+    except Trouble as trouble:
+        if getattr(trouble.__cause__, "reason", "") == "UNAUTHENTICATED":
+            trouble.why, trouble.then = [*trouble.why, note_of(secret_file)], OTHERS
+        raise
     secret = " This is its secret, shown this once:" if made.secret else ""
     session.done(made, told(made.access_token) + secret)
     if session.out.is_table and made.secret:
         echo(made.secret)
 
 
-def read_secret(path: str) -> str:
+def read_secret(session: Session, path: str) -> str:
     try:
-        return Path(path).read_text().strip()
-    except (OSError, UnicodeDecodeError) as wrong:
+        secret = Path(path).read_text().strip()
+        if secret and secret.isascii() and secret.isprintable():
+            return secret
+        why: str = "it does not hold one line with a secret"
+    except (OSError, ValueError) as wrong:  # What is no text, or no path.
         why = getattr(wrong, "strerror", None) or str(wrong)
-        raise Trouble(
-            "cannot make the first access token",
-            [f"{path} cannot be read: {why}",
-             "the file is there on the machine of a node with `tokens = true`, for the user that "
-             "runs it, until there is a token"],
-            "--secret-file FOLDER/bootstrap-secret, with the `folder` of the node",
-            Exit.FORBIDDEN,
-        ) from wrong  # fmt: skip
+    reason, then = why_none(session)
+    raise Trouble(
+        "cannot make the first access token",
+        [f"{path} cannot be read: {why}", reason, note_of(path)], then, Exit.FORBIDDEN,
+    )  # fmt: skip
+
+
+def note_of(path: str) -> str:
+    """What the node wrote in place of a secret that was used, if it is here."""
+    try:
+        said = Path(f"{path}.used").read_text().strip()
+    except (OSError, ValueError):
+        return ""
+    return f"{path}.used says: {said}"
+
+
+def why_none(session: Session) -> tuple[str, str]:
+    """Why there is no secret, as far as the cluster tells somebody without a token; and what to
+    do."""
+    from ..errors import RaftschedError
+
+    session.shows(NONE)
+    reason, file = "", ""
+    try:
+        session.client.call(m.cluster_pb2.GetClusterStatusRequest(), timeout=ASKED_S)
+    except RaftschedError as error:
+        reason, file = error.reason, error.values.get("file", "")
+    except Trouble:
+        reason = ""  # Nobody is there to be asked.
+    if reason == "UNAUTHENTICATED":
+        return f"{session.endpoints} has its first access token, so no node has a secret", OTHERS
+    if reason == "NOT_BOOTSTRAPPED":
+        return f"the node that was asked has it in {file}", f"--secret-file {file}, on its machine"
+    return (
+        "the file is there on the machine of a node with `tokens = true`, for the user that runs "
+        "it, until there is a token",
+        "--secret-file FOLDER/bootstrap-secret, with the `folder` of the node",
+    )
 
 
 def told(made: access_pb2.AccessToken) -> str:

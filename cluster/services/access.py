@@ -24,7 +24,9 @@ from ...statemachine.record import NamespaceRecord, parse
 from ...statemachine.rejection import Reason, Refused
 from ...statemachine.request import CreateToken, TokenCreated
 from .. import refusals
+from ..bootstrap import PREFIX as BOOTSTRAP_PREFIX
 from ..bootstrap import digest, first_secret
+from ..config import BOOTSTRAP
 from .call import Call
 from .methods import OF_CLUSTER, Method
 from .places import number_of
@@ -58,6 +60,11 @@ NOBODY = (
 )
 UNKNOWN = (
     "this secret is that of no access token, or the token has expired; ask an admin for a new one"
+)
+USED = (
+    "this is the secret from a node's folder, which makes the first access token and nothing else, "
+    f"and that one was made; {BOOTSTRAP}.used in the folder says when, and which it is. Show its "
+    "secret, or ask an admin for a token of your own (raftsched token create)"
 )
 REVOKED = (
     "the access token that opened this stream was revoked or has expired, or there was none and "
@@ -129,7 +136,7 @@ class Access:
         token = call.token
         if token is None:
             # Or the first token was made since it was asked who calls.
-            raise unauthenticated(UNKNOWN)
+            raise unknown(bearer(call))
         method = call.method
         needs = needed(method, request)
         if token.role > needs:
@@ -205,7 +212,7 @@ class Access:
             await self._catch_up(call)
             token = self._find(call)
         if token is None and not (call.method.name == CREATE and self.failures.allow(call.address)):
-            raise await self._stranger(call, unauthenticated(UNKNOWN))
+            raise await self._stranger(call, unknown(secret))
         return token
 
     def _find(self, call: Call) -> Token | None:
@@ -360,6 +367,11 @@ def needed(method: Method, request: Message) -> access_pb2.Role.ValueType:
 
 def word(role: access_pb2.Role.ValueType) -> str:
     return Role.Name(role).removeprefix("ROLE_")
+
+
+def unknown(secret: str | None) -> Refused:
+    """The secret that was shown is that of no access token."""
+    return unauthenticated(USED if (secret or "").startswith(BOOTSTRAP_PREFIX) else UNKNOWN)
 
 
 def unauthenticated(why: str) -> Refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from raftsched.cluster.bootstrap import Bootstrap, digest, first_secret
+from raftsched.cluster.bootstrap import Bootstrap, digest, first_secret, used_by
 
 
 def test_a_start_makes_a_secret_for_the_owner_alone_and_the_next_one_keeps_it(
@@ -24,9 +24,27 @@ def test_a_start_makes_a_secret_for_the_owner_alone_and_the_next_one_keeps_it(
     assert first.file.stat().st_mode & 0o777 == 0o600
     assert len(text) >= 43
     assert first.digest == again.digest == digest(text)
-    again.close()
+    again.close(used_by("root", 1_763_546_400_000))
     assert (again.digest, again.file.exists()) == (b"", False)
-    again.close()
+    note = again.note.read_text()
+    assert note.startswith("used on 2025-11-19T10:00:00Z: the first access token 'root' was made")
+    assert again.note.stat().st_mode & 0o777 == 0o600
+    again.close(used_by("other", 0))
+    assert again.note.read_text() == note
+
+
+def test_a_secret_that_was_used_while_its_node_was_down_goes_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    Bootstrap(tmp_path).open()
+    started = Bootstrap(tmp_path)
+    assert started.open_still
+    started.close(used_by("root", 0))
+    assert not started.open_still
+    assert not started.file.exists()
+    assert started.note.exists()
+    started.open()
+    assert not started.note.exists()
 
 
 def test_a_secret_that_others_may_have_read_or_chosen_is_made_anew(tmp_path: Path) -> None:

@@ -290,6 +290,37 @@ def test_half_a_certificate_and_an_empty_token_are_refused_by_name(
     assert "holds no access token" in empty.stderr
 
 
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [
+        (b"Access token ci: editor. This is its secret:\nrs_s3cret\n", "it has 2 lines"),
+        ("rs_s3cret\u2013".encode(), "a character beyond ASCII"),
+        (b"\xff\xfers_s3cret", "can't decode"),
+    ],
+)
+def test_a_bad_token_is_not_called_a_bad_endpoint(
+    held: bytes, why: str, cli: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(held)
+
+    said = cli("job", "list", "--token-file", str(file))
+
+    assert said.exit_code == Exit.USAGE
+    assert f"{file}" in said.stderr.splitlines()[0]
+    assert why in said.stderr
+    assert "it comes from: --token-file" in said.stderr
+    assert "endpoints" not in said.stderr
+    assert "s3cret" not in said.stderr
+    said = cli("job", "list", RAFTSCHED_TOKEN="rs_a\nb")
+    assert "RAFTSCHED_TOKEN holds no access token" in said.stderr
+    said = cli("job", "list", "--token-file", str(tmp_path))
+    assert f"cannot read {tmp_path}" in said.stderr
+    said = cli("job", "list", "--timeout", "48h")
+    assert "no call may take as long as 2d" in said.stderr
+    assert "endpoints" not in said.stderr
+
+
 def test_a_command_that_looks_like_a_shells_has_a_note(cli: Cli) -> None:
     said = cli.ok("job", "create", "a", "--shell", "echo a | tr a b")
 

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from raftsched.proto.v1 import access_pb2, cluster_pb2, worker_pb2
 
 from ...statemachine.driver import Machine
-from ..stage import Fault, Stage
+from ..stage import Fault, Stage, refusing
 from .conftest import Cli
 
 
@@ -342,13 +342,49 @@ def test_the_first_token_is_made_with_the_secret_of_a_node(
     own.write_text("rs_old\n")
 
     said = cli.ok("token", "bootstrap", "--secret-file", str(file), "--token-file", str(own))
-    none = cli("token", "bootstrap", "--secret-file", str(tmp_path / "nothing"))
 
     assert said.stdout == "s3cret\n"
     assert said.stderr.startswith("Access token root: admin in all namespaces.")
+
+
+@pytest.mark.parametrize(
+    ("reason", "values", "why", "then"),
+    [
+        ("UNAUTHENTICATED", {}, "has its first access token", "raftsched token create"),
+        ("NOT_BOOTSTRAPPED", {"file": "/d/secret"}, "asked has it in /d/secret", "/d/secret, on"),
+        ("", {}, "until there is a token", "FOLDER/bootstrap-secret"),
+    ],
+)
+def test_why_there_is_no_secret_is_said(
+    reason: str, values: dict[str, Any], why: str, then: str, cli: Cli, stage: Stage, tmp_path: Path
+) -> None:
+    if reason:
+        stage.nodes[0].faults.append(refusing(reason, "no", **values))
+    file = tmp_path / "bootstrap-secret"
+    file.write_bytes(b"" if reason else b"\xff")
+
+    none = cli("token", "bootstrap", "--secret-file", str(file))
+
     assert none.exit_code == 5
-    assert "nothing cannot be read" in none.stderr
-    assert "FOLDER/bootstrap-secret" in none.stderr
+    assert f"{file} cannot be read" in none.stderr
+    assert why in none.stderr
+    assert then in none.stderr.split("Try: ")[1]
+
+
+def test_a_secret_that_was_used_says_when_and_by_what(
+    cli: Cli, stage: Stage, tmp_path: Path
+) -> None:
+    file = tmp_path / "bootstrap-secret"
+    (tmp_path / "bootstrap-secret.used").write_text("used on Thursday by root\n")
+    stage.token = "s3cret"
+    for text in (None, "rsb_copy"):
+        if text:
+            file.write_text(text)
+        said = cli("token", "bootstrap", "--secret-file", str(file))
+
+        assert said.exit_code == 5
+        assert f"{file}.used says: used on Thursday by root" in said.stderr
+        assert "Try: raftsched token create" in said.stderr
 
 
 # A worker of one's own.

@@ -148,6 +148,8 @@ async def test_the_secret_of_a_node_makes_the_first_token_once(start: Start) -> 
     assert len(access_tokens(served)) == 1
     found = await refused(make(served, "late", Role.ROLE_ADMIN, BOOTSTRAP))
     assert found.reason == "UNAUTHENTICATED"
+    assert "bootstrap-secret.used in the folder says when" in found.message
+    assert "root" not in found.message  # Whoever has no token learns no name of one.
     await jobs(served).CreateJob(create("report"), metadata=bearer(root))
     found = await refused(jobs(served).CreateJob(create("b"), metadata=bearer(BOOTSTRAP)))
     assert found.reason == "UNAUTHENTICATED"
