@@ -173,7 +173,7 @@ class Node:
         self.sessions.tells_time = spec.virtual is None
         self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
         self.bootstrap = Bootstrap(spec.folder)
-        self._readers = Readers(steps=self.steps)
+        self._readers = Readers(steps=self.steps, is_busy=lambda: self.leader.is_busy)
         self._zones = WarmZones(self.steps)
         self._poked = False
         self._paced: asyncio.TimerHandle | None = None
@@ -469,7 +469,7 @@ class Node:
             else:
                 found = await self._readers.read(
                     caller,
-                    lambda: self._reading(body, stale, self.replica.store.snapshot()),
+                    lambda: self._reading(body, stale, self.snapshot()),
                 )
         except (Refused, *FATAL):
             raise
@@ -479,6 +479,10 @@ class Node:
         if isinstance(found, Rejection):
             raise Refused(found)
         return found
+
+    def snapshot(self) -> Reading:
+        """The state as it is now, for a thread, which stands back for the loop."""
+        return self._readers.paced(self.replica.store.snapshot())
 
     def _reading(
         self, body: Message, stale: bool, reading: Reading

@@ -3,16 +3,21 @@
 Threads share the interpreter with the loop and there are few of them, so of one caller one read
 computes at a time: who asks for twenty heavy lists at once waits for his own, and nobody else does.
 What waits is bounded, of one caller and of all.
+
+Whoever computes has the interpreter for as long as the loop has, whatever that has to do. So reads
+stand back while a change is on its way, for a while at each look at the state, and go on after it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from ..statemachine.store import Reading
 from . import refusals
 from .consensus.port import Steps, Untimed
 
@@ -20,6 +25,12 @@ READERS = 3
 WAITING_MAX = 2_000  # Reads that wait for their turn.
 WAITING_BY_CALLER = 500  # Of these, those of one caller.
 LIMIT = "waiting_reads"
+# A read stands back after so long, for as long as a change is on its way, but no longer than so
+# long for each that computes: a leader without a pause must not keep it for ever.
+WORK_S = 0.001
+REST_S = 0.004
+REST_STEP_S = 0.0005
+LOOKED_AT = 64  # Entries of a scan between two looks at the clock.
 BESIDE = "read"
 T = TypeVar("T")
 
@@ -27,7 +38,12 @@ T = TypeVar("T")
 class Readers:
     """For one loop."""
 
-    def __init__(self, threads: int = READERS, steps: Steps | None = None) -> None:
+    def __init__(
+        self, threads: int = READERS, steps: Steps | None = None,
+        is_busy: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        """`is_busy` is asked on threads: whether the loop has a change on its way."""
+        self._is_busy = is_busy
         self._threads = ThreadPoolExecutor(threads, "read")
         self._steps = steps or Untimed()
         self._free = threads
@@ -55,6 +71,16 @@ class Readers:
         # Whoever asked may leave before; the thread goes on, and the turn ends with that.
         computing.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, caller))
         return await asyncio.wrap_future(computing)
+
+    def paced(self, reading: Reading) -> Paced:
+        """What a read is to look at the state by."""
+        return Paced(reading, self)
+
+    def rest(self) -> None:
+        """Stand back for the loop; on a thread."""
+        until = time.monotonic() + REST_S * max(1, len(self._computing))
+        while self._is_busy() and time.monotonic() < until:
+            time.sleep(REST_STEP_S)
 
     async def _wait(self, caller: str) -> None:
         """Return when a thread is free and no other read of this caller computes."""
@@ -111,3 +137,33 @@ class Readers:
 
     def close(self) -> None:
         self._threads.shutdown()
+
+
+class Paced:
+    """State at one instant, for a read that stands back."""
+
+    def __init__(self, reading: Reading, readers: Readers) -> None:
+        self._reading, self._readers = reading, readers
+        self._rested_at = time.monotonic()
+
+    def get(self, key: bytes) -> bytes | None:
+        self._look()
+        return self._reading.get(key)
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        self._look()
+        return self._reading.get_many(keys)
+
+    def scan(
+        self, first: bytes, end: bytes, *, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        self._look()
+        for count, entry in enumerate(self._reading.scan(first, end, backwards=backwards), 1):
+            yield entry
+            if count % LOOKED_AT == 0:
+                self._look()
+
+    def _look(self) -> None:
+        if time.monotonic() - self._rested_at > WORK_S:
+            self._readers.rest()
+            self._rested_at = time.monotonic()

@@ -307,7 +307,7 @@ class ClusterCalls:
                 field="",
             )
         self._need_level(SET_TIME_LEVEL)
-        snapshot = node.replica.store.snapshot()
+        snapshot = node.snapshot()
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(None, consequences, snapshot, from_ms, to_ms)
         if request.validate_only:

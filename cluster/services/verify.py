@@ -59,9 +59,7 @@ class Verifier:
             return answer
         self._busy = True
         # Whoever asked may leave; the thread goes on to its end, and one at a time is enough.
-        checking = asyncio.get_running_loop().run_in_executor(
-            self._helper, look, node.replica.store.snapshot()
-        )
+        checking = asyncio.get_running_loop().run_in_executor(self._helper, look, node.snapshot())
         checking.add_done_callback(self._done)
         found = await asyncio.shield(checking)
         answer.records, answer.difference_count = found.records, found.count

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from raftsched.cluster import readers
-from raftsched.cluster.readers import Readers
+from raftsched.cluster.readers import LOOKED_AT, REST_S, WORK_S, Readers
 from raftsched.statemachine.rejection import Reason, Refused
+from raftsched.statemachine.store import MemoryStore
 
 DEADLINE_S = 20.0
 
@@ -123,6 +124,39 @@ async def test_who_leaves_when_its_turn_comes_gives_it_on(desk: Desk) -> None:
 
     assert (await first, await third) == ("1", "3")
     assert second.cancelled()
+
+
+def test_a_read_stands_back_while_a_change_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore({b"%03d" % number: b"x" for number in range(200)})
+    clock, slept, busy = [0.0], list[float](), [True]
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr(readers.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(readers.time, "sleep", sleep)
+    state = Readers(is_busy=lambda: busy[0]).paced(store)
+
+    # Nothing is computed yet, so nobody needs a rest.
+    assert state.get(b"001") == b"x"
+    assert len(list(state.scan(b"0", b"1"))) == 100
+    assert slept == []
+    for look in (lambda: state.get(b"001"), lambda: state.get_many([b"001"])):
+        clock[0] += 2 * WORK_S
+        look()
+        # No longer than that, though the change is still on its way.
+        assert REST_S <= sum(slept) < 2 * REST_S
+        slept.clear()
+    scan = state.scan(b"0", b"2", backwards=True)
+    for _ in scan:
+        clock[0] += WORK_S / LOOKED_AT
+    assert REST_S <= sum(slept) < 5 * REST_S
+    slept.clear()
+    busy[0] = False
+    clock[0] += 1
+    assert [key for key, _ in state.scan(b"0", b"01")] == [b"00%d" % n for n in range(10)]
+    assert slept == []
 
 
 async def test_what_a_read_raises_frees_its_thread(desk: Desk) -> None:
