@@ -20,10 +20,11 @@ from google.protobuf.message import Message
 
 from ..proto.v1 import job_pb2
 from ..statemachine import budget, careful, keys, leases, own_alerts, timers
+from ..statemachine.budget import Share
 from ..statemachine.careful import FATAL
 from ..statemachine.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
-from ..statemachine.request import Grant, MakeAlerts, Observe, Observed, Ring
+from ..statemachine.request import LEFT, Grant, MakeAlerts, Observe, Observed, Ring
 from ..statemachine.view import Recall, View
 from . import refusals
 from .consensus import faults
@@ -33,6 +34,7 @@ from .loop_steps import LoopSteps
 from .part import Part
 from .replica import Applied
 from .sessions import Sessions
+from .shares import Kind, Shares, kind_of
 from .troubles import Troubles
 
 logger = logging.getLogger(__name__)
@@ -40,9 +42,10 @@ logger = logging.getLogger(__name__)
 ALERTS = 100  # Looked at in a change.
 CALLS_ITEMS = 3_000  # Jobs in calls that go into a change; creating one costs a third of a run.
 CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write may be more.
-# A decision asks for the end of its time between two pieces of work, of which the longest takes
-# some 10 ms more. A whole change of a herd takes 27 ms; cut off at 20, it costs a third more a run.
+# What is decided carefully asks for the end of its time between two pieces of work, of which the
+# longest takes some 10 ms more.
 DECIDE_SECONDS = 0.030
+NEAR_MS = 30  # What is due so soon is not to wait for a change that is filled with other work.
 CROWD = 4  # Calls in a change above which there are many.
 WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
 WAITING_BYTES = 64 << 20
@@ -124,8 +127,8 @@ class Leader:
         self.steps = steps or LoopSteps(name, now_ms, seconds)
         # Zones that a member does not know, with its name.
         self.lacking: Mapping[str, str] = {}
-        # How long one decision may take.
-        self.new_budget = new_budget or (lambda: budget.until(seconds, seconds() + DECIDE_SECONDS))
+        # How long one kind of work in a decision may take; None: as the clock says (shares.py).
+        self.new_budget = new_budget
         self.name, self.applied, self.consensus = name, applied, consensus
         self.sessions, self.now_ms, self.seconds = sessions, now_ms, seconds
         self.leading = False
@@ -139,7 +142,7 @@ class Leader:
         self.clock_stands_still = False
         self.done = Done()
         self._waiting = Waiting()
-        # Parts that the last change had no room for: they come first.
+        # Parts that the last change had no room for: they come first of their kind.
         self._carried: deque[Part] = deque()
         # Something failed in the last decision, so what it left behind is decided carefully too.
         self._careful = False
@@ -161,6 +164,7 @@ class Leader:
         # How many calls went into it.
         self._crowd = 0
         self._next_timer_ms: int | None = None
+        self._next_later_ms: int | None = None
         self._next_allowance_ms: int | None = None
 
     # Leadership.
@@ -174,7 +178,7 @@ class Leader:
         self._look, self._looking, self._made = None, False, None
         self._recall = Recall()
         self.sessions.takeover(worker for worker, _ in leases.holders(self.applied.store))
-        self._next_timer_ms = timers.next_ms(self.applied.store, self.applied.meta)
+        self._look_for_timers()
         self._next_allowance_ms = None
         self.sessions.poke()
 
@@ -309,36 +313,54 @@ class Leader:
 
     def next_due_ms(self) -> int | None:
         """When the state has something to do again, whatever workers and callers do."""
-        return _first(self._next_timer_ms, self._next_allowance_ms)
+        return _first(self._next_timer_ms, self._next_later_ms, self._next_allowance_ms)
+
+    def _look_for_timers(self) -> None:
+        store, meta = self.applied.store, self.applied.meta
+        self._next_timer_ms = timers.next_due_ms(store, meta)
+        self._next_later_ms = timers.next_later_ms(store, meta)
 
     def _gather(self) -> list[Part]:
         """Completions first, since they free capacity; each kind is bounded, so none starves."""
-        if self._carried:
-            parts, self._carried = list(self._carried), deque()
-            return parts
-        self._careful = False
-        parts = self.sessions.words(CHANGE_ITEMS) + self.sessions.lapses(10)
-        parts += self._calls()
-        if self._look is not None:
-            parts.append(self._look)
-            self._look = None
-        if self._made is not None:
-            parts.append(self._made)
-            self._made = None
-        if self.skew_ms:
-            return parts
-        now_ms = self.now_ms()
+        carried, self._carried = list(self._carried), deque()
+        parts = [part for part in carried if kind_of(part) is Kind.WORDS]
+        grant = next((part for part in carried if kind_of(part) is Kind.GRANT), None)
+        if not parts:
+            parts = self.sessions.words(CHANGE_ITEMS) + self.sessions.lapses(10)
+        now_ms = -1 if self.skew_ms else self.now_ms()
         if self._next_timer_ms is not None and self._next_timer_ms <= now_ms:
-            parts.append(Part(Ring(CHANGE_ITEMS), _nothing, _nobody, items=CHANGE_ITEMS))
+            parts.append(_ring(later=False))
+        parts += self._calls()
+        if self._next_later_ms is not None and self._next_later_ms <= now_ms:
+            parts.append(_ring(later=True))
+        parts += [part for part in carried if kind_of(part) is Kind.LATER]
+        parts += self._looks()
+        if self.skew_ms:
+            return parts if grant is None else [*parts, grant]
         allowed = self._next_allowance_ms is not None and self._next_allowance_ms <= now_ms
-        if parts or allowed or self.sessions.fresh:
+        if grant is None and (parts or allowed or self.sessions.fresh):
             grant = self.sessions.grant(CHANGE_ITEMS, anew=bool(parts) or allowed)
-            if grant is not None:
-                parts.append(grant)
-            elif allowed:
+            if grant is None and allowed:
                 # Nobody would take what it allows; whoever comes asks anew.
                 self._next_allowance_ms = None
+        return parts if grant is None else [*parts, grant]
+
+    def _looks(self) -> list[Part]:
+        """The cluster's own work with alerts."""
+        parts = [part for part in (self._look, self._made) if part is not None]
+        self._look = self._made = None
         return parts
+
+    def _shares(self, parts: list[Part]) -> list[Share | None]:
+        """The time that each part has, with the others of its kind."""
+        if self.new_budget is not None:
+            of = {kind: Share(self.new_budget) for kind in Kind}
+        else:
+            near_ms = self.now_ms() + NEAR_MS
+            is_near = self._next_timer_ms is not None and self._next_timer_ms <= near_ms
+            words = any(kind_of(part) is Kind.WORDS for part in parts)
+            of = Shares(self.seconds, hurries=is_near or words).of
+        return [of[kind_of(part)] for part in parts]
 
     def _calls(self) -> list[Part]:
         parts: list[Part] = []
@@ -356,36 +378,58 @@ class Leader:
         began = self.began_at = self.seconds()
         self._crowd = sum(part.asked for part in parts)
         # The state's time never goes back, so a clock that is wrong must not move it.
-        view = View(
-            self.applied.store, self.now_ms() + self.skew_ms, self._recall, self.new_budget()
-        )
+        view = View(self.applied.store, self.now_ms() + self.skew_ms, self._recall)
         if self.lacking:
             view.lacking = self.lacking
-        requests = [Request(part.body, part.actor) for part in parts]
+        shares = self._shares(parts)
+        requests = [
+            Request(part.body, part.actor, share) for part, share in zip(parts, shares, strict=True)
+        ]
         try:
             decision = decide(
-                view, requests, careful=self._careful, where=self.name, new_budget=self.new_budget
-            )
+                view, requests, careful=self._careful, where=self.name,
+                new_budget=self.new_budget or self._whole,
+            )  # fmt: skip
         except FATAL:
             raise
         except Exception as error:
             self._failed(parts, error)
             return
-        self._careful = decision.careful
+        # What it has left over may be what failed.
+        self._careful = decision.careful and len(decision.replies) < len(parts)
         if decision.failures:
             self.troubles.add(decision.failures)
-        # The change is full; those behind come first in the next one.
-        decided = len(decision.replies)
-        self._carried.extendleft(reversed(parts[decided:]))
-        del parts[decided:]
+        parts, replies = self._keep_left(parts, decision.replies)
         ended = self.seconds()
         if ended - began > self.steps.long_s:
             self.steps.end("decide", began, *(part.body for part in parts))
         self.done.decide_s += ended - began
         self.done.parts += len(parts)
-        self._replicate(parts, view, decision, ended)
+        self._replicate(parts, replies, view, decision, ended)
 
-    def _replicate(self, parts: list[Part], view: View, decision: Decision, at: float) -> None:
+    def _whole(self) -> budget.Budget:
+        return budget.until(self.seconds, self.seconds() + DECIDE_SECONDS)
+
+    def _keep_left(
+        self, parts: list[Part], replies: list[object]
+    ) -> tuple[list[Part], list[object]]:
+        """Those that were decided, with their replies. The others come first in the next change,
+        each among its kind; timers are found in the state."""
+        replies = replies + [LEFT] * (len(parts) - len(replies))
+        both = list(zip(parts, replies, strict=True))
+        for part, reply in reversed(both):
+            if reply is not LEFT or isinstance(part.body, Ring):
+                continue
+            if part.asked:
+                self._waiting.add_first(part)
+            else:
+                self._carried.appendleft(part)
+        both = [(part, reply) for part, reply in both if reply is not LEFT]
+        return [part for part, _ in both], [reply for _, reply in both]
+
+    def _replicate(
+        self, parts: list[Part], replies: list[object], view: View, decision: Decision, at: float
+    ) -> None:
         """Answer once the change is applied; or, without one, once it is sure that this node led
         when it was decided."""
 
@@ -403,10 +447,10 @@ class Leader:
             began = self.seconds()
             self._recall.keep(view)
             self.sessions.tell(decision.stops)
-            for part, answer in zip(parts, decision.replies, strict=True):
+            for part, answer in zip(parts, replies, strict=True):
                 self._answer(part, answer)
             self.steps.end("answer", began)
-            self._next_timer_ms = timers.next_ms(self.applied.store, self.applied.meta)
+            self._look_for_timers()
             if any(isinstance(part.body, Grant) for part in parts):
                 self._next_allowance_ms = decision.allowance_ms or None
             # Whatever the answers set off comes into the next change.
@@ -418,7 +462,7 @@ class Leader:
                 self.done.bytes += len(decision.change)
                 self.applied.expect(decision.change, decision.sealed)
                 self.consensus.submit(decision.change, reply)
-                self._under_way = list(zip(parts, decision.replies, strict=True))
+                self._under_way = list(zip(parts, replies, strict=True))
             elif any(part.sure for part in parts):
                 self.consensus.confirm(reply)
             else:
@@ -463,6 +507,10 @@ class Leader:
 
 def _first(*instants_ms: int | None) -> int | None:
     return min((ms for ms in instants_ms if ms is not None), default=None)
+
+
+def _ring(*, later: bool) -> Part:
+    return Part(Ring(CHANGE_ITEMS, later), _nothing, _nobody, items=CHANGE_ITEMS)
 
 
 def _nothing(_: object) -> None:

@@ -89,7 +89,7 @@ def bring_back(view: View, jid: int, state: StateRecord, record: BrokenRecord) -
     view.delete(keys.broken(jid))
     state.state = record.was
     if state.live:
-        view.put_timer(keys.return_timer(view.now_ms, jid, state.live_from))
+        view.put_later(keys.return_timer(keys.LATER | view.now_ms, jid, state.live_from))
 
 
 def ring(view: View, jid: int, occasion: int) -> None:
@@ -101,7 +101,7 @@ def ring(view: View, jid: int, occasion: int) -> None:
     for count, key in enumerate(list(islice(view.scan(first, end), limits.STEP + 1))):
         at = keys.run_of(key)[1]
         if count == limits.STEP or (count and view.is_full):
-            view.put_timer(keys.return_timer(view.now_ms, jid, at))
+            view.put_later(keys.return_timer(keys.LATER | view.now_ms, jid, at))
             return
         run = view.need(key, RunRecord)
         if run.parking == RunRecord.PARKING_BROKEN:

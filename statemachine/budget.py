@@ -23,6 +23,24 @@ def until(seconds: Callable[[], float], at: float) -> Budget:
     return lambda: seconds() >= at
 
 
+class Share:
+    """What requests of one kind may take of a decision together, counted from the first of them.
+
+    That one is always asked, whatever those before it took; so each kind comes forward in each
+    change, and none waits for all the work of another.
+    """
+
+    def __init__(self, new_budget: Callable[[], Budget]) -> None:
+        self._new_budget = new_budget
+        self._budget: Budget | None = None
+
+    @property
+    def budget(self) -> Budget:
+        if self._budget is None:
+            self._budget = self._new_budget()
+        return self._budget
+
+
 class Steps:
     """Spent after so many questions."""
 

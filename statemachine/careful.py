@@ -222,10 +222,11 @@ class Careful:
         return 0
 
     def _ring(self, request: Request) -> Rung:
-        due, more, _ = firing.due_now(View(self.layer, self.now_ms), cast(Ring, request.body).most)
-        # As always, what this change begins goes on in the next one: a job that it deletes still
-        # has the runs that it ends, so that everybody sees how they ended.
-        due = [key for key in due if self.layer.below.get(key) is not None]
+        later = cast(Ring, request.body).later
+        due, more = self._due(request, later=bool(later))
+        if later is None and not more:
+            behind, more = self._due(request, later=True)
+            due += behind
         for done, key in enumerate(due):
             if done and self._is_full():
                 return Rung(done, more=True)
@@ -237,6 +238,13 @@ class Careful:
                 self._note(f"the timer {key!r}", broke, "given up")
                 self._attempt(Request(DropEntry(key)))
         return Rung(len(due), more)
+
+    def _due(self, request: Request, *, later: bool) -> tuple[list[bytes], bool]:
+        """Timers that are due. As always, what this change begins goes on in the next one: a job
+        that it deletes still has the runs that it ends, so that everybody sees how they ended."""
+        most = cast(Ring, request.body).most
+        due, more, _ = firing.due_now(View(self.layer, self.now_ms), most, later=later)
+        return [key for key in due if self.layer.below.get(key) is not None], more
 
     def _words(
         self, request: Request, words: Sequence[Any], one: Callable[[Any], object]

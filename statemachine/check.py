@@ -89,6 +89,11 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
         yield Breach(key, f"the job {job.name} is FINISHED, but something lies ahead of it")
     backlog = state.backlog
     under_way = state.live > state.held
+    if backlog and backlog[0].release_at_ms and state.state == clockwork.ACTIVE:
+        # A state that was written before has it on the job's own timer.
+        goes_on = store.get(keys.catch_up(jid_in(key))) is not None
+        if not goes_on and not 0 < state.timer_at_ms <= backlog[0].release_at_ms:
+            yield Breach(key, f"the backlog of the job {job.name} waits, and nothing goes on")
     if backlog and not backlog[0].release_at_ms and not under_way:
         yield Breach(key, f"the backlog of the job {job.name} waits for a run, and there is none")
     if state.state != clockwork.ACTIVE or state.next_nominal_at_ms or under_way:
@@ -281,7 +286,7 @@ def _flows(store: Reading, now_ms: int) -> Iterator[Breach]:
             if not flow.timer_at_ms:
                 yield Breach(key, "the time of the wave is over, and nothing goes on with it")
             continue
-        if flow.telling and not 0 < flow.timer_at_ms <= now_ms:
+        if flow.telling and not 0 < keys.instant(flow.timer_at_ms) <= now_ms:
             yield Breach(key, "jobs of the wave are to be told of an end, and nothing does it")
         if not (flow.live or flow.waiting or flow.telling or flow.ended_at_ms):
             yield Breach(key, "nothing of the wave is under way or waits, but it has not ended")

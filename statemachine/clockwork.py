@@ -202,17 +202,20 @@ def settle(view: View, jid: int, state: StateRecord) -> None:
         state.delete_at_ms = 0
     at_ms = next_wake(view, state)
     if at_ms != state.timer_at_ms:
-        if 0 < at_ms < view.now_ms:
+        if 0 < at_ms < view.now_ms or at_ms & keys.LATER:
             at_ms = _in_line(view, state, at_ms)
         timers.set_job(view, jid, state, at_ms)
+    if state.backlog and state.state == ACTIVE:
+        timers.set_backlog(view, jid, state)
 
 
 def _in_line(view: View, state: StateRecord, at_ms: int) -> int:
     """Where the timer of a job stands that is behind its time: where it stood if that is due, else
     behind all that is due now. What is left over takes turns with what others have to do."""
-    if 0 < state.timer_at_ms <= view.now_ms:
-        return max(at_ms, state.timer_at_ms)
-    return view.now_ms
+    line = at_ms & keys.LATER
+    if line < state.timer_at_ms <= line | view.now_ms:
+        return max(at_ms, state.timer_at_ms) if not line else state.timer_at_ms
+    return line | view.now_ms
 
 
 def _is_used_up(view: View, jid: int, state: StateRecord) -> bool:
@@ -233,15 +236,15 @@ def ahead(state: StateRecord) -> bool:
 
 
 def next_wake(view: View, state: StateRecord) -> int:
-    """When something is to be done about a job; 0 for never."""
+    """When something is to be done about a job, save for its backlog; 0 for never."""
     if state.state == DELETING:
-        return view.now_ms
+        return keys.LATER | view.now_ms
     if state.state == BROKEN:
         return 0
     purge_at_ms = state.ledger_purge_at_ms
     if state.state == PAUSED:
         return timers.earliest(state.pause_until_ms, purge_at_ms)
-    if not state.edits and not state.backlog:
+    if not state.edits:
         if not state.delete_at_ms and not purge_at_ms:
             return state.next_due_at_ms
         return timers.earliest(state.next_due_at_ms, state.delete_at_ms, purge_at_ms)
@@ -250,7 +253,6 @@ def next_wake(view: View, state: StateRecord) -> int:
         state.delete_at_ms,
         purge_at_ms,
         *(edit_due(edit) for edit in state.edits),
-        *(part.release_at_ms for part in state.backlog[:1]),
     )
 
 

@@ -73,7 +73,7 @@ def step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
             view.delete(keys.job(jid))
             view.delete(keys.state(jid))
             return
-    timers.set_job(view, jid, state, next_ms)
+    timers.set_job(view, jid, state, keys.LATER | next_ms)
     view.put(keys.state(jid), state)
 
 

@@ -38,6 +38,7 @@ from .record import (
     parse,
 )
 from .store import Reading
+from .timers import earliest
 from .view import View
 
 Step = flow_pb2.FlowStep
@@ -218,7 +219,11 @@ def _timer_of(view: View, state: StateRecord) -> int:
     at_ms = next_wake(view, state)
     if 0 < at_ms <= state.timer_at_ms <= view.now_ms:
         return state.timer_at_ms
-    return at_ms
+    # A job that is to be deleted stands in the line of what can wait; and in a state that was
+    # written before, the timer of a job rings for its backlog, too.
+    going = 0 < state.delete_at_ms <= view.now_ms and state.timer_at_ms & keys.LATER
+    before_ms = earliest(at_ms, *(part.release_at_ms for part in state.backlog[:1]))
+    return state.timer_at_ms if going or state.timer_at_ms == before_ms else at_ms
 
 
 def _usages(store: Reading, totals: Totals) -> Iterator[Difference]:

@@ -15,6 +15,7 @@ from .difference import Difference, jid_in, namespace_in, record, records
 from .lanes import busy_key, line_for
 from .record import (
     AccessTokenRecord,
+    CatchUpRecord,
     FlowRecord,
     JobRecord,
     LaneRecord,
@@ -70,6 +71,8 @@ def _all_wanted(store: Reading) -> Wanted:
         yield from _of_flow(*keys.run_of(key), flow)
     for key, _, swept in records(store, keys.SWEEP, SweepRecord):
         yield keys.sweep_timer(swept.timer_at_ms, namespace_in(key)), b""
+    for key, _, goes_on in records(store, keys.CATCH_UP, CatchUpRecord):
+        yield keys.backlog_timer(goes_on.timer_at_ms, jid_in(key)), b""
     for key, _, room in records(store, keys.ROOM, RoomRecord):
         yield keys.room_timer(room.timer_at_ms, jid_in(key)), b""
     for key, _, token in records(store, keys.ACCESS, AccessTokenRecord):
@@ -163,6 +166,9 @@ def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
         return swept is not None and swept.timer_at_ms == at_ms
     if kind == keys.WAKE_RETURN:
         return store.get(keys.job(keys.run_of(key)[0])) is not None
+    if kind == keys.WAKE_BACKLOG:
+        goes_on = record(store, keys.CATCH_UP + key[10:], CatchUpRecord)
+        return goes_on is not None and goes_on.timer_at_ms == at_ms
     if kind == keys.WAKE_ROOM:
         room = record(store, keys.ROOM + key[10:], RoomRecord)
         return room is not None and room.timer_at_ms == at_ms
@@ -207,12 +213,14 @@ def _flow_line_wanted(store: Reading, key: bytes, value: bytes) -> bool:
 def _early_timers(store: Reading) -> Iterator[Difference]:
     """Timers before the mark where the scan for due ones starts would never ring."""
     meta = record(store, keys.META, MetaRecord)
-    if meta is None or not meta.timers_from:
+    if meta is None:
         return
-    for key, value in store.scan(keys.TIMER, meta.timers_from):
-        if _timer_wanted(store, key, value):
-            # To put it again is to lower the mark.
-            yield Difference(key, value, value, "this timer lies before meta.timers_from")
+    lines = [(keys.TIMER, meta.timers_from), (keys.timers_from(keys.LATER), meta.later_from)]
+    for begin, mark in lines:
+        for key, value in store.scan(begin, mark) if mark else ():
+            if _timer_wanted(store, key, value):
+                # To put it again is to lower the mark.
+                yield Difference(key, value, value, "this timer lies before the mark of its line")
 
 
 def _secret_wanted(store: Reading, key: bytes, value: bytes) -> bool:

@@ -7,7 +7,7 @@ runs. The ledger holds the outcome of each: what ran, and why the others did not
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import (
@@ -39,43 +39,79 @@ Attempt = run_pb2.Attempt
 LOST = worker_pb2.Stop.KIND_LOST
 # A job's one ring may make many runs; after so many writes the rest waits for the next change.
 WRITES_MAX = 8 * limits.CHANGE_ITEMS
+LATER_BYTE = keys.LATER >> 56  # With which the instants of timers of what can wait begin.
 AHEAD = 256  # Timers whose jobs are read together; it may be that no more of them ring now.
 
 
 def ring(view: View, request: Ring, actor: str) -> Rung:
     """Do what is due, oldest first."""
-    due, more, end = due_now(view, request.most)
-    first = view.meta.timers_from or keys.TIMER
-    behind = due[-1] + b"\0" if more else max(end, first)
+    if request.later is not None:
+        return _ring_line(view, request.most, later=request.later)
+    first = _ring_line(view, request.most, later=False)
+    if first.more:
+        return first
+    then = _ring_line(view, request.most, later=True)
+    return Rung(first.timers + then.timers, then.more)
+
+
+def _ring_line(view: View, most: int, *, later: bool) -> Rung:
+    due, more, end = due_now(view, most, later=later)
     # Timers that this decision has set already are not stored yet; the next ring finds them.
-    view.meta.timers_from = min(behind, view.first_timer)
+    _mark(view, due[-1] + b"\0" if more else max(end, _begin(view, later=later)), later=later)
+    if later:
+        due += _just_set(view)
     if due:
         ledger.index(view)
-    # Backlogs go behind what others have to do, save the timer that is the oldest of all.
-    behind_all: list[bytes] = []
-    for done, key in enumerate(chain(due, behind_all)):
+    for done, key in enumerate(due):
         if done and (view.writes > WRITES_MAX or view.is_full):
-            view.meta.timers_from = min(view.meta.timers_from, key, *behind_all[:1])
-            return Rung(done - len(behind_all), more=True)
+            _mark(view, key, later=later)
+            return Rung(done, more=True)
         if done % AHEAD == 0:
             _read_ahead(view, due[done : done + AHEAD])
-        kind = key[9:10]
-        if kind == keys.WAKE_JOB:
-            state = view.need(keys.STATE + key[10:18], StateRecord)
-            if state.backlog and 0 < done < len(due) and _only_backlog(view, state):
-                behind_all.append(key)
-            elif view.take(key):
-                _ring_job(view, int.from_bytes(key[10:18], "big"), state)
-        elif not view.take(key):
-            # What rang before has moved it, or ended what it was for.
-            continue
-        elif kind == keys.WAKE_RUN:
-            _ring_run(view, *keys.run_of(key))
-        elif kind == keys.WAKE_PURGE:
-            _purge(view, *keys.run_of(key))
-        else:
-            _ring_rare(view, kind, key)
+        # What rang before may have moved it, or ended what it was for.
+        if view.take(key):
+            _ring_one(view, key)
     return Rung(len(due), more)
+
+
+def _just_set(view: View) -> list[bytes]:
+    """What this decision itself has found to be missed, or to be deleted, goes on at once. All else
+    that it began is found in the next one, when what it wrote is stored."""
+    end = keys.timers_from(keys.LATER | view.now_ms + 1)
+    return [key for key in view.set_later or () if key < end and _may_go_on(view, key)]
+
+
+def _may_go_on(view: View, key: bytes) -> bool:
+    if key[9:10] == keys.WAKE_JOB:
+        state = view.get(keys.STATE + key[10:18], StateRecord)
+        return state is not None and state.state != clockwork.DELETING
+    return key[9:10] == keys.WAKE_BACKLOG
+
+
+def _begin(view: View, *, later: bool) -> bytes:
+    if later:
+        return view.meta.later_from or keys.timers_from(keys.LATER)
+    return view.meta.timers_from or keys.TIMER
+
+
+def _mark(view: View, key: bytes, *, later: bool) -> None:
+    """No timer of a line lies before a key, but for those that this decision has set."""
+    if later:
+        view.meta.later_from = min(key, view.first_later)
+    else:
+        view.meta.timers_from = min(key, view.first_timer)
+
+
+def _ring_one(view: View, key: bytes) -> None:
+    kind = key[9:10]
+    if kind == keys.WAKE_JOB:
+        _ring_job(view, int.from_bytes(key[10:18], "big"), key[1] >= LATER_BYTE)
+    elif kind == keys.WAKE_RUN:
+        _ring_run(view, *keys.run_of(key))
+    elif kind == keys.WAKE_PURGE:
+        _purge(view, *keys.run_of(key))
+    else:
+        _ring_rare(view, kind, key)
 
 
 def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
@@ -85,6 +121,8 @@ def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
         sweep.ring(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_ROOM:
         overlap.go_on(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_BACKLOG:
+        _ring_backlog(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_RETURN:
         aside.ring(view, *keys.run_of(key))
     else:
@@ -92,30 +130,20 @@ def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
         flows.ring(view, *keys.run_of(key))
 
 
-def due_now(view: View, most: int) -> tuple[list[bytes], bool, bytes]:
-    """Timers that are due, oldest first; whether there are more; where the later ones begin."""
-    end = keys.timers_from(view.now_ms + 1)
-    first = view.meta.timers_from or keys.TIMER
+def due_now(view: View, most: int, *, later: bool) -> tuple[list[bytes], bool, bytes]:
+    """Timers of one line that are due, oldest first; whether there are more; where those begin
+    that are due later."""
+    end = keys.timers_from((keys.LATER if later else 0) | view.now_ms + 1)
+    first = _begin(view, later=later)
     due = list(islice(view.scan_stored(first, end), most + 1)) if first < end else []
     return due[:most], len(due) > most, end
 
 
 def ring_one(view: View, request: RingOne, actor: str) -> None:
     """Do what one timer is for, unless it was moved or is gone."""
-    key = request.timer
-    if view.get_raw(key) is None:
-        return
-    view.delete_raw(key)
-    kind = key[9:10]
-    if kind == keys.WAKE_JOB:
-        jid = int.from_bytes(key[10:18], "big")
-        _ring_job(view, jid, view.need(keys.state(jid), StateRecord))
-    elif kind == keys.WAKE_RUN:
-        _ring_run(view, *keys.run_of(key))
-    elif kind == keys.WAKE_PURGE:
-        _purge(view, *keys.run_of(key))
-    else:
-        _ring_rare(view, kind, key)
+    if view.get_raw(request.timer) is not None:
+        view.delete_raw(request.timer)
+        _ring_one(view, request.timer)
 
 
 def _read_ahead(view: View, due: list[bytes]) -> None:
@@ -125,19 +153,19 @@ def _read_ahead(view: View, due: list[bytes]) -> None:
     view.read_ahead([keys.STATE + jid for jid in jids], StateRecord)
 
 
-def _only_backlog(view: View, state: StateRecord) -> bool:
-    """Whether a job's timer rings for its backlog alone."""
-    return not 0 < state.next_due_at_ms <= view.now_ms
-
-
-def _ring_job(view: View, jid: int, state: StateRecord) -> None:
+def _ring_job(view: View, jid: int, is_later: bool) -> None:
     key = keys.state(jid)
+    state = view.need(key, StateRecord)
     state.timer_at_ms = 0
     if state.state == clockwork.BROKEN:
         view.put(key, state)
         return
     job = view.need(keys.job(jid), JobRecord)
     if 0 < state.delete_at_ms <= view.now_ms and clockwork.over(state):
+        if not is_later:
+            timers.set_job(view, jid, state, keys.LATER | view.now_ms)
+            view.put(key, state)
+            return
         deletion.begin(view, jid, job, state)
     if state.state == clockwork.DELETING:
         deletion.step(view, jid, job, state)
@@ -162,6 +190,21 @@ def _ring_job(view: View, jid: int, state: StateRecord) -> None:
     view.put(key, state)
 
 
+def _ring_backlog(view: View, jid: int) -> None:
+    """It is the turn of a job's backlog, unless that is gone or waits for something else."""
+    view.delete(keys.catch_up(jid))
+    key = keys.state(jid)
+    state = view.get(key, StateRecord)
+    if state is None or not state.backlog or state.state != clockwork.ACTIVE:
+        return
+    job = view.need(keys.job(jid), JobRecord)
+    if not state.held or _has_room(view, jid, state):
+        backlog.release(view, jid, job, state)
+        clockwork.go_on(view, jid, job, state)
+    clockwork.settle(view, jid, state)
+    view.put(key, state)
+
+
 def _has_room(view: View, jid: int, state: StateRecord) -> bool:
     """Whether no run of a job waits for room, after another step of making it."""
     if overlap.waits_for_room(view, jid, state):
@@ -178,8 +221,8 @@ def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
 
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Give every nominal time that is due its outcome: those of the schedules, then what was moved
-    or added, then what waits in the backlog. What a decision has no time for is due in the next,
-    in the same order. The caller settles and puts the state."""
+    or added. What a decision has no time for is due in the next, in the same order. The caller
+    settles and puts the state."""
     now_ms = view.now_ms
     grace_ms = job.form.grace_ms
     for done in range(limits.STEP):
@@ -194,11 +237,9 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         if not outcomes.left_out(view, jid, job, state, nominal_ms):
             outcomes.fire(view, jid, job, state, nominal_ms, due_ms, outcomes.SCHEDULED)
         clockwork.advance(view, jid, job, state, nominal_ms)
-    if (state.edits or state.backlog) and not overlap.waits_for_room(view, jid, state):
-        if not _fire_edits(view, jid, job, state):
-            return
-        if state.backlog and not overlap.waits_for_room(view, jid, state):
-            backlog.release(view, jid, job, state)
+    if not state.edits or overlap.waits_for_room(view, jid, state):
+        return
+    if _fire_edits(view, jid, job, state):
         clockwork.go_on(view, jid, job, state)
 
 

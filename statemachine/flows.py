@@ -241,11 +241,14 @@ def _put(view: View, wave: Wave) -> None:
     """Set a wave's timer to what lies ahead of it, and put it."""
     flow = wave.flow
     at_ms = _wake(view, wave)
-    due = 0 < flow.timer_at_ms <= view.now_ms and at_ms == view.now_ms
-    if at_ms != flow.timer_at_ms and not due:
+    later = at_ms & keys.LATER
+    waits = later and later < flow.timer_at_ms <= at_ms
+    if at_ms != flow.timer_at_ms and not waits:
         if flow.timer_at_ms:
             view.delete(keys.flow_timer(flow.timer_at_ms, wave.jid, wave.occasion))
-        if at_ms:
+        if later:
+            view.put_later(keys.flow_timer(at_ms, wave.jid, wave.occasion))
+        elif at_ms:
             view.put_timer(keys.flow_timer(at_ms, wave.jid, wave.occasion))
         flow.timer_at_ms = at_ms
     view.put(keys.flow(wave.jid, wave.occasion), flow)
@@ -255,7 +258,7 @@ def _wake(view: View, wave: Wave) -> int:
     """When something is to be done about a wave; 0 for never."""
     flow = wave.flow
     if flow.going or flow.telling or flow.looked_to:
-        return view.now_ms
+        return keys.LATER | view.now_ms
     if _is_over(flow):
         return _kept_until(view, wave)
     if flow.waiting and flow.ahead_ms < NEVER:

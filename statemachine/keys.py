@@ -37,6 +37,7 @@ INDEXED = b"m"  # once: all stretches before this key of the ledger stand in STR
 TELL = b"t"  # jid and occasion of the flow, jid upstream: whose end others are still to be told of
 SET_BACK = b"k"  # once: up to when times were decided on before the state's time was set back
 BROKEN = b"K"  # jid: jobs that were set aside
+CATCH_UP = b"c"  # jid: when the backlog of a job goes on
 
 # Derived from the records; `verify` computes them anew.
 USAGE = b"u"  # namespace
@@ -66,6 +67,10 @@ WAKE_FLOW = b"F"
 WAKE_SWEEP = b"N"
 WAKE_RETURN = b"B"
 WAKE_ROOM = b"O"
+WAKE_BACKLOG = b"K"
+
+# Timers of what can wait stand in a line of their own, behind all others: they have this bit.
+LATER = 1 << 62
 
 # The namespace's number in the keys of the cluster's own alerts: no namespace has it.
 CLUSTER = (1 << 32) - 1
@@ -96,6 +101,10 @@ lane: Callable[[int], bytes] = partial(_LANE.pack, LANE)  # its number
 ready: Callable[[int, int, int, int], bytes] = partial(_READY.pack, READY)
 lease: Callable[[int, int], bytes] = partial(_TWO.pack, LEASE)  # session, token
 lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occasion
+
+
+def catch_up(jid: int) -> bytes:
+    return _ONE.pack(CATCH_UP, jid)
 
 
 def broken(jid: int) -> bytes:
@@ -173,6 +182,10 @@ def room_timer(at_ms: int, jid: int) -> bytes:
     return _TIMER_ONE.pack(TIMER, at_ms, WAKE_ROOM, jid)
 
 
+def backlog_timer(at_ms: int, jid: int) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_BACKLOG, jid)
+
+
 def unique_timer(at_ms: int, jid: int, key: str) -> bytes:
     return _TIMER_ONE.pack(TIMER, at_ms, WAKE_UNIQUE, jid) + key.encode()
 
@@ -182,7 +195,13 @@ def timers_from(at_ms: int) -> bytes:
 
 
 def timer_at(key: bytes) -> int:
+    """Where a timer stands: the instant at which it rings, with the bit of its line."""
     return int.from_bytes(key[1:9], "big")
+
+
+def instant(timer_at_ms: int) -> int:
+    """When a timer rings that stands there."""
+    return timer_at_ms & ~LATER
 
 
 def ready_in(lane: int) -> bytes:

@@ -18,11 +18,11 @@ from google.protobuf.message import Message
 
 from ..proto.v1 import worker_pb2
 from . import keys, limits, remembered
-from .budget import Budget
+from .budget import Budget, Share
 from .careful import FATAL, Careful, Failure, TooLarge
 from .record import Change, MetaRecord, encode, parse, parse_change
 from .rejection import Refused, Rejection
-from .request import Request
+from .request import LEFT, Request
 from .rules import RULES
 from .set_time import may_set_back
 from .store import Store, Write
@@ -35,8 +35,8 @@ class Decision:
 
     # b"" when nothing changed: then there is nothing to agree on, and the replies hold already.
     change: bytes
-    # In the order of the requests: a message, or a Rejection. Requests behind those that filled the
-    # change have none; they are asked again, first in the next one.
+    # In the order of the requests: a message, or a Rejection; LEFT for those that found no room or
+    # time. The last ones may be missing, which means the same.
     replies: list[object]
     # Attempts to stop, by worker, beside those that their worker reports on itself.
     stops: list[tuple[str, worker_pb2.Stop]] = field(default_factory=list)
@@ -97,9 +97,17 @@ def _trouble(error: Exception) -> None:
 def _decide_together(view: View, requests: Sequence[Request]) -> Decision:
     """All requests on one view. Raises what a rule raises, refusals among others included."""
     replies: list[object] = []
+    share: Share | None = None
+    is_first = True
     for request in requests:
-        if replies and view.is_full:
-            break
+        if request.share is not share and request.share is not None:
+            share = request.share
+            view.spend(share.budget)
+            is_first = True
+        if replies and (view.has_bytes if is_first else view.is_full):
+            replies.append(LEFT)
+            continue
+        is_first = False
         try:
             replies.append(_decide_one(view, request))
         except Refused as refused:
@@ -110,6 +118,8 @@ def _decide_together(view: View, requests: Sequence[Request]) -> Decision:
                     raise
                 return Decision(b"", [refused.rejection])
             replies.append(refused.rejection)
+    while replies[-1:] == [LEFT]:
+        replies.pop()
     data = view.seal()
     if len(data) > limits.ENTRY_BYTES:
         raise TooLarge(f"the change has {len(data)} bytes")

@@ -70,11 +70,11 @@ def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occasi
         forget(view, jid)
         room = RoomRecord(
             occasion=occasion, came_at_ms=view.now_ms, came_in=view.base + 1,
-            replaces=verdict is REPLACE, timer_at_ms=view.now_ms,
+            replaces=verdict is REPLACE, timer_at_ms=keys.LATER | view.now_ms,
         )  # fmt: skip
         if not _clear(view, jid, state, room):
             view.put(keys.room(jid), room)
-            view.put_timer(keys.room_timer(room.timer_at_ms, jid))
+            view.put_later(keys.room_timer(room.timer_at_ms, jid))
             return True
     return state.live > state.held
 
@@ -109,9 +109,9 @@ def go_on(view: View, jid: int) -> None:
         if state.held and state.live == state.held:
             runs.release_held(view, jid, state, first=room.occasion)
     else:
-        room.timer_at_ms = view.now_ms
+        room.timer_at_ms = keys.LATER | view.now_ms
         view.put(key, room)
-        view.put_timer(keys.room_timer(room.timer_at_ms, jid))
+        view.put_later(keys.room_timer(room.timer_at_ms, jid))
     view.put(state_key, state)
 
 

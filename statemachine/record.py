@@ -84,6 +84,8 @@ class MetaRecord(Record):
     audit_next: int = 0
     # The last edition of the cluster's own alerts that were made.
     alerts_made: int = 0
+    # No timer of what can wait has a smaller key.
+    later_from: bytes = b""
 
 
 class NamespaceRecord(Record):
@@ -270,6 +272,13 @@ class StateRecord(Record):
     ledger_purged_ms: int = 0
     # Runs under way that go by an action and payload that the job had before.
     former: int = 0
+
+
+class CatchUpRecord(Record):
+    """A job has a backlog that goes on: derived from that."""
+
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
 
 
 class BrokenRecord(Record):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..proto.v1 import access_pb2, cluster_pb2, job_pb2, worker_pb2
+from .budget import Share
 from .difference import Difference
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ class Request:
     body: object
     # Who asks, as authentication knows them.
     actor: str = ""
+    # The time it has, with the requests beside it that have the same; None: that of the decision.
+    share: Share | None = None
+
+
+# In place of a reply: there was no room or time for the request; it is to be asked again.
+LEFT: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,8 @@ class Ring:
     """Do what is due, at most so many timers. The reply is a Rung."""
 
     most: int
+    # Only what can wait, or only the rest; None: the rest, then what can wait.
+    later: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import cluster_pb2
-from . import audit_log, clockwork, keys, limits, runs
+from . import audit_log, clockwork, firing, keys, limits, runs
 from .record import (
     AuditEntryRecord,
     Change,
@@ -20,7 +20,7 @@ from .record import (
     parse,
 )
 from .rejection import Reason, Refused
-from .request import SetTime, TimeSet
+from .request import RingOne, SetTime, TimeSet
 from .store import Reading
 from .view import View
 
@@ -40,10 +40,14 @@ def set_time(view: View, request: SetTime, actor: str) -> TimeSet:
     for done, key in enumerate(found[:RUNS]):
         if done and view.is_full:
             return TimeSet(found[done - 1])
+        is_job = key[9:10] in (keys.WAKE_JOB, keys.WAKE_BACKLOG)
         if key[9:10] == keys.WAKE_RUN:
             _move(view, *keys.run_of(key), request.from_ms - request.to_ms)
-        elif key[9:10] == keys.WAKE_JOB and keys.timer_at(key) <= request.from_ms + PACE_MS:
+        elif is_job and keys.instant(keys.timer_at(key)) <= request.from_ms + PACE_MS:
             _move_job(view, int.from_bytes(key[10:18], "big"), request.from_ms - request.to_ms)
+        elif keys.LATER < keys.timer_at(key) <= keys.LATER | request.from_ms:
+            # Work in steps goes on at once.
+            firing.ring_one(view, RingOne(key), actor)
     return TimeSet(found[RUNS - 1] if len(found) > RUNS else b"")
 
 

@@ -33,8 +33,7 @@ def delete(
     view.delete(keys.namespace(name))
     view.namespaces[name] = None
     access.revoke_all(view, name)
-    view.put(keys.sweep(number), SweepRecord(timer_at_ms=view.now_ms))
-    view.put_timer(keys.sweep_timer(view.now_ms, number))
+    _go_on(view, number)
     audit_log.add(view, actor, "DeleteNamespace", name, f"namespace/{name}", request)
     return namespace_pb2.DeleteNamespaceResponse()
 
@@ -51,8 +50,13 @@ def ring(view: View, number: int) -> None:
             view.delete(key)
             left -= 1
     if left < limits.STEP:
-        view.put(keys.sweep(number), SweepRecord(timer_at_ms=view.now_ms))
-        view.put_timer(keys.sweep_timer(view.now_ms, number))
+        _go_on(view, number)
         return
     view.delete(keys.usage(number))
     view.delete(keys.sweep(number))
+
+
+def _go_on(view: View, number: int) -> None:
+    at_ms = keys.LATER | view.now_ms
+    view.put(keys.sweep(number), SweepRecord(timer_at_ms=at_ms))
+    view.put_later(keys.sweep_timer(at_ms, number))

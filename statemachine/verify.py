@@ -45,7 +45,7 @@ def _mend(view: View, difference: Difference) -> None:
     if wanted is None:
         view.delete(key)
     elif key[:1] == keys.TIMER:
-        view.put_timer(key)
+        (view.put_later if keys.timer_at(key) & keys.LATER else view.put_timer)(key)
     elif key[:1] in COUNTED:
         # As a record, since the leader may hold the wrong one in memory.
         view.put(key, parse(key, wanted, COUNTED[key[:1]]))

@@ -146,6 +146,9 @@ class View:
     rooms: frozenset[int] = frozenset()
     # Keys that were sorted for many scans, by their prefix.
     _ordered: Mapping[bytes, list[bytes]] = MappingProxyType({})
+    # The first of the timers of what can wait that this decision has set.
+    first_later = NO_TIMER
+    set_later: list[bytes] | None = None
     # A wave tells those downstream of an end.
     in_wave = False
     # When there may be more for those that a grant was for: a queue with a rate may give again, or
@@ -314,6 +317,16 @@ class View:
             if key < self.meta.timers_from:
                 self.meta.timers_from = key
 
+    def put_later(self, key: bytes) -> None:
+        """Put a timer of what can wait."""
+        self._written[key] = b""
+        self.set_later = self.set_later or []
+        self.set_later.append(key)
+        if key < self.first_later:
+            self.first_later = key
+            if key < self.meta.later_from:
+                self.meta.later_from = key
+
     def put_raw(self, key: bytes, value: bytes = b"") -> None:
         written = self._written
         if key[0] in _PREFIX and key not in written:
@@ -435,6 +448,10 @@ class View:
     def stored(self) -> Reading:
         """The state without what this decision has written."""
         return self._store
+
+    def spend(self, is_spent: Budget) -> None:
+        """From now on this is the time there is."""
+        self._is_spent = is_spent
 
     @property
     def is_spent(self) -> Budget:

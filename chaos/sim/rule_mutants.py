@@ -62,7 +62,7 @@ def drops_neighbours() -> AbstractContextManager[None]:
     genuine = Careful._ring
 
     def ring(self: Careful, request: Request) -> Rung:
-        due, _, _ = firing.due_now(View(self.layer, self.now_ms), LIMIT)
+        due, _, _ = firing.due_now(View(self.layer, self.now_ms), LIMIT, later=False)
         rung = genuine(self, request)
         if any(failure.fate == "set aside" for failure in self.outcome.failures):
             for key in due[1:]:

@@ -796,3 +796,74 @@ def test_a_decision_without_any_time_goes_on_all_the_same(bench: Bench) -> None:
     bench.run()
 
     assert [ack.reason for ack in ear.acked] == ["", "", ""]
+
+
+def slow(bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: type, seconds: float) -> None:
+    """Let each request of a kind take some time of the loop's clock."""
+    rule = rules.RULES[kind]
+    clock = [0.0]
+    bench.leader.seconds = lambda: clock[0]
+
+    def takes_its_time(view: View, request: object, actor: str) -> object:
+        clock[0] += seconds
+        return rule(view, request, actor)
+
+    monkeypatch.setitem(rules.RULES, kind, takes_its_time)
+
+
+def test_what_is_due_is_fired_and_leased_before_the_calls_that_wait(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten calls of which each takes 25 ms: a change takes one of them, and all that is due."""
+    session, ear = bench.worker("w1", credits=9)
+    for number in range(3):
+        bench.ask(due(f"d{number}", START_MS + 1_000))
+    bench.run()
+    slow(bench, monkeypatch, job_pb2.PauseJobRequest, 0.025)
+    bench.replies.clear()
+    bench.now_ms += 1_000
+    for _ in range(10):
+        bench.ask(job_pb2.PauseJobRequest(job="d0"))
+
+    bench.leader.step()
+    bench.commit()
+
+    assert [lease.job for lease in ear.got] == ["d0", "d1", "d2"]
+    assert len(bench.replies) == 1
+    bench.run()
+    assert len(bench.replies) == 10
+    assert session.credits == 6
+
+
+def test_calls_have_the_time_of_a_change_where_nothing_is_due(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.ask(due("a", START_MS + limits.HOUR_MS))
+    bench.run()
+    slow(bench, monkeypatch, job_pb2.PauseJobRequest, 0.005)
+    bench.replies.clear()
+    for _ in range(10):
+        bench.ask(job_pb2.PauseJobRequest(job="a"))
+
+    bench.leader.step()
+    bench.commit()
+
+    assert len(bench.replies) == 4
+    bench.run()
+    assert len(bench.replies) == 10
+
+
+def test_what_was_left_over_keeps_its_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.ask(due("z", START_MS + limits.HOUR_MS))
+    bench.run()
+    slow(bench, monkeypatch, job_pb2.CreateJobRequest, 0.015)
+    bench.replies.clear()
+    for number in range(7):
+        bench.ask(due(f"j{number}", START_MS + limits.HOUR_MS))
+    bench.leader.step()
+    bench.ask(due("last", START_MS + limits.HOUR_MS))
+    bench.commit()
+    bench.run()
+
+    names = [reply.name for reply in bench.replies]  # type: ignore[attr-defined]
+    assert names == [*(f"j{number}" for number in range(7)), "last"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import flow_pb2, job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine import keys, limits
+from raftsched.statemachine import keys, limits, timers
 from raftsched.statemachine.budget import Steps
-from raftsched.statemachine.machine import Request, apply, decide
+from raftsched.statemachine.machine import Request, apply, decide, read_meta
 from raftsched.statemachine.record import FlowRecord, StepRecord, encode, parse
 from raftsched.statemachine.rejection import Reason
 from raftsched.statemachine.request import Grant, Offer, Report, Ring
@@ -68,9 +68,9 @@ class Leader:
 
     def ring(self, most: int = ENDS_MAX) -> int:
         """Ring until nothing is due; how many changes that took."""
-        end = keys.timers_from(self.now_ms + 1)
         for changes in range(most):
-            if next(self.store.scan(keys.TIMER, end), None) is None:
+            next_ms = timers.next_ms(self.store, read_meta(self.store))
+            if next_ms is None or next_ms > self.now_ms:
                 return changes
             self.do(Ring(1_000))
         raise AssertionError(f"after {most} changes timers are still due")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.proto.v1 import job_pb2, namespace_pb2
-from raftsched.statemachine.budget import Steps
+from raftsched.proto.v1 import job_pb2, namespace_pb2, run_pb2
+from raftsched.statemachine import keys
+from raftsched.statemachine.budget import Steps, unlimited
 from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.machine import read_meta
+from raftsched.statemachine.record import CatchUpRecord, encode, parse
 from raftsched.statemachine.request import Ring
 from raftsched.statemachine.store import MemoryStore
 
 from .driver import HOUR_MS, MINUTE_MS, SECOND_MS, START_MS, Machine
 
-ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+Overlap = job_pb2.OverlapPolicy
+ALLOW = Overlap(rule=Overlap.RULE_ALLOW)
 CROWD = 20
 TICK_MS = 20  # Of the clock, from one decision to the next.
 BACKFILLED, LATE = "backfilled", "late"
@@ -62,9 +66,79 @@ def test_a_backlog_does_not_stand_before_the_runs_of_others(what: str, steps: in
     machine = crowd(what, 400)
     machine.new_budget = lambda: Steps(steps)
 
-    # A backlog takes at most 100 steps at a time.
-    most = 2 if (what, steps) == (BACKFILLED, 150) else CROWD + 2
+    # Backlogs have a line of their own.
+    most = 1 if what == BACKFILLED else CROWD + 2
     assert waits(machine, 2) <= most
 
     assert all(len(machine.live(f"j{number}")) > 3 for number in range(CROWD))
     machine.check()
+
+
+def test_however_much_can_wait_what_is_due_is_not_behind_it() -> None:
+    """Over a thousand jobs that are being deleted, of which each decision does one step."""
+    machine = Machine(MemoryStore())
+    machine.create("a", every_ms=SECOND_MS, overlap=ALLOW)
+    for number in range(1_200):
+        machine.create(f"j{number}")
+        machine.do(job_pb2.TriggerJobRequest(job=f"j{number}"))
+    for number in range(1_200):
+        machine.do(job_pb2.DeleteJobRequest(job=f"j{number}"))
+    machine.new_budget = lambda: Steps(1)
+    machine.advance(SECOND_MS)
+
+    for fired in range(1, 4):
+        machine.do(Ring(1_000))
+        assert machine.state("a").fired == fired
+        machine.advance(SECOND_MS)
+
+    machine.new_budget = lambda: unlimited
+    for _ in range(3):
+        machine.ring_all()
+        machine.advance(1)
+    machine.check()
+    assert len(list(machine.store.scan(keys.JOB, keys.after(keys.JOB)))) == 1
+
+
+def as_before(machine: Machine, name: str) -> Machine:
+    """The same state as it was written before there were two lines of timers."""
+    jid, state = machine.jid(name), machine.state(name)
+    record = parse(b"", machine.store.get(keys.catch_up(jid)) or b"", CatchUpRecord)
+    meta = read_meta(machine.store)
+    gone = [keys.catch_up(jid), keys.backlog_timer(record.timer_at_ms, jid)]
+    gone.append(keys.job_timer(state.timer_at_ms, jid))
+    state.timer_at_ms = keys.instant(record.timer_at_ms)
+    timer = keys.job_timer(state.timer_at_ms, jid)
+    meta.timers_from, meta.later_from = timer, b""
+    machine.store.write(
+        [(keys.state(jid), encode(state)), (timer, b""), (keys.META, encode(meta))],
+        gone,
+    )
+    again = Machine(machine.store)
+    again.index = machine.index
+    again.at(machine.now_ms)
+    return again
+
+
+@pytest.mark.parametrize("rule", [Overlap.RULE_ALLOW, Overlap.RULE_QUEUE])
+def test_a_backlog_of_before_goes_on_in_its_own_line(rule: Overlap.Rule.ValueType) -> None:
+    """In a state that was written before, the timer of a job rings for its backlog, too."""
+    machine = Machine(MemoryStore())
+    machine.create("a", cron="0 * * * *", overlap=Overlap(rule=rule))
+    machine.advance(4 * HOUR_MS)
+    machine.ring()
+    for lease in machine.grant():
+        machine.succeed(lease)
+    request = job_pb2.BackfillJobRequest(job="a", from_time=timestamp(START_MS + HOUR_MS))
+    request.to_time.CopyFrom(timestamp(START_MS + 3 * HOUR_MS + 1))
+    machine.do(request)
+    machine = as_before(machine, "a")
+    machine.check()
+
+    for _ in range(6):
+        machine.advance(MINUTE_MS)
+        machine.ring()
+        for lease in machine.grant():
+            machine.succeed(lease)
+        machine.check()
+    assert not machine.state("a").backlog
+    assert [run.cause for run in machine.ended("a")].count(run_pb2.CAUSE_BACKFILL) == 3

@@ -184,6 +184,7 @@ def test_a_mark_of_timers_behind_a_timer_is_found_and_moved_back(
 ) -> None:
     meta = parse(keys.META, world[keys.META], MetaRecord)
     meta.timers_from = keys.timers_from(1 << 60)
+    meta.later_from = keys.timers_from(keys.LATER | 1 << 60)
     items = {**world, keys.META: encode(meta)}
 
     found = verify(MemoryStore(items))
