@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -134,8 +135,8 @@ def test_a_read_stands_back_while_a_change_is_on_its_way(monkeypatch: pytest.Mon
         slept.append(seconds)
         clock[0] += seconds
 
-    monkeypatch.setattr(readers.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(readers.time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", sleep)
     state = Readers(is_busy=lambda: busy[0]).paced(store)
 
     # Nothing is computed yet, so nobody needs a rest.
