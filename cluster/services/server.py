@@ -49,6 +49,8 @@ STREAMS_MAX = 20_000  # On one connection.
 # resets them at once fills this and no more.
 PENDING_MAX = 6_000
 METADATA_MAX = 16 << 10
+# What may come of a stream before somebody reads it. Who reads lets the rest of a message come.
+AHEAD_BYTES = (64 << 10) - 1
 HANDSHAKE_MS = 5_000  # From a connection to its first words.
 IDLE_MS = 300_000  # Without a call. Clients connect again when they need it.
 REQUESTS_AT_A_READ = 8
@@ -63,6 +65,9 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.server.max_pending_requests", PENDING_MAX),
     ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
     ("grpc.http2.max_requests_per_read", REQUESTS_AT_A_READ),
+    # Else gRPC widens the windows of a fast caller to many MiB a stream, which it fills unread.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", AHEAD_BYTES),
     ("grpc.max_metadata_size", METADATA_MAX),
     ("grpc.absolute_max_metadata_size", METADATA_MAX),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),

@@ -20,7 +20,7 @@ from raftsched.proto.v1 import (
 )
 
 from .conftest import Served, Start
-from .talk import Anything, refused
+from .talk import Anything, create, refused
 from .test_access import Role, bearer, jobs, make
 from .test_work import named, trigger
 from .worker import Worker
@@ -69,6 +69,36 @@ async def test_results_that_no_change_takes_are_not_read(start: Start) -> None:
     await worker.call.done_writing()
     await worker.ended()
     await until(lambda: served.server.work.said.total == 0)
+
+
+async def test_what_is_not_read_stays_with_the_worker(start: Start) -> None:
+    """Of a fast worker gRPC would take many frames ahead of who reads them, if it were let."""
+    served = await start("a")
+    worker = await Worker(served.channel).hello()
+    large = worker_pb2.Success()
+    large.result.data = bytes(60_000)
+    results = [worker_pb2.Result(run="report.1.1", token=n, success=large) for n in range(40)]
+
+    async def say(frames: int) -> int:
+        """How many frames have left."""
+        for sent in range(frames):
+            try:
+                async with asyncio.timeout(0.5):
+                    await worker.send(results=results)
+            except TimeoutError:
+                return sent
+        return frames
+
+    assert await say(30) == 30
+    await worker.until(lambda: len(worker.acks) == 30 * 40, seconds=30)
+    # From here on a change is on its way, and what the worker says waits for it.
+    served.node.driver.held = []
+    job = asyncio.ensure_future(jobs(served).CreateJob(create("report")))
+    await until(lambda: served.node.driver.held)
+    # One frame is read; of the next one comes what anybody may send unasked.
+    assert await say(10) == 1
+    served.node.driver.release()
+    await job
 
 
 async def test_namespaces_that_are_not_there_push_no_bucket_out(
