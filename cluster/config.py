@@ -544,16 +544,30 @@ def _open_doors(config: Config) -> Iterator[str]:
 
 def warnings(config: Config) -> Iterator[str]:
     """What is allowed, and should be known."""
-    if config.insecure:
-        yield (
-            "insecure = true opens the doors for clients, for nodes and for HTTP at once; say "
-            "insecure_clients, insecure_peers or insecure_http = true for those you mean"
-        )
+    yield from doubts(config)
     if config.tokens:
         yield (
             "tokens = true: until the first access token is made every call is refused; make it "
             f"with: raftsched token bootstrap --secret-file {Path(config.folder) / BOOTSTRAP}"
         )
+
+
+def doubts(config: Config) -> Iterator[str]:
+    """What is allowed, and hardly meant."""
+    if config.insecure:
+        yield (
+            "insecure = true opens the doors for clients, for nodes and for HTTP at once; say "
+            "insecure_clients, insecure_peers or insecure_http = true for those you mean"
+        )
+    limits = config.limits
+    for name in limits.__struct_fields__:
+        share = f"{name}_by_caller"
+        most, own = getattr(limits, name), getattr(limits, share, 0)
+        if own > most:
+            yield (
+                f"limits.{share} = {own} is more than limits.{name} = {most}, which holds for all "
+                f"callers, so one of them may take everything; lower the first or raise the second"
+            )
 
 
 def is_loopback(address: str) -> bool:

@@ -27,7 +27,7 @@ from ..statemachine.rocks_store import StoreLocked
 from ..statemachine.store import Corrupt
 from . import damage, descriptors, doors, greeting, log, systemd, tls
 from .about import ZONE_EDITION
-from .config import Config, ConfigWrong, is_loopback, warnings
+from .config import Config, ConfigWrong, doubts, is_loopback
 from .consensus import faults
 from .consensus.journal import JournalLimits
 from .figures import NodeFigures, RefusedFigures
@@ -226,10 +226,8 @@ class Life:
             )
         elif open_to_all(self.config, self.node):
             says.warning("no access token was made yet: whoever reaches this node may do all")
-        if self.config.insecure:
-            says.warning(next(warnings(self.config)))
-        for fault in tls.faults(self.config):
-            says.warning(fault)
+        for doubt in (*doubts(self.config), *tls.faults(self.config)):
+            says.warning(doubt)
         systemd.notify("READY=1")
 
     def _renew(self) -> None:

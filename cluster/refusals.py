@@ -55,7 +55,8 @@ def backlog_full(what: str) -> Refused:
 
 def node_limit(limit: str, maximum: int, whose: str) -> Refused:
     of = "all callers together" if whose == ALL else whose
-    more = "ask another node, or have it raised ([limits])" if limit in RAISED else "ask for less"
+    raised = f"ask another node, or have limits.{limit} raised"
+    more = raised if limit in RAISED else "ask for less"
     return refused(
         Reason.ERROR_REASON_NODE_LIMIT,
         f"the limit '{limit}' of this node is reached: {maximum} for {of}; nothing was done, try "

@@ -14,6 +14,7 @@ from typing import Any, cast
 from .. import refusals
 from ..config import Limits
 
+MIB = 1 << 20
 STRANGERS = 8
 # Reads that compute for long on a thread, which shares the interpreter with the loop.
 COSTLY = frozenset({"JobService/ForecastFirings", "JobService/AuditJob"})
@@ -28,10 +29,13 @@ ANSWERED_BYTES = 8 << 10
 class Share:
     """One thing of which there is not enough for everybody."""
 
-    __slots__ = ("by_caller", "held", "maximum", "name", "total")
+    __slots__ = ("by_caller", "held", "maximum", "name", "own", "total", "unit")
 
-    def __init__(self, name: str, maximum: int, by_caller: int) -> None:
-        self.name, self.maximum, self.by_caller = name, maximum, by_caller
+    def __init__(self, name: str, maximum: int, by_caller: int, unit: int = 1) -> None:
+        """The name is that of the setting, if it is one, which counts in units."""
+        own = f"{name}_by_caller"
+        self.name, self.own, self.unit = name, own if own in refusals.RAISED else name, unit
+        self.maximum, self.by_caller = maximum * unit, by_caller * unit
         self.total = 0
         # Whoever holds nothing is not in here.
         self.held: dict[str, int] = {}
@@ -43,10 +47,10 @@ class Share:
 
     def check(self, caller: str, amount: int) -> None:
         """Refuse a caller for whom there is not so much more."""
-        if self.held.get(caller, 0) + amount > self.by_caller:
-            raise refusals.node_limit(self.name, self.by_caller, caller)
+        if self.by_caller < self.maximum and self.held.get(caller, 0) + amount > self.by_caller:
+            raise refusals.node_limit(self.own, self.by_caller // self.unit, caller)
         if self.total + amount > self.maximum:
-            raise refusals.node_limit(self.name, self.maximum, refusals.ALL)
+            raise refusals.node_limit(self.name, self.maximum // self.unit, refusals.ALL)
 
     def hold(self, caller: str, amount: int) -> None:
         """A caller has so much more, whether there is room or not."""
@@ -85,10 +89,8 @@ class Shares:
         self.costly = Share("costly_reads", COSTLY_MAX, COSTLY_BY_CALLER)
         # Calls of whom only the request itself tells who they are.
         self.strangers = Share("strangers", STRANGERS, STRANGERS)
-        self.bytes = Share("body_mb", limits.body_mb << 20, limits.body_mb_by_caller << 20)
-        self.answers = Share(
-            "answers_mb", limits.answers_mb << 20, limits.answers_mb_by_caller << 20
-        )
+        self.bytes = Share("body_mb", limits.body_mb, limits.body_mb_by_caller, MIB)
+        self.answers = Share("answers_mb", limits.answers_mb, limits.answers_mb_by_caller, MIB)
         self.streams = Share("streams", limits.streams, limits.streams_by_caller)
         # Streams of workers that have not said hello yet, which they must do soon.
         self.greetings = Share("greetings", limits.streams, limits.streams_by_caller)

@@ -16,6 +16,7 @@ from raftsched.cluster.config import (
     KEYS,
     PREFIX,
     ConfigWrong,
+    doubts,
     load,
     text_of,
     warnings,
@@ -259,6 +260,19 @@ def test_tokens_stand_for_certificates_of_clients_but_not_for_tls(tmp_path: Path
     for without in (open_door, open_door | server | {"tokens": "false"}):
         with pytest.raises(ConfigWrong, match="without a lock"):
             load(None, {}, ALONE | without)
+
+
+def test_what_is_allowed_and_hardly_meant_has_a_note() -> None:
+    limits = {"limits.watchers": "2", "limits.watchers_by_caller": "5"}
+    doubtful = load(None, {}, ALONE | limits | {"limits.waits": "4000"}).config
+
+    [note] = warnings(doubtful)
+
+    assert "limits.watchers_by_caller = 5 is more than limits.watchers = 2" in note
+    assert list(warnings(load(None, {}, ALONE).config)) == []
+    assert list(doubts(load(None, {}, ALONE | {"tokens": "true"}).config)) == []
+    [told] = warnings(load(None, {}, ALONE | {"tokens": "true"}).config)
+    assert "raftsched token bootstrap" in told
 
 
 def test_half_a_certificate_is_no_certificate(tmp_path: Path) -> None:

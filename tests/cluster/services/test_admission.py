@@ -210,7 +210,7 @@ async def test_one_caller_leaves_room_for_another(start: Start) -> None:
     await served.counted_route(2)
     found = await refused(jobs(served).CreateJob(create("job-3"), metadata=bearer(root)))
     assert (found.code, found.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "NODE_LIMIT")
-    assert found.values == {"limit": "calls", "maximum": "2", "of": "root"}
+    assert found.values == {"limit": "calls_by_caller", "maximum": "2", "of": "root"}
     assert found.retry_ms > 0
     waiting.append(
         asyncio.ensure_future(jobs(served).CreateJob(create("job-4"), metadata=bearer(other)))
@@ -222,7 +222,7 @@ async def test_one_caller_leaves_room_for_another(start: Start) -> None:
     await asyncio.gather(*waiting)
     assert (served.server.shares.calls.total, served.server.shares.calls.held) == (0, {})
     assert (served.server.shares.bytes.total, served.server.shares.bytes.held) == (0, {})
-    assert served.server.refused.count == {"calls": 2}
+    assert served.server.refused.count == {"calls_by_caller": 1, "calls": 1}
 
 
 async def test_what_calls_came_with_is_bounded(start: Start) -> None:
@@ -248,7 +248,9 @@ async def test_watchers_and_waits_are_bounded_by_caller(start: Start) -> None:
     for watch in watches:
         await watch.read()
     found = await refused_stream(events.WatchEvents(event_pb2.WatchEventsRequest()))
-    assert found.values == {"limit": "watchers", "maximum": "2", "of": "ipv4:127.0.0.1"}
+    assert found.values == {
+        "limit": "watchers_by_caller", "maximum": "2", "of": "ipv4:127.0.0.1",
+    }  # fmt: skip
 
     await jobs(served).CreateJob(create("report"))
     run = await jobs(served).TriggerJob(job_pb2.TriggerJobRequest(job="report"))
@@ -258,7 +260,9 @@ async def test_watchers_and_waits_are_bounded_by_caller(start: Start) -> None:
         while not served.server.shares.waits.total:
             await asyncio.sleep(0)
     found = await refused(runs.WaitRun(run_pb2.WaitRunRequest(run=run.id)))
-    assert found.values == {"limit": "waits", "maximum": "1", "of": "ipv4:127.0.0.1"}
+    assert found.values == {
+        "limit": "waits_by_caller", "maximum": "1", "of": "ipv4:127.0.0.1",
+    }  # fmt: skip
     first.cancel()
     for watch in watches:
         watch.cancel()
@@ -348,11 +352,11 @@ async def test_answers_that_nobody_takes_are_bounded_by_caller(start: Start) -> 
     for _ in range(40):
         connection.send(connection.begin(head), http2.message(b""), end=True)
     async with asyncio.timeout(10):
-        while "answers_mb" not in served.server.refused.count:
+        while "answers_mb_by_caller" not in served.server.refused.count:
             await asyncio.sleep(0.001)
     assert 8 << 20 < share.held["root"] <= 16 << 20
     found = await refused(jobs(served).ListJobs(LIST, metadata=bearer(root)))
-    assert found.values == {"limit": "answers_mb", "maximum": str(16 << 20), "of": "root"}
+    assert found.values == {"limit": "answers_mb_by_caller", "maximum": "16", "of": "root"}
     # Who takes answers has them, and what is taken counts no more.
     for _ in range(20):
         await jobs(served).ListJobs(LIST, metadata=bearer(other))
