@@ -294,7 +294,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
             yield _obstacle(Obstacle.KIND_RUNNING, message)
         elif not job.schedules and not job.form.spec.upstream.jobs:
             message = "it has no schedule, so it happens only by hand; trigger it"
-            yield _obstacle(Obstacle.KIND_FINISHED, message)
+            yield _obstacle(Obstacle.KIND_BY_HAND, message)
         return
     if state.next_due_at_ms > view.now_ms:
         message = f"it is due next at {_clock(state.next_due_at_ms)}"

@@ -190,13 +190,15 @@ def set_time(session: Session) -> None:
     kind = m.cluster_pb2.SetStateTimeResponse
     made = session.ask(request, kind, "set the state's time back")
     look = session.out.look
+    goes, moves = ("would go", "would move") if session.dry_run else ("went", "move")
     session.done(
         made,
-        f"The state's time goes from {look.time(made.from_time)} back to "
-        f"{look.time(made.to_time)}. {many(made.scheduled_times, 'scheduled time')} of "
-        f"{many(made.jobs, 'job')} in between were decided already and will not fire again; timers "
-        f"of {many(made.runs, 'run')} are looked at, and those that were set by the later time "
-        "move back.",
+        f"The state's time {goes} from {look.time(made.from_time)} back to "
+        f"{look.time(made.to_time)}.\n"
+        f"{many(made.scheduled_times, 'scheduled time')} of {many(made.jobs, 'job')} in between, "
+        "decided already, will not fire again.\n"
+        f"Timers of {many(made.runs, 'run')} that were set by the later time {moves} back with it.",
+        then="raftsched cluster set-time" if session.dry_run else "raftsched cluster status",
     )
 
 

@@ -65,7 +65,8 @@ THEN: Mapping[str, str] = {
     "CRON_INVALID": "raftsched job next 'EXPRESSION' shows what an expression means",
     "NO_QUORUM": "raftsched cluster status --endpoints NODE on each node",
     "REVISION_GONE": "list what is there, then watch without --since",
-    "NOT_BOOTSTRAPPED": "on the machine of a node: raftsched token bootstrap --secret-file {file}",
+    # The message names the command already.
+    "NOT_BOOTSTRAPPED": "",
     "UNAUTHENTICATED": "--token-file FILE, or token_file in the context (raftsched config)",
     "FORBIDDEN": "an access token with the role that is needed",
 }

@@ -715,6 +715,8 @@ class Obstacle(_message.Message):
         """The outage guard releases the backlog at its rate."""
         KIND_JOB_BROKEN: Obstacle._Kind.ValueType  # 22
         """The job was set aside, since work on it failed."""
+        KIND_BY_HAND: Obstacle._Kind.ValueType  # 23
+        """It has no schedule, so it happens only by hand."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
         """What stands in the way."""
@@ -765,6 +767,8 @@ class Obstacle(_message.Message):
     """The outage guard releases the backlog at its rate."""
     KIND_JOB_BROKEN: Obstacle.Kind.ValueType  # 22
     """The job was set aside, since work on it failed."""
+    KIND_BY_HAND: Obstacle.Kind.ValueType  # 23
+    """It has no schedule, so it happens only by hand."""
 
     KIND_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int

@@ -215,7 +215,7 @@ def test_a_job_without_anything_ahead_says_so(machine: Machine) -> None:
     machine.ring()
     machine.succeed(machine.grant()[0])
 
-    assert kinds(of_job(machine, "by-hand")) == ["FINISHED"]
+    assert kinds(of_job(machine, "by-hand")) == ["BY_HAND"]
     assert kinds(of_job(machine, "once")) == ["FINISHED"]
 
 

@@ -347,6 +347,32 @@ def test_the_first_token_is_made_with_the_secret_of_a_node(
     assert said.stderr.startswith("Access token root: admin in all namespaces.")
 
 
+def test_the_way_to_the_first_token_is_said_once(cli: Cli, stage: Stage) -> None:
+    how = "raftsched token bootstrap --secret-file /d/secret"
+    for words in (("job", "list"), ("doctor",)):
+        stage.nodes[0].faults.append(
+            refusing("NOT_BOOTSTRAPPED", f"On the machine of a node: {how}", file="/d/secret")
+        )
+        said = cli(*words).output
+        assert said.count("token bootstrap") == said.count(how) == 1
+
+
+def test_setting_the_time_back_is_told_of_as_done_only_when_it_is(cli: Cli, stage: Stage) -> None:
+    answer = cluster_pb2.SetStateTimeResponse(jobs=1, scheduled_times=60, runs=2)
+    answer.from_time.FromSeconds(3600)
+    stage.nodes[0].faults.extend([saying(answer), saying(answer)])
+
+    tried = cli.ok("cluster", "set-time", "--dry-run").stderr
+    done = cli.ok("cluster", "set-time", "--yes").stderr
+
+    assert "would go from 1970-01-01T01:00:00Z back to 1970-01-01T00:00:00Z" in tried
+    assert "would move back" in tried
+    assert "(dry run: nothing was changed)" in tried
+    assert "would" not in done
+    assert "60 scheduled times of 1 job" in done
+    assert max(map(len, (tried + done).splitlines())) <= 110
+
+
 @pytest.mark.parametrize(
     ("reason", "values", "why", "then"),
     [
