@@ -33,6 +33,8 @@ from .view import View
 
 STRIDE = 1_000_000  # A namespace's turn moves by this, divided by its weight, for each lease.
 LATEST = b"\xff" * 24
+TURN = 32  # Runs that a group of workers takes before it is the turn of the next one.
+LEAST, LEAST_OF_ALL = 16, 256  # Runs that each group, and all, may get of a grant without time.
 
 
 @dataclass(slots=True)
@@ -116,17 +118,19 @@ def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]
         fit = (offer.namespaces, offer.queues, offer.handlers, tuple(sorted(offer.labels.items())))
         groups.setdefault(fit, []).append(taker)
     left = request.most
-    # Groups take turns by a share of what is left, so that no group starves another for long.
+    # Groups take short turns, so that none takes all the time there is.
     busy = [(_tenants(view, group[0].offer, tenants, ready), group) for group in groups.values()]
+    least = min(LEAST, max(1, LEAST_OF_ALL // max(1, len(busy))))
     while busy and left > 0:
-        share = max(1, left // len(busy))
+        share = left if len(busy) == 1 else min(TURN, max(1, left // len(busy)))
         still = []
         for found, group in busy:
-            given = _serve(view, found, group, min(share, left))
+            given = _serve(view, found, group, min(share, left), least)
             left -= given
             if given == share and left > 0:
                 still.append((found, group))
-        busy = still
+        # Whoever had a turn waits for the time that is left.
+        busy, least = still, 1
     for line in ready.lines.values():
         _settle(view, line)
     _settle_sources(view, ready)
@@ -161,18 +165,18 @@ def _remember(view: View, taker: Taker) -> None:
         remembered.add_leases(view, request, taker.session.number, tokens)
 
 
-def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int) -> int:
-    """Lease up to `most` runs to the workers of a group; return how many."""
+def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int, least: int) -> int:
+    """Lease up to `most` runs to the workers of a group; return how many. However little time there
+    is, `least` are tried."""
     given = 0
     takers = [taker for taker in group if taker.left > 0]
-    place = 0
-    is_first = True
+    place = tried = 0
     while given < most and takers:
-        if not is_first and view.is_full:
+        if (tried >= least or view.has_bytes) and tried and view.is_full:
             # What is left is asked for again at once.
             view.allowance_ms = view.now_ms
             break
-        is_first = False
+        tried += 1
         found = _next(tenants)
         if found is None:
             break

@@ -10,7 +10,7 @@ from raftsched.statemachine.budget import Steps, unlimited
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.machine import read_meta
 from raftsched.statemachine.record import CatchUpRecord, encode, parse
-from raftsched.statemachine.request import Ring
+from raftsched.statemachine.request import Offer, Ring
 from raftsched.statemachine.store import MemoryStore
 
 from .driver import HOUR_MS, MINUTE_MS, SECOND_MS, START_MS, Machine
@@ -142,3 +142,20 @@ def test_a_backlog_of_before_goes_on_in_its_own_line(rule: Overlap.Rule.ValueTyp
         machine.check()
     assert not machine.state("a").backlog
     assert [run.cause for run in machine.ended("a")].count(run_pb2.CAUSE_BACKFILL) == 3
+
+
+def test_no_group_of_workers_takes_all_the_time_of_a_grant() -> None:
+    """However little that is: a few of each are leased before it is asked for."""
+    machine = crowd(BACKFILLED, 400)
+    machine.ring_all()
+    machine.advance(10 * SECOND_MS)
+    machine.ring()
+    mine = len(machine.live("a", "other"))
+    assert mine >= 10
+    machine.new_budget = lambda: Steps(0)
+    offers = Offer("w1", 1_000), Offer("w2", 1_000, ("other",))
+
+    first, second = machine.offer(*offers)
+
+    assert len(first) >= 10
+    assert len(second) == mine
