@@ -14,6 +14,7 @@ from .columns import COLUMNS
 from .look import Cell, Column, Look
 from .moment import Moment, Rates
 from .session import many
+from .strain import strains
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -40,10 +41,12 @@ def _parts(moment: Moment, look: Look, height: int, keys: bool) -> Iterator[Rend
     yield from (_line("", line) for line in _summary(status, look))
     yield _line("bold" if moment.rates else "dim", _rates(moment.rates))
     for problem in status.problems:
-        yield _line("yellow", f"Problem: {problem}")
+        yield _words("yellow", f"Problem: {problem}")
+    for strain in strains(status, look):
+        yield _words("yellow" if strain.matters else "", f"{strain.label}: {strain}")
     for alert in moment.alerts or ():
         where = alert.namespace or "the cluster"
-        yield _line("red", f"Alert: {alert.name} of {where}, since {look.time(alert.raised_time)}")
+        yield _words("red", f"Alert: {alert.name} of {where}, since {look.time(alert.raised_time)}")
     yield from _missing(moment)
     yield from _titled("", _nodes(status, look))
     rows = max(ROWS_MIN, (height - FIXED - len(status.nodes)) // 3)
@@ -129,6 +132,11 @@ def _titled(title: str, table: Table | None) -> Iterator[RenderableType]:
     if table is not None:
         yield Text(f"\n{title}" if title else "", style="bold")
         yield table
+
+
+def _words(style: str, text: str) -> Text:
+    """What says what to do at its end, on as many lines as it takes."""
+    return Text(printable(text), style, overflow="fold")
 
 
 def _line(style: str, *words: str) -> Text:

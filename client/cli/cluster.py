@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,12 @@ from .lazy import ExampleGroup
 from .names import NODE
 from .options import command
 from .session import Session, many
+from .strain import steps, strains
 
 if TYPE_CHECKING:
     from .messages import cluster_pb2
+
+INDENT = 10  # Behind the labels of a summary.
 
 
 @click.group(
@@ -41,10 +45,14 @@ def status(session: Session) -> None:
     seen = ask_status(session, "get the cluster's status")
     if session.out.is_table:
         for line in summary(session, seen) if session.out.for_person else ():
-            echo(line)
+            echo(session.out.folded(line, INDENT))
         session.out.items(seen.nodes, seen)
-        for problem in seen.problems:
-            session.out.paint(f"Problem: {problem}", "yellow", err=True)
+        notes = [] if session.out.for_person else strains(seen, session.out.look)
+        for line in (
+            *(f"Note: {note}" for note in notes),
+            *map("Problem: {}".format, seen.problems),
+        ):
+            session.out.paint(session.out.folded(line, 2), "yellow", err=True)
     elif session.out.format in ("jsonl", "name"):
         session.out.items(seen.nodes, seen)
     else:
@@ -61,16 +69,12 @@ def ask_status(session: Session, doing: str) -> cluster_pb2.ClusterStatus:
     return session.ask(request, m.cluster_pb2.ClusterStatus, doing)
 
 
-def _slow(seen: cluster_pb2.ClusterStatus) -> list[str]:
-    """Steps of the node's loop that lasted too long, if there were any."""
-    if not seen.long_steps:
-        return []
-    last = seen.last_long_steps[0]
-    seconds = last.duration.ToMilliseconds() / 1000
-    return [
-        f"Loop      {many(seen.long_steps, 'step')} lasted too long; the last one {seconds:.2f} s: "
-        f"{last.what}"
-    ]
+def _strain(session: Session, seen: cluster_pb2.ClusterStatus) -> Iterator[str]:
+    look = session.out.look
+    for strain in strains(seen, look):
+        yield f"{strain.label:<{INDENT}}{strain}"
+        if strain.label == "Loop" and session.out.format == "wide":
+            yield from (f"{'':{INDENT}}{step}" for step in steps(seen, look))
 
 
 def summary(session: Session, seen: cluster_pb2.ClusterStatus) -> list[str]:
@@ -82,7 +86,7 @@ def summary(session: Session, seen: cluster_pb2.ClusterStatus) -> list[str]:
         f"Cluster   {seen.cluster_id}, as node {seen.node} sees it",
         f"Leader    {seen.leader or 'none'}{since}, term {seen.term}",
         f"Quorum    {'yes' if seen.quorum else 'NO'}; {may_fail}",
-        *_slow(seen),
+        *_strain(session, seen),
         f"Load      {many(seen.jobs, 'job')}, {many(seen.live_runs, 'run')} under way, "
         f"{many(seen.workers, 'worker')}" + (f", backlog {seen.backlog:,}" if seen.backlog else ""),
         f"History   revision {seen.revision}, watchable since {seen.oldest_revision}, "

@@ -22,6 +22,7 @@ from .clean import echo
 from .exits import Exit, Trouble
 from .options import command
 from .session import Session
+from .strain import strains
 from .times import rough_text
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ SYNC_BAD_MS = 100.0
 FREE_WANTED = 1 << 30
 SKEW_GOOD_MS = 500
 CONNECT_S = 2.0
+INDENT = 29  # Where the text of a finding begins.
 STYLES = {"ok": "green", "warning": "yellow", "wrong": "red"}
 
 
@@ -92,10 +94,11 @@ def doctor(session: Session, folder: str | None, listen: tuple[str, ...]) -> Non
 def show(session: Session, finding: Finding) -> None:
     if session.out.for_person:
         mark = {"ok": "ok  ", "warning": "warn", "wrong": "FAIL"}[finding.verdict]
+        line = session.out.folded(f"{mark}  {finding.check:<22} {finding.text}", INDENT)
         session.out.paint(mark, STYLES[finding.verdict], nl=False)
-        echo(f"  {finding.check:<22} {finding.text}")
+        echo(line[len(mark) :])
         if finding.then and finding.verdict != "ok":
-            echo(f"{'':6}{'':<22} Try: {finding.then}")
+            echo(session.out.folded(f"{'':{INDENT}}Try: {finding.then}", INDENT + 5))
     else:
         echo("\t".join((finding.verdict, finding.check, finding.text, finding.then)))
 
@@ -203,6 +206,11 @@ def cluster(session: Session) -> Iterator[Finding]:
                 seen.append(status)
         if seen:
             yield from agreement(seen)
+            for status in seen:
+                for strain in strains(status, session.out.look):
+                    verdict = "warning" if strain.matters else "ok"
+                    check = f"{strain.label.lower()} of {status.node}"
+                    yield Finding(check, verdict, strain.text, strain.then)
             yield clock(client)
 
 

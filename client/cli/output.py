@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # Columns of words, which may take several lines.
 LONG = {"NOTE", "MESSAGE", "ERROR", "MORE", "DESCRIPTION", "REASON", "RESULT", "LABELS", "CHANGED"}
 LONG_WIDTH = 24
+WIDTH_MIN = 40  # Words are not folded narrower than this.
 Row = Sequence["Cell | str"]
 
 
@@ -168,6 +170,16 @@ class Output:
             click.echo(click.style(shown, fg=color), err=err, nl=nl, color=True)
         else:
             echo(shown, err=err, nl=nl)
+
+    def folded(self, text: str, indent: int) -> str:
+        """Words on lines of the terminal, the further ones indented; for a pipe as they are."""
+        if not self.for_person:
+            return text
+        width = max(self.console.width, WIDTH_MIN)
+        return textwrap.fill(
+            text, width, subsequent_indent=" " * indent, break_long_words=False,
+            break_on_hyphens=False, drop_whitespace=True, replace_whitespace=False,
+        )  # fmt: skip
 
     # Tables.
 

@@ -19,7 +19,7 @@ from raftsched.client.cli.times import (
     parse_length,
     rough_text,
 )
-from raftsched.proto.v1 import event_pb2, job_pb2
+from raftsched.proto.v1 import cluster_pb2, event_pb2, job_pb2
 
 from ..stage import Stage, breaking_off, dead_endpoint, refusing
 from .conftest import Cli
@@ -301,6 +301,53 @@ def test_the_doctor_names_what_is_wrong_and_what_to_do(cli: Cli, stage: Stage) -
     assert found[f"node {stage.endpoints}"]["verdict"] == "wrong"
     assert found[f"port 127.0.0.1:{port}"]["verdict"] == "wrong"
     assert found["problem"]["text"] == "the disk is full"
+
+
+def strained() -> cluster_pb2.ClusterStatus:
+    seen = status(quorum=True, margin=1)
+    seen.node, seen.leader, seen.long_steps = "n1", "n1", 3
+    for what, ms in (("decide: Ring", 250), ("compile zones", 120)):
+        step = seen.last_long_steps.add(what=what)
+        step.duration.FromMilliseconds(ms)
+        step.time.GetCurrentTime()
+    seen.refused.update({"watchers_by_caller": 12, "failures": 3, "UNAUTHENTICATED": 1})
+    return seen
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cluster", "status"), ("cluster", "status", "--color", "always"), ("doctor",),
+        ("cluster", "status", "--color", "always", "-o", "wide"), ("doctor", "--color", "always"),
+        ("top", "--once", "--every", "10ms"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_strains_a_node_is_said_in_words(
+    words: tuple[str, ...], cli: Cli, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood in the JSON only; with what to do, and within 80 columns."""
+    node, seen = stage.nodes[0], strained()
+    normal = node.answer
+
+    def answer(request: Message) -> Message:
+        return seen if isinstance(request, cluster_pb2.GetClusterStatusRequest) else normal(request)
+
+    monkeypatch.setattr(node, "answer", answer)
+
+    said = cli(*words, NO_COLOR="1", COLUMNS="80").output
+
+    text = " ".join(said.split())
+    assert "3 steps of n1 lasted too long" in text
+    assert "the last 0.25 s" in text
+    assert "decide: Ring" in text
+    assert "n1 refused 15 calls by its limits: watchers_by_caller 12, failures 3" in text
+    assert "raise those under [limits] of n1" in text
+    assert "UNAUTHENTICATED 1" in text
+    assert ("0.12 s compile zones" in text) == ("wide" in words)
+    if "always" in words:
+        told = said.split("NODE ")[0]  # A table may be wider.
+        assert max(map(len, told.splitlines())) <= 80
 
 
 def test_the_doctor_tells_a_refusal_from_silence(cli: Cli, stage: Stage) -> None:
