@@ -255,6 +255,15 @@ class Config(_Section, frozen=True, kw_only=True):
             description="The journal is cut by such pieces, in MiB; a fresh one takes four.",
         ),
     ] = 64
+    scrub_mb_per_second: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1024,
+            description="How fast all files are read again in the background to find damage, in "
+            "MiB a second; one pass an hour.",
+        ),
+    ] = 8
     limits: Limits = Limits()
     log: Log = Log()
     tls: Tls = Tls()

@@ -362,6 +362,7 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         heartbeat_ms=config.heartbeat_ms,
         cache_bytes=config.cache_mb << 20,
         journal=JournalLimits(segment=config.segment_mb << 20),
+        scrub_rate=config.scrub_mb_per_second << 20,
         contexts=contexts,
         virtual=virtual,
     )

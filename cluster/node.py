@@ -42,7 +42,7 @@ from .leader import Leader, Seen
 from .loop_steps import LoopSteps
 from .readers import Readers
 from .replica import RENEWING, Replica
-from .scrub import RATE, Background, Pace, Scrub, set_stop_mark, take_stop_mark
+from .scrub import Background, Pace, Scrub, set_stop_mark, take_stop_mark
 from .sessions import Sessions
 from .steady import SteadyClock
 from .virtual import Journey, VirtualClock
@@ -93,7 +93,7 @@ class NodeSpec:
     contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
     settings: Settings = field(default_factory=Settings)
     journal: JournalLimits = field(default_factory=JournalLimits)
-    scrub_rate: int = RATE  # Bytes a second that are read again in the background.
+    scrub_rate: int = 8 << 20  # Bytes a second that are read again in the background.
     # The clocks, for tests: milliseconds since 1970, and seconds that only grow.
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     seconds: Callable[[], float] = time.monotonic
@@ -199,7 +199,7 @@ class Node:
         self.steps.watch(self._loop)
         self.driver.ended.add_done_callback(self._driver_ended)
         self._tick()
-        self._background.start()
+        self._background.start(hastes=self.scrub.behind)
         if self._journey is not None:
             self._journey.start()
 

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from raftsched.cluster.node import Node
-from raftsched.cluster.scrub import KNOWN, STOPPED, Background, Pace, Scrub, Stopped, at_once
+from raftsched.cluster.scrub import (
+    AT_START_S,
+    HASTE,
+    KNOWN,
+    STOPPED,
+    Background,
+    Pace,
+    Scrub,
+    Stopped,
+    at_once,
+)
 from raftsched.statemachine.rocks_store import RocksStore
 from raftsched.statemachine.store import Corrupt
 
@@ -66,6 +76,54 @@ def test_damage_of_a_table_that_is_seen_first_is_found_by_the_engine(tmp_path: P
     with pytest.raises(Corrupt, match="checksum mismatch"):
         Scrub(tmp_path).check_state(store)
     store.close()
+
+
+def test_a_start_reads_for_so_long_and_leaves_the_rest_to_the_first_pass(tmp_path: Path) -> None:
+    store, scrub = state(tmp_path), Scrub(tmp_path)
+    size = sum(path.stat().st_size for path in tables(tmp_path))
+    flip(tables(tmp_path)[2], 70_000)
+    ticks = iter([0.0, 0.0, AT_START_S + 1])
+
+    scrub.check_at_start(store, lambda: next(ticks))
+
+    assert scrub.behind
+    assert 0 < scrub.verified_bytes < size
+    # What was not read to its end is not known.
+    with pytest.raises(Corrupt, match="checksum mismatch"):
+        scrub.check_state(store)
+    store.close()
+
+
+def test_a_start_that_has_read_all_leaves_nothing(tmp_path: Path) -> None:
+    store, scrub = state(tmp_path), Scrub(tmp_path)
+    scrub.check_at_start(store, lambda: 0.0)
+
+    assert not scrub.behind
+    store.close()
+
+
+def test_the_first_pass_begins_at_once_and_hastes_where_the_start_left_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("raftsched.cluster.scrub.FIRST_S", 3_600.0)
+    waits, begun = list[float](), threading.Event()
+
+    def one_pass(pace: Pace) -> None:
+        pace(10)
+        begun.set()
+
+    background = Background(one_pass, lambda error: None, 1_000)
+    wait = background._stop.wait
+
+    def note(timeout: float | None = None) -> bool:
+        waits.append(timeout or 0.0)
+        return wait(timeout)
+
+    monkeypatch.setattr(background._stop, "wait", note)
+    background.start(hastes=True)
+    assert begun.wait(10)
+    background.stop()
+    assert waits[:2] == [0.0, 10 / 1_000 / HASTE]
 
 
 def test_tables_come_and_go(tmp_path: Path) -> None:
@@ -143,7 +201,10 @@ async def stopped(nodes: dict[str, Node]) -> Node:
     return node
 
 
-async def test_a_start_after_a_bad_end_reads_all_tables_first(tmp_path: Path) -> None:
+async def test_a_start_after_a_bad_end_reads_the_tables_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftsched.cluster.scrub.AT_START_S", 600.0)
     async with cluster(tmp_path, 3) as nodes:
         node = await stopped(nodes)
         (node.spec.folder / STOPPED).unlink()
@@ -168,6 +229,7 @@ async def test_a_start_after_a_stop_in_order_reads_nothing(tmp_path: Path) -> No
 async def test_a_pass_that_finds_damage_ends_the_node_with_a_note(tmp_path: Path) -> None:
     async with cluster(tmp_path, 3) as nodes:
         leader = await fill(nodes)
+        leader._background.stop()  # One pass at a time, as on a node.
         leader.replica.store.flush()
         leader._scrub(at_once)
         # In a filter, where no read would meet it.
@@ -184,6 +246,7 @@ async def test_a_pass_that_finds_damage_ends_the_node_with_a_note(tmp_path: Path
 async def test_a_pass_does_without_a_damaged_snapshot_and_makes_another(tmp_path: Path) -> None:
     async with cluster(tmp_path, 3) as nodes:
         leader = await fill(nodes)
+        leader._background.stop()
         core = leader.driver.core
         core.make_snapshot()
         leader.driver._poke()
