@@ -161,8 +161,8 @@ def backfillable(
     view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, times: list[int]
 ) -> list[int]:
     """Those of some past nominal times that may run, as `may_backfill` says of one."""
-    if job.form.calendars:
-        times = [at_ms for at_ms in times if excluded(plan, at_ms) is None]
+    for _, calendar in plan.calendars:
+        times = calendar.leaves_in(times, plan.zone)
     return ledger.backfillable(view, jid, job, state, times) if times else []
 
 

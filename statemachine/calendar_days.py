@@ -48,6 +48,18 @@ class CalendarDays:
         on = date.fromordinal(day)
         return (on.month, on.day) in self.yearly
 
+    def leaves_in(self, times: list[int], job_zone: Zone) -> list[int]:
+        """Return those of some instants, in order, that it does not leave out; each day is asked
+        once."""
+        zone = self.zone or job_zone
+        found, out, end_ms = [], False, times[0] if times else 0
+        for at in times:
+            if at >= end_ms:
+                out, end_ms = self.leaves_out(at, job_zone), zone.day_end(at)
+            if not out:
+                found.append(at)
+        return found
+
 
 def compile_calendar(
     calendar: calendar_pb2.Calendar, path: str = "calendar"

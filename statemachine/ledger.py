@@ -12,7 +12,7 @@ small pieces (`index`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from ..proto.v1 import run_pb2
 from . import keys, limits, namespaces
@@ -186,20 +186,33 @@ def backfillable(
     """Those of some nominal times, in order, that may run, as far as the ledger knows; it is read
     once for all of them. `may_backfill` is asked again for each when its turn comes."""
     alone, stretches = _read(view, jid, times[0], times[-1])
+    purged_ms = state.ledger_purged_ms
+    # Of what is older than the job, and was purged, only the history may know.
+    forgotten = times[0] < min(purged_ms, job.created_at_ms) and _has_runs(view, jid, times)
     found, place = [], 0
     for at_ms in times:
         outcome = alone.get(at_ms)
-        if outcome is None:
+        if outcome is None and stretches:
             while place < len(stretches) and stretches[place][1].last_at_ms < at_ms:
                 place += 1
             if place < len(stretches) and stretches[place][0] <= at_ms:
                 outcome = stretches[place][1].outcome
-        if outcome is None and at_ms < state.ledger_purged_ms:
-            if may_backfill(view, jid, job, state, at_ms):
+        if outcome is None and at_ms < purged_ms:
+            older = at_ms < job.created_at_ms
+            if older and not (forgotten and not may_backfill(view, jid, job, state, at_ms)):
                 found.append(at_ms)
         elif outcome is None or outcome in BACKFILLABLE:
             found.append(at_ms)
     return found
+
+
+def _has_runs(view: View, jid: int, times: list[int]) -> bool:
+    """Whether a run of a range of nominal times is under way or in the history."""
+    first, end = keys.occasion_of(times[0]), keys.occasion_of(times[-1] + 1)
+    live = view.scan(keys.run(jid, first), keys.run(jid, end))
+    newest, behind = keys.ended(jid, end), keys.after(keys.ended(jid, first))
+    past = chain(view.scan_stored(newest, behind), view.written_between(newest, behind))
+    return next(chain(live, past), None) is not None
 
 
 def _read(
@@ -214,7 +227,7 @@ def _read(
     before = covering(view, jid, first)
     if before is not None and before[0] < first:
         stretches.append(before)
-    for key, value in sorted((values | mine).items()):
+    for key, value in sorted((values | mine).items()) if mine else values.items():
         outcome = OUTCOMES.get(value)
         if outcome is not None:
             alone[keys.nominal_at(key)] = outcome

@@ -13,9 +13,8 @@ out still gets its outcome in the ledger.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
 from typing import Final, NamedTuple, Protocol
 
 from .calendar_days import CalendarDays
@@ -41,6 +40,8 @@ class Repeat(Protocol):
 
     def count(self, from_ms: int, to_ms: int) -> int: ...
 
+    def times(self, from_ms: int, to_ms: int, most: int) -> list[int]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -65,6 +66,12 @@ class Grid:
             return 0
         below_high = (high - 1 - self.anchor_ms) // self.every_ms
         return below_high - (low - 1 - self.anchor_ms) // self.every_ms
+
+    def times(self, from_ms: int, to_ms: int, most: int) -> list[int]:
+        first = self.next_after(from_ms - 1)
+        if first is None:
+            return []
+        return list(range(first, min(to_ms, LATEST_MS), self.every_ms)[:most])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +188,37 @@ def nominal_times(
     Times that follow from the end of a run are in no such list: nobody can compute them anew.
     """
     from_ms, to_ms = _within(plan, from_ms, to_ms)
+    floor, most = max(from_ms, _floor(plan, ever)), limit + 1
+    times = _once(plan, from_ms, to_ms)[:most]
+    for repeat in plan.repeats:
+        if len(times) == most:
+            # What comes behind these does not count.
+            to_ms = times[-1]
+        times = _merged(times, _first(repeat, floor, to_ms, most))[:most]
+    return Nominals(times[:limit], len(times) > limit)
+
+
+def _first(repeat: Repeat, from_ms: int, to_ms: int, most: int) -> list[int]:
+    """The first so many instants of one schedule in a range: a few by steps, more as a list."""
+    if most > FEW:
+        return repeat.times(from_ms, to_ms, most)
     times: list[int] = []
-    for at in _ahead(plan, from_ms, ever):
-        if at >= to_ms:
-            break
-        if len(times) >= limit:
-            return Nominals(times, True)
+    at = repeat.next_after(from_ms - 1)
+    while at is not None and at < to_ms and len(times) < most:
         times.append(at)
-    return Nominals(times, False)
+        at = repeat.next_after(at)
+    return times
+
+
+def _once(plan: Plan, from_ms: int, to_ms: int) -> list[int]:
+    return sorted({once.at_ms for once in plan.onces if from_ms <= once.at_ms < to_ms})
+
+
+def _merged(times: list[int], more: list[int]) -> list[int]:
+    """Two lists in order as one, in which each instant stands once."""
+    if not times or not more:
+        return times or more
+    return list(dict.fromkeys(sorted(times + more)))
 
 
 def names(plan: Plan, at_ms: int) -> bool:
@@ -199,16 +229,36 @@ def names(plan: Plan, at_ms: int) -> bool:
 def latest_nominals(
     plan: Plan, from_ms: int, to_ms: int, limit: int, *, ever: bool = False
 ) -> Nominals:
-    """Return the latest nominal times of a range, in order of time; the search goes backwards."""
+    """Return the latest nominal times of a range, in order of time."""
     from_ms, to_ms = _within(plan, from_ms, to_ms)
+    floor, most = max(from_ms, _floor(plan, ever)), limit + 1
+    times = _once(plan, from_ms, to_ms)[-most:]
+    for repeat in plan.repeats:
+        if len(times) == most:
+            # What comes before these does not count.
+            floor = max(floor, times[0])
+        times = _merged(times, _latest(repeat, floor, to_ms, most))[-most:]
+    return Nominals(times[max(0, len(times) - limit) :], len(times) > limit)
+
+
+def _latest(repeat: Repeat, from_ms: int, to_ms: int, most: int) -> list[int]:
+    """The latest so many of them. Of more than a few all are listed from where there are not many
+    more than that, which is searched."""
     times: list[int] = []
-    for at in _behind(plan, to_ms, ever):
-        if at < from_ms:
-            break
-        if len(times) >= limit:
-            return Nominals(times[::-1], True)
+    if most > FEW:
+        few_ms = to_ms
+        while repeat.count(from_ms, to_ms) > 2 * most:
+            middle_ms = (from_ms + few_ms) // 2
+            if repeat.count(middle_ms, to_ms) < most:
+                few_ms = middle_ms
+            else:
+                from_ms = middle_ms
+        return repeat.times(from_ms, to_ms, 2 * most)[-most:]
+    at = repeat.last_before(to_ms)
+    while at is not None and at >= from_ms and len(times) < most:
         times.append(at)
-    return Nominals(times[::-1], False)
+        at = repeat.last_before(at)
+    return times[::-1]
 
 
 def latest_nominal_before(plan: Plan, before_ms: int, *, ever: bool = False) -> int | None:
@@ -228,9 +278,8 @@ def newest(plan: Plan, from_ms: int, to_ms: int, number: int) -> tuple[int, int]
     if not number:
         return to_ms, 0
     from_ms, to_ms = _within(plan, from_ms, to_ms)
-    [named] = [
-        one for one, count in zip((*plan.repeats, *plan.onces), counts, strict=True) if count
-    ]
+    every: list[Repeat | Once] = [*plan.repeats, *plan.onces]
+    [named] = [one for one, count in zip(every, counts, strict=True) if count]
     instants = range(from_ms, to_ms)
     behind = bisect_left(instants, 1, key=lambda at: int(named.count(at + 1, to_ms) < number))
     return instants[behind], number
@@ -280,51 +329,3 @@ def _within(plan: Plan, from_ms: int, to_ms: int) -> tuple[int, int]:
 def _floor(plan: Plan, ever: bool) -> int:
     """Return the first instant at which a recurring schedule counts."""
     return 0 if ever else plan.since_ms + 1
-
-
-def _ahead(plan: Plan, from_ms: int, ever: bool) -> Iterator[int]:
-    """Yield the nominal times from an instant on, in order."""
-    floor = max(from_ms, _floor(plan, ever))
-    heads = [(one.next_after(floor - 1), place) for place, one in enumerate(plan.repeats)]
-    heads += [(once.at_ms, -1) for once in plan.onces if once.at_ms >= from_ms]
-    line = [(at, place) for at, place in heads if at is not None]
-    heapify(line)
-    if len(line) == 1 and not plan.onces:
-        [(at, place)] = line
-        following: int | None = at
-        walked = plan.repeats[place].next_after
-        while following is not None:
-            yield following
-            following = walked(following)
-        return
-    last = None
-    while line:
-        at, place = line[0]
-        if at != last:
-            yield at
-            last = at
-        following = plan.repeats[place].next_after(at) if place >= 0 else None
-        if following is None:
-            heappop(line)
-        else:
-            heapreplace(line, (following, place))
-
-
-def _behind(plan: Plan, before_ms: int, ever: bool) -> Iterator[int]:
-    """Yield the nominal times before an instant, the latest first."""
-    floor = _floor(plan, ever)
-    heads = [(one.last_before(before_ms), place) for place, one in enumerate(plan.repeats)]
-    line = [(-at, place) for at, place in heads if at is not None and at >= floor]
-    line += [(-once.at_ms, -1) for once in plan.onces if once.at_ms < before_ms]
-    heapify(line)
-    last = None
-    while line:
-        at, place = -line[0][0], line[0][1]
-        if at != last:
-            yield at
-            last = at
-        before = plan.repeats[place].last_before(at) if place >= 0 else None
-        if before is None or before < floor:
-            heappop(line)
-        else:
-            heapreplace(line, (-before, place))

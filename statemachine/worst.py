@@ -224,9 +224,39 @@ def letters(world: World) -> None:
         world.do(dead_letter_pb2.RequeueDeadLettersRequest(filter="kind=timeout.queue"))
 
 
+def backfill_calls(world: World) -> None:
+    """50 jobs are to run 9,990 times of before they were there; then those of one that it ran."""
+    world.now_ms += 10_001 * MINUTE_MS
+    for number in range(50):
+        world.create(f"job-{number}", "* * * * *", overlap=ALLOW)
+    world.create("a", "* * * * *", overlap=ALLOW)
+    world.backfill(9_990)
+    world.begin()
+    for number in range(50):
+        world.do(backfill_of(f"job-{number}", 9_990))
+    world.do(backfill_of("a", 9_990))
+
+
+def backfill_of(job: str, minutes: int) -> job_pb2.BackfillJobRequest:
+    return job_pb2.BackfillJobRequest(
+        job=job, from_time=timestamp(NOW_MS), runs_per_minute=60_000,
+        to_time=timestamp(NOW_MS + minutes * MINUTE_MS),
+    )  # fmt: skip
+
+
+def many_unions(world: World) -> None:
+    """20 jobs of 16 schedules each, misfire ALL, 3 hours down; then one is backfilled."""
+    expressions = ";".join(f"*/{step} * * * * *" for step in range(1, 17))
+    outage(world, expressions, jobs=20)
+    world.do(job_pb2.BackfillJobRequest(
+        job="job-0", from_time=timestamp(NOW_MS - 9_000_000), to_time=timestamp(NOW_MS),
+    ))  # fmt: skip
+
+
 WORLDS: tuple[Callable[[World], None], ...] = (
     backfill, backfill_inside, outage_of_seconds, outage_of_minutes, outage_of_unions, in_time,
     replace, replace_many, deletion, update, drop, letters,
+    backfill_calls, many_unions,
 )  # fmt: skip
 
 

@@ -139,6 +139,25 @@ class ZonedCron:
             at = segment.end
         return total
 
+    def times(self, from_ms: int, to_ms: int, most: int) -> list[int]:
+        """Return the first instants from one on and before another, at most so many."""
+        found: list[int] = []
+        at = max(-(-from_ms // 1000), EARLIEST_S)
+        to = min(-(-to_ms // 1000), LATEST_S)
+        for _ in range(SEGMENTS_SEARCHED):
+            if at >= to or len(found) >= most:
+                break
+            segment = self.zone.segment_at(at)
+            low, high = self._wall_range(segment)
+            low, high = max(at + segment.offset, low), min(to + segment.offset, high)
+            walls = self._fields.between(low, high, most - len(found)) if low < high else []
+            # An edge that is named on its own account is in the list already.
+            if at == segment.begin and self._gap_runs(segment) and walls[:1] != [low]:
+                found.append(at * 1000)
+            found += [(wall - segment.offset) * 1000 for wall in walls]
+            at = segment.end
+        return found[:most]
+
     def gap_wall(self, instant_ms: int) -> int | None:
         """Return the wall time whose absence made this instant one of the set, if that is why."""
         segment = self.zone.segment_at(instant_ms // 1000)

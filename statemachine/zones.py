@@ -102,6 +102,12 @@ class Zone:
         instant_s = instant_ms // 1000
         return (instant_s + self.segment_at(instant_s).offset) // DAY_S + EPOCH_ORDINAL
 
+    def day_end(self, instant_ms: int) -> int:
+        """Return until when it is the same day on the wall calendar, without a change of offset."""
+        segment = self.segment_at(instant_ms // 1000)
+        wall = instant_ms // 1000 + segment.offset
+        return min(wall - wall % DAY_S + DAY_S - segment.offset, segment.end) * 1000
+
     def _find_segments(self, year: int) -> tuple[Segment, ...]:
         begin, end = year_begin(year), year_begin(year + 1)
         edges, offsets = [begin], [self._offset(begin)]

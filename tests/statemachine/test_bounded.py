@@ -11,14 +11,15 @@ from raftsched.proto.v1 import (
     common_pb2,
     dead_letter_pb2,
     job_pb2,
+    namespace_pb2,
     run_pb2,
     schedule_pb2,
     worker_pb2,
 )
-from raftsched.statemachine import keys, limits
+from raftsched.statemachine import clockwork, jobs, keys, ledger, limits
 from raftsched.statemachine.budget import Steps
 from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.plan import Grid
+from raftsched.statemachine.plan import Grid, nominal_times
 from raftsched.statemachine.record import LedgerRecord
 from raftsched.statemachine.request import Ring
 from raftsched.statemachine.store import MemoryStore
@@ -313,3 +314,31 @@ def test_however_little_a_decision_may_do_it_comes_to_the_same(seed: int) -> Non
         }
         shown = [(key, wanted.get(key), found.get(key)) for key in sorted(differing)[:5]]
         assert not differing, f"seed {seed}, {steps} steps: {shown}"
+
+
+@pytest.mark.parametrize("seed", range(STORIES))
+def test_what_may_be_backfilled_is_what_each_time_alone_says(seed: int) -> None:
+    """Also where ledger and history have forgotten some of it, each in its own time."""
+    story = Story(seed, 0)
+    machine, dice = story.machine, Random(seed)
+    kept = namespace_pb2.Namespace(
+        name="default", keep_ledger=duration(dice.choice((2, 9)) * HOUR_MS),
+        keep_succeeded=duration(dice.choice((1, 48)) * HOUR_MS),
+    )  # fmt: skip
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=kept))
+    for _ in range(6):
+        story.backfill()
+        story.wait()
+        machine.ring_all()
+        story.work()
+    for name in NAMES:
+        view = machine.view()
+        jid, job, state = jobs.find(view, "", name)
+        plan = clockwork.plan_of(view, jid, job)
+        first = machine.now_ms - dice.choice((1, 24, 60)) * HOUR_MS
+        times = nominal_times(plan, first, machine.now_ms, 10_000, ever=True).times
+
+        found = ledger.backfillable(view, jid, job, state, times)
+
+        alone = [at for at in times if ledger.may_backfill(view, jid, job, state, at)]
+        assert found == alone, f"seed {seed}, {name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -139,3 +140,20 @@ def test_a_calendar_needs_rules_and_not_too_many() -> None:
     assert isinstance(over, list)
     assert [fault.reason for fault in none] == [REQUIRED]
     assert [fault.reason for fault in over] == [error_pb2.ERROR_REASON_LIMIT_EXCEEDED]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca"])
+@pytest.mark.parametrize("seed", range(5))
+def test_many_times_are_asked_day_by_day(zone: str, seed: int) -> None:
+    random = Random(seed)
+    calendar = days(
+        calendar_pb2.CalendarRule(weekday=random.randrange(1, 8)),
+        calendar_pb2.CalendarRule(date="2011-12-30"),
+        calendar_pb2.CalendarRule(yearly="10-16"),
+    )
+    begin = random.choice((1_325_000_000_000, 1_508_000_000_000, 1_790_000_000_000))
+    times = sorted(begin + random.randrange(20 * 86_400_000) for _ in range(500))
+
+    left = calendar.leaves_in(times, zone_of(zone))
+
+    assert left == [at for at in times if not calendar.leaves_out(at, zone_of(zone))], seed

@@ -130,6 +130,18 @@ def test_counting_is_walking(expression: str, start: int, length: int) -> None:
         assert fields.count(start, end) == walked
 
 
+@given(EXPRESSIONS, MOMENTS, st.integers(0, 40 * DAY), st.sampled_from([1, 10, 5000]))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_listing_is_walking(expression: str, start: int, length: int, most: int) -> None:
+    fields = fields_of(expression)
+    end, walked, at = start + length, list[int](), fields.at_or_after(start)
+    while at is not None and at < end and len(walked) < most:
+        walked.append(at)
+        at = fields.at_or_after(at + 1)
+
+    assert fields.between(start, end, most) == walked
+
+
 def test_a_year_of_minutes_is_counted_without_a_walk() -> None:
     fields = fields_of("* * * * *")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +28,7 @@ from raftsched.statemachine.plan import (
     excluded,
     latest_nominal_before,
     latest_nominals,
+    newest,
     next_nominal,
     nominal_times,
 )
@@ -241,9 +243,42 @@ def test_a_union_is_the_merge_of_its_parts(said: list[str], day: int) -> None:
     assert nominal_times(union, from_ms, to_ms, 2) == Nominals(merged[:2], len(merged) > 2)
 
 
-def make(*expressions: str) -> Plan:
+MANY = ["*/7 * * * *", "0 9 * * *", "* * * * *", "@every 90s", "0-29 * * * *", "30-59 * * * sat"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_long_lists_of_a_union_are_the_merge_of_its_parts(seed: int) -> None:
+    """Forwards and backwards, with a limit that cuts them and with one that does not."""
+    random = Random(seed)
+    said = random.choices(MANY, k=random.randrange(1, 5))
+    single = [Timestamp(seconds=1_767_225_600 + random.randrange(30 * 86_400)) for _ in range(2)]
+    union = make(*said, *single)
+    from_ms = 1_767_225_600_000 + random.randrange(30 * DAY_MS)
+    to_ms = from_ms + random.randrange(20 * DAY_MS)
+    found = {at for one in said for at in walk(make(one), from_ms, to_ms)}
+    found |= {at.seconds * 1000 for at in single if from_ms <= at.seconds * 1000 < to_ms}
+    merged = sorted(found)
+    for limit in (0, 1, 9, 100, len(merged) - 1, len(merged), 30_000):
+        if limit < 0:
+            continue
+        cut = len(merged) > limit
+        assert nominal_times(union, from_ms, to_ms, limit) == Nominals(merged[:limit], cut), seed
+        latest = merged[max(0, len(merged) - limit) :]
+        assert latest_nominals(union, from_ms, to_ms, limit) == Nominals(latest, cut), seed
+        if limit:
+            begin = latest[0] if latest else to_ms
+            assert newest(union, from_ms, to_ms, limit) == (begin, len(latest)), seed
+
+
+def make(*said: str | Timestamp) -> Plan:
+    schedules = [
+        Schedule(cron=schedule_pb2.Cron(expression=one))
+        if isinstance(one, str)
+        else Schedule(once=schedule_pb2.Once(time=one))
+        for one in said
+    ]
     plan = compile_plan(
-        [Schedule(cron=schedule_pb2.Cron(expression=expression)) for expression in expressions],
+        schedules,
         Timing(zone="Europe/Berlin"),
         seed="default/job",
         created_at_ms=1_767_000_000_000,

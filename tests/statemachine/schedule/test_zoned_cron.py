@@ -230,6 +230,26 @@ def test_back_and_by_count_is_the_same_as_forward(
     assert cron.count(begin, begin) == 0
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca"])
+@pytest.mark.parametrize("rules", ALL_RULES)
+def test_a_list_is_what_a_walk_finds(
+    zone: str, rules: tuple[schedule_pb2.GapRule.ValueType, schedule_pb2.FoldRule.ValueType]
+) -> None:
+    expressions = (
+        "30 2 * * *", "*/20 * * * *", "0 */3 * * *", "7 1,2 * * *", "* 2 * * *", "0 9 29 2 *",
+        "15 30 1-3 * * *", "*/7 * 2 * * sun", "0 0 L * *", "0 12 1 1 * *", "*/29 59 * * * *",
+    )  # fmt: skip
+    for seed, expression in enumerate(expressions):
+        random = Random(seed)
+        cron = cron_in(zone, expression, *rules)
+        for _ in range(12):
+            edge = random.choice(cron.zone.segments_of(random.randrange(2024, 2030))).begin * 1000
+            low = edge + random.randrange(-3 * DAY_MS, 2 * DAY_MS)
+            high = low + random.choice((1, HOUR_MS, DAY_MS, 3 * DAY_MS))
+            found, most = times(cron, low, high), random.choice((0, 1, 9, 100, 20_000))
+            assert cron.times(low, high, most) == found[:most], f"{expression}, seed {seed}"
+
+
 @pytest.mark.parametrize(
     "expression", ["30 2 * * *", "30 2 25 10 *", "30 2 * 10 sun#4", "0 30 2 25 10 * 2026"]
 )
