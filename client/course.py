@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 from .endpoints import Endpoints
 from .errors import CallerError, OutcomeUnknown, RaftschedError, RateLimited, Unavailable
 from .methods import Method, asked_wait
-from .refusals import TRY_ELSEWHERE, Failure
+from .refusals import TRY_ELSEWHERE, TRY_LATER, Failure
 
 logger = logging.getLogger("raftsched.client")
 # The first try may last this long, each further one twice as long, so that a hung node costs
@@ -30,6 +30,8 @@ TRY_FIRST_S = 2.0
 # The first wait between two tries, twice as long each time.
 BACKOFF_FIRST_S = 0.02
 BACKOFF_CAP_S = 1.0
+# A limit that lets a call wait for so long is worth a word.
+WAIT_TOLD_S = 0.5
 # So often in one call the word on who leads is followed without a wait.
 HINTS_MAX = 3
 # A node that says this is passed over for a while, as one that cannot be reached.
@@ -74,6 +76,8 @@ class Course:
         self._waits = 0
         # Some try may have done what was asked.
         self._perhaps_done = False
+        # Whoever called was told that a limit makes it wait.
+        self._told = False
         # What a node said that was reached, which tells more than that others were not.
         self._said: Failure | None = None
 
@@ -107,6 +111,13 @@ class Course:
         what, where = self.method.name, self._tried[-1]
         why = f"{failure.reason or failure.code} {failure.message}"
         logger.debug("%s at %s: %s; again in %.3f s", what, where, why, wait)
+        if failure.reason in TRY_LATER and wait >= WAIT_TOLD_S and not self._told:
+            # Else whoever called would take it for a slow cluster until the deadline.
+            self._told = True
+            left = self._deadline - now
+            logger.warning(
+                "%s at %s waits, for up to %.0f s: %s", what, where, left, failure.message
+            )
         return wait
 
     def broke_off(self, failure: Failure, now: float) -> RaftschedError:

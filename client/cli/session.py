@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import uuid
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     Asked = TypeVar("Asked", bound=Message)
 PAGE_SIZE = 1_000
 TIMEOUT_MAX_S = 24 * 3600.0  # As the SDK has it, which loads too much for --help.
+
+
+class Waits(logging.Handler):
+    """Says on stderr what the SDK warns of: that a call waits, and for which limit."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        echo(f"Note: {record.getMessage()}", err=True)
 
 
 class Session:
@@ -71,9 +79,12 @@ class Session:
     @contextmanager
     def of(cls, given: Mapping[str, Any]) -> Iterator[Session]:
         session = cls(resolve(given, given.get("context") or ""), given)
+        sdk, waits = logging.getLogger("raftsched.client"), Waits(logging.WARNING)
+        sdk.addHandler(waits)
         try:
             yield session
         finally:
+            sdk.removeHandler(waits)
             if not session.out.is_table:
                 session.out.several(session._answers)
             if "client" in vars(session):

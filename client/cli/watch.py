@@ -113,7 +113,9 @@ def present(session: Session, request: event_pb2.WatchEventsRequest) -> Iterator
                 failures += 1
                 if failures > TRIES_MAX or not request.HasField("after"):
                     raise
-                echo("The stream broke; taking it up where it was.", err=True)
+                limit = broken.values.get("limit", "")
+                why = f" by the limit '{limit}'" if limit else ""
+                echo(f"The stream broke{why}; taking it up where it was.", err=True)
                 if session.debug:
                     echo(f"  {broken.message}", err=True)
         time.sleep(REST_S)

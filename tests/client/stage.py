@@ -131,6 +131,8 @@ class Node:
         self.stage = stage
         # Each is used up by one call.
         self.faults: deque[Fault] = deque()
+        # Likewise, of watches before they stand.
+        self.turned_away: deque[Fault] = deque()
         self.heard: list[Message] = []
         self.stopped = threading.Event()
         self._pool = ThreadPoolExecutor(THREADS)
@@ -264,6 +266,8 @@ class Node:
     ) -> Iterator[event_pb2.WatchEventsResponse]:
         self.heard.append(request)
         self._greet(context)
+        if self.turned_away:
+            self.turned_away.popleft()(self, request, context, event_pb2.WatchEventsResponse)
         after = (request.after.change, request.after.position)
         if not request.HasField("after"):
             after = (len(self.stage.machine.log), 1_000_000)

@@ -428,3 +428,15 @@ def test_a_word_on_the_leader_is_followed_to_a_node_that_was_asked_before() -> N
 
     assert tried.failed(refusal("NOT_LEADER", leader="a:1"), 0.0) == 0.0
     assert tried.next_try(0.0).address == "a:1"
+
+
+def test_a_limit_that_makes_a_call_wait_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    one = course()
+    one.next_try(0.0)
+    one.failed(refusal("RATE_LIMITED", "RESOURCE_EXHAUSTED", retry_after=0.01), 0.0)
+    assert caplog.records == []
+    for _ in range(3):
+        one.next_try(1.0)
+        one.failed(refusal("NODE_LIMIT", "RESOURCE_EXHAUSTED", retry_after=1.0), 1.0)
+    [told] = caplog.records
+    assert "waits, for up to 29 s: no" in told.getMessage()

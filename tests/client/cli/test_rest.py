@@ -415,6 +415,25 @@ def test_what_was_seen_is_not_told_again(
     assert "taking it up where it was" in said.stderr
 
 
+def test_a_watch_that_a_limit_refuses_says_so_at_once_and_goes_on(cli: Cli, stage: Stage) -> None:
+    """It was silent for the whole timeout."""
+    cli.ok("job", "create", "x", "--handler", "h")
+    why = "the limit 'watchers_by_caller' of this node is reached: 1000 for ci; again in 0.6 s"
+    refused = refusing("NODE_LIMIT", why, 600, limit="watchers_by_caller", maximum="1000")
+    stage.nodes[0].turned_away.extend([refused, refused])
+
+    said = cli.ok("watch", "--since", "0.0", "--count", "1", "-o", "name", "--timeout", "9s")
+
+    assert said.stdout == "1.0\n"
+    assert said.stderr.count(why) == 1
+    assert "waits, for up to 9 s" in said.stderr
+    stage.nodes[0].turned_away.extend([refused] * 9)
+    given_up = cli("watch", "--timeout", "1s")
+    assert given_up.exit_code == 4
+    assert why in given_up.stderr
+    assert "Try: the same in 0.6 s" in given_up.stderr
+
+
 @pytest.mark.parametrize("words", [("--kind", "nonsense"), ("--filter", "kind=bar")])
 def test_a_kind_that_is_none_is_refused(words: tuple[str, ...], cli: Cli) -> None:
     said = cli("watch", "--no-follow", *words)
