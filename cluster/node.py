@@ -30,6 +30,7 @@ from ..statemachine.store import Corrupt, Reading
 from ..statemachine.view import View
 from . import damage, refusals
 from .about import About, Acquaintances
+from .ahead import Ahead
 from .bootstrap import Bootstrap, used_by
 from .config import BOOTSTRAP
 from .consensus import faults, snapshot
@@ -46,7 +47,6 @@ from .scrub import Background, Pace, Scrub, set_stop_mark, take_stop_mark
 from .sessions import Sessions
 from .steady import SteadyClock
 from .virtual import Journey, VirtualClock
-from .warm_zones import WarmZones
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ class Node:
         self.known = Acquaintances(spec.name, self.replica, spec.wall_ms, spec.seconds)
         self.bootstrap = Bootstrap(spec.folder)
         self._readers = Readers(steps=self.steps, is_busy=lambda: self.leader.is_busy)
-        self._zones = WarmZones(self.steps)
+        self._ahead = Ahead(self._readers)
         self._poked = False
         self._paced: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -209,7 +209,7 @@ class Node:
             if timer is not None:
                 timer.cancel()
         self.steps.stop()
-        self._zones.stop()
+        self._ahead.stop()
         if self._journey is not None:
             self._journey.stop()
         if self._handing_over is not None:
@@ -218,7 +218,6 @@ class Node:
         if self.leads:
             self.leader.lost()
         await self._loop.run_in_executor(None, self._readers.close)
-        await self._loop.run_in_executor(None, self._zones.close)
         await self._loop.run_in_executor(None, self._background.stop)
         if self.replica.close() and not (self.ended.done() and self.ended.exception()):
             set_stop_mark(self.spec.folder)
@@ -404,7 +403,7 @@ class Node:
 
         try:
             async with asyncio.timeout(timeout):
-                await self._zones.ready(body, self.clock.now_ms())
+                await self._ahead.ready(body, actor, self.clock.now_ms())
         except TimeoutError:
             raise refusals.commit_timeout(timeout) from None
         part = self.leader.ask(body, actor, answer, unknown)
@@ -545,7 +544,7 @@ class Node:
         began = self.spec.seconds()
         about = self.known.told(peer, text)
         if about is not None:
-            self._zones.soon(about.zones_in_use, self.clock.now_ms())
+            self._ahead.soon(about.zones_in_use, self.clock.now_ms())
         self.steps.end("gossip", began)
         if not self.clock.sure:
             self._watch_clock()
@@ -621,7 +620,7 @@ class Node:
         words = self.known.words(
             address, self.spec.version, serving=self.serves, met=met,
             workers=len(self.sessions.by_worker), bootstrap=self.bootstrap.digest,
-            zones_in_use=self._zones.in_use() if self.leads else (),
+            zones_in_use=self._ahead.in_use() if self.leads else (),
         )  # fmt: skip
         self.driver.tell(words)
         self.steps.end("gossip", began)

@@ -31,7 +31,7 @@ WORK_S = 0.001
 REST_S = 0.004
 REST_STEP_S = 0.0005
 LOOKED_AT = 64  # Entries of a scan between two looks at the clock.
-BESIDE = "read"
+BESIDE = "reads"
 T = TypeVar("T")
 
 
@@ -72,9 +72,13 @@ class Readers:
         computing.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, caller))
         return await asyncio.wrap_future(computing)
 
+    def pace(self) -> Pace:
+        """For whoever computes; to be made on its thread."""
+        return Pace(self)
+
     def paced(self, reading: Reading) -> Paced:
         """What a read is to look at the state by."""
-        return Paced(reading, self)
+        return Paced(reading, Pace(self))
 
     def rest(self) -> None:
         """Stand back for the loop; on a thread."""
@@ -139,12 +143,25 @@ class Readers:
         self._threads.shutdown()
 
 
+class Pace:
+    """When one that computes on a thread stands back."""
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self._rested_at = time.monotonic()
+
+    def look(self) -> None:
+        """To be called now and then."""
+        if time.monotonic() - self._rested_at > WORK_S:
+            self._readers.rest()
+            self._rested_at = time.monotonic()
+
+
 class Paced:
     """State at one instant, for a read that stands back."""
 
-    def __init__(self, reading: Reading, readers: Readers) -> None:
-        self._reading, self._readers = reading, readers
-        self._rested_at = time.monotonic()
+    def __init__(self, reading: Reading, pace: Pace) -> None:
+        self._reading, self._look = reading, pace.look
 
     def get(self, key: bytes) -> bytes | None:
         self._look()
@@ -162,8 +179,3 @@ class Paced:
             yield entry
             if count % LOOKED_AT == 0:
                 self._look()
-
-    def _look(self) -> None:
-        if time.monotonic() - self._rested_at > WORK_S:
-            self._readers.rest()
-            self._rested_at = time.monotonic()

@@ -14,10 +14,13 @@ and kept: at most 230 years a zone.
 from __future__ import annotations
 
 import difflib
+import heapq
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from importlib import resources
+from itertools import pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -30,6 +33,7 @@ EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 DAY_S: Final = 86_400
 PROBE_S: Final = DAY_S // 2
 HINTS_MAX: Final = 3
+LIKELY: Final = 16  # Names that are compared letter by letter with one that is wrong.
 
 # What people write for a zone that is an abbreviation, and what they mean as a rule.
 ABBREVIATIONS: Final = {
@@ -216,11 +220,52 @@ def near_names(wrong: str) -> list[str]:
     if wrong.upper() in ABBREVIATIONS:
         return [ABBREVIATIONS[wrong.upper()]]
     plain = wrong.strip().lower().replace(" ", "_").replace("\\", "/")
-    by_lower = {name.lower(): name for name in zone_names()}
-    same_city = [n for low, n in by_lower.items() if plain and low.split("/")[-1] == plain]
-    near = difflib.get_close_matches(plain[:64], by_lower, n=HINTS_MAX, cutoff=0.7)
-    city = plain.split("/")[-1][:64]
-    cities = {low.split("/")[-1]: name for low, name in by_lower.items()}
-    near_city = difflib.get_close_matches(city, cities, n=HINTS_MAX, cutoff=0.8)
-    found = [*same_city, *(by_lower[low] for low in near), *(cities[low] for low in near_city)]
+    wholes, cities = _wholes(), _cities()
+    found = list(cities.of.get(plain, ()))
+    for name in wholes.near(plain[:64], 0.7):
+        found += wholes.of[name]
+    for city in cities.near(plain.split("/")[-1][:64], 0.8):
+        found += cities.of[city][-1:]
     return list(dict.fromkeys(found))[:HINTS_MAX]
+
+
+class Near:
+    """Finds texts that are near another one."""
+
+    def __init__(self, of: dict[str, list[str]]) -> None:
+        # Zones by the text that is compared; and the texts by the pairs of letters in them.
+        self.of = of
+        self._by_pair: dict[str, list[str]] = {}
+        for text in of:
+            for pair in _pairs(text):
+                self._by_pair.setdefault(pair, []).append(text)
+
+    def near(self, wrong: str, cutoff: float) -> list[str]:
+        """Those that share most pairs of letters with it are compared letter by letter: to do so
+        with all of them takes milliseconds, and an import may name a thousand."""
+        shared: Counter[str] = Counter()
+        for pair in _pairs(wrong):
+            shared.update(self._by_pair.get(pair, ()))
+
+        def likeness(text: str) -> float:
+            return shared[text] / (len(text) + len(wrong))
+
+        likely = heapq.nlargest(LIKELY, shared, key=likeness)
+        return difflib.get_close_matches(wrong, likely, n=HINTS_MAX, cutoff=cutoff)
+
+
+def _pairs(text: str) -> set[str]:
+    return set(map("".join, pairwise(f" {text} ")))
+
+
+@lru_cache(maxsize=1)
+def _wholes() -> Near:
+    return Near({name.lower(): [name] for name in zone_names()})
+
+
+@lru_cache(maxsize=1)
+def _cities() -> Near:
+    found: dict[str, list[str]] = {}
+    for name in zone_names():
+        found.setdefault(name.lower().split("/")[-1], []).append(name)
+    return Near(found)
