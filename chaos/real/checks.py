@@ -312,6 +312,7 @@ def flows_are_followed(seen: Seen) -> list[Violation]:
         first = follows.upstream[0]
         for job, nominal_ms in succeeded:
             due = all((each, nominal_ms) in succeeded for each in follows.upstream)
+            due = due and nominal_ms >= follows.from_ms
             if job == first and due and (follows.job, nominal_ms) not in ran:
                 story = f"{follows.job} has no outcome for {nominal_ms}; its upstream succeeded"
                 found.append(Violation("S2", story))

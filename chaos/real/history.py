@@ -65,10 +65,12 @@ class Limited(Event, frozen=True):
 
 
 class Follows(Event, frozen=True):
-    """A job that happens after all of these have succeeded, with their nominal time."""
+    """A job that happens after all of these have succeeded, with their nominal time; surely from
+    an instant on, at which all of them were there."""
 
     job: str
     upstream: tuple[str, ...]
+    from_ms: int = 0
 
 
 class Bounds(Event, frozen=True):

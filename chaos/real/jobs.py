@@ -125,8 +125,8 @@ def plans(from_ms: int, until_ms: int) -> Iterator[Event]:
         times = tuple(zoned.times(from_ms - FAR_MS // 4, until_ms + FAR_MS // 4))
         yield Plan(name, 1000, from_ms, until_ms, ATTEMPTS, True, times, must_run=True)
     yield Limited(tuple(f"limited-{number}" for number in range(LIMITED_JOBS)), LIMIT)
-    yield Follows("flow-b", ("flow-a",))
-    yield Follows("flow-c", ("flow-a", "flow-b"))
+    yield Follows("flow-b", ("flow-a",), from_ms)
+    yield Follows("flow-c", ("flow-a", "flow-b"), from_ms)
 
 
 def plain(spec: job_pb2.JobSpec) -> None:

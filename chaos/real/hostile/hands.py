@@ -8,14 +8,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from ....client import RaftschedError
+from ....cluster.consensus.record import HEADER_BYTES
+from ....cluster.consensus.segment import SUFFIX, written
+from ....cluster.refusal import Exit
 from ....proto.v1 import cluster_pb2, common_pb2, job_pb2
 from ...stage import NodeProcess, is_ready
 from ..faults import LEADER, Planned
 from ..node import Control, Failpoint
 from .attack import deed
-from .stand import VICTIM, Stand
+from .stand import VICTIM, Stand, why
 
 FOOTER = 48  # Bytes of a table's footer, at its end.
+MANY = 100_000  # Bytes of records: more than one round of the journal.
 DAMAGE = b"\xde\xad\xbe\xef"
 ANSWER_S = 2.0
 POISONED = "poisoned"
@@ -180,33 +184,47 @@ async def come_back(stand: Stand, node: NodeProcess) -> None:
     await stand.arena._until_voter(node)
 
 
+def damage_journal(journal: Path) -> str:
+    """Four bytes in the middle of the newest segment that has many records; its name."""
+    for path in sorted(journal.glob(f"*{SUFFIX}"), reverse=True):
+        records = written(path.read_bytes()) - HEADER_BYTES
+        if records >= MANY:
+            with path.open("r+b") as file:
+                file.seek(HEADER_BYTES + records // 2)
+                file.write(DAMAGE)
+            return path.name
+    return ""
+
+
 @deed("P6", 12)
 async def damaged_journal(stand: Stand) -> None:
-    """Bytes in the middle of a follower's newest segment are changed while it is down."""
+    """Four bytes among the records of a follower's journal, while it is down.
+
+    It may have forgotten a vote or an entry that it acknowledged, so it may not go on with that
+    disk: it begins with an empty one, or ends and says that it is damaged."""
     arena = stand.arena
     for number in range(20):
         await write(stand, f"journal-{time.time_ns()}-{number}", size=20_000)
     leader = await arena.sure_leader()
     node = next(each for each in arena.nodes if each is not leader)
+    folder = arena.folder / node.name
     async with stand.ours():
         await arena.kill([node])
-        files = [path for path in (arena.folder / node.name).rglob("*") if path.is_file()]
-        segments = [path for path in files if "journal" in str(path.relative_to(arena.folder))]
-        if not segments:
+        if not damage_journal(folder / "consensus" / "journal"):
             stand.found.wrong.append("there was no segment to damage")
-        newest = max(segments, key=lambda path: path.stat().st_mtime)
-        with newest.open("r+b") as file:
-            file.seek(200_000)
-            file.write(DAMAGE)
         node.start()
-        limit = time.monotonic() + 5
-        while node.alive and time.monotonic() < limit:
+        limit = time.monotonic() + 10
+        while node.alive and not is_ready(node) and time.monotonic() < limit:
             await asyncio.sleep(0.05)
+        anew = (folder / "damaged" / "consensus").is_dir()
+        stand.found.figures["began_anew"] = anew
         stand.found.figures["code"] = node.code or 0
-        if node.alive:
+        if node.alive and not anew:
             stand.found.wrong.append("it runs on with a damaged journal")
-        # Only an operator can say that this disk is lost.
-        await arena._lose_disk(node)
+        if not node.alive:
+            if node.code != Exit.DAMAGED:
+                stand.found.wrong.append(f"{node.name} ended with {node.code}: {why(node)}")
+            await arena._lose_disk(node)
         await arena.restart([node])
         await arena._until_voter(node)
         if (answered := await answers(stand)) < 20:

@@ -308,6 +308,17 @@ def test_each_check_finds_something() -> None:
         assert any(check(Seen.of(events)) for _, _, events in WRONG), check.__name__
 
 
+def test_what_follows_others_follows_them_from_the_moment_at_which_it_is_there() -> None:
+    """While jobs are made, the first of a flow may fire before the last of it is known."""
+    early = Run("up.0", "up", "SUCCEEDED", T0 - 5_000, T0 - 5_000, 1)
+    events = [*sound(), early]
+
+    assert "S2" in found(events)
+    at = next(at for at, event in enumerate(events) if isinstance(event, Follows))
+    events[at] = msgspec.structs.replace(events[at], from_ms=T0)
+    assert "S2" not in found(events)
+
+
 def test_a_lease_that_was_released_counts_only_where_there_may_be_no_second() -> None:
     assert "S7" in found(frail(most=1))
     assert "S7" not in found(frail(most=2))
