@@ -33,6 +33,7 @@ from .consensus.journal import JournalLimits
 from .figures import NodeFigures, RefusedFigures
 from .folder import NO_SPACE, Folder
 from .http import HttpPort
+from .memory import Memory
 from .metrics import Metrics
 from .node import Member, Node, NodeSpec
 from .refusal import CannotStart, Exit
@@ -175,6 +176,7 @@ class Life:
         self.config = config
         self.peer_locks = tls.PeerLocks(config, contexts)
         self._expiries_at = 0.0
+        self.memory = Memory()
         self.node = node = make_node(config, contexts, virtual)
         context.term = lambda: node.term
         self.metrics = metrics = Metrics(lambda: node.clock.now_ms() / 1000)
@@ -203,6 +205,7 @@ class Life:
             raise CannotStart(Exit.ADDRESS_TAKEN, str(error)) from error
         self.watch = Watch(self.node, self.metrics, self._renew)
         self.webhooks = Webhooks(self.node)
+        self.memory.start()
         # What is here now stays; the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
@@ -285,6 +288,7 @@ class Life:
         await self.http.stop()
         ending.step = "the journal and the store"
         await node.stop()
+        self.memory.stop()
         ending.step = "the folder and the log"
 
     def checks(self) -> Mapping[str, str]:

@@ -47,7 +47,7 @@ STREAMS_MAX = 20_000  # On one connection.
 # Calls that may wait to be heard, of some 17 KB each. All workers and clients come at once to a new
 # leader, and gRPC by itself would turn some of them away from 1,000 on. Whoever begins calls and
 # resets them at once fills this and no more.
-PENDING_MAX = 6_000
+PENDING_MAX = 4_000
 METADATA_MAX = 16 << 10
 # What may come of a stream before somebody reads it. Who reads lets the rest of a message come.
 AHEAD_BYTES = (64 << 10) - 1
