@@ -1,9 +1,11 @@
-"""The careful way to decide: after something in a decision failed, each part of it is tried alone.
+"""The careful way to decide: after something in a decision failed, it is taken out and tried alone.
 
 A decision usually works on one view, in which all requests share what they read and write. When one
 of them raises, is refused after it may have touched memory, or makes the change too large, nothing
-of that view is kept. The requests are decided anew, each on a view of its own over what those
-before it wrote (`layer.py`), so one that fails leaves nothing behind.
+of that view is kept. Those before it, which went well, are decided anew together; then that one, on
+a view of its own over what they wrote (`layer.py`), so one that fails leaves nothing behind; then
+those behind it, together until the next one fails. So each request is decided twice at most, and
+once more if it fails.
 
 What somebody asked for and fails is refused. What the leader does by itself is divided: a ring into
 its timers, a report into its results. What still fails alone is set aside with its job, and tried
@@ -12,6 +14,7 @@ once more, since it may go on without that job; if it does not, it is given up, 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -23,6 +26,7 @@ from .layer import Layer
 from .record import Change, UnknownFormat, encode
 from .rejection import Reason, Refused, Rejection
 from .request import (
+    LEFT,
     Called,
     DropEntry,
     Grant,
@@ -40,11 +44,13 @@ from .request import (
     SetAside,
 )
 from .store import Corrupt
-from .view import View
+from .view import NO_TIMER, View
 
 Rule = Callable[[View, Any, str], object]
 Ack = worker_pb2.ResultAck
 TRIES = 5  # Jobs that are set aside for one piece of work before it is given up.
+# Where fewer than FEW went well before one that did not, so many are tried alone.
+FEW, ALONE = 4, 8
 SKIPPED = 64  # Leases or alerts that one request leaves out before it is given up.
 
 
@@ -94,30 +100,109 @@ class Full(Exception):
     """It finds no room in this change any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """One of some requests was refused, or failed (None), behind those with these replies."""
+
+    replies: list[object]
+    refusal: Rejection | None = None
+
+
 class Careful:
     """One decision, in pieces."""
 
     def __init__(
-        self, view: View, rule: Callable[[View, Request], object], where: str, is_spent: Budget
+        self,
+        view: View,
+        rule: Callable[[View, Request], object],
+        rule_all: Callable[[View, Sequence[Request]], list[object] | Stopped],
+        where: str,
+        is_spent: Budget,
     ) -> None:
         self.base, self.now_ms, self.is_spent = view.base, view.now_ms, is_spent
         self.layer, self.lacking = Layer(view.stored), view.lacking
-        self.rule, self.where = rule, where
+        # Decides a request; and some, as far as there is room.
+        self.rule, self.rule_all, self.where = rule, rule_all, where
         self.outcome = Outcome()
+        # The first of the timers that this decision has set, and of those of what can wait.
+        self.first_timer = self.first_later = NO_TIMER
+        # So many are tried alone before others are tried together again.
+        self.alone = 0
 
-    def decide(self, requests: Sequence[Request]) -> Outcome:
-        outcome = self.outcome
-        for request in requests:
-            if outcome.replies and self._is_full():
+    def decide(self, requests: Sequence[Request], stopped: Stopped | None) -> Outcome:
+        """`stopped` says how far they went well on a view that was dropped."""
+        outcome, rest = self.outcome, requests
+        while rest and not (outcome.replies and self._is_full()):
+            stopped = stopped or self._together(rest)
+            if stopped is None:
                 break
+            place = len(stopped.replies)
             try:
-                outcome.replies.append(self._one(request))
+                self._again(rest[:place], stopped.replies)
+                outcome.replies.append(stopped.refusal or self._one(rest[place]))
             except Full:
                 break
+            rest, stopped = rest[place + 1 :], None
+            if 0 < place < FEW:
+                self.alone = ALONE
         change = self.layer.seal(self.base, self.now_ms)
         if change is not None:
             outcome.change, outcome.sealed = encode(change), change
         return outcome
+
+    def _together(self, requests: Sequence[Request]) -> Stopped | None:
+        """Decide requests on one view, as far as there is room; or which of them is in the way, and
+        then nothing was done."""
+        if self.alone:
+            self.alone -= 1
+            return Stopped([])
+        view = self._view()
+        try:
+            replies = self.rule_all(view, requests)
+            if isinstance(replies, Stopped):
+                return replies
+            size = len(view.seal())
+        except FATAL:
+            raise
+        except Exception:
+            # The bytes of it cannot be made: who is at fault fails so alone as well.
+            self.alone = len(requests)
+            return Stopped([])
+        if self.layer.size + size > limits.ENTRY_BYTES:
+            # They end when their view is full, so it is the last one that is large.
+            return Stopped(replies[:-1])
+        self._keep(view)
+        self.outcome.replies += replies
+        return None
+
+    def _again(self, requests: Sequence[Request], before: list[object]) -> None:
+        """Decide those that went well once more, but none of those that had no room then."""
+        both = list(zip(requests, before, strict=True))
+        went_well = [Request(one.body, one.actor) for one, reply in both if reply is not LEFT]
+        known, self.outcome.replies = self.outcome.replies, []
+        if went_well and self._together(went_well) is not None:
+            for request in went_well:
+                self.outcome.replies.append(self._one(request))
+        replies, self.outcome.replies = deque(self.outcome.replies), known
+        for _, reply in both:
+            if reply is not LEFT and not replies:
+                raise Full
+            known.append(reply if reply is LEFT else replies.popleft())
+
+    def _view(self) -> View:
+        """Over what this decision has written so far."""
+        view = View(self.layer, self.now_ms, is_spent=self.is_spent)
+        if self.lacking:
+            view.lacking = self.lacking
+        view.first_timer, view.first_later = self.first_timer, self.first_later
+        return view
+
+    def _keep(self, view: View) -> None:
+        """What was decided on a view belongs to this decision."""
+        self.layer.absorb(view)
+        self.first_timer, self.first_later = view.first_timer, view.first_later
+        self.outcome.stops += view.stops
+        self.outcome.allowance_ms = view.allowance_ms or self.outcome.allowance_ms
 
     def _is_full(self) -> bool:
         return self.layer.size >= limits.CHANGE_BYTES or self.is_spent()
@@ -133,9 +218,7 @@ class Careful:
 
     def _attempt(self, request: Request) -> object:
         """Decide one request on a view of its own; what it wrote is kept if it went well."""
-        view = View(self.layer, self.now_ms, is_spent=self.is_spent)
-        if self.lacking:
-            view.lacking = self.lacking
+        view = self._view()
         try:
             reply = self.rule(view, request)
             size = len(view.seal())
@@ -150,9 +233,7 @@ class Careful:
             raise Broke(TooLarge(why), view.subject)
         if self.layer.size and self.layer.size + size > limits.ENTRY_BYTES:
             raise Full
-        self.layer.absorb(view)
-        self.outcome.stops += view.stops
-        self.outcome.allowance_ms = view.allowance_ms or self.outcome.allowance_ms
+        self._keep(view)
         return reply
 
     def _refusal(self, body: object, broke: Broke) -> Rejection:
@@ -240,11 +321,10 @@ class Careful:
         return Rung(len(due), more)
 
     def _due(self, request: Request, *, later: bool) -> tuple[list[bytes], bool]:
-        """Timers that are due. As always, what this change begins goes on in the next one: a job
-        that it deletes still has the runs that it ends, so that everybody sees how they ended."""
+        """Timers that are due, less those that this change has set."""
         most = cast(Ring, request.body).most
-        due, more, _ = firing.due_now(View(self.layer, self.now_ms), most, later=later)
-        return [key for key in due if self.layer.below.get(key) is not None], more
+        due, more, _ = firing.due_now(self._view(), most, later=later)
+        return due, more
 
     def _words(
         self, request: Request, words: Sequence[Any], one: Callable[[Any], object]
@@ -337,4 +417,4 @@ OWN: dict[type, Own] = {
     Grant: Careful._grant,
     Called: Careful._called,
 }
-__all__ = ["FATAL", "Broke", "Careful", "Failure", "Outcome", "failed"]
+__all__ = ["FATAL", "Broke", "Careful", "Failure", "Outcome", "Stopped", "failed"]

@@ -1,7 +1,9 @@
 """A state with some writes over it that are not in the store yet.
 
 A view on a layer sees what others of the same decision have written, as if it were stored; so each
-of them can be dropped alone.
+of them can be dropped alone. But it finds none of the timers that they have set: what a change
+begins goes on in the next one. So a job that it deletes still has the runs that it ends, and
+everybody sees how they ended.
 """
 
 from __future__ import annotations
@@ -47,15 +49,18 @@ class Layer:
             while mine and (mine[-1] > key if backwards else mine[-1] < key):
                 yield from self._own(mine.pop())
             if mine and mine[-1] == key:
-                yield from self._own(mine.pop())
+                own = self._written[mine.pop()]
+                if own is not None:
+                    yield key, own
             else:
                 yield key, value
         while mine:
             yield from self._own(mine.pop())
 
     def _own(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """What is not stored yet."""
         value = self._written.get(key)
-        if value is not None:
+        if value is not None and key[:1] != keys.TIMER:
             yield key, value
 
     def absorb(self, view: View) -> None:

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from ..proto.v1 import worker_pb2
 from . import keys, limits, remembered
 from .budget import Budget, Share
-from .careful import FATAL, Careful, Failure, TooLarge
+from .careful import FATAL, Careful, Failure, Stopped
 from .record import Change, MetaRecord, encode, parse, parse_change
 from .rejection import Refused, Rejection
 from .request import LEFT, Request
@@ -73,29 +73,46 @@ def decide(
 ) -> Decision:
     """Decide requests as one change. `where` is this node's name, for what fails here, and
     `new_budget` what the careful way may take behind the usual one."""
+    stopped = None
     if not careful:
-        try:
-            return _decide_together(view, requests)
-        except FATAL:
-            raise
-        except Exception as error:
-            _trouble(error)
+        together = _decide_together(view, requests)
+        if isinstance(together, Decision):
+            return together
+        stopped = together
     # A rule may have changed records that it has read, so none of them is used again.
     view.is_spoiled = True
     is_spent = new_budget() if new_budget is not None else view.is_spent
-    outcome = Careful(view, _decide_one, where, is_spent).decide(requests)
+    outcome = Careful(view, _decide_one, _replies, where, is_spent).decide(requests, stopped)
     return Decision(
         outcome.change, outcome.replies, outcome.stops, outcome.sealed, outcome.failures,
         careful=True, allowance_ms=outcome.allowance_ms,
     )  # fmt: skip
 
 
-def _trouble(error: Exception) -> None:
-    """What failed together is tried alone: what is its fault comes out there, with its story."""
+def _decide_together(view: View, requests: Sequence[Request]) -> Decision | Stopped:
+    """All requests on one view. When they do not go well, nothing of it is used any more."""
+    replies = _replies(view, requests)
+    if isinstance(replies, Stopped):
+        if len(requests) > 1 or replies.refusal is None:
+            return replies
+        view.is_spoiled = True
+        return Decision(b"", [replies.refusal])
+    try:
+        data = view.seal()
+    except FATAL:
+        raise
+    except Exception:
+        # The bytes of it cannot be made: whose fault that is comes out when each is tried alone.
+        return Stopped([])
+    if len(data) > limits.ENTRY_BYTES:
+        # They end when their view is full, so it is the last one that is large.
+        return Stopped(replies[:-1])
+    return Decision(data, replies, view.stops, view.sealed, allowance_ms=view.allowance_ms)
 
 
-def _decide_together(view: View, requests: Sequence[Request]) -> Decision:
-    """All requests on one view. Raises what a rule raises, refusals among others included."""
+def _replies(view: View, requests: Sequence[Request]) -> list[object] | Stopped:
+    """Decide requests as far as there is room, until one fails or is refused: it may have changed
+    what it has read in memory."""
     replies: list[object] = []
     share: Share | None = None
     is_first = True
@@ -112,18 +129,15 @@ def _decide_together(view: View, requests: Sequence[Request]) -> Decision:
             replies.append(_decide_one(view, request))
         except Refused as refused:
             if not getattr(request.body, "validate_only", False):
-                # It may have changed what it has read in memory, so nothing of that is kept.
-                view.is_spoiled = True
-                if len(requests) > 1:
-                    raise
-                return Decision(b"", [refused.rejection])
+                return Stopped(replies, refused.rejection)
             replies.append(refused.rejection)
+        except FATAL:
+            raise
+        except Exception:
+            return Stopped(replies)
     while replies[-1:] == [LEFT]:
         replies.pop()
-    data = view.seal()
-    if len(data) > limits.ENTRY_BYTES:
-        raise TooLarge(f"the change has {len(data)} bytes")
-    return Decision(data, replies, view.stops, view.sealed, allowance_ms=view.allowance_ms)
+    return replies
 
 
 def _decide_one(view: View, request: Request) -> object:

@@ -1,0 +1,144 @@
+"""What is refused or fails among others is taken out, and the others come to what they would
+without it, each decided twice at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from raftsched.proto.v1 import job_pb2, worker_pb2
+from raftsched.statemachine import careful, keys, outcomes
+from raftsched.statemachine import machine as machine_module
+from raftsched.statemachine.budget import Steps, unlimited
+from raftsched.statemachine.machine import Request, apply, decide
+from raftsched.statemachine.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.view import View
+
+from .driver import MINUTE_MS, Machine, image, job_of
+from .test_aside import plant
+
+SEEDS = 40
+
+
+def alone(view: View, requests: Sequence[Request]) -> careful.Stopped:
+    """As if none went well with the others."""
+    return careful.Stopped([])
+
+
+class Mix:
+    """A state, and some requests that were waiting for the same change."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.machine = Machine(MemoryStore())
+        for name in ("a", "b", "bad", "c"):
+            allow = {"rule": job_pb2.OverlapPolicy.RULE_ALLOW}
+            self.machine.create(name, cron="* * * * *", overlap=allow)
+        for _ in range(3):
+            self.machine.advance(MINUTE_MS)
+            self.machine.ring()
+        leases = self.machine.grant()
+        self.machine.advance(MINUTE_MS)
+        results = [self.result(lease) for lease in leases]
+        self.bodies: list[object] = [Report("w1", tuple(results))]
+        for number in range(self.random.randrange(30)):
+            self.bodies.append(self.call(number))
+        self.bodies += [Ring(100), Grant((Offer("w1", 10),), 10)]
+
+    def result(self, lease: worker_pb2.Lease) -> worker_pb2.Result:
+        token = lease.token + self.random.choice((0, 0, 0, 1))
+        return worker_pb2.Result(run=lease.run, token=token, success=worker_pb2.Success())
+
+    def call(self, number: int) -> object:
+        name = self.random.choice(("a", "b", "bad", "c", "none"))
+        made = job_of(self.random.choice((f"new-{number}", name)), cron="* * * * *")
+        asked: list[object] = [
+            job_pb2.CreateJobRequest(job=made),
+            job_pb2.CreateJobRequest(job=made, validate_only=True),
+            job_pb2.CreateJobRequest(job=made, request_id=self.random.choice("xyz")),
+            job_pb2.TriggerJobRequest(job=name),
+            job_pb2.PauseJobRequest(job=name),
+            job_pb2.DeleteJobRequest(job=name, etag=self.random.choice(("", "v9"))),
+        ]
+        return self.random.choice(asked)
+
+    def requests(self) -> list[Request]:
+        return [Request(body) for body in self.bodies]
+
+    def said(self, replies: Sequence[object]) -> list[object]:
+        """Less what is asked on trial, which does not see what others of its change do."""
+        pairs = zip(self.bodies, replies, strict=True)
+        return [reply for body, reply in pairs if not getattr(body, "validate_only", False)]
+
+    def image(self, change: bytes) -> dict[bytes, bytes]:
+        """What the state would be, less what says how the change was written."""
+        store = MemoryStore(self.machine.store.items)  # type: ignore[attr-defined]
+        if change:
+            apply(store, self.machine.index + 1, change)
+        after = Machine(store)
+        after.now_ms = self.machine.now_ms
+        after.check()
+        found = image(store)
+        del found[keys.META]
+        return found
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_it_comes_to_the_same_as_if_each_request_were_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mix = Mix(seed)
+    if seed % 3 == 0:
+        plant(monkeypatch, outcomes, "fire", "bad")
+
+    found = decide(mix.machine.view(), mix.requests())
+
+    one_by_one = careful.Careful(
+        mix.machine.view(), machine_module._decide_one, alone, "", unlimited
+    )
+    wanted = one_by_one.decide(mix.requests(), None)
+    assert mix.said(found.replies) == mix.said(wanted.replies), f"seed {seed}"
+    assert mix.image(found.change) == mix.image(wanted.change), f"seed {seed}"
+    assert [f.what for f in found.failures] == [f.what for f in wanted.failures], f"seed {seed}"
+
+
+def creations(count: int, taken: Sequence[int]) -> list[Request]:
+    names = ["taken" if number in taken else f"new-{number}" for number in range(count)]
+    return [Request(job_pb2.CreateJobRequest(job=job_of(name))) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("taken", "most"), [((50,), 150), ((99,), 199), ((10, 60), 170), (range(0, 100, 2), 160)]
+)
+def test_each_request_is_decided_twice_at_most(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, taken: Sequence[int], most: int
+) -> None:
+    machine.create("taken")
+    decided = []
+    genuine = machine_module._decide_one
+
+    def counted(view: View, request: Request) -> object:
+        decided.append(request)
+        return genuine(view, request)
+
+    monkeypatch.setattr(machine_module, "_decide_one", counted)
+
+    decision = decide(machine.view(), creations(100, taken))
+
+    answers = [isinstance(reply, job_pb2.Job) for reply in decision.replies]
+    assert [place for place, is_job in enumerate(answers) if not is_job] == list(taken)
+    assert len(decided) <= most
+
+
+def test_what_found_no_room_is_left_for_the_next_change(machine: Machine) -> None:
+    machine.create("taken")
+    machine.new_budget = lambda: Steps(5)
+
+    decision = decide(machine.view(), creations(30, [3]), new_budget=lambda: Steps(8))
+
+    assert 4 <= len(decision.replies) < 30
+    names = [getattr(reply, "name", "") for reply in decision.replies]
+    assert names[:4] == ["new-0", "new-1", "new-2", ""]
