@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 import pytest
 
 from raftsched.proto.v1 import job_pb2, worker_pb2
 from raftsched.statemachine import careful, keys, outcomes
 from raftsched.statemachine import machine as machine_module
-from raftsched.statemachine.budget import Steps, unlimited
+from raftsched.statemachine.budget import Budget, Steps, unlimited
 from raftsched.statemachine.machine import Request, apply, decide
 from raftsched.statemachine.request import Grant, Offer, Report, Ring
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.store import MemoryStore, Reading
 from raftsched.statemachine.view import View
 
 from .driver import MINUTE_MS, Machine, image, job_of
@@ -120,11 +119,12 @@ def test_what_is_refused_keeps_the_others_together(
     machine.create("taken")
     made: list[View] = []
 
-    def counted(*args: Any, **more: Any) -> View:
-        made.append(View(*args, **more))
-        return made[-1]
+    class Counted(View):
+        def __init__(self, store: Reading, now_ms: int, is_spent: Budget) -> None:
+            super().__init__(store, now_ms, is_spent=is_spent)
+            made.append(self)
 
-    monkeypatch.setattr(careful, "View", counted)
+    monkeypatch.setattr(careful, "View", Counted)
 
     decision = decide(machine.view(), creations(100, taken))
 
