@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import time
@@ -18,13 +19,15 @@ from ...stage import Stage, StageFailed, is_ready
 from ..arena import SETTINGS
 from ..node import Control
 from .attack import deed
+from .hands import names
 from .sockets import hold, status_of
 from .stand import Stand
 
 UNSHARE = shutil.which("unshare")
 DESCRIPTORS = 256
 IDLE = 300
-SMALL_MB = 64
+SMALL_MB, FILLER_MB = 180, 72
+FULL_S = 20.0
 MOUNT = f'mount -t tmpfs -o size={SMALL_MB}m none "$1" && shift && exec "$@"'
 JOBS, HOURS, SERVICE_S = 1_000, 3, 3.0
 READY_S = 30.0
@@ -77,27 +80,27 @@ async def term(stage: Stage) -> int:
     return most
 
 
-async def writes(stand: Stand, client: AsyncClient, count: int, size: int, name: str) -> int:
-    """Jobs with a payload, twenty at a time; how many were acknowledged."""
-    done = 0
+async def writes(stand: Stand, client: AsyncClient, count: int, size: int, name: str) -> set[str]:
+    """Jobs with a payload that nobody can compress, twenty at a time, until none of twenty is
+    taken; those that were acknowledged."""
+    done = set[str]()
 
     async def one(number: int) -> None:
-        nonlocal done
         request = job_pb2.CreateJobRequest()
         request.job.name = f"{name}-{number}"
         request.job.spec.action.handler = "nobody"
-        request.job.spec.payload.data = bytes(size)
+        request.job.spec.payload.data = os.urandom(size)
         stand.found.calls += 1
         try:
             await client.call(request)
-            done += 1
+            done.add(request.job.name)
         except RaftschedError:
             stand.found.refused += 1
 
     for first in range(0, count, 20):
-        before = done
+        before = len(done)
         await asyncio.gather(*(one(number) for number in range(first, first + 20)))
-        if done == before:
+        if len(done) == before:
             break
     return done
 
@@ -123,10 +126,13 @@ async def few_descriptors(stand: Stand) -> None:
             writer.close()
         await asyncio.sleep(1.0)
         async with AsyncClient(stage.endpoints, timeout=5.0) as client:
-            after = await writes(stand, client, 20, 100, "after")
+            after = len(await writes(stand, client, 20, 100, "after"))
+            lost = done - await names(client)
         if after < 20:
             stand.found.wrong.append(f"{after} of 20 writes are taken once all are gone")
-        stand.found.figures["written"] = done
+        if lost:
+            stand.found.wrong.append(f"{len(lost)} jobs that were acknowledged are gone")
+        stand.found.figures["written"] = len(done)
 
 
 def small_disks_work(folder: Path) -> bool:
@@ -138,23 +144,55 @@ def small_disks_work(folder: Path) -> bool:
 
 @deed("P15", 15)
 async def small_disks(stand: Stand) -> None:
-    """Disks of 64 MiB are filled with jobs of 60 kB until no more are taken; no node ends."""
+    """Small disks are filled with jobs of 60 kB until no more are taken, journals and states alike;
+    then there is room again. No node ends, and nothing that was acknowledged is gone."""
     if not small_disks_work(stand.folder):
         stand.found.figures["left_out"] = 1
         return
     async with cluster(stand, "small", [UNSHARE or "", "-rm", "sh", "-c", MOUNT, "sh"],
                        disks=True) as stage:  # fmt: skip
+        # The disks as the nodes see them.
+        fillers = [
+            Path(f"/proc/{node.pid}/root{stage.folder}/disk-{node.name}/filler")
+            for node in stage.nodes.values()
+        ]
+        for filler in fillers:
+            filler.write_bytes(bytes(FILLER_MB << 20))
         async with AsyncClient(stage.endpoints, timeout=2.0) as client:
-            until, number, done = time.monotonic() + 15, 0, 0
+            until, kept, number = time.monotonic() + FULL_S, set[str](), 0
             while time.monotonic() < until:
                 number += 1
-                now = await writes(stand, client, 100, 60_000, f"fill-{number}")
-                done += now
+                kept |= (now := await writes(stand, client, 100, 60_000, f"fill-{number}"))
                 if not now:
                     break
-        await asyncio.sleep(2.0)
-        stand.found.figures["written"] = done
+            else:
+                stand.found.wrong.append(f"the disks are not full after {len(kept)} jobs")
+            await asyncio.sleep(2.0)
+            ended(stand, stage)
+            for filler in fillers:
+                with suppress(OSError):
+                    filler.unlink()
+            took = await room_again(stand, client)
+            lost = kept - await names(client)
+        stand.found.figures |= {"written": len(kept), "taken_again_s": round(took, 1)}
+        full = "the state cannot be written"
+        said = [full in node.log.read_text() for node in stage.nodes.values()]
+        stand.found.figures["states_full"] = sum(said)
+        if lost:
+            stand.found.wrong.append(f"{len(lost)} jobs that were acknowledged are gone")
         ended(stand, stage)
+
+
+async def room_again(stand: Stand, client: AsyncClient) -> float:
+    """Seconds until twenty writes are taken."""
+    began, number = time.monotonic(), 0
+    while (took := time.monotonic() - began) < FULL_S:
+        number += 1
+        if len(await writes(stand, client, 20, 100, f"room-{number}")) == 20:
+            return took
+        await asyncio.sleep(0.2)
+    stand.found.wrong.append(f"no writes are taken {took:.0f} s after there was room")
+    return took
 
 
 @deed("P7, A5", 20)

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ....client import RaftschedError
+from ....client import AsyncClient, RaftschedError
 from ....cluster.consensus.record import HEADER_BYTES
 from ....cluster.consensus.segment import SUFFIX, written
 from ....cluster.refusal import Exit
@@ -51,6 +51,18 @@ async def write(stand: Stand, name: str, size: int = 0) -> bool:
             stand.found.refused += 1
             return False
     return True
+
+
+async def names(client: AsyncClient, namespace: str = "") -> set[str]:
+    """Of all jobs that there are."""
+    request = job_pb2.ListJobsRequest(namespace=namespace, page_size=1_000)
+    found = set[str]()
+    while True:
+        page = await client.call(request)
+        found |= {job.name for job in page.jobs}
+        if not page.next_page_token:
+            return found
+        request.page_token = page.next_page_token
 
 
 async def lead(stand: Stand, node: NodeProcess) -> bool:
@@ -307,18 +319,20 @@ async def full_disks(stand: Stand) -> None:
     """Journals find no room, the leader's and then everybody's, under writes of 20 kB."""
     arena = stand.arena
     full = Control(failpoints={"before-append": Failpoint("error", error="ENOSPC")})
+    kept = set[str]()
+
+    async def keep(name: str) -> None:
+        if await write(stand, name, 20_000):
+            kept.add(name)
+
     async with stand.ours():
-        for names in ([(await arena.sure_leader()).name], [node.name for node in arena.nodes]):
-            for name in names:
+        for whose in ([(await arena.sure_leader()).name], [node.name for node in arena.nodes]):
+            for name in whose:
                 arena.control(name, full)
             until = time.monotonic() + 2
-            number = 0
             while time.monotonic() < until:
-                number += 1
-                await asyncio.gather(
-                    *(write(stand, f"full-{time.time_ns()}-{n}", 20_000) for n in range(20))
-                )
-            for name in names:
+                await asyncio.gather(*(keep(f"full-{time.time_ns()}-{n}") for n in range(20)))
+            for name in whose:
                 arena.control(name)
             await asyncio.sleep(1.0)
     for node in arena.nodes:
@@ -327,3 +341,8 @@ async def full_disks(stand: Stand) -> None:
     await arena.restart([node for node in arena.nodes if not node.alive])
     if (answered := await answers(stand)) < 20:
         stand.found.wrong.append(f"{answered} of 20 calls are answered once there is room")
+    async with arena.client(arena.stage.endpoints, 10.0) as client:
+        lost = kept - await names(client, VICTIM)
+    stand.found.figures["written"] = len(kept)
+    if lost:
+        stand.found.wrong.append(f"{len(lost)} jobs that were acknowledged are gone")
