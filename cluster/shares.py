@@ -40,8 +40,10 @@ TIMES = {
     Kind.LATER: (0.004, 0.024),
     Kind.GRANT: (0.008, 0.030),
 }
-# Where something is due or will be soon.
+# Where something is due or will be soon; and what those may write then, since a change of many
+# bytes takes long to agree on.
 HURRIED = TIMES | {Kind.CALLS: (0.004, 0.0), Kind.LATER: (0.004, 0.0)}
+HURRIED_BYTES = {Kind.CALLS: 256 << 10, Kind.LATER: 256 << 10}
 
 
 def kind_of(part: Part) -> Kind:
@@ -61,7 +63,8 @@ class Shares:
     def __init__(self, seconds: Callable[[], float], *, hurries: bool) -> None:
         self._seconds, self._began = seconds, seconds()
         times = HURRIED if hurries else TIMES
-        self.of = {kind: Share(self._counted(*times[kind])) for kind in Kind}
+        most = HURRIED_BYTES if hurries else {}
+        self.of = {kind: Share(self._counted(*times[kind]), most.get(kind, 0)) for kind in Kind}
 
     def _counted(self, least_s: float, until_s: float) -> Callable[[], Budget]:
         def begin() -> Budget:

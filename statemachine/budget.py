@@ -30,14 +30,18 @@ class Share:
     change, and none waits for all the work of another.
     """
 
-    def __init__(self, new_budget: Callable[[], Budget]) -> None:
-        self._new_budget = new_budget
+    def __init__(self, new_budget: Callable[[], Budget], most_bytes: int = 0) -> None:
+        """`most_bytes`: what they may write in all; 0: what the change has room for."""
+        self._new_budget, self._most_bytes = new_budget, most_bytes
         self._budget: Budget | None = None
 
-    @property
-    def budget(self) -> Budget:
+    def budget(self, size: Callable[[], int]) -> Budget:
+        """`size` says how much the decision has written."""
         if self._budget is None:
-            self._budget = self._new_budget()
+            is_spent = self._budget = self._new_budget()
+            if self._most_bytes:
+                most = size() + self._most_bytes
+                self._budget = lambda: is_spent() or size() >= most
         return self._budget
 
 

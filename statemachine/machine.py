@@ -119,7 +119,7 @@ def _replies(view: View, requests: Sequence[Request]) -> list[object] | Stopped:
     for request in requests:
         if request.share is not share and request.share is not None:
             share = request.share
-            view.spend(share.budget)
+            view.spend(share.budget(view.size))
             is_first = True
         if replies and (view.has_bytes if is_first else view.is_full):
             replies.append(LEFT)

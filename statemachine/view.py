@@ -463,10 +463,14 @@ class View:
         """How much was written so far: a refusal must leave it as it was."""
         return len(self._written)
 
+    def size(self) -> int:
+        """About how many bytes the change has by now."""
+        return self._weight + _LIGHT_BYTES * len(self._written)
+
     @property
     def has_bytes(self) -> bool:
         """Whether the change has enough bytes by now, whatever time it took."""
-        return self._weight + _LIGHT_BYTES * len(self._written) >= limits.CHANGE_BYTES
+        return self.size() >= limits.CHANGE_BYTES
 
     @property
     def is_full(self) -> bool:

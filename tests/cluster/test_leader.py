@@ -867,3 +867,21 @@ def test_what_was_left_over_keeps_its_order(bench: Bench, monkeypatch: pytest.Mo
 
     names = [reply.name for reply in bench.replies]  # type: ignore[attr-defined]
     assert names == [*(f"j{number}" for number in range(7)), "last"]
+
+
+def test_calls_write_little_where_something_is_due(bench: Bench) -> None:
+    """A change of a megabyte takes long to agree on, and what is due is in it."""
+    bench.ask(due("d", START_MS + 1_000))
+    bench.run()
+    bench.replies.clear()
+    for number in range(20):
+        bench.ask(due(f"j{number}", START_MS + limits.HOUR_MS, payload=60_000))
+    bench.now_ms += 1_000
+
+    bench.leader.step()
+
+    [(data, _)] = bench.sent
+    assert len(data) < 400_000
+    bench.commit()
+    bench.run()
+    assert len(bench.replies) == 20
