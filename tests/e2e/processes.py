@@ -103,12 +103,14 @@ class NodeProcess:
     arguments: list[str]
     log: Path
     process: subprocess.Popen[bytes] | None = None
+    # Its command line begins with these words, which become the node (exec).
+    wrap: tuple[str, ...] = ()
 
     def start(self) -> None:
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                node_command(*self.arguments), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                env=environment(),
+                [*self.wrap, *node_command(*self.arguments)],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(),
             )  # fmt: skip
 
     @property
@@ -161,6 +163,7 @@ class Cluster:
     # Flags of each node alone.
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scheme: str = "http"
+    wrap: tuple[str, ...] = ()
     nodes: dict[str, NodeProcess] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -174,7 +177,8 @@ class Cluster:
                 "--name", name, "--members", members, "--folder", str(self.folder / name),
                 "--http", f"127.0.0.1:{self.base + 5 + i}", *SMALL, *self.arguments.get(name, ()),
             ]  # fmt: skip
-            self.nodes[name] = NodeProcess(name, arguments, self.folder / f"{name}.log")
+            log = self.folder / f"{name}.log"
+            self.nodes[name] = NodeProcess(name, arguments, log, wrap=self.wrap)
 
     def address(self, name: str) -> str:
         return f"127.0.0.1:{self.base + int(name[1:]) - 1}"
@@ -260,9 +264,10 @@ async def cluster(
     count: int = 3,
     arguments: Mapping[str, tuple[str, ...]] | None = None,
     scheme: str = "http",
+    wrap: tuple[str, ...] = (),
 ) -> AsyncIterator[Cluster]:
     """A cluster that somebody leads; its processes end with the test."""
-    made = Cluster(folder, free_base(count), count, arguments or {}, scheme)
+    made = Cluster(folder, free_base(count), count, arguments or {}, scheme, wrap)
     try:
         made.start()
         await made.ready()

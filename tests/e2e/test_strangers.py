@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,53 @@ async def test_idle_connections_to_all_ports_stop_nobody(tmp_path: Path) -> None
                 assert node.alive
             await asyncio.to_thread(create_many, made, 10)
             assert (await asyncio.to_thread(statuses, made, "")).term == term
+
+
+FEW = ("/bin/sh", "-c", 'ulimit -n 256; exec "$@"', "sh")
+
+
+@pytest.mark.slow
+async def test_idle_connections_end_no_node_that_may_open_few_files(tmp_path: Path) -> None:
+    """Seen before: all three ended as soon as a segment was full and the next could not be opened,
+    since "what it holds is not known"."""
+    async with cluster(tmp_path, 3, wrap=FEW) as made:
+        for node in made.nodes.values():
+            limits = Path(f"/proc/{node.pid}/limits").read_text().splitlines()
+            assert [line.split()[3:5] for line in limits if "open files" in line] == [["256"] * 2]
+        with Client(made.endpoints, timeout=10) as client, ExitStack() as idle:
+            client.jobs.create("before", handler="nobody")
+            for base in (made.base, made.base + 5, made.base + 10):
+                for place in range(3):
+                    held = hold(idle, base + place, 300)
+                    # It takes some of them, and so has no file left for others.
+                    assert held
+            # Three segments and more.
+            kept = await asyncio.to_thread(create_large, client, 400)
+            for name, node in made.nodes.items():
+                assert node.alive, node.log.read_text()[-2_000:]
+                assert len(list((made.folder / name / "consensus/journal").iterdir())) >= 3
+        with Client(made.endpoints, timeout=10) as client:
+            await asyncio.to_thread(create_many, made, 20)
+            jobs = {job.name for job in client.jobs.list()}
+        assert all(node.alive for node in made.nodes.values())
+    assert len(kept) == 400
+    assert kept | {"before", "job-19"} <= jobs
+
+
+def hold(idle: ExitStack, port: int, count: int) -> int:
+    """Open connections and say nothing; how many there are."""
+    held = 0
+    for _ in range(count):
+        with suppress(OSError):
+            idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=2))
+            held += 1
+    return held
+
+
+def create_large(client: Client, count: int) -> set[str]:
+    kept = set[str]()
+    for number in range(count):
+        name = f"large-{number}"
+        client.jobs.create(name, handler="nobody", payload=os.urandom(60_000))
+        kept.add(name)
+    return kept
