@@ -254,7 +254,8 @@ def _backlog(state: StateRecord) -> Obstacles:
         left = sum(part.left for part in backlog)
         pace_ms = backlog[0].pace_ms
         how = f"one each {pace_ms} ms" if pace_ms else "in turn with other jobs of the namespace"
-        message = f"{left} past nominal times wait to be released, {how}"
+        times = "past nominal time waits" if left == 1 else "past nominal times wait"
+        message = f"{left} {times} to be released, {how}; drop the backlog to give them up"
         yield _obstacle(Obstacle.KIND_OUTAGE_GUARD, message, backlog[0].release_at_ms)
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
+import textwrap
 from typing import IO, Any
 
 import click
@@ -18,6 +21,7 @@ UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 SIGN = "\ufffd"
+WIDTH_MIN = 40  # Words are not folded narrower than this.
 
 
 def visible(text: str) -> str:
@@ -30,6 +34,22 @@ def echo(
 ) -> None:
     """Print text for people, or a document in which such signs are escaped already."""
     click.echo(visible(text), file=file, err=err, nl=nl)
+
+
+def folded(text: str, width: int, indent: int) -> str:
+    """Words on lines of so many signs, the further ones indented."""
+    return textwrap.fill(
+        text, max(width, WIDTH_MIN), subsequent_indent=" " * indent, break_long_words=False,
+        break_on_hyphens=False, replace_whitespace=False,
+    )  # fmt: skip
+
+
+def tell(text: str, indent: int = 2) -> None:
+    """Print words for people on stderr, folded where that is a terminal."""
+    if sys.stderr and sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(folded(line, width, indent) for line in text.split("\n"))
+    echo(text, err=True)
 
 
 def json_of(said: Any, **style: Any) -> str:  # Whatever JSON can hold.

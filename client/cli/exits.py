@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import click
 
-from .clean import echo
+from .clean import echo, tell
 
 
 class Exit(IntEnum):
@@ -48,7 +48,11 @@ class Trouble(click.ClickException):
         return "\n".join(lines)
 
     def show(self, file: IO[Any] | None = None) -> None:
-        echo(f"Error: {self.format_message()}", file=file, err=True)
+        what, mark, then = f"Error: {self.format_message()}".partition("\n  Try: ")
+        tell(what, 4)
+        if mark:
+            # What is to be typed stays in one piece.
+            echo(f"{mark[1:]}{then}", file=file, err=True)
 
 
 def wrong_use(what: str, why: str | Sequence[str] = "", then: str = "") -> Trouble:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from . import messages as m
-from .clean import echo, json_of
+from .clean import echo, json_of, tell
 from .exits import Exit, Trouble, wrong_use
 from .options import command
 from .session import Session, many
@@ -117,10 +118,11 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
     if progress.done:
         echo(f"Going on after {progress.done:,} jobs: {progress.tally}.", err=True)
     total = count_jobs(path)
+    refused = Refused()
     try:
         with bar("Importing", total, progress.done) as step:
             results = bulk.send(session, bulk.in_order(jobs_of(session, path)), mode, progress)
-            report(session, stepped(results, step))
+            report(session, stepped(results, step), refused)
     except (Trouble, KeyboardInterrupt) as stopped:
         again = f"the same command again: it goes on after {progress.done:,} jobs"
         if progress.path and progress.done:
@@ -129,9 +131,15 @@ def import_(session: Session, path: str, update: bool, restart: bool) -> None:
             else:
                 echo(f"\n{progress.tally}.\n  Next: {again}", err=True)
         raise
+    finally:
+        # The bar has left the line by now.
+        refused.show()
     progress.forget()
     session.say(f"{progress.tally}.")
-    fail_if_refused(session, progress.tally)
+    are_there = refused.reasons.keys() == {"JOB_EXISTS"}
+    fail_if_refused(
+        session, progress.tally, "the same with --update, to replace them" if are_there else ""
+    )
 
 
 @command(
@@ -242,14 +250,14 @@ def _changed(result: job_pb2.ImportResult) -> bool:
     return result.verdict in (kinds.VERDICT_CREATED, kinds.VERDICT_UPDATED)
 
 
-def fail_if_refused(session: Session, tally: Tally) -> None:
+def fail_if_refused(session: Session, tally: Tally, then: str = "") -> None:
     if tally.refused:
         others = tally.created + tally.updated + tally.unchanged
         dry = "this was a dry run: nothing was done"
         raise Trouble(
             f"{many(tally.refused, 'job')} refused",
             dry if session.dry_run else "the others are done" if others else "",
-            "mend those that the output names, then the same command again",
+            then or "mend those that the output names, then the same command again",
         )  # fmt: skip
 
 
@@ -257,6 +265,7 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
+REFUSED_SHOWN = 10  # Of an import, for people.
 # Less than this is done before a bar could be read.
 BAR_FROM = 50
 
@@ -299,13 +308,34 @@ def stepped(
         yield result
 
 
-def report(session: Session, results: Iterator[job_pb2.ImportResult]) -> None:
-    """Tell people what was refused, and programs all of it."""
+class Refused:
+    """Jobs of an import that were refused: the first of them, and how many for which reason."""
+
+    def __init__(self) -> None:
+        self.reasons: Counter[str] = Counter()
+        self.first: list[str] = []
+
+    def add(self, result: job_pb2.ImportResult) -> None:
+        self.reasons[result.reason] += 1
+        if len(self.first) < REFUSED_SHOWN:
+            self.first.append(f"refused {result.job}: {result.reason}: {result.message}")
+
+    def show(self) -> None:
+        for line in self.first:
+            tell(line)
+        others = self.reasons.total() - len(self.first)
+        if others:
+            counts = ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.items())
+            tell(f"and {others:,} others ({counts} in all); -o jsonl prints each")
+
+
+def report(session: Session, results: Iterator[job_pb2.ImportResult], seen: Refused) -> None:
+    """Note for people what was refused, and tell programs all of it."""
     refused = m.job_pb2.ImportResult.VERDICT_REFUSED
     if session.out.is_table:
         for result in results:
             if result.verdict == refused:
-                echo(f"refused {result.job}: {result.reason}: {result.message}", err=True)
+                seen.add(result)
     elif session.out.format == "name":
         session.out.items((one for one in results if _changed(one)), m.job_pb2.ImportJobsResponse())
     elif session.out.format == "jsonl":

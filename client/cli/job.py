@@ -16,12 +16,13 @@ from .names import JOB, QUEUE
 from .options import command
 from .session import Session, many
 from .spec import CONTENT_TYPE, build, enum_number, payload, spec_options
-from .times import Instant, Length, duration, timestamp
+from .times import Instant, Length, duration, rough_text, timestamp
 
 if TYPE_CHECKING:
     from .messages import job_pb2
 
 JOB_STATES = ("active", "paused", "finished", "deleting", "broken")
+BACKFILL_RATE = 60  # Runs a minute, if nothing is said.
 RUN_STATES = ("pending", "running", "retrying", "succeeded", "failed", "cancelled", "skipped")
 NAME = click.argument("name", type=JOB)
 
@@ -199,11 +200,15 @@ def resume(session: Session, name: str, etag: str) -> None:
 @click.option("--etag", default="", help="Only this version of the job.")
 def repair(session: Session, name: str, etag: str) -> None:
     """Bring back a job that is BROKEN. What came due meanwhile is treated by its misfire policy."""
+    seen = m.job_pb2.GetJobRequest(namespace=session.namespace, job=name)
+    before = session.read(seen, m.job_pb2.Job, f"repair job {name}")
     request = session.write(
         m.job_pb2.RepairJobRequest(namespace=session.namespace, job=name, etag=etag)
     )
+    broken = before.status.state == m.job_pb2.JobStatus.STATE_BROKEN
     repaired = session.ask(request, m.job_pb2.Job, f"repair job {name}")
-    session.done(repaired, f"Job {name} repaired.", then=f"raftsched job next {name}")
+    did = "repaired" if broken else "was not BROKEN, so nothing was repaired"
+    session.done(repaired, f"Job {name} {did}.", then=f"raftsched job explain {name}")
 
 
 @command(
@@ -320,11 +325,14 @@ def backfill(session: Session, name: str, first: int, end: int, rate: int) -> No
     answer = session.ask(
         session.write(request), m.job_pb2.BackfillJobResponse, f"backfill job {name}"
     )
+    pace = rate or BACKFILL_RATE
+    least = rough_text(answer.planned * 60_000 // pace)
     session.done(
         answer,
-        f"{many(answer.planned, 'nominal time')} of job {name} will run;"
-        f" {answer.left_alone} left alone.",
-        then=f"raftsched job history {name}",
+        f"{many(answer.planned, 'nominal time')} of job {name} will run, {pace:,} a minute "
+        f"({least} at least); {answer.left_alone} left alone.",
+        then=f"raftsched job explain {name} says how many are left,\n"
+        f"        raftsched job drop-backlog {name} gives those up",
     )
 
 

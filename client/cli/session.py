@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .clean import echo, visible
+from .clean import echo, tell, visible
 from .exits import Exit, Trouble, wrong_use
 from .output import Output
 from .settings import Value, resolve
@@ -35,7 +35,7 @@ class Waits(logging.Handler):
     """Says on stderr what the SDK warns of: that a call waits, and for which limit."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        echo(f"Note: {record.getMessage()}", err=True)
+        tell(f"Note: {record.getMessage()}")
 
 
 class Session:
@@ -212,7 +212,7 @@ class Session:
     def say(self, text: str, *, then: str = "") -> None:
         """Tell a person what was done, beside the data."""
         if self.out.is_table:
-            echo(f"{text} (dry run: nothing was changed)" if self.dry_run else text, err=True)
+            tell(f"{text} (dry run: nothing was changed)" if self.dry_run else text)
             if then and self.out.for_person:
                 echo(f"  Next: {then}", err=True)
 

@@ -394,6 +394,21 @@ def test_what_is_exported_can_be_imported(form: str, cli: Cli, tmp_path: Path) -
     assert cli.json("job", "get", "after")["spec"]["upstream"] == {"jobs": [{"job": "report"}]}
 
 
+def test_an_import_of_what_is_there_says_so_in_a_few_lines(cli: Cli, tmp_path: Path) -> None:
+    lines = [json.dumps({"name": f"j{n}", "spec": {"action": {"handler": "h"}}}) for n in range(40)]
+    path = write(tmp_path, "jobs.jsonl", "\n".join(lines))
+    cli.ok("job", "import", path)
+
+    again = cli("job", "import", path)
+
+    assert again.exit_code == 1
+    assert again.stderr.count("JOB_EXISTS:") == 10
+    assert "and 30 others (40 JOB_EXISTS in all); -o jsonl prints each" in again.stderr
+    assert "Try: the same with --update, to replace them" in again.stderr
+    programs = cli("job", "import", path, "-o", "jsonl").stdout
+    assert len(programs.splitlines()) == 40
+
+
 @pytest.mark.parametrize("form", ["jsonl", "json", "yaml"])
 def test_what_a_viewer_exported_is_not_imported_without_its_payloads(
     form: str, cli: Cli, stage: Stage, tmp_path: Path

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from raftsched.statemachine.request import SetAside
+
 from ..stage import Stage
 from .conftest import Cli
 
@@ -353,9 +355,28 @@ def test_history_backfill_and_explain(cli: Cli, stage: Stage) -> None:
     explained = cli.ok("job", "explain", "x")
 
     assert [row[1] for row in history[1:]] == ["succeeded"]
-    assert backfill.stderr.startswith("2 nominal times of job x will run; 0 left alone.")
+    assert backfill.stderr == (
+        "2 nominal times of job x will run, 60 a minute (2.0s at least); 0 left alone.\n"
+    )
     assert explained.stderr.startswith("The job x")
     stage.act(lambda machine: machine.ring())
+
+
+def test_a_repair_says_whether_there_was_anything_to_repair(cli: Cli, stage: Stage) -> None:
+    cli.ok("job", "create", "x", "--handler", "h", "--every", "1h")
+    sound = cli.ok("job", "repair", "x")
+    why = "firing failed: RuntimeError: planted"
+    stage.act(lambda machine: machine.do(SetAside(machine.jid("x"), why)))
+    broken = cli.rows("job", "list")
+    explained = cli.ok("job", "explain", "x")
+    trigger = cli("job", "trigger", "x")
+    mended = cli.ok("job", "repair", "x")
+
+    assert sound.stderr == "Job x was not BROKEN, so nothing was repaired.\n"
+    assert broken[1][1] == "broken"
+    assert "repair the job" in explained.output
+    assert "Try: raftsched job explain x, then raftsched job repair x" in trigger.stderr
+    assert mended.stderr == "Job x repaired.\n"
 
 
 def test_a_job_of_another_namespace_is_not_seen(cli: Cli) -> None:
