@@ -38,8 +38,8 @@ def _parts(moment: Moment, look: Look, height: int, keys: bool) -> Iterator[Rend
     if status is None:
         yield from _missing(moment)
         return
-    yield from (_line("", line) for line in _summary(status, look))
-    yield _line("bold" if moment.rates else "dim", _rates(moment.rates))
+    yield from (_words("", line) for line in _summary(status, look))
+    yield _words("bold" if moment.rates else "dim", _rates(moment.rates))
     for problem in status.problems:
         yield _words("yellow", f"Problem: {problem}")
     for strain in strains(status, look):
@@ -121,10 +121,13 @@ def _table(
 def _grid(columns: Sequence[Column], items: Iterable[Any], look: Look) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        table.add_column(column.title, no_wrap=True, overflow="ellipsis")
+        # Where there is too little room the last ones give way, and the others stay.
+        last = column in columns[-2:]
+        table.add_column(column.title, no_wrap=not last, overflow="ellipsis")
     for item in items:
         cells = [column.cell(item, look) for column in columns]
-        table.add_row(*(Text(printable(cell.text), cell.style) for cell in cells))
+        table.add_row(*(Text(printable(cell.text), cell.style, no_wrap=True, overflow="ellipsis")
+                        for cell in cells))  # fmt: skip
     return table
 
 

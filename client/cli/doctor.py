@@ -21,7 +21,7 @@ from . import messages as m
 from .clean import echo
 from .exits import Exit, Trouble
 from .options import command
-from .session import Session
+from .session import Session, many
 from .strain import strains
 from .times import rough_text
 
@@ -88,7 +88,9 @@ def doctor(session: Session, folder: str | None, listen: tuple[str, ...]) -> Non
             f"{len(wrong)} of {len(findings)} checks found something wrong", "", wrong[0].then,
             Exit.FAILED,
         )  # fmt: skip
-    session.say(f"Nothing is wrong: {len(findings)} checks.")
+    doubtful = sum(finding.verdict == "warning" for finding in findings)
+    warned = f", {many(doubtful, 'warning')}" if doubtful else ""
+    session.say(f"Nothing is wrong: {len(findings)} checks{warned}.")
 
 
 def show(session: Session, finding: Finding) -> None:

@@ -20,7 +20,7 @@ STYLES = {
     "deleting": "dim", "stuck": "yellow", "cannot run": "red", "leader": "green",
     "unreachable": "red", "draining": "yellow", "created": "green", "updated": "yellow",
     "refused": "red", "missed": "yellow", "late": "yellow", "not serving": "red",
-    "raised": "red",
+    "raised": "red", "broken": "red",
 }  # fmt: skip
 
 

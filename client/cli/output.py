@@ -9,25 +9,36 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .clean import echo, json_of, visible
+from .clean import echo, folded, json_of, visible
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
     from rich.console import Console
+    from rich.text import Text
 
     from .look import Cell, Column
 
 # Columns of words, which may take several lines.
-LONG = {"NOTE", "MESSAGE", "ERROR", "MORE", "DESCRIPTION", "REASON", "RESULT", "LABELS", "CHANGED"}
+LONG = {
+    "NOTE",
+    "MESSAGE",
+    "ERROR",
+    "MORE",
+    "DESCRIPTION",
+    "REASON",
+    "RESULT",
+    "LABELS",
+    "CHANGED",
+    "HANDLERS",
+    "WAITS FOR",
+}
 LONG_WIDTH = 24
-WIDTH_MIN = 40  # Words are not folded narrower than this.
 Row = Sequence["Cell | str"]
 
 
@@ -173,13 +184,7 @@ class Output:
 
     def folded(self, text: str, indent: int) -> str:
         """Words on lines of the terminal, the further ones indented; for a pipe as they are."""
-        if not self.for_person:
-            return text
-        width = max(self.console.width, WIDTH_MIN)
-        return textwrap.fill(
-            text, width, subsequent_indent=" " * indent, break_long_words=False,
-            break_on_hyphens=False, drop_whitespace=True, replace_whitespace=False,
-        )  # fmt: skip
+        return folded(text, self.console.width, indent) if self.for_person else text
 
     # Tables.
 
@@ -200,23 +205,56 @@ class Output:
         cells = [
             [Text(flat(str(cell)), getattr(cell, "style", "")) for cell in row] for row in rows
         ]
-        shown = [
-            number for number in range(len(titles))
-            if self.format != "wide" or any(row[number].plain for row in cells)
-        ]  # fmt: skip
+        console = self.console
+        every = list(range(len(titles)))
+        filled = [number for number in every if any(row[number].plain for row in cells)]
+        shown = (
+            filled
+            if self.format == "wide" or _needs(titles, cells, every) > console.width
+            else every
+        )
+        needed = _needs(titles, cells, shown)
+        below = [number for number in shown if number and titles[number] in {*LONG, "WORKER"}]
+        if needed > console.width and below and self.format != "wide":
+            self._stacked(console, titles, cells, shown, below)
+            return
         table = Table(box=None, show_header=self.headers, pad_edge=False, header_style="bold")
-        needed = 0
         for number in shown:
             # Long texts take several lines; all else keeps its width, even beyond the terminal's.
-            long = titles[number] in LONG
-            width = max([len(titles[number]), *(row[number].cell_len for row in cells)])
-            needed += 2 + (min(width, LONG_WIDTH) if long else width)
-            table.add_column(titles[number], no_wrap=not long, overflow="fold")
+            table.add_column(titles[number], no_wrap=titles[number] not in LONG, overflow="fold")
         for row in cells:
             table.add_row(*(row[number] for number in shown))
-        console = self.console
         console.width = max(console.width, needed)
         console.print(table, crop=False)
+
+    def _stacked(
+        self, console: Console, titles: Sequence[str], cells: Sequence[Sequence[Text]],
+        shown: Sequence[int], below: Sequence[int],
+    ) -> None:  # fmt: skip
+        """A table that is too wide for the terminal: long texts have lines of their own."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        beside = [number for number in shown if number not in below]
+        widths = {number: _width(titles, cells, number) for number in beside}
+
+        def line(row: Sequence[Text]) -> None:
+            text = Text()
+            for number in beside:
+                text.append_text(row[number]).append(
+                    " " * (widths[number] - row[number].cell_len + 2)
+                )
+            text.rstrip()
+            console.print(text, soft_wrap=True)
+
+        if self.headers:
+            line([Text(title, "bold") for title in titles])
+        for row in cells:
+            line(row)
+            for number in below:
+                if row[number].plain:
+                    text = Text(f"{titles[number].lower()}: ").append_text(row[number])
+                    console.print(Padding(text, (0, 0, 0, 4)))
 
     def _items(self, pages: Iterable[Message], field: str, empty: str) -> None:
         items = (item for page in pages for item in getattr(page, field))
@@ -269,6 +307,16 @@ class Output:
             markup=False,
             emoji=False,
         )
+
+
+def _width(titles: Sequence[str], cells: Sequence[Sequence[Text]], number: int) -> int:
+    return max([len(titles[number]), *(row[number].cell_len for row in cells)])
+
+
+def _needs(titles: Sequence[str], cells: Sequence[Sequence[Text]], shown: Sequence[int]) -> int:
+    """How wide a terminal must be for these columns."""
+    widths = ((_width(titles, cells, number), titles[number] in LONG) for number in shown)
+    return sum(min(width, LONG_WIDTH) if long else width for width, long in widths) + 2 * len(shown)
 
 
 class Last:

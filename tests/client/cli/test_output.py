@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ..stage import Stage
 from .conftest import Cli
+from .test_groups import fail
 
 SRC = Path(__file__).parents[3] / ".src"
 RUN = "from raftsched.client.cli import main; main()"
@@ -189,7 +191,7 @@ def test_a_reader_that_leaves_is_no_error_with_a_traceback(cli: Cli) -> None:
     assert said.stderr == ""
 
 
-def on_terminal(cli: Cli, *words: str, **more: str) -> str:
+def on_terminal(cli: Cli, *words: str, code: int = 0, **more: str) -> str:
     """What a person would see."""
     command, environment = python(cli, *words)
     keeper, terminal = pty.openpty()
@@ -207,7 +209,7 @@ def on_terminal(cli: Cli, *words: str, **more: str) -> str:
             break
         said += piece
     os.close(keeper)
-    assert process.wait() == 0
+    assert process.wait() == code
     return said.decode()
 
 
@@ -244,3 +246,22 @@ def test_names_are_whole_on_a_narrow_terminal(cli: Cli) -> None:
 
     assert name in said
     assert "OWNER" not in said  # An empty column is only in the way.
+
+
+def test_what_does_not_fit_a_terminal_stands_on_lines_of_its_own(cli: Cli, stage: Stage) -> None:
+    """Words were cut in two by the terminal, and columns without anything in them took room."""
+    cli.ok("job", "trigger", "report")
+    before = on_terminal(cli, "run", "list", COLUMNS="80", NO_COLOR="1")
+    stage.act(lambda machine: machine.advance(1))
+    fail(stage)
+    said = on_terminal(cli, "run", "list", "--state", "failed", COLUMNS="80", NO_COLOR="1")
+    wrong = on_terminal(
+        cli, "job", "create", "x", "--handler", "h", "--cron", "61 * * * *", code=2, COLUMNS="50"
+    )
+
+    assert "ERROR" not in before
+    for text, width in ((before, 80), (said, 80), (wrong.split("Try:")[0], 50)):
+        assert max(map(len, text.splitlines())) <= width
+    assert "    error: ValueError: " in said
+    assert "cannot stand in" in wrong
+    assert " 'EXPRESSION' shows what an expression means" in wrong

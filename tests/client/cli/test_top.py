@@ -93,6 +93,17 @@ def test_one_look_shows_everything_for_people(cli: Cli, stage: Stage, play: Play
     assert "Not shown" not in text
 
 
+def test_a_narrow_terminal_shows_what_happened(cli: Cli, play: Play) -> None:
+    """The kind of an event was the first column to vanish."""
+    cli.ok("job", "create", "report-" + "x" * 60, "--handler", "h")
+
+    text = cli.ok(*ONCE, "--color", "always", NO_COLOR="1", COLUMNS="80").stdout
+
+    [event] = [line for line in text.splitlines() if "job created" in line]
+    assert max(map(len, text.splitlines())) <= 80
+    assert event.startswith("20")
+
+
 def test_one_look_is_a_document_for_programs(cli: Cli, play: Play) -> None:
     cli.ok("job", "create", "report", "--handler", "h")
 
