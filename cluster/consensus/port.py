@@ -73,6 +73,7 @@ class Settings:
     outbox_max: int = 10_000  # Messages that wait for the disk; the oldest is dropped.
     outbox_bytes: int = 128 << 20  # The same in bytes: the windows of all followers and more.
     apply_step: int = 256  # Entries applied before the loop looks at its messages again.
+    apply_bytes: int = 1 << 20  # The same in bytes: some 10 ms, and one entry at least.
     compact_bytes: int = 256 << 20  # Journal kept before a snapshot is made and it is cut.
     tail_entries: int = 10_000  # Entries kept behind a snapshot for slow followers,
     tail_bytes: int = 64 << 20  # and no more whole segments than make so many bytes.

@@ -265,7 +265,7 @@ class Replication(CatchUp):
         if self.installing or self.bereft or self.last_applied >= limit:
             return False
         last = min(limit, self.last_applied + self.settings.apply_step)
-        for entry in self.journal.entries(self.last_applied + 1, last, self.settings.window_bytes):
+        for entry in self.journal.entries(self.last_applied + 1, last, self.settings.apply_bytes):
             require(entry.index == self.last_applied + 1, f"entry {entry.index} is out of order")
             self.apply_entry(entry)
         return self.last_applied < limit

@@ -135,3 +135,26 @@ def test_a_slow_link_is_not_filled_with_the_same_entries(three: Group) -> None:
     three.run(2.5)
     assert leader.core.progress[slow.name].match == leader.core.journal.last_index
     assert leader.core.progress[slow.name].patience == 0.0
+
+
+def test_large_entries_are_applied_a_few_at_a_time() -> None:
+    group = Group(3, replace(Settings(), apply_bytes=1000))
+    leader = group.lead()
+    steps: list[int] = []
+    follower = group.others(leader)[0]
+    apply_committed = follower.core.apply_committed
+
+    def counted() -> bool:
+        before = follower.core.last_applied
+        more = apply_committed()
+        steps.append(follower.core.last_applied - before)
+        return more
+
+    follower.core.apply_committed = counted  # type: ignore[method-assign]
+    for number in range(40):
+        group.write(leader, f"w{number}" + "x" * 400)
+    group.run(0.5)
+
+    assert follower.core.last_applied == leader.core.last_applied >= 40
+    # Some 450 bytes each: the third is over the limit.
+    assert max(steps) == 3
