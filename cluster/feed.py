@@ -12,7 +12,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -30,6 +30,8 @@ CACHE_EVENTS = 50_000
 # Beyond this a change is derived on the helper: it would hold the loop up for too long.
 INLINE_BYTES = 16 << 10
 PLACES = 4_096  # Revisions whose place in the journal is remembered.
+# Changes that are derived at once, each of which holds its bytes and a snapshot of the state.
+DERIVED_AT_ONCE = 4
 
 
 class Head(msgspec.Struct, array_like=True):
@@ -69,6 +71,16 @@ class Told:
 
     revision: int
     events: list[event_pb2.Event]
+    _by_namespace: dict[str, list[event_pb2.Event]] = field(default_factory=dict)
+
+    def of(self, namespace: str) -> list[event_pb2.Event]:
+        """Those of a namespace (empty: all). They are sorted out once for all who watch."""
+        if not namespace:
+            return self.events
+        if not self._by_namespace:
+            for event in self.events:
+                self._by_namespace.setdefault(event.namespace, []).append(event)
+        return self._by_namespace.get(namespace, [])
 
 
 class Feed:
@@ -81,6 +93,7 @@ class Feed:
         self._cached = 0
         self._places: OrderedDict[int, int] = OrderedDict()
         self._deriving: dict[int, asyncio.Future[Told]] = {}
+        self._turns = asyncio.Semaphore(DERIVED_AT_ONCE)
         self._changed = asyncio.Event()
         self._helper = ThreadPoolExecutor(1, "events")
         self._oldest = (-1, 0)
@@ -149,13 +162,15 @@ class Feed:
             self._places.popitem(last=False)
 
     async def _derive(self, revision: int) -> Told:
-        data = self._change(revision)
-        if len(data) <= INLINE_BYTES:
-            found = events.events(data, revision, self._state.store)
-        else:
-            loop = asyncio.get_running_loop()
-            reading = self._state.store.snapshot()
-            found = await loop.run_in_executor(self._helper, events.events, data, revision, reading)
+        async with self._turns:
+            data = self._change(revision)
+            if len(data) <= INLINE_BYTES:
+                found = events.events(data, revision, self._state.store)
+            else:
+                reading = self._state.store.snapshot()
+                found = await asyncio.get_running_loop().run_in_executor(
+                    self._helper, events.events, data, revision, reading
+                )
         told = Told(revision, found)
         self._cache[revision] = told
         self._cached += len(found) + 1

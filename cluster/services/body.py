@@ -157,13 +157,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise DecodeError(f"byte {at} begins no number")
 
 
-def late(seconds: float) -> Refused:
+def late(seconds: float, maximum: float = BODY_S) -> Refused:
     return refusals.refused(
         Reason.ERROR_REASON_NODE_LIMIT,
         f"the request was not there after {seconds:.1f} s; nothing was done, send it at once",
         refusals.LIMIT_RETRY_MS,
         limit="sending",
-        maximum=BODY_S,
+        maximum=maximum,
         of=refusals.ALL,
     )
 

@@ -29,7 +29,9 @@ UNREAD_S = 10.0  # How long a frame may be on its way to a watcher that does not
 FRAME_BYTES = 1 << 20
 BOOKMARK_S = 5.0  # Half of what is promised.
 STALE_S = 10.0
-CHANGES_LOOKED_AT = 500  # By one call of ListEvents.
+CHANGES_LOOKED_AT = 500  # By one call of ListEvents,
+EVENTS_LOOKED_AT = 20_000  # and the events in them; the next call goes on.
+EVENTS_IN_A_STEP = 1_000  # Between two breaths of the loop.
 Event = event_pb2.Event
 Response = event_pb2.WatchEventsResponse
 
@@ -41,8 +43,14 @@ class Wish:
     namespace: str
     terms: list[filters.Term]
 
-    def fits(self, event: Event) -> bool:
-        return events.fits(event, self.namespace, self.terms)
+    def chosen(self, told: Told, behind: int) -> list[Event]:
+        """The events of a change behind a position that somebody wants."""
+        found = told.of(self.namespace)
+        if behind >= 0:
+            found = [event for event in found if event.revision.position > behind]
+        if self.terms:
+            found = [event for event in found if events.fits(event, self.namespace, self.terms)]
+        return found
 
 
 class EventCalls:
@@ -134,9 +142,7 @@ class EventCalls:
         told = await self.feed.tell(place.change)
         behind = place.position
         place.passed(told)
-        return [
-            event for event in told.events if event.revision.position > behind and wish.fits(event)
-        ]
+        return wish.chosen(told, behind)
 
     def _check_kept(self, place: Place) -> None:
         oldest = self.feed.oldest()
@@ -183,10 +189,16 @@ class EventCalls:
             self._check_kept(place)
         answer = event_pb2.ListEventsResponse(progress=place.progress)
         room = FRAME_BYTES
+        breath = EVENTS_IN_A_STEP
         for _ in range(CHANGES_LOOKED_AT):
             if place.change > self.feed.revision:
                 answer.end = True
                 break
+            if place.looked > EVENTS_LOOKED_AT:
+                break
+            if place.looked > breath:
+                breath = place.looked + EVENTS_IN_A_STEP
+                await asyncio.sleep(0)
             for event in await self._next(wish, place):
                 room -= event.ByteSize()
                 if len(answer.events) == size or (room < 0 and answer.events):
@@ -200,10 +212,12 @@ class EventCalls:
 class Place:
     """Where somebody stands in history: the change to look at next, and what of it was seen."""
 
-    __slots__ = ("change", "position", "progress")
+    __slots__ = ("change", "looked", "position", "progress")
 
     def __init__(self, after: common_pb2.Revision) -> None:
         self.progress = after
+        # How many events it has passed.
+        self.looked = 0
         self.change, self.position = after.change, after.position
         if after.position == END:
             self.skip()
@@ -213,6 +227,7 @@ class Place:
         self.change, self.position = self.change + 1, -1
 
     def passed(self, told: Told) -> None:
+        self.looked += 1 + len(told.events)
         self.progress = revision_of(told.revision, max(len(told.events) - 1, 0))
         self.skip()
 

@@ -199,6 +199,7 @@ class Server:
             self.work.look(loop.time())
             self._streams.look(loop.time())
             self.calls.bodies.look(self._leadership.clock())
+            self._health.look(loop.time())
             self._tell_health()
             await asyncio.sleep(LOOK_S)
 

@@ -373,10 +373,10 @@ class Work:
         node, context = self.node, call.context
         if node.draining:
             raise refusals.draining(node.name, self.leadership.elsewhere())
-        if not node.leads and not await self.leadership.gained(PATIENCE_S):
-            await context.write(self._elsewhere())
-            return
         with self.shares.greetings.taken(call.caller):
+            if not node.leads and not await self.leadership.gained(PATIENCE_S):
+                await self._send_elsewhere(context)
+                return
             hello = await said_first(context)
         self.admit(call, hello.hello)
         with self.shares.streams.taken(call.caller):
@@ -387,7 +387,7 @@ class Work:
         if node.leads:
             await places.need_of(node, hello.hello, call.timeout())
         if not node.leads:
-            await context.write(self._elsewhere())
+            await self._send_elsewhere(context)
             return
         stream = WorkStream(context, welcome(self.sessions), self.streams, self.said)
         if call.namespace:
@@ -411,11 +411,16 @@ class Work:
         if rejection is not None:
             raise Refused(rejection)
 
-    def _elsewhere(self) -> bytes:
+    async def _send_elsewhere(self, context: Context) -> None:
+        """Say who leads to a worker that reads."""
         redirect = worker_pb2.Redirect(
             leader=self.leadership.elsewhere(), reason=f"{self.node.name} does not lead"
         )
-        return Response(redirect=redirect).SerializeToString()
+        try:
+            async with asyncio.timeout(LAST_WORD_S):
+                await context.write(Response(redirect=redirect).SerializeToString())
+        except TimeoutError:
+            raise unread(LAST_WORD_S) from None
 
     def look(self, now: float) -> None:
         """A share of the streams; within an eighth of a heartbeat it is all of them."""

@@ -12,7 +12,7 @@ import pytest
 
 from raftsched.chaos.real.hostile import http2
 from raftsched.cluster.services import access as access_module
-from raftsched.cluster.services import body, event_calls
+from raftsched.cluster.services import body, event_calls, work
 from raftsched.cluster.services import refused as refused_calls
 from raftsched.cluster.services.access import Access, Failures, Token
 from raftsched.cluster.services.body import Bodies
@@ -30,6 +30,7 @@ from raftsched.statemachine.rejection import Refused
 from .conftest import Served, Start
 from .talk import Anything, Refusal, create, handler_job, refusal_of, refused
 from .test_access import Role, bearer, jobs, make
+from .worker import Worker
 
 CREATE = "/raftsched.v1.JobService/CreateJob"
 IMPORT = "/raftsched.v1.JobService/ImportJobs"
@@ -366,3 +367,27 @@ async def test_answers_that_nobody_takes_are_bounded_by_caller(start: Start) -> 
             await asyncio.sleep(0.001)
     assert share.held == {}
     await jobs(served).ListJobs(LIST, metadata=bearer(root))
+
+
+async def test_a_worker_that_does_not_read_where_to_go_is_let_go(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "LAST_WORD_S", 0.1)
+    first, served = await start("a"), await start("b")
+    assert first.node.leads
+    host = served.address.split(":")
+    connection = http2.Connection(*await asyncio.open_connection(host[0], int(host[1])))
+    connection.writer.write(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0, NO_WINDOW))
+    head, streams = http2.headers("/raftsched.v1.WorkerService/Work"), 30
+    for _ in range(streams):
+        connection.begin(head)
+
+    async with asyncio.timeout(20):
+        while len(served.counted.calls) < streams:
+            await asyncio.sleep(0.005)
+
+    assert served.server.shares.greetings.total == 0
+    # Others are served as before.
+    worker = await Worker(served.channel).ended()
+    assert worker.redirect.leader == first.address
+    connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -274,6 +275,88 @@ async def test_pages_of_what_is_kept(start: Start) -> None:
     assert (await refused(call)).reason == "FIELD_INVALID"
     call = events(served).ListEvents(event_pb2.ListEventsRequest(page_size=-1))
     assert (await refused(call)).reason == "FIELD_INVALID"
+
+
+async def test_a_page_looks_at_so_many_events_and_lets_others_go_on(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_calls, "EVENTS_LOOKED_AT", 25)
+    monkeypatch.setattr(event_calls, "EVENTS_IN_A_STEP", 9)
+    served = await start("a")
+    for number in range(9):
+        jobs = [create(f"job-{number}-{n}").job for n in range(10)]
+        await do(served.node, job_pb2.ImportJobsRequest(jobs=jobs))
+    # All changes are known, so that nothing else makes a page wait.
+    for revision in range(1, 10):
+        await served.server.feed.tell(revision)
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    calls, after, found = served.server.events, None, list[str]()
+    turning = asyncio.create_task(turn())
+    request = event_pb2.ListEventsRequest(filter="job=job-8-3")
+    seen = []
+    while True:
+        if after is not None:
+            request.after.CopyFrom(after)
+        before = turns
+        page = await calls.list(AsCall(), request)  # type: ignore[arg-type]
+        seen.append(turns - before)
+        found += [event.job for event in page.events]
+        after = page.progress
+        if page.end:
+            break
+    turning.cancel()
+
+    assert found == ["job-8-3"]
+    assert len(seen) == 4
+    assert min(seen) >= 1
+
+
+class AsCall:
+    """A call, as far as a page asks it."""
+
+    def timeout(self) -> float:
+        return 5.0
+
+
+async def test_few_changes_are_derived_at_once(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "INLINE_BYTES", 0)
+    served = await start("a")
+    for number in range(30):
+        await do(served.node, create(f"job-{number}"))
+    gate, began, most, done = threading.Event(), 0, 0, 0
+    real, store = events_of.events, served.node.replica.store
+    snapshot = store.snapshot
+
+    def begin() -> Anything:
+        nonlocal began, most
+        began += 1
+        most = max(most, began - done)
+        return snapshot()
+
+    def derive(*how: Anything) -> Anything:
+        nonlocal done
+        assert gate.wait(20)
+        done += 1
+        return real(*how)
+
+    monkeypatch.setattr(store, "snapshot", begin)
+    monkeypatch.setattr(events_of, "events", derive)
+    told = [asyncio.create_task(served.server.feed.tell(n)) for n in range(1, 31)]
+    async with asyncio.timeout(20):
+        while not began:
+            await asyncio.sleep(0.001)
+    gate.set()
+    assert [one.revision for one in await asyncio.gather(*told)] == list(range(1, 31))
+    assert most <= feed.DERIVED_AT_ONCE + 1
 
 
 def last_base(data: bytes) -> int:
