@@ -191,8 +191,15 @@ def test_a_reader_that_leaves_is_no_error_with_a_traceback(cli: Cli) -> None:
     assert said.stderr == ""
 
 
-def on_terminal(cli: Cli, *words: str, code: int = 0, **more: str) -> str:
+def on_terminal(cli: Cli, *words: str, **more: str) -> str:
     """What a person would see."""
+    said, code = ended_on_terminal(cli, *words, **more)
+    assert code == 0
+    return said
+
+
+def ended_on_terminal(cli: Cli, *words: str, **more: str) -> tuple[str, int]:
+    """The same, and the exit code."""
     command, environment = python(cli, *words)
     keeper, terminal = pty.openpty()
     environment |= {"TERM": "xterm-256color", "COLUMNS": "100", **more}
@@ -209,8 +216,7 @@ def on_terminal(cli: Cli, *words: str, code: int = 0, **more: str) -> str:
             break
         said += piece
     os.close(keeper)
-    assert process.wait() == code
-    return said.decode()
+    return said.decode(), process.wait()
 
 
 def test_a_terminal_gets_colours_and_a_pipe_none(cli: Cli) -> None:
@@ -255,10 +261,11 @@ def test_what_does_not_fit_a_terminal_stands_on_lines_of_its_own(cli: Cli, stage
     stage.act(lambda machine: machine.advance(1))
     fail(stage)
     said = on_terminal(cli, "run", "list", "--state", "failed", COLUMNS="80", NO_COLOR="1")
-    wrong = on_terminal(
-        cli, "job", "create", "x", "--handler", "h", "--cron", "61 * * * *", code=2, COLUMNS="50"
+    wrong, code = ended_on_terminal(
+        cli, "job", "create", "x", "--handler", "h", "--cron", "61 * * * *", COLUMNS="50"
     )
 
+    assert code == 2
     assert "ERROR" not in before
     for text, width in ((before, 80), (said, 80), (wrong.split("Try:")[0], 50)):
         assert max(map(len, text.splitlines())) <= width
