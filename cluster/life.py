@@ -33,7 +33,7 @@ from .consensus.journal import JournalLimits
 from .figures import NodeFigures, RefusedFigures
 from .folder import NO_SPACE, Folder
 from .http import HttpPort
-from .memory import Memory
+from .memory import Memory, limit_heaps
 from .metrics import Metrics
 from .node import Member, Node, NodeSpec
 from .refusal import CannotStart, Exit
@@ -80,6 +80,7 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
         virtual = virtual_clock(config, clock_file)
         config = msgspec.structs.replace(config, cluster=config.cluster + MARK)
     files = descriptors.raise_limit()
+    limit_heaps()
     ending = Ending()
     asked = listen_to_signals(ending)
     locks = tls.peer_contexts(config), tls.server(config), tls.onward(config)

@@ -4,7 +4,8 @@ A flood of calls leaves its memory in many free pieces below a few that are in u
 back only what lies above all of those: a node that was 100 MiB larger for a second would stay so
 for good. `malloc_trim` gives back every whole page. It holds the heap for some milliseconds per
 100 MiB, so it is called only when the process has grown, and more and more seldom while that
-brings nothing.
+brings nothing. And it has two heaps, not eight for each processor: what is free in one is of no use
+to the threads of another.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import cast
 
 logger = logging.getLogger(__name__)
 
+HEAPS = 2  # That of the loop, and one for most other threads.
+M_ARENA_MAX = -8  # As glibc numbers its options.
 LOOK_S = 1.0
 GROWN_BYTES = 32 << 20  # So much more than it was makes it worth a try.
 # From that to the try, and from each try that brought less to the next one, which comes after twice
@@ -94,9 +98,20 @@ class Resident:
         os.close(self._file)
 
 
+def limit_heaps() -> bool:
+    """Whether this process has no more heaps than it should from now on."""
+    option = _glibc("mallopt")
+    return option is not None and bool(option(M_ARENA_MAX, HEAPS))
+
+
 def trimmer() -> Callable[[], object] | None:
     """glibc's `malloc_trim`; None elsewhere. The interpreter goes on beside it."""
-    if sys.platform != "linux":
+    trim = _glibc("malloc_trim")
+    return None if trim is None else lambda: trim(ctypes.c_size_t(0))
+
+
+def _glibc(name: str) -> Callable[..., int] | None:
+    """A function that only this C library has."""
+    if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
         return None
-    found = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return None if found is None else lambda: found(ctypes.c_size_t(0))
+    return cast("Callable[..., int]", getattr(ctypes.CDLL(None), name))

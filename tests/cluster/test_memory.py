@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import random
+import subprocess
+import sys
 
 import pytest
 
 from raftsched.cluster import memory
-from raftsched.cluster.memory import FIRST_S, GROWN_BYTES, LAST_S, Keeper, Resident, trimmer
+from raftsched.cluster.memory import FIRST_S, GROWN_BYTES, HEAPS, LAST_S, Keeper, Resident, trimmer
 
 MIB = 1 << 20
 
@@ -72,7 +74,38 @@ def test_one_that_grows_all_the_time_is_not_held_up_all_the_time() -> None:
     assert process.tries <= 60 / FIRST_S
 
 
-@pytest.mark.skipif(trimmer() is None, reason="only glibc keeps what is given back here")
+GLIBC = pytest.mark.skipif(trimmer() is None, reason="only glibc keeps what is freed")
+THREADS = """
+import ctypes, os, threading
+from raftsched.cluster.memory import limit_heaps
+
+assert limit_heaps()
+all_there = threading.Barrier(8)
+
+def allocate():
+    kept = bytes(100_000)
+    all_there.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+out = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, out)
+libc.fflush(out)
+"""
+
+
+@GLIBC
+def test_threads_share_heaps() -> None:
+    told = subprocess.check_output([sys.executable, "-c", THREADS], text=True)
+    assert 1 <= told.count("<heap nr=") <= HEAPS
+
+
+@GLIBC
 def test_the_library_gives_back_what_lies_between_what_is_in_use() -> None:
     resident, trim = Resident(), trimmer()
     assert trim is not None
