@@ -142,8 +142,9 @@ def _surprises(
             found.append(run_pb2.LedgerEntry(
                 nominal_time=timestamp(at), outcome=entry.outcome, count=1
             ))  # fmt: skip
+    alone = sorted(at for at, entry in book.alone.items() if not entry.added)
     for at, entry in zip(book.firsts, book.stretches, strict=True):
-        inside = sum(1 for other in book.alone if at < other <= entry.last_at_ms)
+        inside = bisect_right(alone, entry.last_at_ms) - bisect_right(alone, at)
         named = count_nominals(plan, at, entry.last_at_ms + 1, ever=True)
         if at >= first and named.exact and named.number != entry.count + inside:
             found.append(run_pb2.LedgerEntry(

@@ -277,10 +277,12 @@ def last_of_most(
 ) -> int:
     """The last of the missed nominal times that the most of runs has room for."""
     end = nth_nominal(plan, first, last, max(1, clockwork.runs_left(job, state, first)))
-    for at_ms in ledger.own_entries(view, jid, state, first, last):
-        # It ran before its time and was counted then; what somebody added is named by no schedule.
-        if at_ms <= end and names(plan, at_ms):
-            end = next(iter(nominal_times(plan, end + 1, last + 1, 1).times), last)
+    own = ledger.own_entries(view, jid, state, first, last)
+    behind = iter(nominal_times(plan, end + 1, last + 1, len(own)).times if own else ())
+    for at_ms in own:
+        # It ran before its time and was counted then.
+        if at_ms <= end:
+            end = next(behind, last)
     return end
 
 

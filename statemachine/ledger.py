@@ -11,7 +11,7 @@ small pieces (`index`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from ..proto.v1 import run_pb2
@@ -81,10 +81,20 @@ def stretch(
     view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
     outcome: run_pb2.Outcome.ValueType,
 ) -> None:  # fmt: skip
-    """Record what became of all nominal times from one to another. The caller puts the state."""
-    settle(view, jid, state, first, outcome)
+    """Record what became of all nominal times from one to another that have no entry of their own.
+    The caller puts the state."""
+    own = own_entries(view, jid, state, first, last)
     # The first may follow from the end of a run, and then no count finds it.
-    count = 1 + count_nominals(plan, first + 1, last + 1).number
+    behind = count_nominals(plan, first + 1, last + 1)
+    count = max(1 + behind.number - len(own), 0 if behind.exact else 2)
+    if own and own[0] == first:
+        # Among so many at least one has none.
+        known = set(own)
+        times = nominal_times(plan, first + 1, last + 1, len(own)).times
+        first = next((at_ms for at_ms in times if at_ms not in known), last)
+    if count < 1:
+        return
+    settle(view, jid, state, first, outcome)
     if count > 1:
         entry = LedgerRecord(outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1)
         _put_stretch(view, jid, first, entry)
@@ -104,13 +114,27 @@ def knows(view: View, jid: int, nominal_ms: int) -> bool:
 
 
 def own_entries(view: View, jid: int, state: StateRecord, first: int, last: int) -> list[int]:
-    """The nominal times of a range that have an entry of their own, in order. Ahead of what was
-    decided on these are only those that were moved to before their time, or added."""
+    """The nominal times of a range that have an entry of their own, in order, less those that
+    somebody added. Ahead of what was decided on these are only those that were moved to before
+    their time."""
     if state.last_nominal_at_ms < first:
         return []
-    low, end = keys.ledger(jid, first), keys.ledger(jid, last + 1)
-    found = {*view.scan_stored(low, end), *view.written_between(low, end)}
-    return sorted(map(keys.nominal_at, found))
+    found = []
+    for key, value in _entries(view, keys.ledger(jid, first), keys.ledger(jid, last + 1)):
+        if value not in OUTCOMES:
+            entry = view.get(key, LedgerRecord)
+            if entry is None or entry.added:
+                continue
+        found.append(keys.nominal_at(key))
+    return found
+
+
+def _entries(view: View, low: bytes, end: bytes) -> Iterable[tuple[bytes, bytes]]:
+    """What is stored in a range of the ledger; b"" for what this decision has written or deleted,
+    of which the view knows more."""
+    stored = view.stored.scan(low, end)
+    mine = dict.fromkeys(view.touched_between(low, end), b"")
+    return sorted((dict(stored) | mine).items()) if mine else stored
 
 
 def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
@@ -211,7 +235,7 @@ def _has_runs(view: View, jid: int, times: list[int]) -> bool:
     first, end = keys.occasion_of(times[0]), keys.occasion_of(times[-1] + 1)
     live = view.scan(keys.run(jid, first), keys.run(jid, end))
     newest, behind = keys.ended(jid, end), keys.after(keys.ended(jid, first))
-    past = chain(view.scan_stored(newest, behind), view.written_between(newest, behind))
+    past = chain(view.scan_stored(newest, behind), view.touched_between(newest, behind))
     return next(chain(live, past), None) is not None
 
 
@@ -219,15 +243,12 @@ def _read(
     view: View, jid: int, first: int, last: int
 ) -> tuple[dict[int, int], list[tuple[int, LedgerRecord]]]:
     """What the ledger says of a range: the outcomes of times alone, and stretches in order."""
-    low, end = keys.ledger(jid, first), keys.ledger(jid, last + 1)
-    values = dict(view.stored.scan(low, end))
-    mine = dict.fromkeys(view.written_between(low, end), b"")
     alone: dict[int, int] = {}
     stretches: list[tuple[int, LedgerRecord]] = []
     before = covering(view, jid, first)
     if before is not None and before[0] < first:
         stretches.append(before)
-    for key, value in sorted((values | mine).items()) if mine else values.items():
+    for key, value in _entries(view, keys.ledger(jid, first), keys.ledger(jid, last + 1)):
         outcome = OUTCOMES.get(value)
         if outcome is not None:
             alone[keys.nominal_at(key)] = outcome

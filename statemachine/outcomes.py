@@ -40,19 +40,18 @@ def pass_over(
     view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
     outcome: run_pb2.Outcome.ValueType,
 ) -> None:  # fmt: skip
-    """Record what became of all nominal times from one to another, in stretches between those that
-    have an outcome of their own, or will have one: what was moved or added gets it when it is due.
-    The caller puts the state."""
+    """Record what became of all nominal times from one to another that have no outcome yet, in
+    stretches between those that will have one of their own: what was moved or added gets it when it
+    is due. The caller puts the state."""
     edits = {
         edit.nominal_at_ms: edit for edit in state.edits if first <= edit.nominal_at_ms <= last
     }
-    own = {*edits, *ledger.own_entries(view, jid, state, first, last)}
     begin: int | None = first
-    for at_ms in sorted(own):
+    for at_ms in sorted(edits):
         if begin is not None and begin < at_ms:
             end = latest_nominal_before(plan, at_ms) or begin
             ledger.stretch(view, jid, state, plan, begin, max(begin, end), outcome)
-        if at_ms in edits and (at_ms == begin or names(plan, at_ms)):
+        if at_ms == begin or names(plan, at_ms):
             _skip(view, jid, state, edits[at_ms])
         begin = next(iter(nominal_times(plan, at_ms + 1, last + 1, 1).times), None)
     if begin is not None:

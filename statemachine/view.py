@@ -377,9 +377,10 @@ class View:
             if written.get(key, b"") is not None:
                 yield key
 
-    def written_between(self, first: bytes, end: bytes) -> list[bytes]:
-        """The keys in a range that this decision has put, in no order: it looks at all it wrote."""
-        return [key for key, put in self._written.items() if first <= key < end and put is not None]
+    def touched_between(self, first: bytes, end: bytes) -> list[bytes]:
+        """The keys in a range that this decision has put or deleted, in no order: it looks at all
+        that it wrote."""
+        return [key for key in self._written if first <= key < end]
 
     def scan(self, first: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
         """Yield the keys in a range as this decision left them. Do not write ahead of it."""

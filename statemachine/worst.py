@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..proto.v1 import common_pb2, dead_letter_pb2, job_pb2, worker_pb2
+from ..proto.v1 import common_pb2, dead_letter_pb2, job_pb2, schedule_pb2, worker_pb2
 from . import timers
 from .budget import until
 from .instants import duration, timestamp
@@ -253,10 +253,32 @@ def many_unions(world: World) -> None:
     ))  # fmt: skip
 
 
+def moved_ahead(world: World) -> None:
+    """Each other one of 10,000 seconds was moved to before its time, and then all are missed."""
+    world.create("a", "* * * * * *", overlap=ALLOW)
+    kind = schedule_pb2.OccurrenceEdit.KIND_MOVE
+    first_ms = NOW_MS + HOUR_MS
+    for hundred in range(50):
+        for number in range(100):
+            request = job_pb2.EditOccurrenceRequest(job="a")
+            request.edit.kind = kind
+            at_ms = first_ms + (hundred * 100 + number) * 2 * SECOND_MS
+            request.edit.nominal_time.CopyFrom(timestamp(at_ms))
+            request.edit.moved_to.CopyFrom(timestamp(world.now_ms + 500))
+            world.do(request)
+        world.now_ms += SECOND_MS
+        world.ring()
+    world.do(job_pb2.PauseJobRequest(job="a"))
+    world.now_ms = first_ms + 10_000 * SECOND_MS
+    world.begin()
+    world.do(job_pb2.ResumeJobRequest(job="a"))
+    world.ring()
+
+
 WORLDS: tuple[Callable[[World], None], ...] = (
     backfill, backfill_inside, outage_of_seconds, outage_of_minutes, outage_of_unions, in_time,
     replace, replace_many, deletion, update, drop, letters,
-    backfill_calls, many_unions,
+    backfill_calls, many_unions, moved_ahead,
 )  # fmt: skip
 
 

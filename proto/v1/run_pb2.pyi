@@ -342,7 +342,7 @@ class LedgerEntry(_message.Message):
     outcome: Global___Outcome.ValueType
     """What became of it."""
     count: _builtins.int
-    """For a stretch: how many; otherwise 1."""
+    """For a stretch: how many, less those inside that have an entry of their own; otherwise 1."""
     @_builtins.property
     def nominal_time(self) -> _timestamp_pb2.Timestamp:
         """The nominal time; for a stretch, the first."""
