@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from . import messages as m
-from .clean import echo
+from .clean import echo, tell
 from .exits import Trouble
 from .session import Session, many
 
@@ -40,7 +40,7 @@ def compared(
         progress.tally.add(result)
         unseen += hidden
     also = f"; {many(unseen, 'value')} hidden from you, not compared" if unseen else ""
-    echo(f"Note: only an editor may ask whether the cluster would take them{also}.", err=True)
+    tell(f"Note: only an editor may ask whether the cluster would take them{also}.")
     return answer
 
 

@@ -160,19 +160,25 @@ def export(session: Session, path: str | None, label: tuple[str, ...], text: str
         raise wrong_use("-o name does not export jobs", "", "raftsched job list -o name --limit 0")
     request = m.job_pb2.ListJobsRequest(namespace=session.namespace, filter=condition(text, label))
     pages = session.pages(request, m.job_pb2.ListJobsResponse, "export jobs", limit=0)
-    count = 0
+    count = hidden = 0
     with (
         sink(path) as out,
         bar("Exporting", None if label or text else total_jobs(session)) as step,
     ):
         for page in pages:
             for job in page.jobs:
+                hidden += job.spec.payload.hidden or "(hidden)" in str(job.spec)
                 write_job(out, bare(job), form, first=not count)
                 count += 1
                 step(1)
         if form == "json":
             out.write("\n]\n" if count else "[]\n")
     echo(f"{many(count, 'job')} exported{f' to {path}' if path else ''}.", err=True)
+    if hidden:
+        tell(
+            f"Note: values of {many(hidden, 'job')} are hidden from you, so this cannot be "
+            "imported; export with a token that may see payloads."
+        )
 
 
 # What these commands share.

@@ -57,9 +57,8 @@ def strains(seen: cluster_pb2.ClusterStatus, look: Look) -> Iterator[Strain]:
     if others:
         yield Strain(
             "Refused",
-            f"{seen.node} refused {many(sum(others.values()), 'call')} for who called or how much "
-            f"there was to do: {listed(others)}",
-            f"the log of {seen.node} says who was refused",
+            f"{seen.node} refused {many(sum(others.values()), 'call')}: {listed(others)}",
+            "its log says who called",
             False,
         )
 

@@ -101,11 +101,15 @@ def present(session: Session, request: event_pb2.WatchEventsRequest) -> Iterator
     from ..errors import Unavailable
     from .refused import refusals
 
-    failures = 0
+    failures, told = 0, not session.out.for_person
     while True:
         with refusals(session, "watch events"):
             try:
                 for response in session.client.stream(request, timeout=session.timeout_s):
+                    if not told:
+                        # Else whoever looks cannot tell it from one that waits for a node.
+                        told = True
+                        echo("Watching; Ctrl-C ends it.", err=True)
                     yield from response.events
                     request.after.CopyFrom(response.progress)
                     failures = 0

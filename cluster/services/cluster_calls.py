@@ -302,7 +302,7 @@ class ClusterCalls:
         if from_ms - to_ms < LEAST_MS:
             raise refusals.refused(
                 Reason.ERROR_REASON_FIELD_INVALID,
-                f"the state's time is not ahead of the clocks (by {from_ms - to_ms} ms), so there "
+                f"the state's time is {max(0, from_ms - to_ms)} ms ahead of the clocks, so there "
                 "is nothing to set back",
                 field="",
             )

@@ -418,11 +418,12 @@ def test_what_a_viewer_exported_is_not_imported_without_its_payloads(
     stage.views = True
     shown = cli.ok("job", "get", "a").stdout
     file = tmp_path / f"jobs.{form}"
-    cli.ok("job", "export", "--to", str(file), "-o", form)
+    exported = cli.ok("job", "export", "--to", str(file), "-o", form).stderr
     stage.views = False
     said = cli("job", "import", str(file), "--update")
 
     assert "secret" not in shown + file.read_text()
+    assert "values of 1 job are hidden from you, so this cannot be imported" in exported
     assert "(hidden)" in shown
     assert said.exit_code in (1, 2)
     assert "with a token that may see payloads" in said.stderr

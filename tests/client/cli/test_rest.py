@@ -415,6 +415,14 @@ def test_what_was_seen_is_not_told_again(
     assert "taking it up where it was" in said.stderr
 
 
+def test_a_watch_says_to_a_person_that_it_stands(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h")
+    words = ("watch", "--since", "0.0", "--count", "1")
+
+    assert "Watching; Ctrl-C ends it." in cli.ok(*words, "--color", "always").stderr
+    assert cli.ok(*words).stderr == ""
+
+
 def test_a_watch_that_a_limit_refuses_says_so_at_once_and_goes_on(cli: Cli, stage: Stage) -> None:
     """It was silent for the whole timeout."""
     cli.ok("job", "create", "x", "--handler", "h")
