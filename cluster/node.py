@@ -110,6 +110,13 @@ class ReadAnswer:
     age_ms: int = 0
 
 
+Finish = Callable[[Message], None]
+
+
+def nothing(answer: Message) -> None:
+    """It is finished as it is."""
+
+
 class Node:
     """See the head of this file. It is the watcher of its own consensus."""
 
@@ -428,14 +435,21 @@ class Node:
 
     async def read(
         self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
-        caller: str = "",
+        caller: str = "", finish: Finish = nothing,
     ) -> ReadAnswer:  # fmt: skip
-        """Answer a read. Raises Refused. What looks at much takes its turn among callers."""
+        """Answer a read. Raises Refused. What looks at much takes its turn among callers; `finish`
+        is done to the answer where it is made."""
         self.check_serving()
+        options, state = options or common_pb2.ReadOptions(), "no quorum"
         try:
             async with asyncio.timeout(timeout):
-                return await self._read(body, options or common_pb2.ReadOptions(), timeout, caller)
+                stale = options.consistency == common_pb2.CONSISTENCY_STALE
+                await self._wait_for_state(options, timeout, stale=stale)
+                state = "read"
+                return await self._read(body, caller, finish, stale=stale)
         except TimeoutError:
+            if state == "read":
+                raise refusals.read_timeout(timeout, caller) from None
             raise refusals.no_quorum(self.name) from None
 
     def check_serving(self) -> None:
@@ -448,10 +462,10 @@ class Node:
         if self.driver.core.bereft:
             raise refusals.state_lost(self.name)
 
-    async def _read(
-        self, body: Message, options: common_pb2.ReadOptions, timeout: float, caller: str
-    ) -> ReadAnswer:
-        stale = options.consistency == common_pb2.CONSISTENCY_STALE
+    async def _wait_for_state(
+        self, options: common_pb2.ReadOptions, timeout: float, *, stale: bool
+    ) -> None:
+        """Return when the state here is fresh enough."""
         if not stale:
             await self.barrier(timeout)
         elif self.driver.staleness() > STALE_MAX:
@@ -459,16 +473,18 @@ class Node:
         while self.revision < options.min_revision.change:
             # Whoever moves it makes a new one.
             await self._moved.wait()
+
+    async def _read(self, body: Message, caller: str, finish: Finish, *, stale: bool) -> ReadAnswer:
         name = type(body).__name__
         try:
             if name.startswith(AT_ONCE):
                 began = self.spec.seconds()
-                found = self._reading(body, stale, self.replica.store)()
+                found = self._reading(body, finish, self.replica.store, stale=stale)()
                 self.steps.end("read", began, body)
             else:
                 found = await self._readers.read(
                     caller,
-                    lambda: self._reading(body, stale, self.snapshot()),
+                    lambda: self._reading(body, finish, self.snapshot(), stale=stale),
                 )
         except (Refused, *FATAL):
             raise
@@ -484,7 +500,7 @@ class Node:
         return self._readers.paced(self.replica.store.snapshot())
 
     def _reading(
-        self, body: Message, stale: bool, reading: Reading
+        self, body: Message, finish: Finish, reading: Reading, *, stale: bool
     ) -> Callable[[], ReadAnswer | Rejection]:
         """What is to be done to answer a read from the state as it is now."""
         age_ms = int(self.driver.staleness() * 1000) if stale else 0
@@ -497,6 +513,7 @@ class Node:
             reply = reads.read(View(reading, now_ms), body, workers)
             if isinstance(reply, Rejection):
                 return reply
+            finish(reply)
             return ReadAnswer(reply, meta.revision, age_ms)
 
         return answer

@@ -68,6 +68,18 @@ def node_limit(limit: str, maximum: int, whose: str) -> Refused:
     )
 
 
+def read_timeout(seconds: float, whose: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_NODE_LIMIT,
+        f"the read was not done after {seconds:.1f} s, with those of the same caller that were "
+        "before it; ask for less at a time, for fewer at once, or wait longer",
+        LIMIT_RETRY_MS,
+        limit="reading",
+        maximum=round(seconds, 1),
+        of=whose or ALL,
+    )
+
+
 def disk_full(node: str) -> Refused:
     return refused(
         Reason.ERROR_REASON_DISK_FULL,

@@ -28,7 +28,7 @@ from .forward import FORWARDED, Passed, Peers
 from .leadership import Leadership
 from .methods import Method
 from .observer import Observer
-from .port import Node
+from .port import Answer, Node
 from .refused import RefusedCalls
 from .shares import ANSWER_MAX, ANSWERED_BYTES, COSTLY, Shares
 from .status import DETAILS, code_of, details_of, words_of
@@ -185,6 +185,7 @@ class Calls:
         self.admit(call, request)
         age_ms: int | None = None
         revision: int | None = None
+        found: Answer | None = None
         own = self.own.get(method.name)
         if own is not None:
             given = await own(call, request)
@@ -197,19 +198,24 @@ class Calls:
             options = getattr(request, "read", None)
             if options is not None and (faults := validate.enum(FRESHNESS, options, "consistency")):
                 raise Refused.of(faults)
-            if method.name in COSTLY:
-                # It does not stand in the way of its caller's other reads.
-                with self.shares.costly.taken(call.caller):
-                    caller = f"{call.caller} {method.name}"
-                    found = await node.read(request, options, call.timeout(), caller)
-            else:
-                found = await node.read(request, options, call.timeout(), call.caller)
+            found = await self._read(call, request, options)
             answer, revision = found.message, found.revision
             age_ms = found.age_ms if wants_less(request) else None
-        if call.hides:
+        if call.hides and found is None:
             hide(answer)
         data = answer.SerializeToString()
         return Passed(data, grpc.StatusCode.OK, "", self.trailing(revision, age_ms))
+
+    async def _read(
+        self, call: Call, request: Message, options: common_pb2.ReadOptions | None
+    ) -> Answer:
+        finish = hide if call.hides else as_it_is
+        if call.method.name not in COSTLY:
+            return await self.node.read(request, options, call.timeout(), call.caller, finish)
+        # It does not stand in the way of its caller's other reads.
+        caller = f"{call.caller} {call.method.name}"
+        with self.shares.costly.taken(call.caller):
+            return await self.node.read(request, options, call.timeout(), caller, finish)
 
     def _too_late(self, call: Call) -> Refused:
         if call.ended_by is not None:
@@ -232,6 +238,10 @@ class Calls:
         if age_ms is not None:
             found.append(("raftsched-age-ms", str(age_ms)))
         return tuple(found)
+
+
+def as_it_is(answer: Message) -> None:
+    """Nothing is hidden."""
 
 
 def wants_less(request: Message) -> bool:

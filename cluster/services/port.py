@@ -121,9 +121,10 @@ class Node(Protocol):
 
     async def read(
         self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
-        caller: str = "",
+        caller: str = "", finish: Callable[[Message], None] = ...,
     ) -> Answer:  # fmt: skip
-        """Answer a read. Reads that look at much take turns between callers."""
+        """Answer a read. Reads that look at much take turns between callers; `finish` is done to
+        the answer where it is made, which may be on a thread."""
 
 
 Metadata = Mapping[str, str | bytes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from raftsched.cluster.consensus.faults import Refused as NotNow
 from raftsched.cluster.node import Member, Node, NodeSpec
 from raftsched.cluster.virtual import VirtualClock
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
+from raftsched.statemachine import reads
 from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.rejection import Refused
 
@@ -262,6 +264,42 @@ async def test_a_call_whose_time_is_over_before_it_was_decided_never_is(tmp_path
         assert node.leader.done.changes >= changes + 1
         with pytest.raises(Refused):
             await node.read(job_pb2.GetJobRequest(job="a"), None, 5)
+
+
+async def test_a_read_that_is_not_done_in_time_says_so_and_is_finished_on_its_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        node = await leader_of(nodes)
+        await node.write(once("a", 1), "", 5)
+        where: list[str] = []
+
+        def finish(answer: object) -> None:
+            where.append(threading.current_thread().name)
+
+        await node.read(job_pb2.ListJobsRequest(), None, 5, "tenant", finish)
+        await node.read(job_pb2.GetJobRequest(job="a"), None, 5, "tenant", finish)
+        assert [name.partition("_")[0] for name in where] == ["read", "MainThread"]
+        gate = threading.Event()
+        real = reads.read
+
+        def slow(*how: Any) -> object:  # noqa: ANN401  # As the rules are called.
+            assert gate.wait(20)
+            return real(*how)
+
+        monkeypatch.setattr(reads, "read", slow)
+        asked = [
+            asyncio.create_task(node.read(job_pb2.ListJobsRequest(), None, 0.3, "tenant"))
+            for _ in range(3)
+        ]
+        await asyncio.wait(asked)
+        gate.set()
+        for one in asked:
+            assert isinstance(error := one.exception(), Refused)
+            assert (error.rejection.word, error.rejection.values["limit"]) == (
+                "NODE_LIMIT", "reading",
+            )  # fmt: skip
+        await node.read(job_pb2.ListJobsRequest(), None, 5, "tenant")
 
 
 async def test_a_drained_node_that_is_elected_hands_over_again(tmp_path: Path) -> None:

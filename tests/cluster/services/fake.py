@@ -215,7 +215,7 @@ class FakeNode:
 
     async def read(
         self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
-        caller: str = "",
+        caller: str = "", finish: Callable[[Message], None] = lambda answer: None,
     ) -> Answer:  # fmt: skip
         stale = options is not None and options.consistency == common_pb2.CONSISTENCY_STALE
         if not stale and not self.leads:
@@ -227,6 +227,7 @@ class FakeNode:
         answer = read(View(self.replica.store, wall_ms()), body, workers)
         if isinstance(answer, Rejection):
             raise Refused(answer)
+        finish(answer)
         return Answer(answer, self.revision, 7 if stale else 0)
 
     def _poke(self) -> None:
