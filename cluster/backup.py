@@ -22,7 +22,8 @@ import msgspec
 
 from ..statemachine import keys
 from ..statemachine.record import MetaRecord, parse
-from ..statemachine.rocks_store import peek
+from ..statemachine.rocks_store import peek, read_whole
+from ..statemachine.store import Corrupt
 from .replica import Replica
 
 FORMAT = 1
@@ -85,9 +86,16 @@ class Backup:
 
 
 def take(replica: Replica, folder: Path, about: dict[str, object]) -> Backup:
-    """Make the checkpoint; where no other state is put in the place of this one meanwhile."""
+    """Make the checkpoint; where no other state is put in the place of this one meanwhile. All of
+    it is read through: whoever needs a backup has nothing else."""
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     replica.checkpoint_into(folder)
+    try:
+        read_whole(folder)
+    except Corrupt as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        replica.damaged(error)  # Its tables are those of the state.
+        raise
     return Backup(folder, about)
 
 

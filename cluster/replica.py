@@ -15,10 +15,10 @@ from time import perf_counter
 
 from ..statemachine import keys, machine
 from ..statemachine.record import Change, MetaRecord, parse
-from ..statemachine.rocks_store import CACHE_BYTES, RocksStore, nobody, peek
+from ..statemachine.rocks_store import CACHE_BYTES, RocksStore, nobody, peek, read_whole
 from ..statemachine.store import Corrupt, Store
 from .consensus.disk import LACKS
-from .consensus.faults import DiskFull
+from .consensus.faults import Damaged, DiskFull
 from .consensus.snapshot import MANIFEST
 
 # With the index of a change, the change, and where history stands after it.
@@ -165,6 +165,15 @@ class Replica(Applied):
     def checkpoint_into(self, folder: Path) -> None:
         """The same for a backup; where no `restore` is under way, on a helper."""
         checkpoint_of(self.store, folder)
+
+    def check(self, folder: str) -> None:
+        """Have the engine read all of a snapshot: digests vouch for its files as they were when it
+        was made, and tables may have been damaged before that."""
+        path = self.snapshots / folder
+        try:
+            read_whole(path)
+        except Corrupt as error:
+            raise Damaged(str(error)) from error
 
     def restore(self, folder: str) -> None:
         """Build the next state beside the present one, give it its name, then go on from it."""

@@ -15,6 +15,7 @@ import resource
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -371,11 +372,29 @@ def _env() -> rocksdict.Env:
 
 def peek(path: Path, key: bytes) -> bytes | None:
     """A value of a store that nobody has open; no file of it is changed."""
+    with _read_only(path) as db:
+        return cast("bytes | None", db.get(key))
+
+
+def read_whole(path: Path) -> None:
+    """Have the engine read all of a store that nobody has open, and compare it with its checksums;
+    no file of it is changed."""
+    with _read_only(path) as db:
+        at = db.iter(rocksdict.ReadOptions())
+        valid, step = at.valid, at.next
+        at.seek_to_first()
+        while valid():
+            step()
+        at.status()
+
+
+@contextmanager
+def _read_only(path: Path) -> Iterator[rocksdict.Rdict]:
     access = rocksdict.AccessType.read_only()
     try:
         db = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True), access_type=access)
         try:
-            return cast("bytes | None", db.get(key))
+            yield db
         finally:
             db.close()
     except Exception as error:

@@ -112,7 +112,8 @@ class CatchUp(State):
         self.send(peer, answer, 64 + len(answer.data))
 
     def on_bad_copy(self, message: BadCopy, now: float) -> None:
-        """A follower got something else than we wrote: see whether the disk still has it.
+        """A follower got something else than we wrote, or cannot read it: see whether the disk
+        still has it, and whether it can be read.
 
         If not this node stops, as for any damage; otherwise the line was to blame, or the peer.
         """
@@ -122,7 +123,7 @@ class CatchUp(State):
         again = now - self.verified.get(message.snapshot, float("-inf")) < VERIFY_AGAIN
         if manifest is not None and not again:
             self.verified[message.snapshot] = now
-            work = self.snapshots.verification(manifest)
+            work = self.snapshots.verification(manifest, self.machine.check)
             self.jobs.append(Job("verify snapshot", work, lambda _: None))
 
     # The follower's side.
@@ -216,9 +217,15 @@ class CatchUp(State):
             if not finished:
                 finished.append(finish())
             [folder] = finished
-            if folder is not None:
-                restore(self.machine, folder)
-            return folder is not None
+            if folder is None:
+                return False
+            try:
+                self.machine.check(folder)
+            except Damaged:
+                self.snapshots.drop(folder)
+                return False
+            restore(self.machine, folder)
+            return True
 
         def done(good: bool) -> None:
             if good:
@@ -229,7 +236,8 @@ class CatchUp(State):
         self.jobs.append(Job("install snapshot", put_in_place, done))
 
     def discard(self, incoming: Incoming) -> None:
-        """It is not what its manifest says. It is fetched anew when it is offered again."""
+        """It is not what its manifest says, or was damaged before it was sent. It is fetched anew
+        when it is offered again."""
         self.installing = False
         self.incoming = None
         self.send(incoming.source, BadCopy(self.term, incoming.manifest.id))
@@ -281,6 +289,7 @@ def stand_on_latest(snapshots: Snapshots, journal: Journal, machine: Machine) ->
     while (latest := snapshots.latest) is not None and machine.applied() < latest.state:
         try:
             snapshots.verify(latest)
+            machine.check(folder_of(latest.index))
         except Damaged as damaged:
             snapshots.set_aside(latest.index, damaged)
         else:

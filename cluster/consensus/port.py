@@ -29,6 +29,10 @@ class Machine(Protocol):
         into the folder it is given, and returns the index that state holds. It runs on a
         helper thread."""
 
+    def check(self, folder: str) -> None:
+        """Read the whole state in that folder. Damaged says that it is not what a machine wrote:
+        the files may be as they were sent, and were damaged before. Runs on a helper thread."""
+
     def restore(self, folder: str) -> None:
         """Put the state in that folder in place of the present one, atomically. Runs on a
         helper thread while nothing is applied."""

@@ -193,13 +193,14 @@ class Snapshots:
             if file.name not in there or digest_of(self.disk, path) != (file.size, file.sha256):
                 raise Damaged(f"{path} is not what was written. {ADVICE}")
 
-    def verification(self, manifest: Manifest) -> Callable[[], None]:
+    def verification(self, manifest: Manifest, check: Callable[[str], None]) -> Callable[[], None]:
         """Return the work of reading a snapshot again; it may be removed meanwhile."""
 
         def work() -> None:
             try:
                 self.verify(manifest)
-            except (Damaged, OSError):
+                check(folder_of(manifest.index))
+            except Exception:  # Whatever it is that a machine makes of files that go.
                 if manifest.index in self.by_index:
                     raise
 
@@ -243,6 +244,10 @@ class Snapshots:
         for index in old:
             del self.by_index[index]
         return old
+
+    def drop(self, folder: str) -> None:
+        """Remove one that has its final name and cannot be used; on the helper."""
+        _remove(self.disk, folder)
 
     def removal(self, old: list[int]) -> Callable[[], None]:
         """Return the work of removing these, on the helper."""

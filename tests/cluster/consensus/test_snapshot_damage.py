@@ -10,6 +10,7 @@ import pytest
 
 from raftsched.chaos.sim.disk import SimDisk
 from raftsched.chaos.sim.group import Group, Node
+from raftsched.chaos.sim.register import Register
 from raftsched.cluster.consensus.faults import Damaged
 from raftsched.cluster.consensus.message import BadCopy, Chunk, Message, Offer, WireError
 from raftsched.cluster.consensus.port import Settings
@@ -225,7 +226,7 @@ def test_a_snapshot_that_is_removed_while_it_is_read_is_no_damage() -> None:
     manifest = snapshots.by_index.pop(snapshots.last_index)
     leader.disk.remove(folder)
 
-    snapshots.verification(manifest)()
+    snapshots.verification(manifest, leader.machine.check)()
 
 
 def test_a_leader_whose_own_snapshot_is_damaged_stops_when_it_is_told() -> None:
@@ -240,3 +241,51 @@ def test_a_leader_whose_own_snapshot_is_damaged_stops_when_it_is_told() -> None:
     with pytest.raises(Damaged, match="is not what was written"):
         group.run(3.0)
     assert follower.machine.digest == digest
+
+
+def unreadable(node: Node) -> None:
+    """What it is given was written so, and still no state can be read from it."""
+
+    def check(folder: str) -> None:
+        raise Damaged(f"{folder} cannot be read through")
+
+    node.machine.check = check  # type: ignore[method-assign]
+
+
+def test_a_state_that_was_damaged_before_it_was_sent_is_not_put_in_place() -> None:
+    """Its digests are those of the damaged files, so they tell nobody."""
+    group, leader, _ = grown()
+    follower = behind(group, leader)
+    digest = follower.machine.digest
+    told: list[Message] = []
+
+    def seen(a: str, b: str, message: Message) -> bool:
+        told.extend([message] if isinstance(message, BadCopy) else [])
+        return True
+
+    group.passes = seen
+    unreadable(follower)
+    unreadable(leader)
+
+    with pytest.raises(Damaged, match="cannot be read through"):
+        group.run(3.0)
+
+    assert len(told) == 1
+    assert follower.machine.digest == digest
+    assert follower.core.snapshots.latest is None
+    assert not [path for path in follower.disk.files if path.startswith("snapshots/0")]
+
+
+def test_a_snapshot_of_a_damaged_state_is_set_aside_at_a_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, leader, folder = grown()
+
+    def check(machine: Register, folder: str) -> None:
+        raise Damaged(f"{folder} cannot be read through")
+
+    monkeypatch.setattr(Register, "check", check)
+    node = starts(leader, leader.disk.image())
+
+    assert f"{folder} is set aside" in caplog.text
+    assert node.machine.applied() == 0
