@@ -359,6 +359,28 @@ async def test_few_changes_are_derived_at_once(
     assert most <= feed.DERIVED_AT_ONCE + 1
 
 
+async def test_changes_that_were_derived_are_kept_within_bytes(start: Start) -> None:
+    """Failures with traces are three hundred times as large as what most events say."""
+    served = await start("a")
+    kept, real = served.server.feed, events_of.events
+    story = event_pb2.Event(namespace="default", message="x" * 20_000)
+
+    def many(*how: Anything) -> Anything:
+        return [*real(*how), *([story] * 100)]
+
+    for number in range(20):
+        await do(served.node, create(f"job-{number}"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events_of, "events", many)
+        for revision in range(1, 21):
+            assert len((await kept.tell(revision)).events) == 101
+    held = sum(event.ByteSize() for told in kept._cache.values() for event in told.events)
+    assert feed.CACHE_BYTES / 2 < held < feed.CACHE_BYTES == 16 << 20
+    assert 20 in kept._cache
+    # What was dropped is derived anew.
+    assert [event.job for event in (await kept.tell(1)).events] == ["job-0"]
+
+
 def last_base(data: bytes) -> int:
     base = msgspec.msgpack.decode(data)[1]
     assert isinstance(base, int)
