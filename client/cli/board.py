@@ -43,7 +43,9 @@ def _parts(moment: Moment, look: Look, height: int, keys: bool) -> Iterator[Rend
     for problem in status.problems:
         yield _words("yellow", f"Problem: {problem}")
     for strain in strains(status, look):
-        yield _words("yellow" if strain.matters else "", f"{strain.label}: {strain}")
+        # What is over has one line, so that there is room for what is not.
+        said = f"{strain.label}: {strain}"
+        yield _words("yellow", said) if strain.matters else _line("", said)
     for alert in moment.alerts or ():
         where = alert.namespace or "the cluster"
         yield _words("red", f"Alert: {alert.name} of {where}, since {look.time(alert.raised_time)}")

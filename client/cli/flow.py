@@ -18,6 +18,7 @@ from .session import Session
 if TYPE_CHECKING:
     from .messages import flow_pb2
 
+INDENTED = 10  # Levels of a tree.
 STATES = ("live", "stuck", "succeeded", "failed")
 
 
@@ -72,7 +73,8 @@ def graph(session: Session, name: str) -> None:
 
 
 def drawn(found: flow_pb2.Graph, name: str) -> Iterator[str]:
-    """A tree from the first jobs down; a job that is reached twice is drawn once."""
+    """A tree from the first jobs down; a job that is reached twice is drawn once. In a long chain
+    the level is a number, since no terminal is as wide as that."""
     from .look import enum_word
 
     below: dict[str, list[tuple[str, str]]] = {job: [] for job in found.jobs}
@@ -86,7 +88,9 @@ def drawn(found: flow_pb2.Graph, name: str) -> Iterator[str]:
         job, depth, on = stack.pop()
         again = " …" if job in seen and below[job] else ""
         here = "  <--" if job == name and job not in seen else ""
-        yield "   " * (depth - 1) + ("└─ " if depth else "") + job + on + again + here
+        level = f"({depth}) " if depth > INDENTED else ""
+        indent = "   " * (min(depth, INDENTED) - 1) + ("└─ " if depth else "")
+        yield indent + level + job + on + again + here
         if job not in seen:
             stack += [(one, depth + 1, why) for one, why in reversed(below[job])]
         seen.add(job)

@@ -405,7 +405,7 @@ def show_explanation(session: Session, answer: Any) -> None:
     if not session.out.is_table:
         session.out.one(answer)
         return
-    echo(answer.summary, err=not session.out.for_person)
+    echo(session.out.folded(answer.summary, 2), err=not session.out.for_person)
     # One obstacle is what the sentence says already.
     if len(answer.obstacles) > 1 or (answer.obstacles and not session.out.for_person):
         session.out.items(answer.obstacles, answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,27 @@ def test_flows_show_where_each_job_stands(cli: Cli, stage: Stage) -> None:
     assert drawn.splitlines() == [
         "load", "└─ clean  <--", "   └─ sum", "└─ sum (on any end)",
     ]  # fmt: skip
+
+
+def test_a_long_chain_is_drawn_within_a_terminal(cli: Cli, tmp_path: Path) -> None:
+    lines = [
+        json.dumps({
+            "name": f"step-{n}",
+            "spec": {"action": {"handler": "h"},
+                     "upstream": {"jobs": [{"job": f"step-{n - 1}"}] if n else []}},
+        })
+        for n in range(100)
+    ]  # fmt: skip
+    file = tmp_path / "chain.jsonl"
+    file.write_text("\n".join(lines))
+    cli.ok("job", "import", str(file))
+
+    drawn = cli.ok("flow", "graph", "step-50", "--color", "always").stdout.splitlines()
+
+    assert len(drawn) == 100
+    assert drawn[99].strip() == "└─ (99) step-99"
+    assert drawn[50].strip() == "└─ (50) step-50  <--"
+    assert max(map(len, drawn)) <= 80
 
 
 def test_calendars_are_made_and_shown(cli: Cli) -> None:
