@@ -39,6 +39,7 @@ FIGURES = (
 # under the largest load they need a fortieth.
 PATIENCE = 10
 CHUNK = 64  # Entries that a scan of a snapshot reads at a time.
+SHORT = 6  # Entries after which a scan is long.
 
 
 # What the library says by words only, and what it means; the first that fits counts. A table that
@@ -296,24 +297,36 @@ def _scan(
     backwards: bool,
     fault: Callable[[Exception], Exception],
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Entries, one by one. The library's own iteration is a little faster and useless: where it
-    meets damage it ends without a word, as if there were no more."""
+    """Entries, one by one. The library's own iteration is faster, and where it meets damage it ends
+    without a word, as if there were no more. So it only helps with long scans, and the iterator
+    that can tell damage looks what is behind its end."""
     bounds = rocksdict.ReadOptions()
     bounds.set_iterate_upper_bound(end)
     try:
         # The engine keeps pointers into `bounds` and no hold on it. It must live as long as the
         # iteration, hence a generator: returning the iterator ends scans at random places.
         at = source.iter(bounds)
-        valid, key, value, step = at.valid, at.key, at.value, at.next
+        key, value = cast("Callable[[], bytes | None]", at.key), at.value
         if not backwards:
             at.seek(first)
-            while valid():
-                yield key(), value()
-                step()
+            step, left = at.next, SHORT
+            # Behind the last entry there is no key.
+            while (found := key()) is not None:
+                yield found, value()
+                left -= 1
+                if left:
+                    step()
+                    continue
+                fast = source.items(from_key=found + b"\0", read_opt=bounds)
+                for entry in cast("Iterator[tuple[bytes, bytes]]", fast):
+                    yield entry
+                    found = entry[0]
+                at.seek(found + b"\0")
+                left = SHORT
         else:
             at.seek_for_prev(end)
             # The library's lower bound sets the upper one, so the way back is stopped here.
-            while valid() and (found := key()) >= first:
+            while (found := key()) is not None and found >= first:
                 yield found, value()
                 at.prev()
         at.status()

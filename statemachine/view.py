@@ -133,8 +133,14 @@ class Mold:
 class View:
     """State as one decision sees and changes it."""
 
-    # An object with over 30 attributes is slower in CPython (4 % of a run), so what few decisions
-    # need is set when it is needed; `test_cost` counts.
+    # What every decision needs has a slot: CPython shares up to 29 names of attributes; with
+    # more, each run costs 4 % more. What few need is set when it is needed.
+    __slots__ = (
+        "__dict__", "_is_spent", "_new", "_noted", "_read", "_scanned", "_store", "_weight",
+        "_written", "backfilled", "base", "first_timer", "keeps", "lanes", "lanes_of_forms",
+        "live_runs", "meta", "molds", "namespaces", "now_ms", "older", "passing", "plans", "queues",
+        "records", "restored", "sessions", "stops", "subject", "usages",
+    )  # fmt: skip
     # A rule may have changed records of it in memory and not in the store: nothing is kept.
     is_spoiled = False
     # Zones that a member of the cluster does not know, with its name: it could not go on with
@@ -348,7 +354,10 @@ class View:
             return
         self.records.pop(key, None)
         self.older.pop(key, None)
-        self.delete_raw(key)
+        written = self._written
+        if key[0] in _PREFIX and key not in written:
+            self._noted[key[0]].append(key)
+        written[key] = None
 
     def delete_raw(self, key: bytes) -> None:
         """Delete a derived entry that is stored."""

@@ -46,6 +46,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "footer": lambda folder: flip(table(folder), -8),
     "checksum of the footer": lambda folder: flip(table(folder), -45),
     "data block": lambda folder: flip(table(folder), 5_000),
+    "data block in the middle": lambda folder: flip(
+        table(folder), table(folder).stat().st_size // 2
+    ),
     "last data block": lambda folder: flip(table(folder), int(0.97 * table(folder).stat().st_size)),
     "index": lambda folder: flip(table(folder), -1_350),
     "manifest": lambda folder: flip(next(folder.glob("MANIFEST*")), 20),
