@@ -1,13 +1,36 @@
-"""An import on its way through the leader's loop: asked part by part, answered once."""
+"""Calls that may be long, on their way through the loop: asked part by part, answered once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..proto.v1 import job_pb2
+from ..proto.v1 import dead_letter_pb2, job_pb2
 from ..statemachine import imports
 from ..statemachine.rejection import Rejection
-from ..statemachine.request import Imported, ImportSome
+from ..statemachine.request import Imported, ImportSome, Letters
+from .part import Part
+
+OF_LETTERS = (
+    dead_letter_pb2.RequeueDeadLettersRequest, dead_letter_pb2.PurgeDeadLettersRequest,
+)  # fmt: skip
+
+
+def divide(part: Part, go_on: Callable[[Part, object], None]) -> None:
+    """Have a call decided part by part, if it is one that may be long; `go_on` has the rest of it
+    decided."""
+    body, answer = part.body, part.answer
+    if isinstance(body, job_pb2.ImportJobsRequest):
+        importing = Importing(body, answer, part.unknown, lambda rest: go_on(part, rest))
+        part.body, part.answer = importing.rest, importing.answer
+    elif isinstance(body, OF_LETTERS):
+
+        def look_on(reply: object) -> None:
+            if isinstance(reply, Letters):
+                go_on(part, reply)
+            else:
+                answer(reply)
+
+        part.body, part.answer = Letters(body), look_on
 
 
 class Importing:

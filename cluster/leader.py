@@ -26,10 +26,9 @@ from ..statemachine.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
 from ..statemachine.request import LEFT, Grant, MakeAlerts, Observe, Observed, Ring
 from ..statemachine.view import Recall, View
-from . import refusals
+from . import importing, refusals
 from .consensus import faults
 from .consensus.port import Reply
-from .importing import Importing
 from .loop_steps import LoopSteps
 from .part import Part
 from .replica import Applied
@@ -217,9 +216,7 @@ class Leader:
                 f"{waiting.items} requests of {waiting.bytes} bytes wait for {self.name} already"
             )
         part = Part(body, answer, unknown, actor, items, size, asked=True, sure=True)
-        if isinstance(body, job_pb2.ImportJobsRequest):
-            importing = Importing(body, answer, unknown, lambda rest: self._go_on(part, rest))
-            part.body, part.answer = importing.rest, importing.answer
+        importing.divide(part, self._go_on)
         waiting.add(part)
         self.sessions.poke()
         return part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..proto.v1 import dead_letter_pb2, run_pb2, worker_pb2
-from . import answers, audit_log, filters, keys, lanes, limits, namespaces, runs, validate
+from . import answers, audit_log, keys, lanes, limits, namespaces, runs, validate
 from .instants import ms_or
 from .record import JobRecord, LaneRecord, RunRecord, StateRecord
 from .rejection import Reason, Refused
@@ -126,12 +126,12 @@ def requeue(
     view: View, request: dead_letter_pb2.RequeueDeadLetterRequest, actor: str
 ) -> run_pb2.Run:
     jid, occasion, run, job = find_dead(view, request.namespace, request.run)
-    _requeue(view, jid, occasion, run, job)
+    begin_again(view, jid, occasion, run, job)
     audit_log.add(view, actor, "RequeueDeadLetter", job.namespace, f"run/{request.run}", request)
     return answers.run(view, jid, occasion, run, job)
 
 
-def _requeue(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     """A run that failed begins again, with fresh attempts; numbers and tokens go on.
 
     The overlap policy is not asked: somebody wants just this run.
@@ -153,63 +153,3 @@ def _requeue(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord
     state.failed -= 1
     runs.begin(view, jid, occasion, run, job.form, state)
     view.put(state_key, state)
-
-
-def requeue_many(
-    view: View, request: dead_letter_pb2.RequeueDeadLettersRequest, actor: str
-) -> dead_letter_pb2.RequeueDeadLettersResponse:
-    found, more = _matching(view, request.namespace, request.filter)
-    for count, letter in enumerate(found):
-        if count and view.is_full:
-            del found[count:]
-            more = True
-            break
-        _requeue(view, *letter)
-    if found:
-        namespace = request.namespace or namespaces.DEFAULT
-        said = f"{len(found)} dead letters"
-        audit_log.add(view, actor, "RequeueDeadLetters", namespace, "dead", request, said)
-    return dead_letter_pb2.RequeueDeadLettersResponse(requeued=len(found), more=more)
-
-
-def purge_many(
-    view: View, request: dead_letter_pb2.PurgeDeadLettersRequest, actor: str
-) -> dead_letter_pb2.PurgeDeadLettersResponse:
-    found, more = _matching(view, request.namespace, request.filter)
-    for count, (jid, occasion, run, _) in enumerate(found):
-        if count and view.is_full:
-            del found[count:]
-            more = True
-            break
-        runs.forget(view, jid, occasion, run)
-    if found:
-        namespace = request.namespace or namespaces.DEFAULT
-        said = f"{len(found)} dead letters"
-        audit_log.add(view, actor, "PurgeDeadLetters", namespace, "dead", request, said)
-    return dead_letter_pb2.PurgeDeadLettersResponse(purged=len(found), more=more)
-
-
-def _matching(view: View, namespace: str, text: str) -> tuple[list[Found], bool]:
-    """Dead letters that fit a filter, the newest first, and whether there are more."""
-    number = namespaces.need(view, namespace).number
-    wanted = filters.parse(text, {"job", "queue", "kind"})
-    prefix = keys.in_namespace(keys.DEAD, number)
-    found: list[Found] = []
-    for looked, key in enumerate(view.scan_stored(prefix, keys.after(prefix))):
-        if len(found) == limits.CHANGE_ITEMS or (found and looked >= limits.LETTERS_LOOKED_AT):
-            return found, True
-        if looked == limits.LETTERS_LOOKED_AT:
-            raise Refused.because(
-                Reason.ERROR_REASON_LIMIT_EXCEEDED,
-                f"of the newest {limits.LETTERS_LOOKED_AT} dead letters none fits, and one call "
-                "looks at no more; take a filter that more of them fit",
-                limit="looked_at", maximum=limits.LETTERS_LOOKED_AT, actual=looked + 1,
-            )  # fmt: skip
-        jid, occasion = keys.run_of(key)
-        run = view.need(keys.ended(jid, occasion), RunRecord)
-        job = view.need(keys.job(jid), JobRecord)
-        lane = view.need(keys.lane(run.lane), LaneRecord)
-        fields = {"job": job.name, "queue": lane.queue, "kind": run.error.kind if run.error else ""}
-        if filters.matches(wanted, fields):
-            found.append((jid, occasion, run, job))
-    return found, False

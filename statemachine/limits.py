@@ -64,7 +64,7 @@ CHANGE_BYTES = 1024 * 1024
 # One step of work that may be long: a purge, a release of a backlog, an unparking.
 STEP = 100
 LOOKED_AT = 20_000  # Records that one filtered call looks at.
-LETTERS_LOOKED_AT = 5_000  # Dead letters, in one decision: a few microseconds each.
+LETTERS_LOOKED_AT = 200_000  # Dead letters, in one call: a few microseconds each, in steps.
 SORTED_RUNS = 200_000  # Runs under way of a namespace that are put in order for a page.
 
 REMEMBERED = 1_000_000  # Answers to request ids.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ..proto.v1 import access_pb2, cluster_pb2, job_pb2, worker_pb2
+from ..proto.v1 import access_pb2, cluster_pb2, dead_letter_pb2, job_pb2, worker_pb2
 from .budget import Share
 from .difference import Difference
 
@@ -179,6 +179,21 @@ class Imported:
     answer: job_pb2.ImportJobsResponse
     # How many jobs were taken by now.
     next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """A call about all dead letters that fit a filter. The reply is its answer, or what is left to
+    look at, to be asked again: nothing that was looked at fits."""
+
+    request: dead_letter_pb2.RequeueDeadLettersRequest | dead_letter_pb2.PurgeDeadLettersRequest
+    # Where to look on, and how many were looked at before.
+    begin: bytes = b""
+    looked: int = 0
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
 
 
 @dataclass(frozen=True, slots=True)

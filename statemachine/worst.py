@@ -19,7 +19,7 @@ from . import timers
 from .budget import until
 from .instants import duration, timestamp
 from .machine import Request, apply, decide, read_meta
-from .request import Grant, Offer, Report, Ring
+from .request import Grant, Letters, Offer, Report, Ring
 from .rocks_store import RocksStore
 from .view import Recall, View
 
@@ -210,18 +210,20 @@ def drop(world: World) -> None:
 
 
 def letters(world: World) -> None:
-    """One dead letter in 10,000 fits the filter of a purge."""
+    """No dead letter of 30,000 fits the filter of a purge; then all are requeued."""
     queue_ms = job_pb2.Timeouts(queue=duration(SECOND_MS))
     world.create("a", "0 * * * *", overlap=ALLOW, timeouts=queue_ms)
-    for _ in range(10_000):
+    for _ in range(30_000):
         world.do(job_pb2.TriggerJobRequest(job="a"))
     world.now_ms += 2 * SECOND_MS
     world.ring()
     world.begin()
-    world.do(dead_letter_pb2.PurgeDeadLettersRequest(filter="kind=other"))
-    world.do(dead_letter_pb2.PurgeDeadLettersRequest(filter="job=other"))
+    for text in ("kind=other", "job=other"):
+        looked: object = Letters(dead_letter_pb2.PurgeDeadLettersRequest(filter=text))
+        while isinstance(looked, Letters):
+            [looked] = world.do(looked)
     for _ in range(20):
-        world.do(dead_letter_pb2.RequeueDeadLettersRequest(filter="kind=timeout.queue"))
+        world.do(Letters(dead_letter_pb2.RequeueDeadLettersRequest(filter="kind=timeout.queue")))
 
 
 def backfill_calls(world: World) -> None:

@@ -243,7 +243,7 @@ class RequeueDeadLettersResponse(_message.Message):
     requeued: _builtins.int
     """How many."""
     more: _builtins.bool
-    """There are others that fit."""
+    """There are others that may fit."""
     def __init__(
         self,
         *,
@@ -303,7 +303,7 @@ class PurgeDeadLettersResponse(_message.Message):
     purged: _builtins.int
     """How many."""
     more: _builtins.bool
-    """There are others that fit."""
+    """There are others that may fit."""
     def __init__(
         self,
         *,

@@ -104,7 +104,8 @@ class DeadLetterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RequeueDeadLetters(self, request, context):
-        """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID.
+        """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
+        with LIMIT_EXCEEDED if none of the newest 200,000 fits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -112,7 +113,7 @@ class DeadLetterServiceServicer(object):
 
     def PurgeDeadLetters(self, request, context):
         """Forget up to 1,000; their runs leave the history. Call again while `more` is true. Refused
-        with FILTER_INVALID.
+        with FILTER_INVALID, and with LIMIT_EXCEEDED if none of the newest 200,000 fits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

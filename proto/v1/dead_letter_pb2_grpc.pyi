@@ -49,10 +49,12 @@ class DeadLetterServiceStub:
     and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
     """
     RequeueDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]
-    """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID."""
+    """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
+    with LIMIT_EXCEEDED if none of the newest 200,000 fits.
+    """
     PurgeDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.PurgeDeadLettersRequest, _dead_letter_pb2.PurgeDeadLettersResponse]
     """Forget up to 1,000; their runs leave the history. Call again while `more` is true. Refused
-    with FILTER_INVALID.
+    with FILTER_INVALID, and with LIMIT_EXCEEDED if none of the newest 200,000 fits.
     """
 
 @_typing.type_check_only
@@ -75,10 +77,12 @@ class DeadLetterServiceAsyncStub(DeadLetterServiceStub):
     and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
     """
     RequeueDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]  # type: ignore[assignment]
-    """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID."""
+    """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
+    with LIMIT_EXCEEDED if none of the newest 200,000 fits.
+    """
     PurgeDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.PurgeDeadLettersRequest, _dead_letter_pb2.PurgeDeadLettersResponse]  # type: ignore[assignment]
     """Forget up to 1,000; their runs leave the history. Call again while `more` is true. Refused
-    with FILTER_INVALID.
+    with FILTER_INVALID, and with LIMIT_EXCEEDED if none of the newest 200,000 fits.
     """
 
 class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -128,7 +132,9 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _dead_letter_pb2.RequeueDeadLettersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_dead_letter_pb2.RequeueDeadLettersResponse, _abc.Awaitable[_dead_letter_pb2.RequeueDeadLettersResponse]]:
-        """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID."""
+        """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
+        with LIMIT_EXCEEDED if none of the newest 200,000 fits.
+        """
 
     @_abc_1.abstractmethod
     def PurgeDeadLetters(
@@ -137,7 +143,7 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_dead_letter_pb2.PurgeDeadLettersResponse, _abc.Awaitable[_dead_letter_pb2.PurgeDeadLettersResponse]]:
         """Forget up to 1,000; their runs leave the history. Call again while `more` is true. Refused
-        with FILTER_INVALID.
+        with FILTER_INVALID, and with LIMIT_EXCEEDED if none of the newest 200,000 fits.
         """
 
 def add_DeadLetterServiceServicer_to_server(servicer: DeadLetterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

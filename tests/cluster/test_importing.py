@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.proto.v1 import job_pb2
+from raftsched.proto.v1 import dead_letter_pb2, job_pb2
 from raftsched.statemachine import zones
 from raftsched.statemachine.budget import Steps
 from raftsched.statemachine.rejection import Rejection
@@ -79,6 +79,25 @@ def test_an_import_goes_on_under_the_next_leader(bench: Bench) -> None:
     answer = bench.replies[-1]
     assert isinstance(answer, job_pb2.ImportJobsResponse)
     assert {one.verdict for one in answer.results} == {job_pb2.ImportResult.VERDICT_CREATED}
+
+
+def test_a_search_among_dead_letters_goes_on_until_it_finds_some(bench: Bench) -> None:
+    trigger = due("rare", START_MS).job
+    trigger.spec.timeouts.queue.seconds = 1
+    for name in ("rare", *(f"often-{number}" for number in range(70))):
+        job = job_pb2.Job(name=name, spec=trigger.spec)
+        bench.ask(job_pb2.CreateJobRequest(job=job))
+        bench.run()
+        bench.now_ms += 2_000
+        bench.run()
+    bench.replies.clear()
+    bench.leader.new_budget = lambda: Steps(1)
+
+    bench.ask(dead_letter_pb2.PurgeDeadLettersRequest(filter="job=rare"))
+    bench.ask(dead_letter_pb2.PurgeDeadLettersRequest(filter="job=none"))
+    bench.run()
+
+    assert sorted(reply.purged for reply in bench.replies) == [0, 1]  # type: ignore[attr-defined]
 
 
 def test_zones_are_looked_at_ahead_of_time() -> None:
