@@ -232,10 +232,16 @@ class AlertOptions(TypedDict, total=False):
     lateness_above: Length
     # Queue and minimum.
     workers_below: tuple[str, int]
-    # These three for the cluster only: `namespace=""`.
+    broken_jobs_above: int
+    # From here on for the cluster only: `namespace=""`.
     no_margin: bool
     clock_skew_above: Length
     no_quorum: bool
+    long_step_above: Length
+    leader_changes_above: int
+    members_differ: bool
+    set_aside_above: int
+    # For all of them.
     hold: Length
     webhook: str
     etag: str
@@ -288,6 +294,11 @@ _ALERT: Fields = {
     "no_margin": ("condition.no_margin", same),
     "clock_skew_above": ("condition.clock_skew_above", duration),
     "no_quorum": ("condition.no_quorum", same),
+    "broken_jobs_above": ("condition.broken_jobs_above", same),
+    "long_step_above": ("condition.long_step_above", duration),
+    "leader_changes_above": ("condition.leader_changes_above", same),
+    "members_differ": ("condition.members_differ", same),
+    "set_aside_above": ("condition.set_aside_above", same),
     "hold": ("hold", duration),
     "webhook": ("webhook", same),
     "etag": ("etag", same),

@@ -13,8 +13,10 @@ import pytest
 from raftsched import client as package
 from raftsched.client import AsyncClient, AsyncRun, Client, Run
 from raftsched.client.aio.services import AsyncServices
+from raftsched.client.blocking import cluster
+from raftsched.client.blocking.cluster import AlertOptions
 from raftsched.client.blocking.services import Services
-from raftsched.proto.v1 import event_pb2, job_pb2, run_pb2
+from raftsched.proto.v1 import alert_pb2, event_pb2, job_pb2, run_pb2
 
 
 def types_of_the_blocking_client(client: Client) -> None:
@@ -87,3 +89,10 @@ def test_what_is_exported_is_there_and_documented() -> None:
         assert getattr(package, name).__doc__, name
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         getattr(package, "nonsense")  # noqa: B009
+
+
+def test_every_condition_of_an_alert_can_be_given() -> None:
+    kinds = {field.name for field in alert_pb2.AlertCondition.DESCRIPTOR.oneofs[0].fields}
+
+    assert kinds <= AlertOptions.__annotations__.keys()
+    assert kinds <= cluster._ALERT.keys()
