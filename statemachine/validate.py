@@ -24,6 +24,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.ASCII)
 METHODS = frozenset({"", "GET", "POST", "PUT", "PATCH", "DELETE"})
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # A token of RFC 9110.
 CREDENTIALS = re.compile(r"https?://[^/?#\\]*@")
+# Values of keys that end with -bin are bytes, and these are texts.
+RPC_KEY = re.compile(r"(?!grpc-)(?!.*-bin$)[0-9a-z_.-]+", re.ASCII | re.IGNORECASE)
 RPC_METHOD = re.compile(r"[A-Za-z_][\w.]*/[A-Za-z_]\w*", re.ASCII)
 
 
@@ -226,6 +228,16 @@ def _grpc(grpc: job_pb2.GrpcAction) -> list[Fault]:
     if RPC_METHOD.fullmatch(grpc.method) is None:
         message = f"'{grpc.method[:80]}' is no method; write package.Service/Method"
         faults.append(Fault(f"{field}.method", INVALID, message))
+    for key, value in sorted(grpc.metadata.items()):
+        if RPC_KEY.fullmatch(key) is None:
+            message = (
+                f"{key[:40]!r} is no key of gRPC's: use letters, digits, '-', '_' and '.', and do "
+                "not begin with 'grpc-' or end with '-bin'"
+            )
+            faults.append(Fault(f"{field}.metadata", INVALID, message))
+        elif not (value.isascii() and (value.isprintable() or not value)):
+            message = f"the value of {key[:40]} has signs beyond printable ASCII; take them out"
+            faults.append(Fault(f"{field}.metadata[{key}]", INVALID, message))
     return faults
 
 
@@ -238,6 +250,16 @@ def _shell(shell: job_pb2.ShellAction) -> list[Fault]:
     if shell.use_shell and len(shell.argv) != 1:
         message = f"it has {len(shell.argv)} elements; with use_shell it is one line for the shell"
         faults.append(Fault(f"{field}.argv", INVALID, message))
+    for part, texts in (
+        ("argv", shell.argv),
+        ("environment", [*shell.environment, *shell.environment.values()]),
+    ):
+        if any("\0" in text for text in texts):
+            message = "it has a zero character, which no command can be given; take it out"
+            faults.append(Fault(f"{field}.{part}", INVALID, message))
+    if any(not name or "=" in name for name in shell.environment):
+        message = "the name of a variable is empty or has a '='"
+        faults.append(Fault(f"{field}.environment", INVALID, message))
     size = sum(map(len, shell.argv)) + sum(
         len(key) + len(value) for key, value in shell.environment.items()
     )

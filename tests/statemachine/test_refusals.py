@@ -87,6 +87,17 @@ SPECS: list[tuple[Spec, str, str]] = [
            ("http://x", "A", "a\r\nHost: b", "[A]"),
            ("http://me:pw@x/", "authorization", "a", ""), ("https://me@x", "Authorization", "", ""),
        )),
+    *((Spec(action=Action(grpc=job_pb2.GrpcAction(
+           target="h:1", method="p.S/M", metadata={key: value}))),
+       f"spec.action.grpc.metadata{place}", "FIELD_INVALID") for key, value, place in (
+           ("", "a", ""), ("a b", "a", ""), ("grpc-x", "a", ""), ("X-Bin", "a", ""),
+           ("a", "\n", "[a]"), ("a", "\u00e9", "[a]"),
+       )),
+    *((Spec(action=Action(shell=job_pb2.ShellAction(argv=argv, environment=names))),
+       f"spec.action.shell.{place}", "FIELD_INVALID") for argv, names, place in (
+           (["a", "b\0"], {}, "argv"), (["a"], {"A": "\0"}, "environment"),
+           (["a"], {"A=B": "c"}, "environment"), (["a"], {"": "c"}, "environment"),
+       )),
     (Spec(action=Action(http=job_pb2.HttpAction(url="http://x", method="BREW"))),
      "spec.action.http.method", "FIELD_INVALID"),
     (Spec(action=Action(http=job_pb2.HttpAction(url="http://x", expected_statuses=[42]))),
