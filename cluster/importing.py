@@ -58,7 +58,7 @@ class Importing:
             return
         self._parts.append(reply.answer)
         whole = self.rest
-        self.rest = ImportSome(whole.request, whole.digest, whole.order, reply.next)
+        self.rest = imports.rest_of(whole, reply)
         if reply.next < len(whole.order):
             self._go_on(self.rest)
         else:

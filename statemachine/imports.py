@@ -2,16 +2,19 @@
 
 They are taken upstream first, whatever their order in the call, so that what was exported can be
 imported as it is. An import goes on where it ended, also when the call is repeated with its request
-id: what each change answered is remembered.
+id: what each change answered is remembered. On trial each part sees what those before it would have
+written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
 from ..proto.v1 import job_pb2
 from . import audit_log, jobs, keys, limits, masks, namespaces, remembered, upstream, validate
+from .layer import Layer
 from .record import JobRecord, StateRecord
 from .rejection import Fault, Reason, Refused
 from .request import Imported, ImportSome
@@ -20,6 +23,7 @@ from .view import View
 Import = job_pb2.ImportJobsRequest
 Result = job_pb2.ImportResult
 Answer = job_pb2.ImportJobsResponse
+APART = 1 << 30  # Between numbers of jobs that are there and of those on trial.
 
 
 def import_jobs(view: View, request: Import, actor: str) -> Answer:
@@ -40,12 +44,35 @@ def import_some(view: View, body: ImportSome, actor: str) -> Imported:
         if before is not None:
             assert isinstance(before, Answer), before
             return Imported(before, first + len(before.results))
-    answer = _take(view, request, body.order[first:], actor, all_of_it=request.validate_only)
+    trial = None
+    if request.validate_only:
+        view, trial = _on_trial(view, body)
+    answer = _take(view, request, body.order[first:], actor, all_of_it=False)
+    if trial is not None:
+        view.seal()
+        trial.absorb(view)
     if not first and len(answer.results) == len(request.jobs):
         answer = _in_order(answer, body.order)
     if request_id:
         remembered.add(view, request_id, request, answer, body.digest)
-    return Imported(answer, first + len(answer.results))
+    return Imported(answer, first + len(answer.results), trial)
+
+
+def _on_trial(view: View, body: ImportSome) -> tuple[View, Layer]:
+    """A view over what the parts before would have written, and over the state as it is by now."""
+    layer = body.trial or Layer(view.stored)
+    layer.below = view.stored
+    over = View(layer, view.now_ms, is_spent=view.is_spent)
+    over.lacking = view.lacking
+    if body.trial is None:
+        # Others may make jobs meanwhile, which are not to get the same numbers.
+        over.meta.job_serial += APART
+    return over, layer
+
+
+def rest_of(body: ImportSome, imported: Imported) -> ImportSome:
+    """What is left of an import."""
+    return replace(body, first=imported.next, trial=imported.trial)
 
 
 def some_of(request: Import) -> ImportSome:

@@ -11,6 +11,7 @@ from .budget import Share
 from .difference import Difference
 
 if TYPE_CHECKING:
+    from .layer import Layer
     from .workers import Workers
 
 
@@ -165,6 +166,8 @@ class ImportSome:
     # The places of its jobs in the order in which they are taken, and how many were.
     order: Sequence[int]
     first: int = 0
+    # On trial: what those that were taken would have written.
+    trial: Layer | None = None
 
     @property
     def validate_only(self) -> bool:
@@ -179,6 +182,8 @@ class Imported:
     answer: job_pb2.ImportJobsResponse
     # How many jobs were taken by now.
     next: int
+    # See ImportSome.
+    trial: Layer | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..proto.v1 import common_pb2, dead_letter_pb2, job_pb2, schedule_pb2, worker_pb2
-from . import timers
+from . import imports, timers
 from .budget import until
 from .instants import duration, timestamp
 from .machine import Request, apply, decide, read_meta
-from .request import Grant, Letters, Offer, Report, Ring
+from .request import Grant, Imported, Letters, Offer, Report, Ring
 from .rocks_store import RocksStore
 from .view import Recall, View
 
@@ -277,10 +277,26 @@ def moved_ahead(world: World) -> None:
     world.ring()
 
 
+def trial_import(world: World) -> None:
+    """A thousand jobs with a schedule and an action each are imported on trial."""
+    request = job_pb2.ImportJobsRequest(validate_only=True)
+    for number in range(1_000):
+        job = request.jobs.add(name=f"job-{number}")
+        job.spec.action.handler = f"work-{number}"
+        job.spec.timing.zone = "Europe/Berlin"
+        job.spec.schedules.add().cron.expression = f"{number % 60} {number // 60} * * 1-5"
+    world.begin()
+    rest = imports.some_of(request)
+    while rest.first < 1_000:
+        [reply] = world.do(rest)
+        assert isinstance(reply, Imported), reply
+        rest = imports.rest_of(rest, reply)
+
+
 WORLDS: tuple[Callable[[World], None], ...] = (
     backfill, backfill_inside, outage_of_seconds, outage_of_minutes, outage_of_unions, in_time,
     replace, replace_many, deletion, update, drop, letters,
-    backfill_calls, many_unions, moved_ahead,
+    backfill_calls, many_unions, moved_ahead, trial_import,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine import imports, keys, upstream
 from raftsched.statemachine.budget import Steps
+from raftsched.statemachine.layer import Layer
 from raftsched.statemachine.machine import Request, apply, decide
+from raftsched.statemachine.record import JobRecord, parse
 from raftsched.statemachine.rejection import Rejection
 from raftsched.statemachine.request import Imported
 from raftsched.statemachine.store import MemoryStore
@@ -28,9 +31,10 @@ class Leader:
     def __init__(self, steps: int) -> None:
         self.store, self.steps, self.index = MemoryStore(), steps, 0
 
-    def take(self, request: Import, first: int = 0) -> Imported | Rejection:
-        some = imports.some_of(request)
-        body = type(some)(some.request, some.digest, some.order, first)
+    def take(
+        self, request: Import, first: int = 0, trial: Layer | None = None
+    ) -> Imported | Rejection:
+        body = replace(imports.some_of(request), first=first, trial=trial)
         view = View(self.store, START_MS, is_spent=Steps(self.steps))
         decision = decide(view, [Request(body)])
         if decision.change:
@@ -39,15 +43,21 @@ class Leader:
         [reply] = decision.replies
         return cast("Imported | Rejection", reply)
 
-    def whole(self, request: Import) -> job_pb2.ImportJobsResponse:
+    def whole(self, request: Import, *, meanwhile: bool = False) -> job_pb2.ImportJobsResponse:
         parts: list[job_pb2.ImportJobsResponse] = []
-        done = 0
-        while done < len(request.jobs):
-            reply = self.take(request, done)
-            assert isinstance(reply, Imported), reply
+        reply = Imported(job_pb2.ImportJobsResponse(), 0)
+        while reply.next < len(request.jobs):
+            taken = self.take(request, reply.next, reply.trial)
+            assert isinstance(taken, Imported), taken
+            reply = taken
             parts.append(reply.answer)
-            done = reply.next
+            if meanwhile:
+                self.take(Import(jobs=[job_of(f"other-{reply.next}")]))
         return imports.joined(imports.some_of(request), parts)
+
+    def jobs(self) -> list[JobRecord]:
+        found = self.store.scan(keys.JOB, keys.after(keys.JOB))
+        return [parse(key, value, JobRecord) for key, value in found]
 
 
 def chain(length: int, seed: int = 0) -> list[job_pb2.Job]:
@@ -103,14 +113,23 @@ def test_jobs_that_wait_for_each_other_are_refused_and_the_others_are_taken(
     assert words == [("a", "JOB_NOT_FOUND"), ("b", "JOB_NOT_FOUND"), ("c", ""), ("s", "CYCLE")]
 
 
-def test_a_check_only_import_is_asked_as_a_whole() -> None:
-    leader = Leader(1)
+@pytest.mark.parametrize("seed", range(10))
+def test_an_import_on_trial_goes_in_parts_as_well(seed: int) -> None:
+    """It says what the import itself would, though others make jobs between its parts."""
+    dice = random.Random(seed)
+    jobs = chain(20, seed)
+    for job in dice.choices(jobs, k=5):
+        wrong = job_of(job.name, cron=dice.choice(("* * * * *", "wrong")))
+        jobs.insert(dice.randrange(len(jobs)), wrong)
+    mode = dice.choice((Import.MODE_CREATE_ONLY, Import.MODE_UPSERT))
+    trial, real = Leader(dice.randrange(1, 5)), Leader(1_000_000)
+    for leader in (trial, real):
+        leader.whole(Import(jobs=[job_of("job-3", cron="0 * * * *"), job_of("job-7")]))
 
-    reply = leader.take(Import(jobs=chain(10), validate_only=True))
+    found = trial.whole(Import(jobs=jobs, mode=mode, validate_only=True), meanwhile=True)
 
-    assert isinstance(reply, Imported)
-    assert [verdict for _, verdict in verdicts(reply.answer)] == ["CREATED"] * 10
-    assert leader.index == 0
+    assert found == real.whole(Import(jobs=jobs, mode=mode)), f"seed {seed}"
+    assert not any(one.name == "job-5" for one in trial.jobs())
 
 
 def test_a_new_job_looks_for_no_circle(monkeypatch: pytest.MonkeyPatch) -> None:
