@@ -7,7 +7,7 @@ runs. The ledger holds the outcome of each: what ran, and why the others did not
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, zip_longest
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import (
@@ -28,7 +28,7 @@ from . import (
 )
 from .instants import ms_or
 from .plan import Plan, due, latest_nominal_before, names, next_nominal, nominal_times, nth_nominal
-from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
+from .record import JobRecord, MetaRecord, RunRecord, StateRecord, UniqueRecord, parse
 from .reports import attempt_failed
 from .request import Ring, RingOne, Rung
 from .view import View
@@ -57,14 +57,17 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
 def _ring_line(view: View, most: int, *, later: bool) -> Rung:
     due, more, end = due_now(view, most, later=later)
     # Timers that this decision has set already are not stored yet; the next ring finds them.
-    _mark(view, due[-1] + b"\0" if more else max(end, _begin(view, later=later)), later=later)
+    behind = due[-1] + b"\0" if more else max(end, _begin(view, later=later))
+    _mark(view, behind, later=later)
     if later:
         due += _just_set(view)
+    elif more:
+        due = _in_turn(_fresh(view, behind, end, most // 2), due)
     if due:
         ledger.index(view)
     for done, key in enumerate(due):
         if done and (view.writes > WRITES_MAX or view.is_full):
-            _mark(view, key, later=later)
+            _mark(view, min(behind, *due[done:]), later=later)
             return Rung(done, more=True)
         if done % AHEAD == 0:
             _read_ahead(view, due[done : done + AHEAD])
@@ -72,6 +75,24 @@ def _ring_line(view: View, most: int, *, later: bool) -> Rung:
         if view.take(key):
             _ring_one(view, key)
     return Rung(len(due), more)
+
+
+def _fresh(view: View, first: bytes, end: bytes, most: int) -> list[bytes]:
+    """Where more is due than a change takes: jobs that have fallen due since the last one. They
+    need not wait for the rest of a herd; but what else is due of a job with runs comes before."""
+    since_ms = parse(keys.META, view.stored.get(keys.META) or b"", MetaRecord).now_ms
+    first = max(first, keys.timers_from(since_ms + 1))
+    found = list(islice(view.scan_stored(first, end), most)) if first < end else []
+    _read_ahead(view, found)
+    return [
+        key
+        for key in found
+        if key[9:10] == keys.WAKE_JOB and not view.need(keys.STATE + key[10:18], StateRecord).live
+    ]
+
+
+def _in_turn(*lines: list[bytes]) -> list[bytes]:
+    return [key for turn in zip_longest(*lines) for key in turn if key is not None]
 
 
 def _just_set(view: View) -> list[bytes]:

@@ -252,17 +252,28 @@ class Model:
                 for run in job.live()
             ]  # fmt: skip
         due = [item for item in due if 0 < item[0] <= self.now_ms]
-        rung = bool(due)
+        # Backlogs have a line of their own, behind all that is due.
+        line = sorted(self._backlogs_due(), key=lambda job: (job.backlog[0].release_ms, job.uid))
         for at_ms, _, _, ring, wakes in sorted(due, key=lambda item: item[:3]):
             # Something that rang before may have moved it.
             if wakes() == at_ms:
                 ring()
-        return rung
+                line += [job for job in self._backlogs_due() if job not in line]
+        for job in line:
+            self._release(job)
+        return bool(due or line)
+
+    def _backlogs_due(self) -> list[Job]:
+        return [
+            job
+            for job in self.jobs.values()
+            if job.backlog and not job.paused and 0 < job.backlog[0].release_ms <= self.now_ms
+        ]
 
     def _job_wakes(self, job: Job) -> int:
         if job.paused:
             return job.pause_until_ms
-        return _first(job.next_due_ms, *(part.release_ms for part in job.backlog[:1]))
+        return job.next_due_ms
 
     def _run_wakes(self, run: Run) -> int:
         if run.state not in LIVE:
@@ -295,6 +306,8 @@ class Model:
             nominal_ms = job.next_ms
             self._fire(job, nominal_ms, job.next_due_ms)
             job.advance(nominal_ms)
+
+    def _release(self, job: Job) -> None:
         while job.backlog and 0 < job.backlog[0].release_ms <= self.now_ms:
             part = job.backlog[0]
             if not self._fire(job, part.times[0], part.times[0], patient=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from raftsched.proto.v1 import job_pb2, namespace_pb2, run_pb2
@@ -159,3 +161,46 @@ def test_no_group_of_workers_takes_all_the_time_of_a_grant() -> None:
 
     assert len(first) >= 10
     assert len(second) == mine
+
+
+def test_what_falls_due_behind_a_herd_does_not_wait_for_all_of_it() -> None:
+    machine = Machine(MemoryStore())
+    other = namespace_pb2.Namespace(name="other")
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=other))
+    herd = 600
+    for number in range(herd):
+        machine.create(f"j{number}", once=START_MS + SECOND_MS)
+    for number in range(1, 6):
+        due_ms = START_MS + SECOND_MS + number * TICK_MS
+        machine.create(f"a{number}", once=due_ms, namespace="other")
+    machine.advance(SECOND_MS)
+    machine.do(Ring(100))
+
+    for number in range(1, 6):
+        machine.advance(TICK_MS)
+        machine.do(Ring(100))
+        assert machine.live(f"a{number}", "other")
+
+    machine.ring_all()
+    machine.check()
+    assert sum(bool(machine.live(f"j{number}")) for number in range(herd)) == herd
+
+
+@pytest.mark.parametrize("steps", [1, 7, 1_000])
+@pytest.mark.parametrize("seed", range(6))
+def test_each_of_a_herd_rings_whatever_falls_due_behind_it(steps: int, seed: int) -> None:
+    chance = random.Random(seed)
+    machine = Machine(MemoryStore())
+    jobs = 120
+    for number in range(jobs):
+        machine.create(f"j{number}", once=START_MS + SECOND_MS + chance.randrange(400))
+    machine.new_budget = lambda: Steps(steps)
+    machine.advance(SECOND_MS)
+    for _ in range(400 if steps == 1 else 60):
+        machine.advance(chance.randrange(30))
+        machine.do(Ring(chance.choice((5, 10, 40))))
+    machine.new_budget = lambda: unlimited
+    machine.ring_all()
+
+    machine.check()
+    assert sum(len(machine.live(f"j{number}")) for number in range(jobs)) == jobs, seed
