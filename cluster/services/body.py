@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import grpc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -19,6 +20,7 @@ from ...statemachine.rejection import Reason, Refused
 from .. import refusals
 from .call import Call
 from .frame import varint
+from .methods import Method
 
 # A payload of 64 KiB, and all else that a request may say.
 BODY_MAX = 256 << 10
@@ -35,6 +37,7 @@ SLOW_S = 0.5
 PIECE_BYTES = 64 << 10
 PIECE_FIELDS = 1_000
 FIELDS_MAX = 12_000  # Of a message in a large body: more than the leases that a worker may hold.
+ENTRIES_MAX = 2_000  # The same in a call of LARGE: more than the jobs or results that it may bring.
 VARINT_MAX = 10
 M = TypeVar("M", bound=Message)
 
@@ -77,15 +80,23 @@ class Bodies:
             call.end(late(now - call.began).rejection)
 
 
-async def parsed(kind: type[M], data: bytes) -> M:
-    """A message; between the pieces of a large one others have their turn."""
+async def call_parsed(method: Method, data: bytes) -> Message:
+    """The request of a unary call."""
+    most = ENTRIES_MAX if method.name in LARGE else FIELDS_MAX
+    return await parsed(method.request, data, most)
+
+
+async def parsed(kind: type[M], data: bytes, most: int = 0) -> M:
+    """A message; between the pieces of a large one others have their turn, and of large ones one is
+    parsed at a time: so many callers of them do not make that turn longer."""
     try:
         if len(data) <= PIECE_BYTES:
             return kind.FromString(data)
         message = kind()
-        for piece in pieces(data, cast(Descriptor, kind.DESCRIPTOR)):
-            message.MergeFromString(piece)
-            await asyncio.sleep(0)
+        async with _turn():
+            for piece in pieces(data, cast(Descriptor, kind.DESCRIPTOR), most or FIELDS_MAX):
+                message.MergeFromString(piece)
+                await asyncio.sleep(0)
     except DecodeError as error:
         raise refusals.refused(
             Reason.ERROR_REASON_FIELD_INVALID,
@@ -95,19 +106,31 @@ async def parsed(kind: type[M], data: bytes) -> M:
     return message
 
 
-def pieces(data: bytes, kind: Descriptor) -> Iterator[bytes]:
+_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+def _turn() -> asyncio.Lock:
+    """Who parses a large message on this loop."""
+    loop = asyncio.get_running_loop()
+    lock = _TURNS.get(loop)
+    if lock is None:
+        lock = _TURNS[loop] = asyncio.Lock()
+    return lock
+
+
+def pieces(data: bytes, kind: Descriptor, most: int) -> Iterator[bytes]:
     """A message in parts: whole fields that are parsed one behind the other are the same as all of
     them at once, and so are the parts of a message that is a single field of it."""
     start = at = fields = total = 0
     while at < len(data):
         tag, inside, behind = _field(data, at)
         fields, total = fields + 1, total + 1
-        if total > FIELDS_MAX:
-            raise DecodeError(f"it has more than {FIELDS_MAX} fields")
+        if total > most:
+            raise DecodeError(f"it has more than {most} fields")
         if behind - at > PIECE_BYTES:
             yield data[start:at]
             yield from _cut(
-                data[at:inside], data[inside:behind], kind.fields_by_number.get(tag >> 3)
+                data[at:inside], data[inside:behind], kind.fields_by_number.get(tag >> 3), most
             )
             start, fields = behind, 0
         elif behind - start > PIECE_BYTES or fields > PIECE_FIELDS:
@@ -117,19 +140,29 @@ def pieces(data: bytes, kind: Descriptor) -> Iterator[bytes]:
     yield data[start:at]
 
 
-def _cut(head: bytes, inner: bytes, field: FieldDescriptor | None) -> Iterator[bytes]:
+def _cut(head: bytes, inner: bytes, field: FieldDescriptor | None, most: int) -> Iterator[bytes]:
     """A large field: in parts, if it is a single message, and bounded if it is not."""
     if field is None or field.message_type is None or field.is_repeated:
         if len(inner) > BODY_MAX:
             raise DecodeError(f"one of its fields has {len(inner)} bytes; {BODY_MAX} may be")
         yield head + inner
         return
-    for piece in pieces(inner, field.message_type):
+    for piece in pieces(inner, field.message_type, most):
         yield varint(field.number << 3 | 2) + varint(len(piece)) + piece
 
 
 def _field(data: bytes, start: int) -> tuple[int, int, int]:
     """The tag of the field that begins here, where its value begins, and where it ends."""
+    end = len(data)
+    # Nearly all of them: a tag of one byte, a length of one or two.
+    if start + 2 < end and (tag := data[start]) & 0x87 == 2:
+        size, at = data[start + 1], start + 2
+        if size >= 0x80 and data[at] < 0x80:
+            size, at = size & 0x7F | data[at] << 7, at + 1
+        if size < 0x80 or at == start + 3:
+            if at + size <= end:
+                return tag, at, at + size
+            raise DecodeError("it ends within a field")
     tag, at = _varint(data, start)
     kind = tag & 7
     if kind == 0:

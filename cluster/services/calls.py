@@ -22,7 +22,7 @@ from ...statemachine import validate
 from ...statemachine.hiding import hide
 from ...statemachine.rejection import Reason, Refused, Rejection
 from .. import refusals
-from .body import Bodies, parsed
+from .body import Bodies, call_parsed
 from .call import Call, Context
 from .forward import FORWARDED, Passed, Peers
 from .leadership import Leadership
@@ -137,11 +137,11 @@ class Calls:
         """Find out who answers, and try again as long as nothing was done."""
         node, method = self.node, call.method
         if method.local:
-            return await self._here(call, await parsed(method.request, data))
+            return await self._here(call, await call_parsed(method, data))
         if node.draining:
             raise refusals.draining(node.name, self.leadership.elsewhere())
         if method.reads and not node.leads:
-            request = await parsed(method.request, data)
+            request = await call_parsed(method, data)
             if wants_less(request):
                 return await self._here(call, request)
         bound = NO_FORWARD in call.metadata or FORWARDED in call.metadata
@@ -168,7 +168,7 @@ class Calls:
         leader = self.leadership.elsewhere()
         if node.leads:
             try:
-                return await self._here(call, await parsed(call.method.request, data))
+                return await self._here(call, await call_parsed(call.method, data))
             except Refused as refusal:
                 if bound or refusal.rejection.reason != Reason.ERROR_REASON_NOT_LEADER:
                     raise

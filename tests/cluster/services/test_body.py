@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 
@@ -9,7 +10,9 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from raftsched.cluster.services import body
-from raftsched.cluster.services.body import parsed, pieces
+from raftsched.cluster.services.body import call_parsed, parsed, pieces
+from raftsched.cluster.services.frame import varint
+from raftsched.cluster.services.methods import methods
 from raftsched.proto.v1 import job_pb2, worker_pb2
 from raftsched.statemachine.rejection import Refused
 
@@ -42,7 +45,7 @@ async def test_a_message_in_pieces_is_the_message(monkeypatch: pytest.MonkeyPatc
 
 async def test_no_piece_is_larger_than_it_may_be() -> None:
     said = frame(random.Random(1))
-    sizes = [len(each) for each in pieces(said.SerializeToString(), said.DESCRIPTOR)]
+    sizes = [len(each) for each in pieces(said.SerializeToString(), said.DESCRIPTOR, 12_000)]
     assert max(sizes) <= body.PIECE_BYTES + 20
 
 
@@ -68,3 +71,54 @@ async def test_bytes_that_are_no_message_are_refused_or_parsed(kind: Anything) -
         # Groups are refused here, and would be known to nobody.
         with contextlib.suppress(Refused):
             assert await parsed(kind, bytes(data)) == whole, f"seed {seed}"
+
+
+async def test_a_call_with_more_entries_than_it_may_have_is_refused_early() -> None:
+    report = worker_pb2.ReportResultsRequest(worker="w")
+    for number in range(1_000):
+        report.results.add(run=f"report.1.{number}", token=number + 1).success.result.data = bytes(
+            99
+        )
+    [method] = [each for each in methods() if each.name == "WorkerService/ReportResults"]
+    assert await call_parsed(method, report.SerializeToString()) == report
+    report.results.extend(list(report.results))
+    report.results.extend(list(report.results))
+    with pytest.raises(Refused, match="more than 2000 fields"):
+        await call_parsed(method, report.SerializeToString())
+
+
+async def test_of_large_messages_one_is_parsed_at_a_time() -> None:
+    data = frame(random.Random(3)).SerializeToString()
+    assert len(data) > 4 * body.PIECE_BYTES
+    lock = body._turn()
+    steps: list[bool] = []
+
+    async def watch() -> None:
+        while True:
+            steps.append(lock.locked())
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    both = [asyncio.create_task(parsed(worker_pb2.WorkRequest, data)) for _ in range(2)]
+    done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    assert len(done) == 1
+    await asyncio.wait(both)
+    watching.cancel()
+    assert both[0].result() == both[1].result()
+    # Each had breaks, and the second began when the first was done.
+    assert sum(steps) > 2 * (len(data) // body.PIECE_BYTES)
+
+
+def test_fields_with_short_and_long_heads_are_found() -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    for size in (0, 1, 126, 127, 128, 129, 16_382, 16_383, 16_384, 70_000):
+        for number in (1, 15, 16, 2_000):
+            head = varint(number << 3 | 2) + varint(size)
+            before = bytes(chance.randrange(5))
+            data = before + head + bytes(size)
+            found = body._field(data, len(before))
+            assert found == (number << 3 | 2, len(before) + len(head), len(data)), f"seed {seed}"
+            if size:
+                with pytest.raises(DecodeError):
+                    body._field(data[:-1], len(before))
