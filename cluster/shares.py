@@ -61,14 +61,16 @@ class Shares:
     """Of one change."""
 
     def __init__(self, seconds: Callable[[], float], *, hurries: bool) -> None:
-        self._seconds, self._began = seconds, seconds()
+        began = seconds()
         times = HURRIED if hurries else TIMES
         most = HURRIED_BYTES if hurries else {}
-        self.of = {kind: Share(self._counted(*times[kind]), most.get(kind, 0)) for kind in Kind}
+        self.of = {
+            kind: Share(counted(seconds, began, *times[kind]), most.get(kind, 0)) for kind in Kind
+        }
 
-    def _counted(self, least_s: float, until_s: float) -> Callable[[], Budget]:
-        def begin() -> Budget:
-            at = max(self._seconds() + least_s, self._began + until_s)
-            return until(self._seconds, at)
 
-        return begin
+def counted(
+    seconds: Callable[[], float], began: float, least_s: float, until_s: float
+) -> Callable[[], Budget]:
+    """It does not hold the shares it is one of: they go with their decision."""
+    return lambda: until(seconds, max(seconds() + least_s, began + until_s))

@@ -45,6 +45,7 @@ class Troubles:
             error = failure.error
             reason = f"{type(error).__name__}: {error}"[:1_000]
             self._log(failure, reason)
+            drop_traces(error)
             if failure.fate in ("given up", "left out"):
                 self.last.appendleft(Trouble(failure.what, reason, self.now_ms()))
                 self._recent.append(self.seconds())
@@ -74,3 +75,12 @@ class Troubles:
                 "%s: %s failed and was %s%s: %s", self.name, failure.what, failure.fate, job,
                 reason, exc_info=failure.error,
             )  # fmt: skip
+
+
+def drop_traces(error: BaseException) -> None:
+    """A trace holds all that was decided, which holds the failure, and so itself: the memory of a
+    decision until the collector looks."""
+    one: BaseException | None = error
+    while one is not None and one.__traceback__ is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__

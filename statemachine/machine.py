@@ -113,6 +113,16 @@ def _decide_together(view: View, requests: Sequence[Request]) -> Decision | Stop
 def _replies(view: View, requests: Sequence[Request]) -> list[object] | Stopped:
     """Decide requests as far as there is room, until one fails or is refused: it may have changed
     what it has read in memory."""
+    is_spent = view.is_spent
+    try:
+        return _replies_within_shares(view, requests)
+    finally:
+        # A share counts what the view has written, so each holds the other, and both hold all that
+        # was written until the collector looks.
+        view.spend(is_spent)
+
+
+def _replies_within_shares(view: View, requests: Sequence[Request]) -> list[object] | Stopped:
     replies: list[object] = []
     share: Share | None = None
     is_first = True

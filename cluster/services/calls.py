@@ -124,7 +124,7 @@ class Calls:
         if call.method.harmless:
             answers.check(caller, size)
         answers.hold(caller, size)
-        answers.give_when_done(call.context, caller, size)
+        answers.give_when_done(caller, size)
 
     def _refuse(self, call: Call, error: Refused | TimeoutError) -> str:
         """End a call with what was raised; the name of its code."""

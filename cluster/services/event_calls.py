@@ -135,7 +135,7 @@ class EventCalls:
                 answers.give(caller, size)
             else:
                 # gRPC holds it as long as nobody reads and the connection stands.
-                answers.give_when_done(call.context, caller, size)
+                answers.give_when_done(caller, size)
 
     async def _next(self, wish: Wish, place: Place) -> list[Event]:
         """What happened in the next change, as far as somebody wants to know; and move on."""

@@ -7,9 +7,9 @@ caller may have no more than a share, so that there is always room for another.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
 
 from .. import refusals
 from ..config import Limits
@@ -65,10 +65,12 @@ class Share:
         if left:
             self.held[caller] = left
 
-    def give_when_done(self, context: object, caller: str, amount: int) -> None:
-        """A caller has done with it when gRPC has done with the call."""
-        # The stubs want an instance of a class of theirs, which is none.
-        cast(Any, context).add_done_callback(lambda _: self.give(caller, amount))
+    def give_when_done(self, caller: str, amount: int) -> None:
+        """A caller has done with it when gRPC has done with the call, whose task this is. (The
+        context has callbacks as well, and with one it holds itself.)"""
+        task = asyncio.current_task()
+        assert task is not None, "a call is served by a task"
+        task.add_done_callback(lambda _: self.give(caller, amount))
 
     @contextmanager
     def taken(self, caller: str) -> Iterator[None]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from raftsched.cluster import leader as leaders
+from raftsched.cluster import troubles
 from raftsched.cluster.consensus import faults
 from raftsched.cluster.consensus.journal import JournalLimits
 from raftsched.cluster.consensus.port import Reply
@@ -15,8 +17,9 @@ from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import OFFERED, Session, Sessions
 from raftsched.proto.v1 import alert_pb2, job_pb2, queue_pb2, worker_pb2
 from raftsched.statemachine import limits, reads, rules
-from raftsched.statemachine.budget import Steps
+from raftsched.statemachine.budget import Share, Steps
 from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.layer import Layer
 from raftsched.statemachine.rejection import Refused, Rejection
 from raftsched.statemachine.request import Note, Ring, RingOne
 from raftsched.statemachine.store import MemoryStore
@@ -334,6 +337,51 @@ def test_a_rule_that_breaks_on_its_own_lets_the_node_live(
     bench.ask(due("c", START_MS + limits.DAY_MS))
     bench.run()
     assert not isinstance(bench.replies[-1], Rejection)
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Of a node it looks for cycles so seldom that they are memory, for all anybody sees."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def views() -> int:
+    """What decisions have left: each view holds all that its decision wrote."""
+    return sum(isinstance(one, View | Layer | Share) for one in gc.get_objects())
+
+
+def test_decisions_leave_nothing_to_the_collector(bench: Bench, no_collector: None) -> None:
+    bench.worker("w1", 100)
+    before = views()
+    for number in range(20):
+        # Something is due soon, so what calls may write beside it is counted.
+        bench.ask(due(f"job-{number}", START_MS + 1 + number))
+        bench.run()
+        bench.now_ms += 1
+    assert len(bench.replies) == 20
+    assert views() == before
+
+
+def test_decisions_that_fail_leave_nothing_to_the_collector(
+    bench: Bench, no_collector: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(view: object, request: object, actor: str) -> object:
+        raise ZeroDivisionError("a bug")
+
+    # The records of a test's log hold what was raised.
+    monkeypatch.setattr(troubles.logger, "disabled", True)
+    monkeypatch.setitem(rules.RULES, Ring, broken)
+    monkeypatch.setitem(rules.RULES, RingOne, broken)
+    before = views()
+    for number in range(20):
+        bench.ask(due(f"job-{number}", START_MS + number))
+        bench.run()
+        bench.now_ms += 1
+    assert bench.leader.troubles.counts["set aside"] == 20
+    assert views() == before
 
 
 def test_an_answer_that_breaks_keeps_no_other_from_its_own(bench: Bench) -> None:

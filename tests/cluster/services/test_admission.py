@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 
 import grpc
@@ -278,18 +278,29 @@ async def test_a_watcher_that_does_not_read_is_ended(
     async def never(frame: object) -> None:
         await asyncio.Event().wait()
 
-    done: list[Callable[[object], None]] = []
-    context = SimpleNamespace(write=never, add_done_callback=done.append)
-    call: Anything = SimpleNamespace(context=context, caller="eve")
+    call: Anything = SimpleNamespace(context=SimpleNamespace(write=never), caller="eve")
     frame = event_pb2.WatchEventsResponse(events=[event_pb2.Event(namespace="default")])
-    with pytest.raises(Refused) as found:
-        await served.server.events._write(call, frame)
+    done = asyncio.Event()
+
+    async def serve() -> None:
+        with pytest.raises(Refused) as found:
+            await served.server.events._write(call, frame)
+        refusals.append(found.value)
+        await done.wait()
+
+    refusals: list[Refused] = []
+    serving = asyncio.ensure_future(serve())
+    async with asyncio.timeout(5):
+        while not refusals:
+            await asyncio.sleep(0.001)
     # It counts until gRPC has done with it.
     assert served.server.shares.answers.held == {"eve": 2 * frame.ByteSize()}
-    done[0](context)
+    done.set()
+    await serving
     assert served.server.shares.answers.held == {}
-    assert found.value.rejection.word == "NODE_LIMIT"
-    assert found.value.rejection.values == {"limit": "unread", "maximum": "0.05", "of": "eve"}
+    [refusal] = refusals
+    assert refusal.rejection.word == "NODE_LIMIT"
+    assert refusal.rejection.values == {"limit": "unread", "maximum": "0.05", "of": "eve"}
 
 
 async def test_who_fails_again_and_again_is_told_to_wait(

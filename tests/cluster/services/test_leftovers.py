@@ -15,7 +15,14 @@ import pytest
 from raftsched.cluster import leader
 from raftsched.cluster.services import calls
 from raftsched.cluster.services.call import Call
-from raftsched.proto.v1 import access_pb2, access_pb2_grpc, event_pb2, worker_pb2
+from raftsched.proto.v1 import (
+    access_pb2,
+    access_pb2_grpc,
+    event_pb2,
+    job_pb2,
+    job_pb2_grpc,
+    worker_pb2,
+)
 from raftsched.statemachine.rejection import Refused
 
 from .conftest import Served, Start
@@ -138,3 +145,17 @@ async def test_what_a_broken_rule_raised_leaves_nothing(
     monkeypatch.setattr(leader.logger, "disabled", True)
     async with nothing_stays(served):
         await refused_all(served, by_its_fields, 50)
+
+
+async def test_calls_that_are_answered_leave_nothing_to_the_collector(start: Start) -> None:
+    served = await start("a")
+    stub: Anything = job_pb2_grpc.JobServiceStub(served.channel)
+
+    def contexts() -> int:
+        return sum(type(one).__name__ == "_ServicerContext" for one in gc.get_objects())
+
+    async with nothing_stays(served):
+        for _ in range(100):
+            await stub.ListJobs(job_pb2.ListJobsRequest())
+        served.admitted.clear()
+        assert contexts() < 10
