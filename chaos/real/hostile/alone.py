@@ -144,8 +144,7 @@ def small_disks_work(folder: Path) -> bool:
 
 @deed("P15", 15)
 async def small_disks(stand: Stand) -> None:
-    """Small disks are filled with jobs of 60 kB until no more are taken, journals and states alike;
-    then there is room again. No node ends, and nothing that was acknowledged is gone."""
+    """Small disks fill up under writes of 60 kB, journals and states alike; then there is room."""
     if not small_disks_work(stand.folder):
         stand.found.figures["left_out"] = 1
         return

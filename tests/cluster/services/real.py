@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from raftsched.cluster.consensus.bench import free_ports
 from raftsched.cluster.node import Member, Node, NodeSpec
 from raftsched.cluster.services.server import Server
 
+from ..test_node import until as until
 from .talk import Anything
 
 
@@ -23,6 +23,8 @@ class Real:
         self.name = spec.name
         self.address = spec.members[spec.name].client
         self.node = Node(spec)
+        # How long a step lasts tells how busy this machine is, and one alert more is one change.
+        self.node.steps.long_s = float("inf")
         self.server = Server(self.node, self.address)
         self.channel = grpc.aio.insecure_channel(self.address)
         self.up = False
@@ -74,12 +76,6 @@ async def cluster(folder: Path, count: int) -> AsyncIterator[dict[str, Real]]:
     finally:
         for real in nodes.values():
             await real.stop()
-
-
-async def until(what: Callable[[], object], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not what():
-            await asyncio.sleep(0.002)
 
 
 def leader_of(nodes: dict[str, Real]) -> Real:
