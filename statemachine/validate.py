@@ -228,6 +228,7 @@ def _grpc(grpc: job_pb2.GrpcAction) -> list[Fault]:
     if RPC_METHOD.fullmatch(grpc.method) is None:
         message = f"'{grpc.method[:80]}' is no method; write package.Service/Method"
         faults.append(Fault(f"{field}.method", INVALID, message))
+    faults += count(f"{field}.metadata", len(grpc.metadata), limits.HEADERS)
     for key, value in sorted(grpc.metadata.items()):
         if RPC_KEY.fullmatch(key) is None:
             message = (

@@ -429,8 +429,8 @@ class GrpcAction(_message.Message):
     """Encrypt the connection and check the target's certificate."""
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Sent along as metadata; at most 32. The same three as with HTTP are always sent, in small
-        letters.
+        """Sent along as metadata, texts under keys that do not end with -bin; at most 32. The same three
+        as with HTTP are always sent, in small letters.
         """
 
     def __init__(
@@ -486,7 +486,7 @@ class ShellAction(_message.Message):
 
     @_builtins.property
     def environment(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Its environment, all of it; at most 64."""
+        """Its environment, all of it; at most 64. Neither here nor in argv may there be a zero character."""
 
     def __init__(
         self,
@@ -1795,7 +1795,9 @@ class PreviewScheduleResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What may not mean what it seems to: "59/15 in the minutes means minute 59 only"."""
+        """What may not mean what it seems to: "59/15 in the minutes means minute 59 only"; and that the
+        job is paused or set aside, so that none of these happens now.
+        """
 
     def __init__(
         self,

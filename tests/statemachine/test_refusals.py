@@ -93,6 +93,9 @@ SPECS: list[tuple[Spec, str, str]] = [
            ("", "a", ""), ("a b", "a", ""), ("grpc-x", "a", ""), ("X-Bin", "a", ""),
            ("a", "\n", "[a]"), ("a", "\u00e9", "[a]"),
        )),
+    (Spec(action=Action(grpc=job_pb2.GrpcAction(
+        target="h:1", method="p.S/M", metadata={f"k{n}": "" for n in range(33)}))),
+     "spec.action.grpc.metadata", "LIMIT_EXCEEDED"),
     *((Spec(action=Action(shell=job_pb2.ShellAction(argv=argv, environment=names))),
        f"spec.action.shell.{place}", "FIELD_INVALID") for argv, names, place in (
            (["a", "b\0"], {}, "argv"), (["a"], {"A": "\0"}, "environment"),
