@@ -22,6 +22,7 @@ Preview = job_pb2.PreviewScheduleRequest
 Edit = schedule_pb2.OccurrenceEdit
 PREVIEW_DEFAULT = 5
 FORECAST_JOBS = 100_000
+HALTED = {clockwork.PAUSED: ("paused", "resumed"), clockwork.BROKEN: ("BROKEN", "repaired")}
 # Firings that one forecast counts, so that many jobs of each second cost no more than this.
 FORECAST_FIRINGS = 1_000_000
 
@@ -54,9 +55,15 @@ def preview_schedule(
         next_ms = state.next_nominal_at_ms or state.last_nominal_at_ms + 1
         left = _left(plan, spec.timing.max_runs - state.fired, next_ms, from_ms)
     seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms, left=left)
-    return _shown(
+    shown = _shown(
         seen, plan, from_ms, spec.schedules, spec.timing.zone, f"{job.namespace}/{job.name}"
     )
+    if state.state in HALTED and seen:
+        word, then = HALTED[state.state]
+        shown.warnings.append(
+            f"the job is {word}: none of these happens at its time until it is {then}"
+        )
+    return shown
 
 
 def _preview_new(

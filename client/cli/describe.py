@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from .clean import folded
 from .look import Cell, Look, action, length, pairs, payload, readable, schedule, state, word
 from .messages import common_pb2, job_pb2, schedule_pb2
 from .times import now_ms, rough_text
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LABEL_WIDTH = 23
+SENTENCES = {"broken reason", "message", "description", "pause reason", "warnings"}
 # What people look for first; the other fields follow in the order of the contracts.
 FIRST: Mapping[str, Sequence[str]] = {
     "Job": ("name", "namespace", "status", "spec"),
@@ -36,6 +38,17 @@ class Line:
     value: str
     depth: int
     style: str = ""
+
+    def fitted(self, width: int) -> Line:
+        """With sentences on as many lines as they take; other values stay in one piece."""
+        if self.label not in SENTENCES or LABEL_WIDTH + len(self.value) <= width:
+            return self
+        first = " " * LABEL_WIDTH
+        lines = [
+            folded(f"{first if not number else ''}{line}", width - 2 * (self.depth + 1), 0)
+            for number, line in enumerate(self.value.split("\n"))
+        ]
+        return replace(self, value="\n".join(lines).lstrip(" "))
 
     @property
     def text(self) -> Text:

@@ -39,6 +39,7 @@ LONG = {
     "WAITS FOR",
 }
 LONG_WIDTH = 24
+EVENT_WIDTHS = (8, 19, 15, 28)  # Of an event: revision, time, kind, what it is about.
 Row = Sequence["Cell | str"]
 
 
@@ -163,14 +164,20 @@ class Output:
         if not self.for_person:
             echo("\t".join(flat(str(cell)) for cell in cells))
             return
+        from rich.padding import Padding
         from rich.text import Text
 
-        text = Text()
-        for cell, width in zip(cells, (10, 20, 16, 44), strict=False):
+        text, console = Text(), self.console
+        for cell, width in zip(cells, EVENT_WIDTHS, strict=False):
             text.append(flat(str(cell)).ljust(width) + " ", style=cell.style)
-        for cell in cells[4:]:
-            text.append(flat(str(cell)) + " ", style=cell.style)
-        self.console.print(text, soft_wrap=True)
+        more = Text(" ".join(flat(str(cell)) for cell in cells[len(EVENT_WIDTHS) :]))
+        if text.cell_len + more.cell_len <= console.width:
+            text.append_text(more)
+            more = Text()
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+        if more.plain.strip():
+            console.print(Padding(more, (0, 0, 0, 4)))
 
     def paint(self, text: str, color: str, *, err: bool = False, nl: bool = True) -> None:
         """Print words beside the data, in a colour where that is wanted."""
@@ -287,7 +294,7 @@ class Output:
             if not self.for_person:
                 echo(f"{'.'.join(line.path)}\t{flat(line.value)}") if line.value else None
                 continue
-            self.console.print(line.text, soft_wrap=True)
+            self.console.print(line.fitted(self.console.width).text, soft_wrap=True)
 
     @property
     def look(self) -> Any:  # A Look; its module loads protobuf.

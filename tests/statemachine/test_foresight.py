@@ -8,7 +8,7 @@ from raftsched.proto.v1 import calendar_pb2, job_pb2, schedule_pb2
 from raftsched.statemachine import foresight, herds
 from raftsched.statemachine.instants import duration, timestamp, to_ms
 from raftsched.statemachine.rejection import Reason
-from raftsched.statemachine.request import Offer
+from raftsched.statemachine.request import Offer, SetAside
 from raftsched.statemachine.workers import Worker
 
 from .asking import ask, refuse
@@ -51,6 +51,24 @@ def test_a_preview_of_a_job_is_what_fires(machine: Machine) -> None:
     assert any("left out by hand" in item.note for item in answer.occurrences)
     assert any("calendar off" in item.note for item in answer.occurrences)
     assert answer.descriptions
+
+
+def test_a_preview_says_that_a_job_does_not_fire_now(machine: Machine) -> None:
+    for name in ("a", "paused", "broken"):
+        machine.create(name, cron="* * * * *")
+    machine.do(job_pb2.PauseJobRequest(job="paused"))
+    machine.do(SetAside(machine.jid("broken"), "planted"))
+
+    said = {
+        name: list(ask(machine, job_pb2.PreviewScheduleRequest(job=name), Answer).warnings)
+        for name in ("a", "paused", "broken")
+    }
+
+    assert said == {
+        "a": [],
+        "paused": ["the job is paused: none of these happens at its time until it is resumed"],
+        "broken": ["the job is BROKEN: none of these happens at its time until it is repaired"],
+    }
 
 
 def test_a_preview_shows_five_times_and_no_more_than_a_job_has_left(machine: Machine) -> None:

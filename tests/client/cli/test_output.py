@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from raftsched.statemachine.request import SetAside
+
 from ..stage import Stage
 from .conftest import Cli
 from .test_groups import fail
@@ -272,3 +274,13 @@ def test_what_does_not_fit_a_terminal_stands_on_lines_of_its_own(cli: Cli, stage
     assert "    error: ValueError: " in said
     assert "cannot stand in" in wrong
     assert " 'EXPRESSION' shows what an expression means" in wrong
+
+
+def test_events_and_sentences_fit_a_terminal(cli: Cli, stage: Stage) -> None:
+    why = "firing failed: ZoneUnknown: the zone America/Coyhaique is not known here, by 2024a"
+    stage.act(lambda machine: machine.do(SetAside(machine.jid("report"), why)))
+
+    for words in (("watch", "--since", "oldest", "--no-follow"), ("job", "get", "report")):
+        said = on_terminal(cli, *words, COLUMNS="80", NO_COLOR="1")
+        assert max(map(len, said.splitlines())) <= 80
+        assert why in " ".join(said.split())
