@@ -18,9 +18,20 @@ OF_LETTERS = (
 def divide(part: Part, go_on: Callable[[Part, object], None]) -> None:
     """Have a call decided part by part, if it is one that may be long; `go_on` has the rest of it
     decided."""
-    body, answer = part.body, part.answer
+    body, answer, unknown = part.body, part.answer, part.unknown
+
+    # What goes on with a part holds it, and the part holds that: in the end it must let go, else
+    # the request stays until the collector looks.
+    def last(reply: object) -> None:
+        part.answer = answer
+        answer(reply)
+
+    def lost() -> None:
+        part.answer = answer
+        unknown()
+
     if isinstance(body, job_pb2.ImportJobsRequest):
-        importing = Importing(body, answer, part.unknown, lambda rest: go_on(part, rest))
+        importing = Importing(body, last, lost, lambda rest: go_on(part, rest))
         part.body, part.answer = importing.rest, importing.answer
     elif isinstance(body, OF_LETTERS):
 
@@ -28,7 +39,7 @@ def divide(part: Part, go_on: Callable[[Part, object], None]) -> None:
             if isinstance(reply, Letters):
                 go_on(part, reply)
             else:
-                answer(reply)
+                last(reply)
 
         part.body, part.answer = Letters(body), look_on
 

@@ -13,9 +13,10 @@ from raftsched.cluster.consensus import faults
 from raftsched.cluster.consensus.journal import JournalLimits
 from raftsched.cluster.consensus.port import Reply
 from raftsched.cluster.leader import Leader, Seen
+from raftsched.cluster.part import Part
 from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import OFFERED, Session, Sessions
-from raftsched.proto.v1 import alert_pb2, job_pb2, queue_pb2, worker_pb2
+from raftsched.proto.v1 import alert_pb2, dead_letter_pb2, job_pb2, queue_pb2, worker_pb2
 from raftsched.statemachine import limits, reads, rules
 from raftsched.statemachine.budget import Share, Steps
 from raftsched.statemachine.instants import timestamp
@@ -363,6 +364,20 @@ def test_decisions_leave_nothing_to_the_collector(bench: Bench, no_collector: No
         bench.now_ms += 1
     assert len(bench.replies) == 20
     assert views() == before
+
+
+def test_imports_leave_nothing_to_the_collector(bench: Bench, no_collector: None) -> None:
+    def left() -> int:
+        return sum(isinstance(one, Part) for one in gc.get_objects())
+
+    before = left()
+    for number in range(5):
+        jobs = [due(f"job-{number}-{n}", START_MS + limits.DAY_MS).job for n in range(10)]
+        bench.ask(job_pb2.ImportJobsRequest(jobs=jobs))
+        bench.ask(dead_letter_pb2.PurgeDeadLettersRequest(filter="job=none"))
+        bench.run()
+    assert len(bench.replies) == 10
+    assert left() == before
 
 
 def test_decisions_that_fail_leave_nothing_to_the_collector(
