@@ -35,7 +35,7 @@ STEP = b"f"  # jid and occasion of the flow, jid of the step
 ROOM = b"r"  # jid: what still goes to make room for a run
 INDEXED = b"m"  # once: all stretches before this key of the ledger stand in STRETCH
 TELL = b"t"  # jid and occasion of the flow, jid upstream: whose end others are still to be told of
-SET_BACK = b"k"  # once: up to when times were decided on before the state's time was set back
+SET_BACK = b"b"  # once: up to when times were decided on before the state's time was set back
 BROKEN = b"K"  # jid: jobs that were set aside
 CATCH_UP = b"c"  # jid: when the backlog of a job goes on
 
