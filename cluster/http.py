@@ -24,6 +24,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .config import ServerFiles
+from .consensus.port import Steps, Untimed
 from .consensus.transport import split
 
 STOP_SECONDS = 0.5
@@ -32,8 +33,10 @@ STOP_SECONDS = 0.5
 CONNECTIONS_MAX = 32
 WAIT_SECONDS = 5.0  # For a request, from the connection or the last answer, and to read the answer.
 HEAD_MAX = 16 << 10
-# Metrics are written this often at most: of a large state that takes milliseconds of the loop.
-METRICS_SECONDS = 0.2
+# Metrics are written this often at most: of a large state they take tens of milliseconds of the
+# loop, and then they are written no more than this share of the time.
+METRICS_SECONDS, METRICS_SECONDS_MOST = 0.2, 2.0
+METRICS_SHARE = 0.05
 Checks = Callable[[], Mapping[str, str]]
 """What must hold before a node takes calls: by name, why it does not; empty where it does."""
 
@@ -47,7 +50,9 @@ class HttpPort:
         checks: Checks,
         version: Mapping[str, str],
         files: ServerFiles | None = None,
+        steps: Steps | None = None,
     ) -> None:
+        self.steps = steps or Untimed()
         self.registry, self.checks, self.version = registry, checks, version
         files = files or ServerFiles()
         app = Starlette(
@@ -68,7 +73,8 @@ class HttpPort:
                 ssl_keyfile=files.key_file or None,
             )
         )  # fmt: skip
-        self._written, self._written_at = b"", float("-inf")
+        # And when they may be written again.
+        self._written, self._again_at = b"", float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, address: str) -> str:
@@ -92,9 +98,14 @@ class HttpPort:
             await asyncio.wait([self._task], timeout=STOP_SECONDS)
 
     async def _metrics(self, request: Request) -> Response:
-        now = asyncio.get_running_loop().time()
-        if now - self._written_at >= METRICS_SECONDS:
-            self._written, self._written_at = generate_latest(self.registry), now
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        if began >= self._again_at:
+            self._written = generate_latest(self.registry)
+            self.steps.end("metrics", began)
+            took = clock() - began
+            rest = min(METRICS_SECONDS_MOST, took / METRICS_SHARE)
+            self._again_at = began + max(METRICS_SECONDS, rest)
         return Response(self._written, media_type=CONTENT_TYPE_LATEST)
 
     async def _healthz(self, request: Request) -> Response:

@@ -192,7 +192,9 @@ class Life:
             reflects=reflects(config),
         )  # fmt: skip
         metrics.registry.register(RefusedFigures(self.server.refused.count))
-        self.http = HttpPort(metrics.registry, self.checks, about(config), config.tls.server)
+        self.http = HttpPort(
+            metrics.registry, self.checks, about(config), config.tls.server, node.steps
+        )
 
     async def start(self) -> None:
         """Node, gRPC, HTTP, word: so that whoever gets an answer gets a right one."""

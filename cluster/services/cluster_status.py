@@ -27,6 +27,9 @@ ROLES = {
 }
 BEHIND_ENTRIES = 10_000
 EXPIRES_SOON_S = 14 * 86_400
+# Sums over thousands of namespaces take tens of milliseconds of the loop, and anybody who may look
+# may ask: those over more than so many are told again for a while.
+SUMMED, SUMS_S = 1_000, 1.0
 
 
 class StatusView:
@@ -42,6 +45,8 @@ class StatusView:
     ) -> None:
         self.node, self.feed, self.leadership = node, feed, leadership
         self.observer, self.refused = observer, refused
+        # The sums over the namespaces, and until when they are told again.
+        self._sums, self._sums_until = (0, 0, 0), float("-inf")
 
     def show(self) -> cluster_pb2.ClusterStatus:
         node, status, meta = self.node, self.node.status(), self.node.replica.meta
@@ -111,12 +116,18 @@ class StatusView:
 
     def _count(self, shown: cluster_pb2.ClusterStatus) -> None:
         """Sums over the namespaces."""
-        store = self.node.replica.store
-        for key, value in store.scan(keys.USAGE, keys.after(keys.USAGE)):
-            usage = parse(key, value, UsageRecord)
-            shown.jobs += usage.jobs
-            shown.live_runs += usage.live
-            shown.backlog += usage.backlog
+        store, seconds = self.node.replica.store, self.node.spec.seconds
+        began = seconds()
+        if began >= self._sums_until:
+            count = jobs = live = backlog = 0
+            for key, value in store.scan(keys.USAGE, keys.after(keys.USAGE)):
+                usage = parse(key, value, UsageRecord)
+                jobs, live, backlog = jobs + usage.jobs, live + usage.live, backlog + usage.backlog
+                count += 1
+            self._sums = jobs, live, backlog
+            self._sums_until = began + SUMS_S if count > SUMMED else began
+            self.node.steps.end("sums of the status", began)
+        shown.jobs, shown.live_runs, shown.backlog = self._sums
         shown.broken_jobs = aside.count(store)
 
     def _tell_troubles(self, shown: cluster_pb2.ClusterStatus) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
@@ -32,6 +33,7 @@ WAIT_MAX_S = 60.0
 # How long a call that does not want to wait waits for its offer to be looked at, when thousands do.
 LOOKED_S = 1.0
 REASON_CHARS = 256
+LOOKED_AT = 1_000  # Workers for one page, some 10 ms of the loop; the next one goes on.
 FIELDS = ("queue", "labels.", "draining")
 Stop = worker_pb2.Stop
 
@@ -302,7 +304,8 @@ class WorkerCalls:
                 return None
             return self._worker(session) if fits(session, terms) else None
 
-        page = pages.fill(wish, found, str.encode, show)
+        looked = itertools.count()
+        page = pages.fill(wish, found, str.encode, show, lambda: next(looked) >= LOOKED_AT)
         return worker_pb2.ListWorkersResponse(workers=page.items, next_page_token=page.next_token)
 
     def _worker(self, session: Session) -> worker_pb2.Worker:

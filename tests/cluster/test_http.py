@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from raftsched.cluster import http
+from raftsched.cluster.consensus.port import Untimed
 from raftsched.cluster.http import HttpPort
 from raftsched.cluster.metrics import Metrics
 
@@ -44,6 +48,44 @@ async def test_metrics_are_in_prometheus_form() -> None:
     assert status == 200
     assert "# TYPE raftsched_lateness_seconds histogram\n" in body
     assert body.endswith("\n")
+
+
+class Slow:
+    """Figures that take a while."""
+
+    written = 0
+
+    def collect(self) -> Iterator[Metric]:
+        self.written += 1
+        until = time.monotonic() + 0.06
+        while time.monotonic() < until:
+            pass
+        yield GaugeMetricFamily("slow", "Of a large state.", value=self.written)
+
+
+class Told(Untimed):
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def end(self, what: str, began: float) -> None:
+        self.steps.append(what)
+
+
+async def test_metrics_that_are_dear_are_written_a_share_of_the_time() -> None:
+    registry, slow, told = CollectorRegistry(), Slow(), Told()
+    registry.register(slow)
+    slow.written = 0
+    port = HttpPort(registry, dict, {}, steps=told)
+    address = await port.start("127.0.0.1:0")
+    try:
+        began = time.monotonic()
+        while time.monotonic() - began < 0.9:
+            _, body = await get(address, "/metrics")
+            assert "slow 1.0" in body
+    finally:
+        await port.stop()
+
+    assert (slow.written, told.steps) == (1, ["metrics"])
 
 
 async def test_a_node_without_a_leader_is_alive_but_not_ready() -> None:

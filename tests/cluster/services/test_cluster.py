@@ -13,6 +13,7 @@ import pytest
 from raftsched.cluster import node as nodes_module
 from raftsched.cluster.consensus.bench import free_ports
 from raftsched.cluster.node import Member
+from raftsched.cluster.services import cluster_status
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
 from raftsched.statemachine import keys
 from raftsched.statemachine.machine import read_meta
@@ -84,6 +85,23 @@ async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         shown = await leader.stub(CLUSTER).GetClusterStatus(STATUS)
         assert not shown.quorum
         assert any("no majority" in problem for problem in shown.problems)
+
+
+async def test_sums_over_many_namespaces_are_told_again_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_status, "SUMS_S", 3_600.0)
+    async with cluster(tmp_path, 1) as nodes:
+        leader = leader_of(nodes)
+
+        async def made(name: str) -> int:
+            await leader.node.write(create(name), "", 5)
+            shown = await leader.stub(CLUSTER).GetClusterStatus(STATUS)
+            return int(shown.jobs)
+
+        assert [await made("a"), await made("b")] == [1, 2]
+        monkeypatch.setattr(cluster_status, "SUMMED", 0)
+        assert [await made("c"), await made("d")] == [3, 3]
 
 
 async def test_leadership_is_handed_over(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import grpc
 import pytest
 
+from raftsched.cluster.services import worker_calls
 from raftsched.cluster.services.calls import NO_FORWARD
 from raftsched.proto.v1 import (
     common_pb2,
@@ -298,6 +299,27 @@ async def test_wishes_against_the_contract_are_refused(
 ) -> None:
     served = await start("a")
     assert (await refused(workers(served).Lease(request_))).reason == reason
+
+
+async def test_a_page_of_workers_looks_at_so_many(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_calls, "LOOKED_AT", 3)
+    served = await start("a")
+    for number in range(10):
+        hello = Hello(worker=f"w{number}", queues=["mail" if number == 7 else "default"], slots=1)
+        await workers(served).Lease(worker_pb2.LeaseRequest(hello=hello))
+    request = worker_pb2.ListWorkersRequest(filter="queue=mail")
+    found, pages = [], 0
+    while True:
+        page = await workers(served).ListWorkers(request)
+        found += [worker.worker for worker in page.workers]
+        pages += 1
+        if not page.next_page_token:
+            break
+        request.page_token = page.next_page_token
+
+    assert (found, pages) == (["w7"], 3)
 
 
 async def test_workers_are_listed_in_pages_with_filters(start: Start) -> None:
