@@ -258,15 +258,19 @@ class WorkStream:
             await self._until_heard()
 
     async def _until_heard(self) -> None:
-        """Read no more of a worker as long as what it said waits for a change, beyond a bound. gRPC
-        then holds it back, and nothing is lost."""
+        """Read no more of a worker as long as what it said waits for a change, or it does not read
+        the answers, beyond a bound. gRPC then holds it back, and nothing is lost."""
         wait_s = HEARD_FIRST_S
-        while self.said.is_much(self) and not self.ended.done():
+        while (self.said.is_much(self) or self._owes_much()) and not self.ended.done():
             if self.session is not None:
                 # It would be heard if it were read.
                 self.session.hear()
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, HEARD_MOST_S)
+
+    def _owes_much(self) -> bool:
+        """Whether more waits to be sent than what one frame takes."""
+        return max(len(self._acks), len(self._stops)) > ACKS_IN_FRAME
 
     def take(self, frame: worker_pb2.WorkRequest) -> None:
         """What the worker says in one frame."""

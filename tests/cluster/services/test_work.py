@@ -483,3 +483,41 @@ class NeverWrites:
 
     async def write(self, frame: bytes) -> None:
         await asyncio.Event().wait()
+
+
+class Chatters(NeverWrites):
+    """A worker that reports results of leases that nobody knows, and reads no answer."""
+
+    def __init__(self) -> None:
+        self.read_frames = 0
+        said = worker_pb2.WorkRequest()
+        for number in range(work.WORDS_MAX):
+            # Large, so that no more than two frames of them wait for a change.
+            result = said.results.add(run="report.1.1", token=number + 1)
+            result.success.result.data = bytes(1_000)
+        self.frame = said.SerializeToString()
+
+    async def read(self) -> bytes:
+        await asyncio.sleep(0)
+        self.read_frames += 1
+        return self.frame
+
+
+async def test_no_more_is_read_of_a_worker_that_reads_no_answers(start: Start) -> None:
+    served = await start("a")
+    context = Chatters()
+    stream = WorkStream(context, worker_pb2.Welcome())  # type: ignore[arg-type]
+    sessions = served.node.sessions
+    stream.session = sessions.open(worker_pb2.WorkerHello(worker="w1"), stream, stream=True)
+    stream.wake()
+    reading = asyncio.create_task(stream.read())
+    async with asyncio.timeout(20):
+        while len(stream._acks) <= work.ACKS_IN_FRAME:
+            await asyncio.sleep(0.01)
+    for _ in range(50):
+        await asyncio.sleep(0.01)
+        assert len(stream._acks) < work.ACKS_IN_FRAME + 5 * work.WORDS_MAX
+    assert context.read_frames < 20
+    stream.end()
+    reading.cancel()
+    await asyncio.wait([reading])
