@@ -122,12 +122,20 @@ def lateness(sight: Sight, began: float, ended: float, *, raw: bool = False) -> 
 
 
 def growth(sight: Sight, began: float, ended: float) -> float:
-    """MiB by which a process of a node grew most, from its first look in a stretch."""
+    """MiB by which a process of a node grew most, from its first look in a stretch.
+
+    One that was started in it begins small: what counts is how far it comes above what the largest
+    node held before.
+    """
+    before = [seen for seen in sight.memory if seen.at < began]
+    known = {seen.pid for seen in before}
+    held = max({seen.node: seen.rss_mb for seen in before}.values(), default=0)
     first: dict[int, int] = {}
     most = 0
     for seen in sight.memory:
         if began <= seen.at <= ended:
-            first.setdefault(seen.pid, seen.rss_mb)
+            least = 0 if seen.pid in known else held
+            first.setdefault(seen.pid, max(seen.rss_mb, least))
             most = max(most, seen.rss_mb - first[seen.pid])
     return most
 

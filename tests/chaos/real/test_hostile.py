@@ -142,6 +142,15 @@ def test_a_node_that_grows_is_found_also_after_its_restart() -> None:
     assert (found["verdict"], found["rss_mb_growth"]) == ("failed", 310)
 
 
+def test_a_node_that_is_started_in_an_attack_grows_from_what_nodes_held() -> None:
+    sight = calm()
+    sight.memory += [Memory(106.0, "n2", 8, 20), Memory(107.0, "n2", 8, 130)]
+    sight.memory.sort(key=lambda seen: seen.at)
+    found = judged(sight)
+    # The largest held 94 before the attack.
+    assert found["attacks"][0]["rss_mb_growth"] == 36
+
+
 @pytest.mark.parametrize(
     "wrong", ["it leads with damaged tables", "10 of ten strangers became admins"]
 )
