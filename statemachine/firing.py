@@ -425,7 +425,7 @@ def _ring_held(
     state.held -= 1
     state.live -= 1
     is_spared = run.spared & RunRecord.SPARED_OVERLAP
-    verdict = overlap.GO if is_spared else overlap.judge(view, jid, state, job.form.spec)
+    verdict = overlap.GO if is_spared else overlap.judge(view, jid, state, job.form.spec, occasion)
     state.live += 1
     state.held += 1
     if verdict is overlap.SKIP:

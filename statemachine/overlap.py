@@ -24,10 +24,14 @@ class Verdict(Enum):
 
 
 GO, HOLD, HOLD_NEWEST, REPLACE, SKIP = Verdict
+LATER = 256  # Runs for later that are taken off one by one.
 
 
-def judge(view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec) -> Verdict:
-    """Runs that are held back do not stand in the way of others."""
+def judge(
+    view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec, but: int = -1
+) -> Verdict:
+    """Runs that are held back do not stand in the way of others. If the run itself is among those
+    that are stored, but not counted in the state, it is the one at `but`."""
     under_way = state.live - state.held
     if not under_way and not (state.held and waits_for_room(view, jid, state)):
         return GO
@@ -40,24 +44,40 @@ def judge(view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec) -> Ve
     if rule == Policy.RULE_QUEUE_ONE:
         return HOLD_NEWEST
     if rule == Policy.RULE_QUEUE:
-        return SKIP if _is_full(view, jid, state, policy.limit or 1) else HOLD
+        return SKIP if _is_full(view, jid, state, spec, policy.limit or 1, but) else HOLD
     assert rule == Policy.RULE_REPLACE, f"unknown overlap rule {rule}"
     return REPLACE
 
 
-def _is_full(view: View, jid: int, state: StateRecord, limit: int) -> bool:
+def _is_full(
+    view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec, limit: int, but: int
+) -> bool:
     """Whether so many runs are held back; those that were triggered for later are not, though they
     are counted with them until they are due."""
     left = state.held
-    if left < limit:
-        return False
     first = keys.run(jid, keys.occasion_of(view.now_ms + 1))
-    for key in view.scan(first, keys.run(jid, keys.OCCASION_MAX)):
+    later = view.scan(first, keys.run(jid, keys.OCCASION_MAX)) if left >= limit else iter(())
+    for looked, key in enumerate(later):
+        if looked == LATER:
+            # There are too many to take off: those that are held back are counted.
+            return _holds(view, jid, state, spec, limit, but)
         run = view.need(key, RunRecord)
         left -= run.held and run.due_at_ms > view.now_ms
         if left < limit:
-            return False
-    return True
+            break
+    return left >= limit
+
+
+def _holds(
+    view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec, most: int, but: int
+) -> bool:
+    count = 0
+    for occasion in runs.not_for_later(view, jid, spec, state):
+        run = view.need(keys.run(jid, occasion), RunRecord)
+        count += run.held and run.due_at_ms <= view.now_ms and occasion != but
+        if count == most:
+            return True
+    return False
 
 
 def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occasion: int) -> bool:

@@ -7,8 +7,22 @@ lane, its business key; and starts what waited for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..proto.v1 import job_pb2, run_pb2, worker_pb2
-from . import clockwork, flows, keys, lanes, limits, namespaces, orders, policies, slots, timers
+from . import (
+    clockwork,
+    flows,
+    keys,
+    lanes,
+    ledger,
+    limits,
+    namespaces,
+    orders,
+    policies,
+    slots,
+    timers,
+)
 from .forms import Form
 from .instants import set_ms
 from .record import (
@@ -209,9 +223,26 @@ def release_held(view: View, jid: int, state: StateRecord, first: int | None = N
     job = view.need(keys.job(jid), JobRecord)
     if first is not None and _release(view, jid, first, job, state):
         return
-    for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, keys.OCCASION_MAX)):
-        if _release(view, jid, keys.run_of(key)[1], job, state):
+    for occasion in not_for_later(view, jid, job.form.spec, state):
+        if _release(view, jid, occasion, job, state):
             return
+
+
+def not_for_later(view: View, jid: int, spec: job_pb2.JobSpec, state: StateRecord) -> Iterator[int]:
+    """Yield where the runs of a job under way stand, oldest first, less those that were triggered
+    for later where there may be many of these: they stand at the instants at which they are due."""
+    now = keys.occasion_of(view.now_ms + 1)
+    for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, now)):
+        yield keys.run_of(key)[1]
+    if spec.upstream.jobs or view.get_raw(keys.SET_BACK) is not None:
+        # Steps stand where their wave began, which may lie ahead, as all may where time went back.
+        for key in view.scan(keys.run(jid, now), keys.run(jid, keys.OCCASION_MAX)):
+            yield keys.run_of(key)[1]
+        return
+    # Of others only those run already that were moved to before their time.
+    for at_ms in ledger.own_entries(view, jid, state, view.now_ms + 1, state.last_nominal_at_ms):
+        if view.get(keys.run(jid, keys.occasion_of(at_ms)), RunRecord) is not None:
+            yield keys.occasion_of(at_ms)
 
 
 def _release(view: View, jid: int, occasion: int, job: JobRecord, state: StateRecord) -> bool:

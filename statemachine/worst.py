@@ -293,10 +293,26 @@ def trial_import(world: World) -> None:
         rest = imports.rest_of(rest, reply)
 
 
+def later(world: World) -> None:
+    """A job that queues has 20,000 runs for later, when it is triggered and when runs of it end."""
+    world.create("a", "0 0 1 1 *", overlap=Overlap(rule=Overlap.RULE_QUEUE))
+    for number in range(20_000):
+        due = timestamp(NOW_MS + HOUR_MS + number)
+        world.do(job_pb2.TriggerJobRequest(job="a", due_time=due))
+    world.begin()
+    for _ in range(3):
+        for _ in range(2):
+            world.do(job_pb2.TriggerJobRequest(job="a"))
+        for _ in range(2):
+            [granted] = world.do(Grant((Offer("w", 1),), 1))
+            for leases in granted:  # type: ignore[attr-defined]  # The reply of a Grant.
+                world.do(Report("w", tuple(success(lease) for lease in leases)))
+
+
 WORLDS: tuple[Callable[[World], None], ...] = (
     backfill, backfill_inside, outage_of_seconds, outage_of_minutes, outage_of_unions, in_time,
     replace, replace_many, deletion, update, drop, letters,
-    backfill_calls, many_unions, moved_ahead, trial_import,
+    backfill_calls, many_unions, moved_ahead, trial_import, later,
 )  # fmt: skip
 
 

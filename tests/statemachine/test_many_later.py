@@ -1,0 +1,119 @@
+"""Runs that were triggered for later, of which there may be very many, are not walked over to see
+what is held back now."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftsched.proto.v1 import job_pb2, schedule_pb2
+from raftsched.statemachine import jobs, keys, overlap, runs
+from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.record import RunRecord
+from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.view import View
+
+from .driver import MINUTE_MS, SECOND_MS, Machine
+
+Edit = schedule_pb2.OccurrenceEdit
+Overlap = job_pb2.OverlapPolicy
+NAMES = ("a", "b", "step")
+
+
+class Story:
+    """Jobs that queue, with runs for later, times that were moved to before, and a flow."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.machine = Machine(MemoryStore())
+        for name in NAMES:
+            queue = Overlap(rule=Overlap.RULE_QUEUE, limit=self.random.choice((1, 2, 3)))
+            waits = {"after": ["a"]} if name == "step" else {"cron": "*/5 * * * *"}
+            self.machine.create(name, overlap=queue, **waits)
+
+    def act(self) -> None:
+        self.random.choice(
+            (self.later, self.later, self.move, self.trigger, self.work, self.wait)
+        )()
+        self.machine.ring_all()
+
+    def later(self) -> None:
+        due = timestamp(self.machine.now_ms + self.random.randrange(1, 900) * SECOND_MS)
+        self.machine.do_all(job_pb2.TriggerJobRequest(job=self.name(), due_time=due))
+
+    def trigger(self) -> None:
+        self.machine.do_all(job_pb2.TriggerJobRequest(job=self.name()))
+
+    def move(self) -> None:
+        at_ms = (self.machine.now_ms // (5 * MINUTE_MS) + self.random.randrange(1, 9)) * 5
+        wanted = Edit(kind=Edit.KIND_MOVE, nominal_time=timestamp(at_ms * MINUTE_MS))
+        wanted.moved_to.CopyFrom(timestamp(self.machine.now_ms + SECOND_MS))
+        name = self.random.choice(("a", "b"))
+        self.machine.do_all(job_pb2.EditOccurrenceRequest(job=name, edit=wanted))
+        self.machine.advance(SECOND_MS)
+
+    def work(self) -> None:
+        for lease in self.machine.grant("w1", self.random.choice((1, 5))):
+            self.machine.succeed(lease)
+
+    def wait(self) -> None:
+        self.machine.advance(self.random.choice((SECOND_MS, MINUTE_MS, 7 * MINUTE_MS)))
+
+    def name(self) -> str:
+        return self.random.choice(NAMES)
+
+
+def held_back(view: View, jid: int) -> list[int]:
+    """All that are held back now, by a walk over all there are."""
+    found = []
+    for key in view.scan(keys.run(jid, 0), keys.run(jid, keys.OCCASION_MAX)):
+        run = view.need(key, RunRecord)
+        if run.held and run.due_at_ms <= view.now_ms:
+            found.append(keys.run_of(key)[1])
+    return found
+
+
+@pytest.mark.parametrize("later", [0, 2, 256])
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_held_back_is_what_a_walk_finds(
+    seed: int, later: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlap, "LATER", later)
+    story = Story(seed)
+    for _ in range(60):
+        story.act()
+        for name in NAMES:
+            view = story.machine.view()
+            jid, job, state = jobs.find(view, "", name)
+            spec, wanted = job.form.spec, held_back(view, jid)
+            some = [
+                occasion
+                for occasion in runs.not_for_later(view, jid, spec, state)
+                if occasion in wanted
+            ]
+            assert some == wanted, f"seed {seed}"
+            for limit in (1, 2, 3, 5):
+                full = overlap._is_full(view, jid, state, spec, limit, -1)
+                assert full == (len(wanted) >= limit), f"seed {seed}, limit {limit}"
+    story.machine.check()
+
+
+def test_a_thousand_for_later_cost_a_trigger_and_an_end_nothing(machine: Machine) -> None:
+    queue = Overlap(rule=Overlap.RULE_QUEUE, limit=1)
+    machine.create("a", overlap=queue)
+    for number in range(1_000):
+        due = timestamp(machine.now_ms + MINUTE_MS + number)
+        machine.do_all(job_pb2.TriggerJobRequest(job="a", due_time=due))
+    machine.trigger("a")
+    held = machine.trigger("a")
+    assert machine.refused(job_pb2.TriggerJobRequest(job="a")).word == "OVERLAP_REFUSED"
+    [lease] = machine.grant()
+
+    looked = machine.view()
+    jid, job, state = jobs.find(looked, "", "a")
+    found = list(runs.not_for_later(looked, jid, job.form.spec, state))
+    machine.succeed(lease)
+
+    assert len(found) == 2
+    assert [lease.run for lease in machine.grant()] == [held.id]
