@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from raftsched.cluster.consensus.faults import Damaged
 from raftsched.cluster.node import Node
 from raftsched.cluster.scrub import (
     AT_START_S,
@@ -214,6 +215,23 @@ async def test_a_start_after_a_bad_end_reads_the_tables_first(
 
         assert (node.spec.folder / "damaged" / "state-1").is_dir()
         await until(lambda: again.revision >= JOBS, 20)
+
+
+async def test_what_such_a_start_has_no_time_for_is_read_right_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftsched.cluster.scrub.AT_START_S", -1.0)
+    monkeypatch.setattr("raftsched.cluster.scrub.FIRST_S", 3_600.0)
+    async with cluster(tmp_path, 3) as nodes:
+        node = await stopped(nodes)
+        (node.spec.folder / STOPPED).unlink()
+        flip(tables(node.spec.folder / "state")[0], 100_000)
+        again = nodes[node.name] = Node(node.spec)
+        await again.start()
+
+        await until(lambda: again.ended.done(), 20)
+        assert isinstance(again.ended.exception(), Damaged)
+        assert (node.spec.folder / "damaged.json").exists()
 
 
 async def test_a_start_after_a_stop_in_order_reads_nothing(tmp_path: Path) -> None:
