@@ -38,6 +38,9 @@ FIGURES = (
 # How nice they are who merge tables: a tenth of a processor is left to them when all are busy, and
 # under the largest load they need a fortieth.
 PATIENCE = 10
+# As long as an iterator is there, no file that was merged meanwhile can go: whoever reads slowly
+# takes another one after so many turns.
+TURNS = 100
 CHUNK = 64  # Entries that a scan of a snapshot reads at a time.
 SHORT = 6  # Entries after which a scan is long.
 
@@ -192,15 +195,23 @@ class RocksStore:
         past.fill_cache(False)  # type: ignore[call-arg]  # The stub lacks the argument.
         # As in `_scan`, it must live as long as the iteration.
         past.set_iterate_upper_bound(last + b"\0")
-        at = self._db.iter(past)
-        valid, step = at.valid, at.next
-        at.seek(first)
-        while valid():
-            read = 0
-            while read < count and valid():
-                step()
-                read += 1
-            yield read
+        while True:
+            at = self._db.iter(past)
+            valid, step = at.valid, at.next
+            at.seek(first)
+            for _ in range(TURNS):
+                read = 0
+                while read < count and valid():
+                    step()
+                    read += 1
+                yield read
+                if not valid():
+                    self._sound(at)
+                    return
+            first = cast("bytes", at.key())
+
+    def _sound(self, at: rocksdict.RdictIter) -> None:
+        """An iterator ends at damage as it ends at the end; only its status tells."""
         try:
             at.status()
         except Exception as error:

@@ -60,3 +60,38 @@ def nice_of(name: str) -> list[int]:
             fields = (task / "stat").read_text().rpartition(")")[2].split()
             found.append(int(fields[16]))
     return found
+
+
+@pytest.mark.parametrize("turns", [1, 3, 1_000])
+@pytest.mark.parametrize("count", [1, 7, 100, 1_000])
+def test_all_is_read_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int, count: int
+) -> None:
+    monkeypatch.setattr(rocks_store, "TURNS", turns)
+    store = RocksStore(tmp_path / "store", cache_bytes=8 << 20)
+    store.write([(b"%04d" % number, b"value") for number in range(300)], [])
+    store.flush()
+
+    assert sum(store.read_through(b"0000", b"0299", count)) == 300
+    assert sum(store.read_through(b"0010", b"0019", count)) == 10
+    assert sum(store.read_through(b"7", b"8", count)) == 0
+    store.close()
+
+
+def test_whoever_reads_slowly_does_not_keep_files_that_were_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks_store, "TURNS", 1)
+    store = RocksStore(tmp_path / "store", cache_bytes=8 << 20)
+    for _ in range(3):
+        store.write([(b"%04d" % number, os.urandom(20)) for number in range(300)], [])
+        store.flush()
+    reading = store.read_through(b"0000", b"0299", 100)
+    next(reading)
+    store._db.compact_range(None, None)
+    next(reading)
+
+    live = {table.name.lstrip("/") for table in store.tables()}
+    assert {path.name for path in (tmp_path / "store").glob("*.sst")} == live
+    assert sum(reading) == 100
+    store.close()
