@@ -56,13 +56,15 @@ def ring(view: View, request: Ring, actor: str) -> Rung:
 
 def _ring_line(view: View, most: int, *, later: bool) -> Rung:
     due, more, end = due_now(view, most, later=later)
+    fresh = _fresh(view, due, end, most // 2) if more and not later else []
+    del due[most - len(fresh) :]
     # Timers that this decision has set already are not stored yet; the next ring finds them.
     behind = due[-1] + b"\0" if more else max(end, _begin(view, later=later))
     _mark(view, behind, later=later)
     if later:
         due += _just_set(view)
-    elif more:
-        due = _in_turn(_fresh(view, behind, end, most // 2), due)
+    elif fresh:
+        due = _in_turn(fresh, due)
     if due:
         ledger.index(view)
     for done, key in enumerate(due):
@@ -77,11 +79,13 @@ def _ring_line(view: View, most: int, *, later: bool) -> Rung:
     return Rung(len(due), more)
 
 
-def _fresh(view: View, first: bytes, end: bytes, most: int) -> list[bytes]:
+def _fresh(view: View, due: list[bytes], end: bytes, most: int) -> list[bytes]:
     """Where more is due than a change takes: jobs that have fallen due since the last one. They
     need not wait for the rest of a herd; but what else is due of a job with runs comes before."""
     since_ms = parse(keys.META, view.stored.get(keys.META) or b"", MetaRecord).now_ms
-    first = max(first, keys.timers_from(since_ms + 1))
+    if keys.timer_at(due[0]) > since_ms:
+        return []  # Nothing was left over.
+    first = max(due[-1] + b"\0", keys.timers_from(since_ms + 1))
     found = list(islice(view.scan_stored(first, end), most)) if first < end else []
     _read_ahead(view, found)
     return [
