@@ -22,6 +22,7 @@ from .readers import Pace, Readers
 
 REST_S = 0.02  # Between two zones that no call waits for.
 NAMED = 64  # Zones that the others are told of at a time.
+STAND_BACK_S = 0.001  # Less than a read does: a write waits for it, and its caller will not.
 TURN_S = 0.02  # What one call looks at before it is somebody else's turn.
 SEEN = 8_192  # Texts that are known to have been looked at: as many as the rules remember.
 SOON = "zones of the leader"  # In whose turn those are looked at.
@@ -50,7 +51,7 @@ class Ahead:
             del todo[:done]
 
     def _looking(self, todo: list[Spec], now_ms: int) -> Callable[[], Callable[[], int]]:
-        return lambda: lambda: _look_at(todo, now_ms, self._readers.pace())
+        return lambda: lambda: _look_at(todo, now_ms, self._readers.pace(STAND_BACK_S))
 
     def _note(self, texts: Iterable[str]) -> None:
         if len(self._seen) > SEEN:

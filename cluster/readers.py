@@ -72,17 +72,17 @@ class Readers:
         computing.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, caller))
         return await asyncio.wrap_future(computing)
 
-    def pace(self) -> Pace:
+    def pace(self, rest_s: float = REST_S) -> Pace:
         """For whoever computes; to be made on its thread."""
-        return Pace(self)
+        return Pace(self, rest_s)
 
     def paced(self, reading: Reading) -> Paced:
         """What a read is to look at the state by."""
-        return Paced(reading, Pace(self))
+        return Paced(reading, Pace(self, REST_S))
 
-    def rest(self) -> None:
+    def rest(self, rest_s: float) -> None:
         """Stand back for the loop; on a thread."""
-        until = time.monotonic() + REST_S * max(1, len(self._computing))
+        until = time.monotonic() + rest_s * max(1, len(self._computing))
         while self._is_busy() and time.monotonic() < until:
             time.sleep(REST_STEP_S)
 
@@ -146,14 +146,14 @@ class Readers:
 class Pace:
     """When one that computes on a thread stands back."""
 
-    def __init__(self, readers: Readers) -> None:
-        self._readers = readers
+    def __init__(self, readers: Readers, rest_s: float) -> None:
+        self._readers, self._rest_s = readers, rest_s
         self._rested_at = time.monotonic()
 
     def look(self) -> None:
         """To be called now and then."""
         if time.monotonic() - self._rested_at > WORK_S:
-            self._readers.rest()
+            self._readers.rest(self._rest_s)
             self._rested_at = time.monotonic()
 
 
