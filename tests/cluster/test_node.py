@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from raftsched.cluster import node as node_module
 from raftsched.cluster.consensus.bench import free_ports
 from raftsched.cluster.consensus.faults import Refused as NotNow
+from raftsched.cluster.loop_steps import LoopSteps
 from raftsched.cluster.node import Member, Node, NodeSpec
 from raftsched.cluster.virtual import VirtualClock
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
@@ -300,6 +302,37 @@ async def test_a_read_that_is_not_done_in_time_says_so_and_is_finished_on_its_th
                 "NODE_LIMIT", "reading",
             )  # fmt: skip
         await node.read(job_pb2.ListJobsRequest(), None, 5, "tenant")
+
+
+async def test_steps_of_consensus_and_gossip_and_work_beside_the_loop_have_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, beside = set[str](), set[str]()
+
+    class Noted(LoopSteps):
+        def end(self, what: str, began: float, *of: object) -> None:
+            ended.add(what)
+            super().end(what, began, *of)
+
+        def begin_beside(self, what: str) -> None:
+            beside.add(what)
+            super().begin_beside(what)
+
+    monkeypatch.setattr(node_module, "LoopSteps", Noted)
+    async with cluster(tmp_path, 2) as nodes:
+        node = await leader_of(nodes)
+        await node.write(once("a", 1), "", 5)
+        await node.read(job_pb2.ListJobsRequest(), None, 5)
+        node.driver.core.make_snapshot()
+        node.driver._poke()
+        await until(lambda: node.driver.core.snapshots.latest is not None)
+        await until(lambda: not node.steps._beside)
+
+    assert beside >= {"checkpoint", "publish snapshot", "reads"}
+    assert ended >= {
+        "consensus and apply", "send to members and journal", "a message of a member", "gossip",
+        "after: checkpoint", "after: publish snapshot", "gather", "prepare", "answer",
+    }  # fmt: skip
 
 
 async def test_a_drained_node_that_is_elected_hands_over_again(tmp_path: Path) -> None:
