@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
+from ..proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import keys, limits, orders
 from .instants import set_ms, timestamp
 from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord, StateRecord
 from .view import View
 
 TIMES_KEPT = 1_024
+EDITS_KEPT = 4_096
 
 
 def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
@@ -183,10 +184,21 @@ def status(record: JobRecord, jid: int, state: StateRecord, answer: job_pb2.JobS
     if state.last_state:
         answer.last_run = keys.run_id(record.name, jid, state.last_occasion)
         answer.last_state = state.last_state
-    for edit in state.edits:
-        shown = answer.edits.add(nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind)
-        if edit.moved_to_ms:
-            set_ms(shown.moved_to, edit.moved_to_ms)
+    if state.edits:
+        answer.edits.extend(
+            _edit(edit.nominal_at_ms, edit.kind, edit.moved_to_ms) for edit in state.edits
+        )
+
+
+@lru_cache(EDITS_KEPT)
+def _edit(
+    nominal_ms: int, kind: schedule_pb2.OccurrenceEdit.Kind.ValueType, moved_to_ms: int
+) -> schedule_pb2.OccurrenceEdit:
+    """Nobody may change it: each answer about its job shows all edits, and has a copy."""
+    shown = schedule_pb2.OccurrenceEdit(nominal_time=timestamp(nominal_ms), kind=kind)
+    if moved_to_ms:
+        set_ms(shown.moved_to, moved_to_ms)
+    return shown
 
 
 def etag(version: int) -> str:

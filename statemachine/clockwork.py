@@ -14,6 +14,7 @@ from .view import View
 
 Status = job_pb2.JobStatus
 Edit = schedule_pb2.OccurrenceEdit
+MOVE, SKIP = Edit.KIND_MOVE, Edit.KIND_SKIP
 ACTIVE = Status.STATE_ACTIVE
 PAUSED = Status.STATE_PAUSED
 FINISHED = Status.STATE_FINISHED
@@ -248,19 +249,21 @@ def next_wake(view: View, state: StateRecord) -> int:
         if not state.delete_at_ms and not purge_at_ms:
             return state.next_due_at_ms
         return timers.earliest(state.next_due_at_ms, state.delete_at_ms, purge_at_ms)
+    edited = [
+        edit.moved_to_ms if edit.kind == MOVE else edit.nominal_at_ms
+        for edit in state.edits
+        if edit.kind != SKIP
+    ]
     return timers.earliest(
-        state.next_due_at_ms,
-        state.delete_at_ms,
-        purge_at_ms,
-        *(edit_due(edit) for edit in state.edits),
+        state.next_due_at_ms, state.delete_at_ms, purge_at_ms, min(edited, default=0)
     )
 
 
 def edit_due(edit: EditRecord) -> int:
     """When an edited occurrence is due by itself; 0 for a skipped one, which is only left out."""
-    if edit.kind == Edit.KIND_MOVE:
+    if edit.kind == MOVE:
         return edit.moved_to_ms
-    return edit.nominal_at_ms if edit.kind == Edit.KIND_ADD else 0
+    return 0 if edit.kind == SKIP else edit.nominal_at_ms
 
 
 def run_ended(view: View, jid: int, state: StateRecord) -> None:

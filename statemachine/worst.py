@@ -309,10 +309,27 @@ def later(world: World) -> None:
                 world.do(Report("w", tuple(success(lease) for lease in leases)))
 
 
+def edits(world: World) -> None:
+    """A hundred jobs get a hundred edits each, and lose half of them."""
+    for number in range(100):
+        world.create(f"job-{number}", "* * * * *")
+    world.begin()
+    for edit in range(100):
+        for number in range(100):
+            request = job_pb2.EditOccurrenceRequest(job=f"job-{number}")
+            request.edit.kind = schedule_pb2.OccurrenceEdit.KIND_SKIP
+            request.edit.nominal_time.CopyFrom(timestamp(NOW_MS + (100 + edit) * MINUTE_MS))
+            world.do(request)
+    for edit in range(0, 100, 2):
+        for number in range(100):
+            at = timestamp(NOW_MS + (100 + edit) * MINUTE_MS)
+            world.do(job_pb2.RevertOccurrenceRequest(job=f"job-{number}", nominal_time=at))
+
+
 WORLDS: tuple[Callable[[World], None], ...] = (
     backfill, backfill_inside, outage_of_seconds, outage_of_minutes, outage_of_unions, in_time,
     replace, replace_many, deletion, update, drop, letters,
-    backfill_calls, many_unions, moved_ahead, trial_import, later,
+    backfill_calls, many_unions, moved_ahead, trial_import, later, edits,
 )  # fmt: skip
 
 
