@@ -351,13 +351,13 @@ class Leader:
     def _shares(self, parts: list[Part]) -> list[Share | None]:
         """The time that each part has, with the others of its kind."""
         if self.new_budget is not None:
-            of = {kind: Share(self.new_budget) for kind in Kind}
+            of = {kind: Share(self.new_budget) for kind in Kind}.__getitem__
         else:
             near_ms = self.now_ms() + NEAR_MS
             is_near = self._next_timer_ms is not None and self._next_timer_ms <= near_ms
             words = any(kind_of(part) is Kind.WORDS for part in parts)
             of = Shares(self.seconds, hurries=is_near or words).of
-        return [of[kind_of(part)] for part in parts]
+        return [of(kind_of(part)) for part in parts]
 
     def _calls(self) -> list[Part]:
         parts: list[Part] = []

@@ -10,15 +10,15 @@ due: else they have a moment of each.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 from ..statemachine.budget import Budget, Share, until
 from ..statemachine.request import Grant, MakeAlerts, Observe, Ring
 from .part import Part
 
 
-class Kind(Enum):
-    """Kinds of work, in the order in which a change does them."""
+class Kind(IntEnum):
+    """Kinds of work, in the order in which a change does them. Numbers, which hash fast."""
 
     # What workers have said, which frees what others wait for.
     WORDS = auto()
@@ -61,12 +61,17 @@ class Shares:
     """Of one change."""
 
     def __init__(self, seconds: Callable[[], float], *, hurries: bool) -> None:
-        began = seconds()
-        times = HURRIED if hurries else TIMES
-        most = HURRIED_BYTES if hurries else {}
-        self.of = {
-            kind: Share(counted(seconds, began, *times[kind]), most.get(kind, 0)) for kind in Kind
-        }
+        self._seconds, self._began = seconds, seconds()
+        self._times = HURRIED if hurries else TIMES
+        self._most = HURRIED_BYTES if hurries else {}
+        self._of: dict[Kind, Share] = {}
+
+    def of(self, kind: Kind) -> Share:
+        share = self._of.get(kind)
+        if share is None:
+            new_budget = counted(self._seconds, self._began, *self._times[kind])
+            share = self._of[kind] = Share(new_budget, self._most.get(kind, 0))
+        return share
 
 
 def counted(

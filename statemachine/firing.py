@@ -68,7 +68,7 @@ def _ring_line(view: View, most: int, *, later: bool) -> Rung:
     if due:
         ledger.index(view)
     for done, key in enumerate(due):
-        if done and (view.writes > WRITES_MAX or view.is_full):
+        if done and view.is_over(WRITES_MAX):
             _mark(view, min(behind, *due[done:]), later=later)
             return Rung(done, more=True)
         if done % AHEAD == 0:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush, heappushpop
+from itertools import islice
 
 from ..proto.v1 import worker_pb2
 from . import answers, aside, keys, lanes, leases, limits, namespaces, remembered, runs, slots
@@ -33,6 +34,7 @@ from .view import View
 
 STRIDE = 1_000_000  # A namespace's turn moves by this, divided by its weight, for each lease.
 LATEST = b"\xff" * 24
+FEW_LANES = 8  # With ready runs; so few are looked through for each kind of workers.
 TURN = 32  # Runs that a group of workers takes before it is the turn of the next one.
 LEAST, LEAST_OF_ALL = 16, 256  # Runs that each group, and all, may get of a grant without time.
 
@@ -358,7 +360,7 @@ def _lines(
     found: list[Line] = []
     for queue in ready.queues_of(tenant.number, offer.queues):
         source = ready.source(view, tenant.number, queue)
-        fitting = lanes.busy_for(view, tenant.number, queue, offer.handlers, offer.labels, behind)
+        fitting = ready.fitting(view, tenant.number, queue, offer, behind)
         if source.limited and _is_shut(source.queue):
             if next(fitting, None) is not None:
                 ready.wait_for(view, source.queue)
@@ -376,6 +378,8 @@ class Ready:
 
     # The queues with ready runs by namespace; None: there are too many to look through.
     queues: dict[int, set[str]] | None
+    # All lanes with ready runs by namespace and queue; None: they are more than a few.
+    few: dict[tuple[int, str], list[bytes]] | None = None
     sources: dict[tuple[int, str], Source] = field(default_factory=dict)
     lines: dict[int, Line] = field(default_factory=dict)
 
@@ -383,6 +387,14 @@ class Ready:
     def at(cls, view: View) -> Ready:
         queues: dict[int, set[str]] = {}
         first, end = keys.BUSY, keys.after(keys.BUSY)
+        found = list(islice(view.scan(first, end), FEW_LANES + 1))
+        if len(found) <= FEW_LANES:
+            few: dict[tuple[int, str], list[bytes]] = {}
+            for busy in found:
+                number, queue = keys.place_of(busy)
+                queues.setdefault(number, set()).add(queue)
+                few.setdefault((number, queue), []).append(busy)
+            return cls(queues, few)
         for _ in range(limits.BUSY_PLACES):
             key = next(view.scan(first, end), None)
             if key is None:
@@ -398,6 +410,22 @@ class Ready:
             return list(wanted)
         there = self.queues.get(number)
         return [queue for queue in wanted if queue in there] if there else []
+
+    def fitting(
+        self, view: View, number: int, queue: str, offer: Offer, behind: bytes
+    ) -> Iterator[bytes]:
+        """The lanes of one of these queues that an offer fits."""
+        if self.few is None:
+            return lanes.busy_for(view, number, queue, offer.handlers, offer.labels, behind)
+        return (
+            key
+            for key in self.few[number, queue]
+            if lanes.fits(self._lane(view, key), offer.handlers, offer.labels)
+        )
+
+    @staticmethod
+    def _lane(view: View, busy: bytes) -> LaneRecord:
+        return view.need(keys.lane(keys.lane_in(busy)), LaneRecord)
 
     def source(self, view: View, number: int, name: str) -> Source:
         source = self.sources.get((number, name))
@@ -415,7 +443,7 @@ class Ready:
         number = keys.lane_in(busy)
         line = self.lines.get(number)
         if line is None:
-            lane = view.need(keys.lane(number), LaneRecord)
+            lane = self._lane(view, busy)
             prefix = keys.ready_in(number)
             entries = view.scan(prefix + lane.ready_from, keys.after(prefix))
             line = self.lines[number] = Line(keys.lane(number), lane, source, entries)

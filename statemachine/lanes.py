@@ -71,7 +71,7 @@ def handler_of(action: job_pb2.Action) -> str:
 EXECUTORS = frozenset({"http", "grpc", "shell"})
 
 
-def fits(lane: LaneRecord, handlers: frozenset[str], labels: dict[str, str]) -> bool:
+def fits(lane: LaneRecord, handlers: frozenset[str], labels: Mapping[str, str]) -> bool:
     """Whether a worker may take runs of a lane. No handlers named: all of them, no executors."""
     if handlers:
         if lane.handler not in handlers:

@@ -480,7 +480,7 @@ class View:
     @property
     def has_bytes(self) -> bool:
         """Whether the change has enough bytes by now, whatever time it took."""
-        return self.size() >= limits.CHANGE_BYTES
+        return self._weight + _LIGHT_BYTES * len(self._written) >= limits.CHANGE_BYTES
 
     @property
     def is_full(self) -> bool:
@@ -488,6 +488,12 @@ class View:
         here. Whoever asks has done one step before, so that the work as a whole goes on."""
         weight = self._weight + _LIGHT_BYTES * len(self._written)
         return weight >= limits.CHANGE_BYTES or self._is_spent()
+
+    def is_over(self, writes: int) -> bool:
+        """Whether it is full, or so many entries were written."""
+        count = len(self._written)
+        weight = self._weight + _LIGHT_BYTES * count
+        return count > writes or weight >= limits.CHANGE_BYTES or self._is_spent()
 
     def seal(self) -> bytes:
         """The change that this decision is, as bytes for the log; b"" when nothing changed."""
