@@ -26,12 +26,20 @@ def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[s
 
 def _herd(view: View, due_ms: int) -> list[str]:
     second = due_ms // limits.SECOND_MS
-    first = keys.timers_from(second * limits.SECOND_MS)
-    end = keys.timers_from((second + 1) * limits.SECOND_MS)
-    timers = islice(view.stored.scan(first, end), COUNTED + 1)
-    jobs = sum(key[9:10] == keys.WAKE_JOB for key, _ in timers)
+    view.herds = view.herds or {}
+    jobs = view.herds.get(second)
+    if jobs is None:
+        jobs = view.herds[second] = _count(view, second)
     if jobs < HERD:
         return []
     count = f"over {COUNTED:,}" if jobs > COUNTED else f"{jobs:,}"
     clock = f"{datetime.fromtimestamp(second, UTC):%H:%M:%S}"
     return [f"{count} jobs are due in the same second at {clock} UTC; give it a jitter"]
+
+
+def _count(view: View, second: int) -> int:
+    """How many jobs were due in a second before this decision."""
+    first = keys.timers_from(second * limits.SECOND_MS)
+    end = keys.timers_from((second + 1) * limits.SECOND_MS)
+    timers = islice(view.stored.scan(first, end), COUNTED + 1)
+    return sum(key[9:10] == keys.WAKE_JOB for key, _ in timers)

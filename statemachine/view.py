@@ -155,6 +155,8 @@ class View:
     # The first of the timers of what can wait that this decision has set.
     first_later = NO_TIMER
     set_later: list[bytes] | None = None
+    # How many jobs were due before this decision, by second, of those that were asked.
+    herds: dict[int, int] | None = None
     # A wave tells those downstream of an end.
     in_wave = False
     # When there may be more for those that a grant was for: a queue with a rate may give again, or

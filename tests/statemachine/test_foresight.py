@@ -9,10 +9,11 @@ from raftsched.statemachine import foresight, herds
 from raftsched.statemachine.instants import duration, timestamp, to_ms
 from raftsched.statemachine.rejection import Reason
 from raftsched.statemachine.request import Offer, SetAside
+from raftsched.statemachine.view import View
 from raftsched.statemachine.workers import Worker
 
 from .asking import ask, refuse
-from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, instant
+from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, instant, job_of
 from .world import ALLOW
 
 Edit = schedule_pb2.OccurrenceEdit
@@ -367,3 +368,22 @@ def test_runs_of_a_day_ago_say_nothing_of_the_last_hour(machine: Machine) -> Non
         machine.succeed(lease)
 
     assert carried(machine, 1) == 30
+
+
+def test_a_herd_is_counted_once_in_a_decision(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of many new jobs that were due together walked over a thousand timers."""
+    counted: list[int] = []
+    genuine = herds._count
+
+    def count(view: View, second: int) -> int:
+        counted.append(second)
+        return genuine(view, second)
+
+    monkeypatch.setattr(herds, "_count", count)
+    jobs = [job_of(f"job-{number}", cron="0 * * * *") for number in range(20)]
+
+    machine.decide(*(job_pb2.CreateJobRequest(job=job) for job in jobs))
+
+    assert len(counted) == 1
