@@ -223,8 +223,14 @@ def release_held(view: View, jid: int, state: StateRecord, first: int | None = N
     job = view.need(keys.job(jid), JobRecord)
     if first is not None and _release(view, jid, first, job, state):
         return
+    late = 0
     for occasion in not_for_later(view, jid, job.form.spec, state):
         if _release(view, jid, occasion, job, state):
+            return
+        run = view.get(keys.run(jid, occasion), RunRecord)
+        late += run is not None and run.held and run.due_at_ms <= view.now_ms
+        if late == limits.STEP:
+            # Their timers end them, and each end looks again.
             return
 
 

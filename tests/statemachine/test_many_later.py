@@ -4,12 +4,13 @@ what is held back now."""
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from raftsched.proto.v1 import job_pb2, schedule_pb2
-from raftsched.statemachine import jobs, keys, overlap, runs
-from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine import jobs, keys, limits, overlap, runs
+from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.record import RunRecord
 from raftsched.statemachine.store import MemoryStore
 from raftsched.statemachine.view import View
@@ -117,3 +118,38 @@ def test_a_thousand_for_later_cost_a_trigger_and_an_end_nothing(machine: Machine
 
     assert len(found) == 2
     assert [lease.run for lease in machine.grant()] == [held.id]
+
+
+@pytest.mark.parametrize("behind", [0, 2])
+def test_those_that_are_too_late_are_looked_at_a_few_at_a_time(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    """Each end of one walked over all the others."""
+    machine.create(
+        "a", overlap=Overlap(rule=Overlap.RULE_QUEUE, limit=1_000),
+        misfire=job_pb2.MisfirePolicy(start_deadline=duration(MINUTE_MS)),
+    )  # fmt: skip
+    machine.trigger("a")
+    [lease] = machine.grant()
+    for _ in range(60):
+        machine.trigger("a")
+    machine.advance(2 * MINUTE_MS)
+    in_time = [machine.trigger("a") for _ in range(behind)]
+    looked: list[int] = []
+    genuine = runs._release
+
+    def release(view: View, jid: int, occasion: int, *rest: Any) -> bool:  # noqa: ANN401
+        looked.append(occasion)
+        return genuine(view, jid, occasion, *rest)
+
+    monkeypatch.setattr(runs, "_release", release)
+    monkeypatch.setattr(limits, "STEP", 3)
+
+    machine.succeed(lease)
+    machine.ring_all()
+
+    # Each decision is made twice.
+    assert len(looked) <= 2 * 62 * 3
+    assert [lease.run for lease in machine.grant()] == [run.id for run in in_time[:1]]
+    assert machine.state("a").held == max(0, behind - 1)
+    machine.check()
