@@ -141,14 +141,42 @@ def pieces(data: bytes, kind: Descriptor, most: int) -> Iterator[bytes]:
 
 
 def _cut(head: bytes, inner: bytes, field: FieldDescriptor | None, most: int) -> Iterator[bytes]:
-    """A large field: in parts, if it is a single message, and bounded if it is not."""
-    if field is None or field.message_type is None or field.is_repeated:
-        if len(inner) > BODY_MAX:
-            raise DecodeError(f"one of its fields has {len(inner)} bytes; {BODY_MAX} may be")
-        yield head + inner
+    """A large field: in parts, if it is a single message. A text is as long as the request may be:
+    who judges the request says what of it is too long, so that this costs nobody beside it."""
+    kind = None if field is None else field.message_type
+    if field is not None and kind is not None and not field.is_repeated:
+        for piece in pieces(inner, kind, most):
+            yield varint(field.number << 3 | 2) + varint(len(piece)) + piece
         return
-    for piece in pieces(inner, field.message_type, most):
-        yield varint(field.number << 3 | 2) + varint(len(piece)) + piece
+    if len(inner) > BODY_MAX:
+        if kind is not None:
+            yield from _counted(inner, kind)
+        elif field is None or field.is_packed:
+            raise DecodeError(f"one of its fields has {len(inner)} bytes; {BODY_MAX} may be")
+    yield head + inner
+
+
+def _counted(data: bytes, kind: Descriptor) -> Iterator[bytes]:
+    """Breaks, while the fields of an entry that is parsed in one go are counted at every depth."""
+    inside: list[tuple[int, int, Descriptor]] = [(0, len(data), kind)]
+    total = 0
+    while inside:
+        at, end, kind = inside.pop()
+        while at < end:
+            tag, value, at = _field(data, at)
+            if (total := total + 1) > FIELDS_MAX:
+                raise DecodeError(f"one of its entries has more than {FIELDS_MAX} fields")
+            if total % PIECE_FIELDS == 0:
+                yield b""
+            field = kind.fields_by_number.get(tag >> 3)
+            if field is None or tag & 7 != 2:
+                continue
+            if field.message_type is not None:
+                inside.append((value, at, field.message_type))
+            elif field.is_packed and at - value > PIECE_BYTES:
+                raise DecodeError(f"a list in it has {at - value} bytes; {PIECE_BYTES} may be")
+        if at > end:
+            raise DecodeError("it ends within a field")
 
 
 def _field(data: bytes, start: int) -> tuple[int, int, int]:

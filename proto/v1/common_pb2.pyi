@@ -60,7 +60,9 @@ Rules that hold in every service and are not repeated at each call:
   path.
 * An empty `namespace` means "default".
 * No request is larger than 256 KiB, but for those of ImportJobs, ReportResults and Heartbeat: it
-  is refused with LIMIT_EXCEEDED.
+  is refused with LIMIT_EXCEEDED. A job, a result or a piece of progress in one of those three or
+  in a frame of Work may be as long as the rest allows, and is judged alone; one of over 256 KiB
+  with more than 12,000 fields makes the whole request FIELD_INVALID.
 * No message is larger than 4 MiB, in either direction: gRPC refuses it with RESOURCE_EXHAUSTED
   before this product sees it.
 * Lists are pages. `page_size` 0 means 50; more than 1,000 is taken as 1,000. A page also ends

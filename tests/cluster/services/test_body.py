@@ -13,10 +13,12 @@ from raftsched.cluster.services import body
 from raftsched.cluster.services.body import call_parsed, parsed, pieces
 from raftsched.cluster.services.frame import varint
 from raftsched.cluster.services.methods import methods
-from raftsched.proto.v1 import job_pb2, worker_pb2
+from raftsched.proto.v1 import job_pb2, schedule_pb2, worker_pb2
 from raftsched.statemachine.rejection import Refused
 
 from .talk import Anything, handler_job
+
+JOB_SPEC = job_pb2.Job.SPEC_FIELD_NUMBER
 
 
 def frame(chance: random.Random) -> worker_pb2.WorkRequest:
@@ -49,10 +51,36 @@ async def test_no_piece_is_larger_than_it_may_be() -> None:
     assert max(sizes) <= body.PIECE_BYTES + 20
 
 
-async def test_a_single_job_may_not_be_larger_than_a_request_for_one() -> None:
-    job = handler_job("report", description="x" * (body.BODY_MAX + 1))
-    data = job_pb2.ImportJobsRequest(jobs=[job]).SerializeToString()
-    with pytest.raises(Refused, match="bytes; 262144 may be"):
+async def test_an_entry_is_as_long_as_the_request_may_be() -> None:
+    text = "x" * (3 << 20)
+    jobs = job_pb2.ImportJobsRequest(jobs=[handler_job("good"), handler_job("a", description=text)])
+    assert await parsed(job_pb2.ImportJobsRequest, jobs.SerializeToString()) == jobs
+    frame = worker_pb2.WorkRequest()
+    frame.results.add(token=0).success.SetInParent()
+    frame.results.add(token=1).failure.error.trace = text
+    frame.results.add(token=2).success.result.data = text.encode()
+    frame.results.add(token=3, log_tail=text.encode())
+    assert await parsed(worker_pb2.WorkRequest, frame.SerializeToString()) == frame
+
+
+async def test_an_entry_of_very_many_fields_is_refused_before_it_is_parsed() -> None:
+    """However deep they lie; what they lie in may be as small as the calls let through anyway."""
+    labels = handler_job("a", description="x" * body.BODY_MAX)
+    for number in range(body.FIELDS_MAX):
+        labels.spec.labels[str(number)] = ""
+    schedules = handler_job("a", description="x" * body.BODY_MAX)
+    schedules.spec.schedules.extend([schedule_pb2.Schedule()] * body.FIELDS_MAX)
+    for job in (labels, schedules):
+        data = job_pb2.ImportJobsRequest(jobs=[job]).SerializeToString()
+        with pytest.raises(Refused, match="entries has more than 12000 fields"):
+            await parsed(job_pb2.ImportJobsRequest, data)
+
+
+async def test_an_entry_whose_fields_do_not_end_where_it_does_is_refused() -> None:
+    spec = varint(JOB_SPEC << 3 | 2) + varint(3) + varint(1 << 3 | 2) + varint(9) + b"x"
+    job = varint(999 << 3 | 2) + varint(body.BODY_MAX) + bytes(body.BODY_MAX) + spec
+    data = varint(1 << 3 | 2) + varint(len(job)) + job
+    with pytest.raises(Refused, match="it ends within a field"):
         await parsed(job_pb2.ImportJobsRequest, data)
 
 
