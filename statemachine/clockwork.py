@@ -275,8 +275,10 @@ def run_ended(view: View, jid: int, state: StateRecord) -> None:
         if waits:
             first.release_at_ms = view.now_ms
     if state.after_end and state.live == state.held and state.state in (ACTIVE, PAUSED):
-        job = view.need(keys.job(jid), JobRecord)
-        advance(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
+        # A time that has come, and waits for its turn or for the job to go on, is decided first.
+        if not 0 < state.next_nominal_at_ms <= view.now_ms:
+            job = view.need(keys.job(jid), JobRecord)
+            advance(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
     elif not waits and (state.live or state.delete_after_ms is None):
         return
     settle(view, jid, state)

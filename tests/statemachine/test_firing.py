@@ -676,3 +676,33 @@ def test_a_move_that_is_taken_back_in_time_runs_at_its_time(machine: Machine) ->
     machine.ring()
 
     assert outcomes(machine, "a") == ["RAN"]
+
+
+@pytest.mark.parametrize("halted", ["paused", "busy"])
+@pytest.mark.parametrize("rule", [Misfire.RULE_ALL, Misfire.RULE_LATEST, Misfire.RULE_SKIP])
+def test_the_end_of_a_run_passes_over_no_time_of_the_clock(
+    machine: Machine, halted: str, rule: Misfire.Rule.ValueType
+) -> None:
+    """A job with times of the clock and a delay after the end: what was missed while it was paused,
+    or is due in the very change in which the run ends, is not decided on yet."""
+    overlap = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    machine.create(
+        "a", every_ms=MINUTE_MS, after_end_ms=HOUR_MS, overlap=overlap, misfire=Misfire(rule=rule)
+    )
+    machine.advance(MINUTE_MS)
+    machine.ring()
+    [lease] = machine.grant()
+    if halted == "paused":
+        machine.do(job_pb2.PauseJobRequest(job="a"))
+    machine.advance(8 * MINUTE_MS)
+
+    machine.succeed(lease)
+    if halted == "paused":
+        machine.do(job_pb2.ResumeJobRequest(job="a"))
+    machine.ring_all()
+
+    machine.advance(MINUTE_MS)
+    machine.ring_all()
+    known = sum(max(1, entry.count) for entry in machine.ledger("a").values())
+    assert known == 10
+    machine.check()
