@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
-from . import clockwork, keys, ledger, limits
+from . import clockwork, keys, ledger, limits, validate
 from .instants import ms_or, timestamp
 from .jobs import find
 from .plan import Plan, count_nominals, nominal_times
 from .record import JobRecord, LedgerRecord, StateRecord, parse
-from .rejection import Fault, Reason, Refused
+from .rejection import Reason, Refused
 from .view import View
 from .workers import Workers
 
@@ -84,9 +84,8 @@ def _since(job: JobRecord, state: StateRecord) -> int:
 def _range(view: View, request: job_pb2.AuditJobRequest, since_ms: int) -> tuple[int, int]:
     first = ms_or(request, "from_time", since_ms)
     end = ms_or(request, "to_time", view.now_ms + 1)
-    if not 0 <= first <= end <= limits.INSTANT_MAX_MS:
-        message = "give from_time before to_time, both after 1970"
-        raise Refused.of([Fault("to_time", Reason.ERROR_REASON_FIELD_INVALID, message)])
+    if faults := validate.period(request, first, end):
+        raise Refused.of(faults)
     return first, end
 
 

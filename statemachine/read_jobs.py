@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..proto.v1 import job_pb2, run_pb2
-from . import answers, aside, filters, herds, keys, lanes, limits, namespaces, pages
+from . import answers, aside, filters, herds, keys, lanes, limits, namespaces, pages, validate
 from .instants import instant_of, ms_or, timestamp
 from .jobs import find
 from .record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
-from .rejection import Fault, Reason, Refused
+from .rejection import Reason, Refused
 from .view import View
 from .workers import Workers
 
@@ -202,9 +202,8 @@ def list_ledger(
     jid, _, _ = find(view, request.namespace, request.job)
     first = ms_or(request, "from_time", 0)
     last = ms_or(request, "to_time", limits.INSTANT_MAX_MS)
-    if not 0 <= first <= last <= limits.INSTANT_MAX_MS:
-        message = "give from_time before to_time, both after 1970"
-        raise Refused.of([Fault("to_time", Reason.ERROR_REASON_FIELD_INVALID, message)])
+    if faults := validate.period(request, first, last):
+        raise Refused.of(faults)
     said = f"{first}-{last}"
     wish = pages.read("ledger", jid, said, request.page_size, request.page_token)
     low, high = keys.ledger(jid, first), keys.ledger(jid, last)

@@ -12,9 +12,10 @@ from google.protobuf.message import Message
 from ..proto.v1 import common_pb2, error_pb2, job_pb2
 from . import hiding, limits
 from .describe import length
-from .instants import to_ms
+from .instants import to_ms, told
 from .lanes import EXECUTORS
 from .rejection import Fault
+from .zones import LATEST_MS, YEAR_MAX, YEAR_MIN
 
 INVALID = error_pb2.ERROR_REASON_FIELD_INVALID
 REQUIRED = error_pb2.ERROR_REASON_FIELD_REQUIRED
@@ -78,10 +79,20 @@ def span(
 def instant(field: str, message: Message, name: str) -> list[Fault]:
     if not message.HasField(name):
         return []
-    ms = to_ms(getattr(message, name))
-    if 0 <= ms <= limits.INSTANT_MAX_MS:
+    stamp = getattr(message, name)
+    if 0 <= to_ms(stamp) < LATEST_MS and 0 <= stamp.nanos < 1_000_000_000:
         return []
-    return [Fault(field, INVALID, f"it is {ms} ms after 1970; it must be in 1970 to 10889")]
+    said = f"it is {told(to_ms(stamp))}"
+    return [Fault(field, INVALID, f"{said}; it must be in the years {YEAR_MIN} to {YEAR_MAX}")]
+
+
+def period(message: Message, from_ms: int, end_ms: int) -> list[Fault]:
+    """From one instant to another, each as it was asked for or as it is if that is unset."""
+    faults = instant("from_time", message, "from_time") + instant("to_time", message, "to_time")
+    if not faults and from_ms > end_ms:
+        why = f"it is {told(end_ms)}, before from_time, {told(from_ms)}; give from_time before it"
+        faults.append(Fault("to_time", INVALID, why))
+    return faults
 
 
 def enum(field: str, message: Message, name: str) -> list[Fault]:

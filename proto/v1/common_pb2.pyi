@@ -59,6 +59,7 @@ Rules that hold in every service and are not repeated at each call:
   of workers, flows and runs may hold A-Z and `.` too. None holds `/` or `:`, so each fits into a
   path.
 * An empty `namespace` means "default".
+* An instant that a caller gives lies in the years 1970 to 2199; another is FIELD_INVALID.
 * No request is larger than 256 KiB, but for those of ImportJobs, ReportResults and Heartbeat: it
   is refused with LIMIT_EXCEEDED. A job, a result or a piece of progress in one of those three or
   in a frame of Work may be as long as the rest allows, and is judged alone; one of over 256 KiB

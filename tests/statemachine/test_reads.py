@@ -17,13 +17,14 @@ from raftsched.proto.v1 import (
     run_pb2,
 )
 from raftsched.statemachine import limits
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.reads import READS, read
 from raftsched.statemachine.rejection import Reason
 from raftsched.statemachine.request import Offer
 from raftsched.statemachine.store import MemoryStore
 from raftsched.statemachine.view import View
 from raftsched.statemachine.workers import Worker
+from raftsched.statemachine.zones import LATEST_MS
 
 from .asking import ask, but, pages, refuse, token
 from .driver import HOUR_MS, MINUTE_MS, Machine
@@ -403,6 +404,16 @@ def test_the_audit_log_says_who_did_what_newest_first(machine: Machine) -> None:
 
 
 # Refusals.
+
+
+def test_instants_beyond_those_of_schedules_are_refused(world: Machine) -> None:
+    far = timestamp(LATEST_MS)
+    for request in (
+        job_pb2.PreviewScheduleRequest(job="minutely", from_time=far),
+        job_pb2.AuditJobRequest(job="minutely", to_time=far),
+        job_pb2.ListJobLedgerRequest(job="minutely", from_time=far),
+    ):
+        assert refuse(world, request) == Reason.ERROR_REASON_FIELD_INVALID
 
 
 @pytest.mark.parametrize(

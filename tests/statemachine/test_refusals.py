@@ -30,6 +30,7 @@ Edit = schedule_pb2.OccurrenceEdit
 LONG = "x" * 5_000
 TOO_LONG_MS = Duration(seconds=12 * 366 * 86_400)
 BAD_TIME = Timestamp(seconds=-5)
+FAR = Timestamp(seconds=7_258_118_400)  # The first instant of the year 2200.
 
 # What is wrong with a spec, the field that is named, and the reason.
 SPECS: list[tuple[Spec, str, str]] = [
@@ -198,6 +199,13 @@ ASKED: list[tuple[str, Ask]] = [
     ("PAYLOAD_TOO_LARGE", lambda m: job_pb2.TriggerJobRequest(
         job="a", payload=common_pb2.Payload(data=b"x" * 65_537))),
     ("FIELD_INVALID", lambda m: job_pb2.TriggerJobRequest(job="a", due_time=BAD_TIME)),
+    ("FIELD_INVALID", lambda m: job_pb2.TriggerJobRequest(job="a", due_time=FAR)),
+    ("FIELD_INVALID", lambda m: job_pb2.PauseJobRequest(job="a", until=FAR)),
+    ("FIELD_INVALID", lambda m: job_pb2.EditOccurrenceRequest(
+        job="a", edit=Edit(nominal_time=FAR, kind=Edit.KIND_ADD))),
+    ("FIELD_INVALID", lambda m: job_pb2.EditOccurrenceRequest(
+        job="a", edit=Edit(nominal_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_MOVE,
+                           moved_to=FAR))),
     ("FIELD_INVALID", lambda m: job_pb2.TriggerJobRequest(job="a", queue="NO")),
     ("FIELD_INVALID", lambda m: job_pb2.PauseJobRequest(job="a", until=timestamp(START_MS))),
     ("LIMIT_EXCEEDED", lambda m: job_pb2.PauseJobRequest(job="a", reason=LONG)),
