@@ -444,12 +444,17 @@ class Node:
         try:
             async with asyncio.timeout(timeout):
                 stale = options.consistency == common_pb2.CONSISTENCY_STALE
-                await self._wait_for_state(options, timeout, stale=stale)
+                await self._wait_for_state(timeout, stale=stale)
+                state = "revision"
+                await self._wait_for_revision(options.min_revision.change)
                 state = "read"
                 return await self._read(body, caller, finish, stale=stale)
         except TimeoutError:
             if state == "read":
                 raise refusals.read_timeout(timeout, caller) from None
+            if state == "revision":
+                wanted = options.min_revision.change
+                raise refusals.not_reached(self.name, wanted, self.revision, timeout) from None
             raise refusals.no_quorum(self.name) from None
 
     def check_serving(self) -> None:
@@ -462,15 +467,15 @@ class Node:
         if self.driver.core.bereft:
             raise refusals.state_lost(self.name)
 
-    async def _wait_for_state(
-        self, options: common_pb2.ReadOptions, timeout: float, *, stale: bool
-    ) -> None:
+    async def _wait_for_state(self, timeout: float, *, stale: bool) -> None:
         """Return when the state here is fresh enough."""
         if not stale:
             await self.barrier(timeout)
         elif self.driver.staleness() > STALE_MAX:
             raise refusals.no_quorum(self.name)
-        while self.revision < options.min_revision.change:
+
+    async def _wait_for_revision(self, wanted: int) -> None:
+        while self.revision < wanted:
             # Whoever moves it makes a new one.
             await self._moved.wait()
 

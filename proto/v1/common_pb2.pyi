@@ -183,7 +183,8 @@ class ReadOptions(_message.Message):
     @_builtins.property
     def min_revision(self) -> Global___Revision:
         """Answer only from a state at or after this revision (read your own writes on any node): the
-        node waits for it within the call's deadline. Unset: no such wish.
+        node waits for it within the call's deadline, and then refuses with NO_QUORUM. Unset: no such
+        wish.
         """
 
     def __init__(

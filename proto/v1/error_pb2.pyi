@@ -159,7 +159,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     Not done.
     """
     ERROR_REASON_NO_QUORUM: _ErrorReason.ValueType  # 100
-    """There is no leader that a majority follows. UNAVAILABLE with RetryInfo. Not done."""
+    """There is no leader that a majority follows, or a node did not reach the `min_revision` of a
+    read within its deadline. UNAVAILABLE with RetryInfo. Not done.
+    """
     ERROR_REASON_NOT_LEADER: _ErrorReason.ValueType  # 101
     """This node does not lead and was told not to pass calls on. UNAVAILABLE; `leader`. Not done."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 102
@@ -339,7 +341,9 @@ RESOURCE_EXHAUSTED with RetryInfo; `limit`, `maximum`, `of` (whose: a caller, an
 Not done.
 """
 ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 100
-"""There is no leader that a majority follows. UNAVAILABLE with RetryInfo. Not done."""
+"""There is no leader that a majority follows, or a node did not reach the `min_revision` of a
+read within its deadline. UNAVAILABLE with RetryInfo. Not done.
+"""
 ERROR_REASON_NOT_LEADER: ErrorReason.ValueType  # 101
 """This node does not lead and was told not to pass calls on. UNAVAILABLE; `leader`. Not done."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 102

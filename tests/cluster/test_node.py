@@ -22,7 +22,7 @@ from raftsched.cluster.virtual import VirtualClock
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine import reads
 from raftsched.statemachine.instants import timestamp
-from raftsched.statemachine.rejection import Refused
+from raftsched.statemachine.rejection import Reason, Refused
 
 from .ear import Ear, success
 
@@ -108,6 +108,19 @@ async def test_a_job_fires_is_leased_and_completed_and_every_node_knows(tmp_path
             answer = await node.read(run_pb2.GetRunRequest(run=lease.run), STALE, 5)
             assert isinstance(answer.message, run_pb2.Run)
             assert answer.message.state == run_pb2.RUN_STATE_SUCCEEDED
+
+
+async def test_a_revision_that_is_not_reached_is_named(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        leader = await leader_of(nodes)
+        for consistency in (common_pb2.CONSISTENCY_LINEARIZABLE, common_pb2.CONSISTENCY_STALE):
+            options = common_pb2.ReadOptions(consistency=consistency)
+            options.min_revision.change = 1_000_000
+            with pytest.raises(Refused) as caught:
+                await leader.read(job_pb2.GetJobRequest(job="report"), options, 0.5)
+            assert caught.value.rejection.reason == Reason.ERROR_REASON_NO_QUORUM
+            assert "did not reach 1000000" in caught.value.rejection.message
+            assert f"is at revision {leader.revision}," in caught.value.rejection.message
 
 
 async def test_the_leader_goes_and_the_next_one_carries_on(tmp_path: Path) -> None:
