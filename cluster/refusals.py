@@ -34,9 +34,9 @@ def no_quorum(node: str) -> Refused:
 def not_reached(node: str, wanted: int, revision: int, seconds: float) -> Refused:
     return refused(
         Reason.ERROR_REASON_NO_QUORUM,
-        f"{node} is at revision {revision}, and within {seconds:.1f} s did not reach {wanted}, which "
-        "min_revision asks for; ask again, or the leader. If no answer of this cluster ever named "
-        "that revision, leave it out",
+        f"{node} is at revision {revision}, and within {seconds:.1f} s did not reach {wanted}, "
+        "which min_revision asks for; ask again, or the leader. If no answer of this cluster ever "
+        "named that revision, leave it out",
         RETRY_MS,
     )
 
