@@ -83,7 +83,8 @@ def _since(job: JobRecord, state: StateRecord) -> int:
 
 def _range(view: View, request: job_pb2.AuditJobRequest, since_ms: int) -> tuple[int, int]:
     first = ms_or(request, "from_time", since_ms)
-    end = ms_or(request, "to_time", view.now_ms + 1)
+    # Schedules that were set by a clock that was ahead may begin later than now.
+    end = ms_or(request, "to_time", max(view.now_ms + 1, since_ms))
     if faults := validate.period(request, first, end):
         raise Refused.of(faults)
     return first, end

@@ -91,7 +91,10 @@ def period(message: Message, from_ms: int, end_ms: int) -> list[Fault]:
     faults = instant("from_time", message, "from_time") + instant("to_time", message, "to_time")
     if not faults and from_ms > end_ms:
         why = f"it is {told(end_ms)}, before from_time, {told(from_ms)}; give from_time before it"
-        faults.append(Fault("to_time", INVALID, why))
+        if not message.HasField("to_time"):
+            why = f"it is {told(from_ms)}, after to_time, {told(end_ms)} if not given; give both"
+        place = "to_time" if message.HasField("to_time") else "from_time"
+        faults.append(Fault(place, INVALID, why))
     return faults
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # The cluster compares so many nominal times at once; longer ranges are halved.
 HALVINGS_MAX = 24
 SHOWN_MAX = 20
+# What keeps one job from being audited keeps all others as well.
+ALL_JOBS = (Exit.UNREACHABLE, Exit.FORBIDDEN, Exit.OUTCOME_UNKNOWN, Exit.INTERRUPTED)
 
 
 @command(
@@ -43,6 +45,7 @@ def audit(
     """Compute the nominal times of a job anew and compare them with the firing ledger.
 
     Ends with 0 when nothing is missing and nothing is there that no schedule explains, else with 1.
+    With --all a job that cannot be audited is named, and the others are audited all the same.
     """
     if bool(name) == every:
         raise click.UsageError("Name a job, or say --all.")
@@ -144,10 +147,18 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
 def audit_all(session: Session, first: int | None, end: int | None) -> None:
     """One line for each job of the namespace."""
     wrong: list[str] = []
+    refused: list[Trouble] = []
 
     def answers() -> Iterator[tuple[str, job_pb2.AuditJobResponse]]:
         for job in jobs(session):
-            answer = audited(session, job, first, end)
+            try:
+                answer = audited(session, job, first, end)
+            except Trouble as trouble:
+                if trouble.code in ALL_JOBS:
+                    raise
+                echo(f"{trouble.message}: {'; '.join(trouble.why)}", err=True)
+                refused.append(trouble)
+                continue
             wrong.extend([] if answer.sound else [job])
             yield job, answer
 
@@ -160,6 +171,10 @@ def audit_all(session: Session, first: int | None, end: int | None) -> None:
         session.out.records([{"job": job, **plain(answer)} for job, answer in answers()])
     if wrong:
         raise unsound(wrong[0])
+    if refused:
+        few = "1 job was" if len(refused) == 1 else f"{len(refused)} jobs were"
+        then = "raftsched audit JOB --from INSTANT"
+        raise Trouble(f"{few} not audited", "see the reasons above", then, refused[0].code)
 
 
 def row(job: str, answer: job_pb2.AuditJobResponse) -> list[Cell | str]:

@@ -11,6 +11,8 @@ from raftsched.statemachine import keys
 from raftsched.statemachine.budget import Steps, unlimited
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.machine import Request, apply, decide, read_meta
+from raftsched.statemachine.reads import read
+from raftsched.statemachine.rejection import Rejection
 from raftsched.statemachine.request import Ring, SetTime, TimeSet
 from raftsched.statemachine.set_time import consequences
 from raftsched.statemachine.view import View
@@ -244,3 +246,21 @@ def note(machine: Machine, seen: dict[tuple[str, int], str]) -> None:
             assert seen.setdefault((name, at_ms), said) == said, (name, at_ms)
         for lease in machine.grant("w1"):
             machine.succeed(lease)
+
+
+def test_an_audit_without_a_range_is_answered_while_schedules_begin_later(
+    machine: Machine,
+) -> None:
+    machine.create("often", cron="* * * * *")
+    ahead(machine)
+    set_back(machine)
+    job = machine.job("often")
+    job.spec.schedules[0].cron.expression = "*/7 * * * *"
+    machine.do(job_pb2.UpdateJobRequest(job=job))
+
+    assert audit(machine, "often").sound
+
+    late = timestamp(machine.now_ms + 2 * HOUR_MS)
+    answer = read(machine.view(), job_pb2.AuditJobRequest(job="often", from_time=late))
+    assert isinstance(answer, Rejection)
+    assert [fault.field for fault in answer.faults] == ["from_time"]

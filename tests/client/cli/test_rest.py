@@ -496,6 +496,22 @@ def test_a_gap_ends_with_1(cli: Cli, stage: Stage) -> None:
     assert "the ledger of job x is not sound" in said.stderr
 
 
+def test_an_audit_of_all_goes_on_behind_a_job_that_is_refused(cli: Cli, stage: Stage) -> None:
+    for name in ("a", "b"):
+        cli.ok("job", "create", name, "--handler", "h", "--cron", "0 * * * *")
+    first, second = cli.rows("audit", "--all")[1:]
+    listed = [lambda node, request, context, answer: answer()] * 2
+    stage.nodes[0].faults.extend([*listed, refusing("FIELD_INVALID", "a wrong range")])
+
+    said = cli("audit", "--all")
+
+    assert [first[0], second[0]] == ["a", "b"]
+    assert "cannot audit job a: a wrong range" in said.stderr
+    assert "b\tyes" in said.stdout
+    assert "1 job was not audited" in said.stderr
+    assert said.exit_code != 0
+
+
 def test_a_range_that_is_too_long_is_audited_in_parts(cli: Cli, stage: Stage) -> None:
     cli.ok("job", "create", "x", "--handler", "h", "--cron", "0 * * * *")
     stage.act(lambda machine: machine.at("2026-01-01T03:30"))
