@@ -80,13 +80,16 @@ def _preview_new(
         schedules = schedules or list(job.order().schedules)
         timing = timing if request.HasField("timing") else job.form.spec.timing
     seed = f"{namespace.settings.name}/{request.job}"
+    # As if they were stored at the instant that is asked for, if that has passed.
+    since_ms = from_ms - 1 if from_ms < view.now_ms else view.now_ms
     plan = compile_plan(
-        schedules, timing, seed=seed, created_at_ms=created_ms, since_ms=view.now_ms,
+        schedules, timing, seed=seed, created_at_ms=created_ms, since_ms=since_ms,
         calendars=clockwork.calendars_of(view, namespace.number, timing.exclude_calendars),
     )  # fmt: skip
     if not isinstance(plan, Plan):
         raise Refused.of([Fault(fault.path, fault.reason, fault.message) for fault in plan])
-    left = _left(plan, timing.max_runs, view.now_ms, from_ms) if timing.max_runs else None
+    begin_ms = min(view.now_ms, from_ms)
+    left = _left(plan, timing.max_runs, begin_ms, from_ms) if timing.max_runs else None
     return _shown(
         preview(plan, from_ms, count, left=left), plan, from_ms, schedules, timing.zone, seed
     )

@@ -1751,7 +1751,9 @@ class PreviewScheduleRequest(_message.Message):
 
     @_builtins.property
     def from_time(self) -> _timestamp_pb2.Timestamp:
-        """From here on. Unset: now."""
+        """From here on. Unset: now. Schedules that are not stored may be seen from a past instant on, as
+        if they had been stored then; those of a job count from when it got them.
+        """
 
     @_builtins.property
     def read(self) -> _common_pb2.ReadOptions:

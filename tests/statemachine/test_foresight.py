@@ -99,15 +99,26 @@ def test_schedules_that_are_not_stored_are_previewed(machine: Machine) -> None:
 def test_a_preview_says_that_nothing_is_before_the_schedule(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *")
     request = job_pb2.PreviewScheduleRequest(job="a", from_time=timestamp(START_MS - HOUR_MS))
-    fresh = job_pb2.PreviewScheduleRequest(schedules=[cron("0 * * * *")])
-    fresh.from_time.CopyFrom(timestamp(START_MS - HOUR_MS))
 
-    for asked in (request, fresh):
-        warnings = list(ask(machine, asked, Answer).warnings)
-        asked.from_time.CopyFrom(timestamp(START_MS))
+    warnings = list(ask(machine, request, Answer).warnings)
+    request.from_time.CopyFrom(timestamp(START_MS))
 
-        assert warnings == ["the schedule counts from 2026-01-01T00:00:00Z; nothing is before"]
-        assert not ask(machine, asked, Answer).warnings
+    assert warnings == ["the schedule counts from 2026-01-01T00:00:00Z; nothing is before"]
+    assert not ask(machine, request, Answer).warnings
+
+
+def test_schedules_that_are_not_stored_are_shown_from_a_past_time_on(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *")
+    for job in ("", "a"):
+        request = job_pb2.PreviewScheduleRequest(
+            job=job, schedules=[cron("0 6 * * *")], timing=schedule_pb2.Timing(max_runs=3)
+        )
+        request.from_time.CopyFrom(timestamp(START_MS - 18 * HOUR_MS))
+        answer = ask(machine, request, Answer)
+
+        shown = [item.local_time[:13] for item in answer.occurrences]
+        assert shown == ["2025-12-31T06", "2026-01-01T06", "2026-01-02T06"]
+        assert not answer.warnings
 
 
 def test_a_preview_takes_from_the_job_what_it_does_not_say(machine: Machine) -> None:
