@@ -27,6 +27,7 @@ MESSAGE_MAX = 4 << 20
 CALL_S = 10.0
 PIECE = 1_000  # Jobs in one import.
 POLL_S = 0.1
+LOAD_S = 5.0  # So long jobs are sent again that a leader did not take, since it died.
 OPTIONS = (
     ("grpc.max_send_message_length", 64 << 20),
     ("grpc.max_receive_message_length", 64 << 20),
@@ -261,8 +262,9 @@ class Field:
         request = job_pb2.ImportJobsRequest()
 
         async def send() -> None:
+            limit = time.monotonic() + LOAD_S
             reply = await self.ask(request, seconds=30.0)
-            if reply.code in LATER and self.goes_on:
+            while reply.code in LATER and time.monotonic() < limit:
                 # What was done of it is found to be there.
                 request.mode = job_pb2.ImportJobsRequest.MODE_UPSERT
                 await asyncio.sleep(POLL_S)
