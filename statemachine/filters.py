@@ -35,7 +35,7 @@ def parse(text: str, fields: Collection[str]) -> list[Term]:
         if match is None:
             raise _wrong(text, f"cannot read '{text[place:].strip()}'; write field=value AND …")
         field = match["field"]
-        known = field in fields or f"{field.split('.')[0]}." in fields
+        known = field in fields or ("." in field and f"{field.split('.')[0]}." in fields)
         if not known:
             raise _wrong(
                 text, f"there is no field '{field}'; there are {', '.join(sorted(fields))}"

@@ -169,7 +169,7 @@ def check(
     if not isinstance(plan, Plan):
         faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]
     if faults:
-        raise Refused.of(faults)
+        raise Refused.of(faults + upstream.missing(view, namespace.number, wanted))
     assert isinstance(plan, Plan)
     if view.lacking:
         _check_members(view, wanted)

@@ -250,12 +250,13 @@ def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_
     _check_edit(view, wanted, nominal_ms)
     plan = clockwork.plan_of(view, jid, job)
     named = next_nominal(plan, nominal_ms - 1) == nominal_ms
-    if named == (wanted.kind == Edit.KIND_ADD):
+    if named and wanted.kind == Edit.KIND_ADD:
+        message = f"'{job.name}' has an occurrence at {told(nominal_ms)} already; add another time"
+        raise Refused.of([Fault("edit.nominal_time", INVALID, message)])
+    if not named and wanted.kind != Edit.KIND_ADD:
         raise Refused.because(
             Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
-            f"'{job.name}' has an occurrence at that instant already; choose another to add"
-            if named
-            else f"'{job.name}' has no occurrence at that instant; look at its next ones",
+            f"'{job.name}' has no occurrence at that instant; look at its next ones",
             job=job.name, nominal_time=nominal_ms,
         )  # fmt: skip
     kept = [item for item in state.edits if item.nominal_at_ms != nominal_ms]

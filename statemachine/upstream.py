@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..proto.v1 import job_pb2
-from . import clockwork, keys, limits, rejection
+from . import clockwork, keys, limits, rejection, validate
 from .record import DependsRecord, JobRecord, StateRecord
 from .view import View
 
@@ -100,6 +100,21 @@ def _depends(view: View, jid: int) -> DependsRecord:
         waiting = sum(1 for _ in view.scan(prefix, keys.after(prefix)))
         record = DependsRecord(dependents=waiting, depth=1)
     return record
+
+
+def missing(view: View, namespace: int, wanted: job_pb2.Job) -> list[rejection.Fault]:
+    """Upstream jobs that are not there, to be named beside what else is wrong."""
+    return [
+        rejection.Fault(
+            "spec.upstream.jobs",
+            Reason.ERROR_REASON_JOB_NOT_FOUND,
+            f"there is no job '{dependency.job}'; create it first",
+        )
+        for dependency in wanted.spec.upstream.jobs[: limits.UPSTREAM_JOBS]
+        if dependency.job != wanted.name
+        and not validate.name("", dependency.job)
+        and jid_named(view, namespace, dependency.job) is None
+    ]
 
 
 def check(view: View, namespace: int, name: str, spec: job_pb2.JobSpec) -> None:

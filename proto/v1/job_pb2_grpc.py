@@ -258,7 +258,8 @@ class JobServiceServicer(object):
 
     def EditOccurrence(self, request, context):
         """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
-        (a past time), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
+        (a past time, or one to add that there is already), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more
+        than 100 edits ahead).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

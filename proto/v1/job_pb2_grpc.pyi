@@ -95,7 +95,8 @@ class JobServiceStub:
     """
     EditOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
-    (a past time), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
+    (a past time, or one to add that there is already), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more
+    than 100 edits ahead).
     """
     RevertOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]
     """Take such a change back; a move whose nominal time has passed is MISSED then. Refused with
@@ -200,7 +201,8 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     EditOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
-    (a past time), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
+    (a past time, or one to add that there is already), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more
+    than 100 edits ahead).
     """
     RevertOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Take such a change back; a move whose nominal time has passed is MISSED then. Refused with
@@ -380,7 +382,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
-        (a past time), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
+        (a past time, or one to add that there is already), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more
+        than 100 edits ahead).
         """
 
     @_abc_1.abstractmethod

@@ -441,6 +441,7 @@ def test_instants_beyond_those_of_schedules_are_refused(world: Machine) -> None:
         (calendar_pb2.GetCalendarRequest(calendar="x"), Reason.ERROR_REASON_CALENDAR_NOT_FOUND),
         (job_pb2.ListJobsRequest(namespace="x"), Reason.ERROR_REASON_NAMESPACE_NOT_FOUND),
         (job_pb2.ListJobsRequest(filter="size=1"), Reason.ERROR_REASON_FILTER_INVALID),
+        (job_pb2.ListJobsRequest(filter="labels=a"), Reason.ERROR_REASON_FILTER_INVALID),
         (job_pb2.ListJobsRequest(filter="state=PUASED"), Reason.ERROR_REASON_FILTER_INVALID),
         (run_pb2.ListRunsRequest(filter="state=PUASED"), Reason.ERROR_REASON_FILTER_INVALID),
         (flow_pb2.ListFlowsRequest(filter="state=SLOW"), Reason.ERROR_REASON_FILTER_INVALID),

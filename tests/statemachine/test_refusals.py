@@ -221,7 +221,7 @@ ASKED: list[tuple[str, Ask]] = [
         nominal_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_MOVE)),
     ("OCCURRENCE_NOT_FOUND", lambda m: edit(
         nominal_time=timestamp(START_MS + 5), kind=Edit.KIND_SKIP)),
-    ("OCCURRENCE_NOT_FOUND", lambda m: edit(
+    ("FIELD_INVALID", lambda m: edit(
         nominal_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_ADD)),
     ("OCCURRENCE_NOT_FOUND", lambda m: job_pb2.RevertOccurrenceRequest(
         job="a", nominal_time=timestamp(START_MS + HOUR_MS))),
@@ -288,6 +288,16 @@ def test_what_cannot_be_done_is_refused_with_its_reason(
 
     assert refusal.word == reason
     assert len(refusal.message) > 20
+
+
+def test_a_missing_upstream_job_is_named_beside_other_faults(machine: Machine) -> None:
+    upstream = job_pb2.Upstream(jobs=[job_pb2.Dependency(job="zz")])
+    refusal = machine.refused(
+        job_pb2.CreateJobRequest(job=job_of("u", owner=LONG, upstream=upstream))
+    )
+
+    assert [fault.field for fault in refusal.faults] == ["spec.owner", "spec.upstream.jobs"]
+    assert refusal.word == "LIMIT_EXCEEDED"
 
 
 def test_an_emptied_namespace_can_be_deleted(machine: Machine) -> None:
