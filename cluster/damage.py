@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 ASIDE = "damaged"
 NOTE = "damaged.json"
-STATE, SNAPSHOT = "state", "snapshot"
+STATE, SNAPSHOT, JOURNAL = "state", "snapshot", "journal"
 # All that speaks for a disk or of its files.
 OF_THE_DISK = ["consensus", "state", "checksums.json", "stopped", NOTE]
 

@@ -33,7 +33,7 @@ from .about import About, Acquaintances
 from .ahead import Ahead
 from .bootstrap import Bootstrap, used_by
 from .config import BOOTSTRAP
-from .consensus import faults, snapshot
+from .consensus import faults, segment, snapshot
 from .consensus.disk import RealDisk
 from .consensus.driver import Driver, Place, disk_failed
 from .consensus.journal import JournalLimits
@@ -52,6 +52,14 @@ logger = logging.getLogger(__name__)
 
 STATE = "state"  # The folder of the state.
 DOUBT = "it met damage before it ended"
+JOURNAL_DOUBT = "the journal lacks entries, as this node found before it ended"
+REPLACED = (
+    "{path} is not the file any more that was opened at the start: it was removed or replaced "
+    "under the running node, so what is written would be lost. If it was moved, put it back; else "
+    "start this node while the others lead, and it takes all from them. If it befell a majority of "
+    "the nodes, do not start them with empty folders: that would begin a new cluster; restore a "
+    "backup"
+)
 STALE_MAX = 10.0  # Seconds without a word from a leader after which nothing is read here.
 TICK = 1.0  # How often nodes tell each other of themselves.
 HURRY = 0.1  # The same, while somebody has not heard from all it is linked to.
@@ -127,6 +135,9 @@ class Node:
 
     def __init__(self, spec: NodeSpec) -> None:
         self.spec, self.name = spec, spec.name
+        doubt = damage.noted(spec.folder)
+        if doubt == damage.JOURNAL:
+            raise faults.Damaged(f"{spec.folder}: {JOURNAL_DOUBT}. {segment.ADVICE}")
         disk = RealDisk(spec.folder / "consensus")
         self.disk = disk
         # Checkpoints that are being streamed; what is there now was left by a crash.
@@ -134,7 +145,6 @@ class Node:
         for left in (self.backups, spec.folder / RENEWING):
             shutil.rmtree(left, ignore_errors=True)
         self._thread = 0  # That of the loop, once it runs.
-        doubt = damage.noted(spec.folder)
         self.scrub = Scrub(spec.folder)
         self._background = Background(self._scrub, self._scrub_failed, spec.scrub_rate)
         self.replica = Replica(
@@ -282,6 +292,20 @@ class Node:
         except OSError as error:
             # The next start looks by itself after such an end.
             logger.warning("%s cannot note that it met damage: %s", self.name, error)
+
+    def _watch_files(self) -> None:
+        """End if the files that are written are not those of the folder any more: nothing of it
+        would be there after the next start."""
+        ours, newest = self.disk.holds_its_lock(), self.driver.core.journal.newest
+        if ours and self.disk.holds(newest):
+            return
+        path = self.disk.root / newest if ours else self.disk.root
+        told = faults.Damaged(REPLACED.format(path=path))
+        self.driver.fail(told)
+        self.fail(told)
+        if ours:
+            # Else there is nothing of ours to note it in.
+            self._note(damage.JOURNAL, told)
 
     def _scrub(self, pace: Pace) -> None:
         """One pass over all that does not change any more; on a thread of its own."""
@@ -579,10 +603,15 @@ class Node:
 
     def _driver_ended(self, ended: asyncio.Future[None]) -> None:
         error = ended.exception()
-        if error is not None:
-            if isinstance(error, faults.Damaged) and not self.ended.done():
-                self._note(damage.SNAPSHOT, error)
-            self.fail(error)
+        if error is None or self.ended.done():
+            return
+        if isinstance(error, faults.DiskFailed):
+            # Perhaps since the folder is not there any more.
+            self._watch_files()
+        elif isinstance(error, faults.Damaged):
+            forgot = isinstance(error, faults.JournalDamaged)
+            self._note(damage.JOURNAL if forgot else damage.SNAPSHOT, error)
+        self.fail(error)
 
     # Turns of the leader's loop.
 
@@ -661,6 +690,7 @@ class Node:
         met = belongs and self.clock.sure and self.known.all_met(self._linked())
         self._ticker = self._loop.call_later(TICK if met else HURRY, self._tick)
         try:
+            self._watch_files()
             self._elections.look(self.term)
             self._watch_bootstrap()
             self.introduce()

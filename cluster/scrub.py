@@ -77,7 +77,8 @@ class Scrub:
         self.behind = False
         # By path below the folder.
         self._known: dict[str, Known] = {}
-        with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
+        # What cannot be read counts as none: all is read through again.
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             said = json.loads((folder / KNOWN).read_text())
             self._known = {str(path): (int(a), int(b), int(c)) for path, (a, b, c) in said.items()}
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from .catchup import stand_on_latest
 from .disk import Disk
-from .faults import DiskFull, Fatal, Refused, require
+from .faults import Damaged, DiskFull, Fatal, Refused, require
 from .introduction import Introduction
 from .journal import COMMAND, CONFIG, Entry, Journal
 from .membership import MEMBERS_MAX, Configuration, Member, is_address
@@ -39,6 +39,7 @@ from .message import (
 )
 from .port import Machine, Peer, Reply, Settings, Status, Watcher
 from .progress import Progress
+from .segment import ADVICE
 from .snapshot import Snapshots
 from .walled import LEADER, ROLES
 
@@ -68,6 +69,7 @@ class Core(Introduction):
         self.confirmed_reads: list[tuple[int, Reply]] = []
         self.applicants, self.announced, self.seen, self.told = {}, {}, {}, {}
         self.verified = {}
+        self.check_journal_is_there(journal, machine)
         self.stand_on_snapshot(journal, machine)
         floor = self.snapshots.last_index
         lost = self.snapshots.lost
@@ -76,6 +78,17 @@ class Core(Introduction):
             logger.error("%s has lost its state and asks the leader for a snapshot", me)
         self.begin(dice.getrandbits(48))
         self.deadline = now + self.silence()
+
+    def check_journal_is_there(self, journal: Journal, machine: Machine) -> None:
+        """A disk that has a state or a snapshot has a number, or its journal was lost: the number
+        is durable before anything else is."""
+        if "incarnation" not in journal.identity:
+            applied = max(machine.applied(), self.snapshots.last_index)
+            if applied or self.snapshots.lost:
+                raise Damaged(
+                    f"there is a state with entries up to {applied} and no journal: its files were "
+                    f"removed, or hold nothing. {ADVICE}"
+                )
 
     def stand_on_snapshot(self, journal: Journal, machine: Machine) -> None:
         """Finish an installation that a crash cut off between its steps."""

@@ -23,6 +23,8 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 # Nothing was done, nothing is lost, and the same may be tried again.
 LACKS = FULL | NO_FILES
+# The name, or the folder of it, is not there any more.
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 # Files that are kept open: a snapshot has thousands, and descriptors are few.
 OPEN_MAX = 32
 # Descriptors that are kept back for the journal, whoever has taken all others.
@@ -81,7 +83,7 @@ class RealDisk:
         self._used: dict[int, int] = {}
         self._spares: list[int] = []
         self._mutex = threading.Lock()
-        self._lock_fd = -1
+        self._lock_fd, self._lock_path = -1, ""
         self.make_folder("")
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -161,7 +163,26 @@ class RealDisk:
                 f"{self.root} is in use by another process; two nodes cannot share a folder. "
                 "Stop the other one, or name another folder."
             ) from None
-        self._lock_fd = fd
+        self._lock_fd, self._lock_path = fd, path
+
+    def holds_its_lock(self) -> bool:
+        """Tell whether the folder is still the one that was locked: it is neither removed, nor has
+        another taken its place."""
+        return self._lock_fd < 0 or self._is_there(self._lock_path, os.fstat(self._lock_fd))
+
+    def holds(self, path: str) -> bool:
+        """Tell whether a name still leads to the file that is open; true if none is."""
+        with self._mutex:
+            fd = self._open.get(path, -1)
+            opened = os.fstat(fd) if fd >= 0 else None
+        return opened is None or self._is_there(path, opened)
+
+    def _is_there(self, path: str, opened: os.stat_result) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.root / path), opened)
+        except OSError as error:
+            # Where it cannot be looked, nothing is known: the next write tells.
+            return error.errno not in GONE
 
     def close(self) -> None:
         """Give back every descriptor, and with them the lock."""

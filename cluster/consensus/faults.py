@@ -15,6 +15,10 @@ class Damaged(Fatal):
     """The disk returned something that was promised and is not there any more."""
 
 
+class JournalDamaged(Damaged):
+    """The journal lacks what this node acknowledged, and a start may not see it by itself."""
+
+
 class DiskFailed(Fatal):
     """The disk said no to a write or a sync. After that its page cache cannot be believed."""
 

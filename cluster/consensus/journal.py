@@ -127,6 +127,11 @@ class Journal:
 
     # What is asked of it.
 
+    @property
+    def newest(self) -> str:
+        """The path of the segment that is being written."""
+        return segment.path_of(FOLDER, self._number)
+
     def term_at(self, index: int) -> int:
         """Return the term of an entry from the base on."""
         if index == self.base_index:

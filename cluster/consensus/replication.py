@@ -12,10 +12,11 @@ The rules, checked at run time:
 from __future__ import annotations
 
 from .catchup import CatchUp
-from .faults import Unsupported, require
+from .faults import JournalDamaged, Unsupported, require
 from .journal import NOOP, Entry
 from .message import Append, AppendAck, Heartbeat, HeartbeatAck
 from .progress import Progress
+from .segment import ADVICE
 from .walled import FOLLOWER, LEADER
 
 
@@ -246,6 +247,12 @@ class Replication(CatchUp):
             # answer could reach the same node in a later office.
             self.send_first(peer, HeartbeatAck(self.term, 0, now))
             return
+        if beat.known > self.journal.last_index and not self.installing:
+            raise JournalDamaged(
+                f"{peer} has it from {self.me} that this disk holds entries up to {beat.known}, "
+                f"but its journal ends at {self.journal.last_index}: the folder is an older copy, "
+                f"or another process runs as {self.me} with a copy of it; stop that one. {ADVICE}"
+            )
         if beat.known > self.commit and not self.installing and not self.bereft:
             self.move_commit(beat.known)
         if beat.echo <= now:

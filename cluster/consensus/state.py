@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .faults import Damaged, require
+from .faults import Damaged
 from .journal import COMMAND, CONFIG, NOOP, Entry, Journal
 from .membership import Configuration
 from .message import Message, PreVote
 from .port import Machine, Reply, Settings, Watcher
 from .progress import Progress
+from .segment import ADVICE
 from .walled import FOLLOWER, LEADER, Walled
 
 
@@ -157,11 +158,12 @@ class State(Walled):
             if self.config.voters == [me]:
                 raise Damaged(ALONE.format(me=me))
             self.bereft, applied = True, journal.base_index - 1
-        require(
-            self.bereft or journal.base_index <= applied <= journal.last_index,
-            f"the state holds entries up to {applied}, but the journal those from "
-            f"{journal.base_index} to {journal.last_index}",
-        )
+        if not journal.base_index <= applied <= journal.last_index and not self.bereft:
+            raise Damaged(
+                f"the state holds entries up to {applied}, but the journal those from "
+                f"{journal.base_index} to {journal.last_index}: files of one of them were removed, "
+                f"or are older copies. {ADVICE}"
+            )
         self.last_applied = applied
         # What was applied had been committed; entries after it may be, and will be found out.
         self.commit = applied

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from raftsched.cluster.backup import take
 from raftsched.cluster.consensus.faults import Damaged
+from raftsched.cluster.consensus.message import Heartbeat
 from raftsched.cluster.node import Node
 from raftsched.proto.v1 import common_pb2, job_pb2
 from raftsched.statemachine.rejection import Refused
@@ -205,3 +208,114 @@ async def test_while_its_state_is_on_its_way_it_answers_nothing(tmp_path: Path) 
         with pytest.raises(Refused, match="it fetches another"):
             await leader.write(once("no", 4_000_000_000_000), "somebody", 1)
         leader.driver.core.bereft = False
+
+
+async def ends_and_others_lead(nodes: dict[str, Node], node: Node, match: str) -> dict[str, Node]:
+    """Wait for the node's end by damage; the others, which take writes."""
+    await until(lambda: node.ended.done(), 10)
+    error = node.ended.exception()
+    assert isinstance(error, Damaged)
+    assert match in str(error)
+    others = {name: other for name, other in nodes.items() if other is not node}
+    leader = await leader_of(others)
+    await leader.write(once("after", 4_000_000_000_000), "somebody", 5)
+    return others
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_a_leader_whose_folder_is_removed_ends_and_comes_back_empty(
+    tmp_path: Path, anew: bool
+) -> None:
+    """Seen before: it went on acknowledging, and a restart of all began a new cluster."""
+    async with cluster(tmp_path, 3) as nodes:
+        node = await leader_of(nodes)
+        disk = node.driver.core.incarnation
+        await node.write(once("before", 4_000_000_000_000), "somebody", 5)
+        shutil.rmtree(node.spec.folder)
+        if anew:
+            node.spec.folder.mkdir()
+
+        others = await ends_and_others_lead(nodes, node, "removed or replaced")
+
+        # Nothing is left there that a start would not take for a fresh folder.
+        assert node.spec.folder.exists() == anew
+        assert not anew or not list(node.spec.folder.iterdir())
+        again = await reborn(nodes, node)
+        leader = await leader_of(others)
+        await until(lambda: again.revision >= leader.revision > 1, 20)
+        assert again.driver.core.incarnation != disk
+        await until(lambda: again.driver.core.is_voter, 20)
+
+
+async def test_a_node_whose_newest_segment_is_removed_does_not_use_that_disk_again(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        node = next(node for node in nodes.values() if node is not leader)
+        await leader.write(once("before", 4_000_000_000_000), "somebody", 5)
+        for path in (node.spec.folder / "consensus" / "journal").iterdir():
+            path.unlink()
+
+        await ends_and_others_lead(nodes, node, "removed or replaced")
+
+        await node.stop()
+        with pytest.raises(Damaged, match="empty one"):
+            Node(node.spec)
+
+
+def blank(journal: Path) -> None:
+    """Leave one segment, with nothing in it."""
+    last, *others = sorted(journal.iterdir(), reverse=True)
+    last.write_bytes(bytes(1 << 20))
+    for path in others:
+        path.unlink()
+
+
+LOSSES: dict[str, Callable[[Path], object]] = {
+    "all of consensus": shutil.rmtree,
+    "the journal": lambda folder: shutil.rmtree(folder / "journal"),
+    "what is in the journal": lambda folder: blank(folder / "journal"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("with_snapshot", [False, True])
+async def test_a_state_without_its_journal_is_damage_at_each_start(
+    tmp_path: Path, loss: str, with_snapshot: bool
+) -> None:
+    """Seen before: "this is a bug", for what somebody removed. It has lost its vote."""
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        node = next(node for node in nodes.values() if node is not leader)
+        await leader.write(once("before", 4_000_000_000_000), "somebody", 5)
+        await until(lambda: node.revision == leader.revision)
+        if with_snapshot:
+            node.driver.core.make_snapshot()
+            node.driver._poke()
+            await until(lambda: bool(node.driver.core.snapshots.last_index), 20)
+        await node.stop()
+        LOSSES[loss](node.spec.folder / "consensus")
+
+        for _ in range(2):
+            with pytest.raises(Damaged, match="must not vote"):
+                Node(node.spec)
+
+
+async def test_a_node_that_lacks_what_it_acknowledged_ends_and_says_so(tmp_path: Path) -> None:
+    """Its folder is an older copy, or a copy of it runs elsewhere under the same name."""
+    async with cluster(tmp_path, 3) as nodes:
+        leader = await leader_of(nodes)
+        node = next(node for node in nodes.values() if node is not leader)
+        core = node.driver.core
+        await until(lambda: core.leader == leader.name)
+
+        beyond = core.journal.last_index + 1
+        beat = Heartbeat(core.term, 0, beyond, beyond, 0.0, 0.0)
+        node.driver._received(leader.name, leader.driver.core.incarnation, beat)
+
+        await ends_and_others_lead(nodes, node, "older copy")
+        await node.stop()
+        for _ in range(2):
+            with pytest.raises(Damaged, match="must not vote"):
+                Node(node.spec)

@@ -282,3 +282,14 @@ async def test_a_pass_does_without_a_damaged_snapshot_and_makes_another(tmp_path
         assert (leader.disk.root / "snapshots" / "damaged").is_dir()
         leader._scrub(at_once)
         assert leader.scrub.pass_ended
+
+
+@pytest.mark.parametrize("content", ["[]", "7", '{"state/a": 3}', '{"a": [1, 2]}', "\x00"])
+def test_checksums_that_cannot_be_read_count_as_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / KNOWN).write_text(content)
+    assert Scrub(tmp_path)._known == {}
+
+
+def test_checksums_that_are_no_file_count_as_none(tmp_path: Path) -> None:
+    (tmp_path / KNOWN).mkdir()
+    assert Scrub(tmp_path)._known == {}
