@@ -250,6 +250,8 @@ def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2
         for field, _ in sent.spec.ListFields():
             merged.spec.ClearField(field.name)  # type: ignore[arg-type]
         merged.spec.MergeFrom(sent.spec)
+    if merged.spec == before and state.state != clockwork.BROKEN:
+        return _with_warnings(view, jid, job, state)
     changed = audit_log.difference(before, merged.spec, "spec.")
     replace_spec(view, jid, job, state, merged)
     audit_log.add(view, actor, "UpdateJob", job.namespace, f"job/{job.name}", request, changed)

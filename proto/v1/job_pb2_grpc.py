@@ -182,12 +182,13 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateJob(self, request, context):
-        """Change the fields of the spec that the mask names. Nominal times that have passed are not
-        fired again: those that are not due yet or wait for their turn are MISSED if schedules, zone,
-        gap or fold rule, start or end change, and stay as they are if nothing of that does. Runs under
-        way keep the action, payload, queue, priority and labels they were made with; limits, retries,
-        timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH,
-        MASK_INVALID, and all that CreateJob says about a spec.
+        """Change the fields of the spec that the mask names; where all have these values already, nothing
+        is done, and version and etag stay. Nominal times that have passed are not fired again: those
+        that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
+        start or end change, and stay as they are if nothing of that does. Runs under way keep the
+        action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
+        delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
+        that CreateJob says about a spec.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -51,12 +51,13 @@ class JobServiceStub:
     the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]
-    """Change the fields of the spec that the mask names. Nominal times that have passed are not
-    fired again: those that are not due yet or wait for their turn are MISSED if schedules, zone,
-    gap or fold rule, start or end change, and stay as they are if nothing of that does. Runs under
-    way keep the action, payload, queue, priority and labels they were made with; limits, retries,
-    timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH,
-    MASK_INVALID, and all that CreateJob says about a spec.
+    """Change the fields of the spec that the mask names; where all have these values already, nothing
+    is done, and version and etag stay. Nominal times that have passed are not fired again: those
+    that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
+    start or end change, and stay as they are if nothing of that does. Runs under way keep the
+    action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
+    delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
+    that CreateJob says about a spec.
     """
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -157,12 +158,13 @@ class JobServiceAsyncStub(JobServiceStub):
     the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
-    """Change the fields of the spec that the mask names. Nominal times that have passed are not
-    fired again: those that are not due yet or wait for their turn are MISSED if schedules, zone,
-    gap or fold rule, start or end change, and stay as they are if nothing of that does. Runs under
-    way keep the action, payload, queue, priority and labels they were made with; limits, retries,
-    timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH,
-    MASK_INVALID, and all that CreateJob says about a spec.
+    """Change the fields of the spec that the mask names; where all have these values already, nothing
+    is done, and version and etag stay. Nominal times that have passed are not fired again: those
+    that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
+    start or end change, and stay as they are if nothing of that does. Runs under way keep the
+    action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
+    delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
+    that CreateJob says about a spec.
     """
     DeleteJob: _aio.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]  # type: ignore[assignment]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -290,12 +292,13 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.UpdateJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
-        """Change the fields of the spec that the mask names. Nominal times that have passed are not
-        fired again: those that are not due yet or wait for their turn are MISSED if schedules, zone,
-        gap or fold rule, start or end change, and stay as they are if nothing of that does. Runs under
-        way keep the action, payload, queue, priority and labels they were made with; limits, retries,
-        timeouts and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH,
-        MASK_INVALID, and all that CreateJob says about a spec.
+        """Change the fields of the spec that the mask names; where all have these values already, nothing
+        is done, and version and etag stay. Nominal times that have passed are not fired again: those
+        that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
+        start or end change, and stay as they are if nothing of that does. Runs under way keep the
+        action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
+        delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
+        that CreateJob says about a spec.
         """
 
     @_abc_1.abstractmethod

@@ -300,6 +300,21 @@ def test_a_missing_upstream_job_is_named_beside_other_faults(machine: Machine) -
     assert refusal.word == "LIMIT_EXCEEDED"
 
 
+def test_an_update_that_changes_nothing_leaves_version_and_etag(machine: Machine) -> None:
+    made = machine.create("a", owner="o", cron="0 * * * *")
+    same = job_pb2.Job(name="a", spec=Spec(owner="o"))
+    for update in (
+        job_pb2.UpdateJobRequest(job=same),
+        job_pb2.UpdateJobRequest(job=same, update_mask=FieldMask(paths=["spec.owner"])),
+        job_pb2.UpdateJobRequest(job=job_pb2.Job(name="a", spec=made.spec)),
+    ):
+        answer = machine.ask(update, job_pb2.Job)
+        assert (answer.version, answer.etag) == (made.version, made.etag)
+    same.spec.owner = "p"
+    answer = machine.ask(job_pb2.UpdateJobRequest(job=same), job_pb2.Job)
+    assert answer.version == made.version + 1
+
+
 def test_an_emptied_namespace_can_be_deleted(machine: Machine) -> None:
     stage(machine)
     machine.do(job_pb2.DeleteJobRequest(namespace="full", job="x"))
