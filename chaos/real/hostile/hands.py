@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ FOOTER = 48  # Bytes of a table's footer, at its end.
 MANY = 100_000  # Bytes of records: more than one round of the journal.
 DAMAGE = b"\xde\xad\xbe\xef"
 ANSWER_S = 2.0
+GONE_S = 5.0  # Until a node must have noticed that its folder is gone.
 POISONED = "poisoned"
 
 
@@ -241,6 +243,46 @@ async def damaged_journal(stand: Stand) -> None:
         await arena._until_voter(node)
         if (answered := await answers(stand)) < 20:
             stand.found.wrong.append(f"{answered} of 20 calls are answered")
+
+
+@deed("-", 12)
+async def removed_folder(stand: Stand) -> None:
+    """The folder of a follower is removed while it runs, under writes.
+
+    It ends by itself and says why, comes back with an empty folder, and is a voter again."""
+    arena, kept = stand.arena, set[str]()
+
+    async def keep(what: str) -> None:
+        for number in range(10):
+            name = f"{what}-{time.time_ns()}-{number}"
+            if await write(stand, name):
+                kept.add(name)
+
+    await keep("before")
+    leader = await arena.sure_leader()
+    node = next(each for each in arena.nodes if each is not leader)
+    async with stand.ours():
+        # The node writes into it meanwhile, and may put a file where another was removed.
+        await asyncio.to_thread(shutil.rmtree, arena.folder / node.name, ignore_errors=True)
+        began = time.monotonic()
+        await keep("meanwhile")
+        while node.alive and time.monotonic() < began + GONE_S:
+            await asyncio.sleep(0.05)
+        stand.found.figures["ended_ms"] = int((time.monotonic() - began) * 1000)
+        if node.alive:
+            stand.found.wrong.append(f"it runs on for {GONE_S:.0f} s without its folder")
+            await arena.kill([node])
+        elif node.code != Exit.DAMAGED:
+            stand.found.wrong.append(f"{node.name} ended with {node.code}: {why(node)}")
+        await arena.restart([node])
+        await arena._until_voter(node)
+    if (answered := await answers(stand)) < 20:
+        stand.found.wrong.append(f"{answered} of 20 calls are answered")
+    async with arena.client(arena.stage.endpoints, 10.0) as client:
+        lost = kept - await names(client, VICTIM)
+    stand.found.figures["written"] = len(kept)
+    if lost:
+        stand.found.wrong.append(f"{len(lost)} jobs that were acknowledged are gone")
 
 
 @deed("-", 12)
