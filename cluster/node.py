@@ -132,6 +132,12 @@ class Node:
     term_began_ms = 0
     # Until when the certificates of its doors are valid, in seconds since 1970.
     expiries: Mapping[str, float] = MappingProxyType({})
+    _poked = False
+    _paced: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _ticker: asyncio.TimerHandle | None = None
+    _handing_over: asyncio.Task[bool] | None = None
+    _journey: Journey | None = None
 
     def __init__(self, spec: NodeSpec) -> None:
         self.spec, self.name = spec, spec.name
@@ -192,14 +198,8 @@ class Node:
         self.bootstrap = Bootstrap(spec.folder)
         self._readers = Readers(steps=self.steps, is_busy=lambda: self.leader.is_busy)
         self._ahead = Ahead(self._readers)
-        self._poked = False
-        self._paced: asyncio.TimerHandle | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._ticker: asyncio.TimerHandle | None = None
         self._moved = asyncio.Event()
-        self._handing_over: asyncio.Task[bool] | None = None
         self._pace = PACE
-        self._journey: Journey | None = None
         if spec.virtual is not None:
             self._pace = 0.0
             self._journey = Journey(spec.virtual, self.leader, self._poke, self._watch_alerts)
