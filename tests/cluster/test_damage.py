@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.cluster.backup import take
-from raftsched.cluster.consensus.faults import Damaged
+from raftsched.cluster.consensus.faults import Damaged, DiskFailed
 from raftsched.cluster.consensus.message import Heartbeat
 from raftsched.cluster.node import Node
 from raftsched.proto.v1 import common_pb2, job_pb2
@@ -245,6 +245,16 @@ async def test_a_leader_whose_folder_is_removed_ends_and_comes_back_empty(
         await until(lambda: again.revision >= leader.revision > 1, 20)
         assert again.driver.core.incarnation != disk
         await until(lambda: again.driver.core.is_voter, 20)
+
+
+async def test_a_write_that_fails_since_the_folder_is_gone_is_damage(tmp_path: Path) -> None:
+    """Where a new segment is begun before the next look at the files."""
+    async with cluster(tmp_path, 3) as nodes:
+        node = await leader_of(nodes)
+        shutil.rmtree(node.spec.folder)
+        node.driver.fail(DiskFailed("the disk refused a write: no such file"))
+
+        await ends_and_others_lead(nodes, node, "removed or replaced")
 
 
 async def test_a_node_whose_newest_segment_is_removed_does_not_use_that_disk_again(
