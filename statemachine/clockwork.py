@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
-from . import forms, keys, limits, timers, zones
+from . import forms, keys, ledger, limits, timers, zones
 from .calendar_days import CalendarDays, compile_calendar
 from .field_fault import FieldFault
 from .plan import Plan, due, next_nominal
@@ -141,6 +141,16 @@ def decided_ahead(view: View, state: StateRecord) -> int:
     return state.last_nominal_at_ms if until > view.now_ms else 0
 
 
+def _behind_end(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
+    """Where a job looks for its next time after the end of a run. Times that count from an end are
+    none of those that were decided on ahead."""
+    ahead = decided_ahead(view, state) and not _waiting(state)
+    if ahead and ledger.few_ahead(view, jid, view.now_ms, keys.STRETCH):
+        ledger.cut(view, jid, state, plan_of(view, jid, job), view.now_ms)
+        return view.now_ms - 1
+    return max(state.last_nominal_at_ms, view.now_ms - 1)
+
+
 def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
     """How many nominal times from an instant on a job with a most of runs may have. What waits in
     the backlog, or was moved from before to later, will have been fired by then."""
@@ -157,7 +167,7 @@ def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     if state.next_nominal_at_ms or _waiting(state):
         return
     if state.after_end and state.live == state.held:
-        look_ahead(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
+        look_ahead(view, jid, job, state, _behind_end(view, jid, job, state))
     elif state.fired < job.form.max_runs:
         look_ahead(view, jid, job, state, state.last_nominal_at_ms)
 
@@ -278,7 +288,7 @@ def run_ended(view: View, jid: int, state: StateRecord) -> None:
         # A time that has come, and waits for its turn or for the job to go on, is decided first.
         if not 0 < state.next_nominal_at_ms <= view.now_ms:
             job = view.need(keys.job(jid), JobRecord)
-            advance(view, jid, job, state, max(state.last_nominal_at_ms, view.now_ms - 1))
+            advance(view, jid, job, state, _behind_end(view, jid, job, state))
     elif not waits and (state.live or state.delete_after_ms is None):
         return
     settle(view, jid, state)

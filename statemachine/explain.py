@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
 from . import (
     aside,
+    bring_back,
     by_hand,
     clockwork,
     flows,
@@ -213,11 +214,25 @@ def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacl
     if state.state == clockwork.FINISHED:
         message = "nothing is left to happen; give it another schedule, or trigger it"
         yield _obstacle(Obstacle.KIND_FINISHED, message)
+    yield from _still(view, jid, job, state)
     yield from _quota(view, jid, job)
     yield from _overlap(view, jid, job, state)
     yield from _backlog(state)
     yield from _upstream(view, jid, job)
     yield from _next(view, jid, job, state)
+
+
+def _still(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+    until_ms = bring_back.stands_until(view, job, state)
+    if until_ms:
+        then = f"'raftsched job resume {job.name}' brings it back"
+        if not bring_back.can_bring_back(view, jid, job, state):
+            then = "its ledger was purged or is too long to bring it back: create it anew"
+        message = (
+            f"it stands still until {_clock(until_ms)}, since it decided on all times before by a "
+            f"clock that was ahead; {then}"
+        )
+        yield _obstacle(Obstacle.KIND_NOT_DUE, message, until_ms)
 
 
 def _broken(view: View, jid: int) -> Obstacle:
@@ -297,7 +312,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
             message = "it has no schedule, so it happens only by hand; trigger it"
             yield _obstacle(Obstacle.KIND_BY_HAND, message)
         return
-    if state.next_due_at_ms > view.now_ms:
+    if state.next_due_at_ms > view.now_ms and not bring_back.stands_until(view, job, state):
         message = f"it is due next at {_clock(state.next_due_at_ms)}"
         yield _obstacle(Obstacle.KIND_NOT_DUE, message, state.next_due_at_ms)
     for edit in state.edits:

@@ -11,6 +11,7 @@ from . import (
     aside,
     audit_log,
     backlog,
+    bring_back,
     checked,
     clockwork,
     deletion,
@@ -19,6 +20,7 @@ from . import (
     herds,
     keys,
     lanes,
+    ledger,
     ledger_purge,
     limits,
     masks,
@@ -269,9 +271,7 @@ def replace_spec(
     # A job that has had all its runs and may have more begins anew: it catches up with nothing.
     used_up = 0 < old.timing.max_runs <= state.fired and not clockwork.missed(state)
     anew = rescheduled or (used_up and old.timing.max_runs != new.timing.max_runs)
-    # What was decided on already is not decided again, also where time was set back since.
-    decided_ms = max(view.now_ms, clockwork.decided_ahead(view, state))
-    since_ms = decided_ms if anew else job.schedules_since_ms
+    since_ms = _begin(view, jid, job, state) if anew else job.schedules_since_ms
     parts = forms.of(new)
     known = checked.check(parts.form)
     plan = check(view, namespace, merged, parts, known, since_ms)
@@ -286,6 +286,9 @@ def replace_spec(
     if rescheduled and (record is None or clockwork.is_readable(view, jid, job)):
         # Of schedules that cannot be read nobody knows which times they had.
         _close_books(view, jid, job, state)
+    if anew and since_ms == view.now_ms and clockwork.decided_ahead(view, state):
+        bring_back.free(view, jid, job, state)
+        ledger.mark_ahead(view, jid, plan, view.now_ms)
     if record is not None:
         aside.bring_back(view, jid, state, record)
     upstream.unlink(view, jid, job)
@@ -310,6 +313,15 @@ def replace_spec(
     view.put(keys.state(jid), state)
     if old.concurrency != new.concurrency:
         slots.limits_changed(view, jid, state, old.concurrency, new.concurrency)
+
+
+def _begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
+    """From when on other schedules count: now, or behind what was decided on ahead if a job cannot
+    be brought back."""
+    ahead_ms = clockwork.decided_ahead(view, state)
+    if ahead_ms and not bring_back.can_free(view, jid, job, state, keys.LEDGER):
+        return ahead_ms
+    return view.now_ms
 
 
 def _naming(spec: job_pb2.JobSpec) -> schedule_pb2.Timing:
@@ -414,8 +426,11 @@ def resume(view: View, request: job_pb2.ResumeJobRequest, actor: str) -> job_pb2
         state.state = clockwork.ACTIVE
         state.pause_reason = ""
         state.pause_until_ms = 0
-        _changed(view, jid, job, state)
-        audit_log.add(view, actor, "ResumeJob", job.namespace, f"job/{job.name}", request)
+    elif state.state == clockwork.BROKEN or not bring_back.stands_until(view, job, state):
+        return answers.job(job.namespace, jid, job, state)
+    bring_back.bring_back(view, jid, job, state)
+    _changed(view, jid, job, state)
+    audit_log.add(view, actor, "ResumeJob", job.namespace, f"job/{job.name}", request)
     return answers.job(job.namespace, jid, job, state)
 
 

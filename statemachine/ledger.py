@@ -16,7 +16,7 @@ from itertools import chain, islice
 
 from ..proto.v1 import run_pb2
 from . import keys, limits, namespaces
-from .plan import Plan, count_nominals, nominal_times
+from .plan import Plan, count_nominals, latest_nominal_before, names, nominal_times
 from .record import JobRecord, LedgerRecord, RunRecord, StateRecord, encode, parse
 from .view import View
 
@@ -38,6 +38,7 @@ BACKFILLABLE = frozenset(
 ALONE = {number: encode(LedgerRecord(outcome=number)) for number in run_pb2.Outcome.values()}
 OUTCOMES = {value: number for number, value in ALONE.items()}
 PURGE = 4  # Old entries that go when a new one comes: more than come in, so it ends.
+AHEAD = 2_000  # Entries ahead of the time that one change looks at.
 PIECE = 1_000  # Entries that are looked at in one piece of making the table of stretches.
 
 
@@ -193,6 +194,39 @@ def index(view: View) -> None:
 def is_stretch(key: bytes, value: bytes) -> bool:
     """Whether a stored entry speaks of many nominal times."""
     return value not in OUTCOMES and bool(parse(key, value, LedgerRecord).last_at_ms)
+
+
+def few_ahead(view: View, jid: int, at_ms: int, table: bytes) -> bool:
+    """Whether one change can look at all entries of a job, or stretches, behind an instant."""
+    first = keys.stretch(jid, at_ms) if table == keys.STRETCH else keys.ledger(jid, at_ms)
+    found = view.stored.scan(first, keys.after(keys.of_job(table, jid)))
+    return len(list(islice(found, AHEAD + 1))) <= AHEAD and _indexed_to(view) >= keys.LEDGER_END
+
+
+def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> None:
+    """End all stretches at an instant, so that what is behind it is decided on again; there are few
+    (`few_ahead`). The caller puts the state."""
+    low, end = keys.stretch(jid, at_ms + 1), keys.after(keys.of_job(keys.STRETCH, jid))
+    firsts = [keys.nominal_at(key) for key in view.scan(low, end)]
+    begun = _stretch_before(view, jid, at_ms + 1)
+    if begun is not None and view.need(keys.ledger(jid, begun), LedgerRecord).last_at_ms > at_ms:
+        firsts.append(begun)
+    for first in firsts:
+        entry = drop(view, keys.ledger(jid, first))
+        state.fired -= entry.count
+        state.skipped -= entry.count
+        if first <= at_ms:
+            last = latest_nominal_before(plan, at_ms + 1, ever=True) or first
+            stretch(view, jid, state, plan, first, max(first, last), entry.outcome)
+
+
+def mark_ahead(view: View, jid: int, plan: Plan, at_ms: int) -> None:
+    """Other schedules need not name the times that were decided on ahead of them; there are few."""
+    low, end = keys.ledger(jid, at_ms + 1), keys.after(keys.of_job(keys.LEDGER, jid))
+    for key in [key for key, _ in _entries(view, low, end)]:
+        entry = view.get(key, LedgerRecord)
+        if entry is not None and not entry.last_at_ms:
+            view.edit(key, LedgerRecord).added = not names(plan, keys.nominal_at(key))
 
 
 def drop(view: View, key: bytes) -> LedgerRecord:

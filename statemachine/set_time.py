@@ -2,7 +2,8 @@
 
 Time in the state never goes back by itself, so while it is ahead of the clocks nothing that was
 planned comes to pass. Setting it back decides no scheduled time anew: each job goes on behind the
-last one it decided, and what was planned by the wrong time is moved with it.
+last one it decided, unless it is brought back (bring_back.py), and what was planned by the wrong
+time is moved with it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def _set_back(view: View, request: SetTime, actor: str) -> None:
             field="",
         )
     view.set_back(to_ms)
-    view.put_raw(keys.SET_BACK, from_ms.to_bytes(8, "big"))
+    # Jobs may have decided further ahead by the clocks of a time before.
+    furthest_ms = max(set_back_from(view.stored), from_ms)
+    view.put_raw(keys.SET_BACK, furthest_ms.to_bytes(8, "big"))
     for key, _ in view.stored.scan(keys.USAGE, keys.after(keys.USAGE)):
         usage = runs.usage_of(view, int.from_bytes(key[1:5], "big") << keys.SERIAL_BITS)
         usage.backlog_free_us = min(usage.backlog_free_us, to_ms * 1000)
@@ -104,6 +107,11 @@ def _move_job(view: View, jid: int, back_ms: int) -> None:
     clockwork.settle(view, jid, state)
     if state.timer_at_ms != timer_ms or state.backlog:
         view.put(key, state)
+
+
+def set_back_from(store: Reading) -> int:
+    """From what time the state was set back, the furthest; 0 if never."""
+    return int.from_bytes(store.get(keys.SET_BACK) or b"", "big")
 
 
 def may_set_back(change: Change) -> bool:

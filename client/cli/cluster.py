@@ -187,7 +187,8 @@ def set_time(session: Session) -> None:
     """Set the state's time back to what the clocks say, after clocks that were ahead moved it.
 
     Until then nothing scheduled fires. What was decided ahead of its time will not come again;
-    --dry-run says how much that is.
+    --dry-run says how much that is. Jobs that decided so stand still until then, or until they
+    are resumed.
     """
     session.confirm("Set the state's time back? What was decided meanwhile does not come again.")
     request = session.write(m.cluster_pb2.SetStateTimeRequest())
@@ -201,6 +202,8 @@ def set_time(session: Session) -> None:
         f"{look.time(made.to_time)}.\n"
         f"{many(made.scheduled_times, 'scheduled time')} of {many(made.jobs, 'job')} in between, "
         "decided already, will not fire again.\n"
+        "Such a job stands still until its last such time; 'raftsched job explain NAME' says\n"
+        "until when, 'raftsched job resume NAME' brings it back.\n"
         f"Timers of {many(made.runs, 'run')} that were set by the later time {moves} back with it.",
         then="raftsched cluster set-time" if session.dry_run else "raftsched cluster status",
     )

@@ -187,7 +187,10 @@ def pause(session: Session, name: str, reason: str, until: int | None, etag: str
 @NAME
 @click.option("--etag", default="", help="Only this version of the job.")
 def resume(session: Session, name: str, etag: str) -> None:
-    """Let a paused job fire again. What was missed is treated by its misfire policy."""
+    """Let a paused job fire again. What was missed is treated by its misfire policy.
+
+    Also brings back a job that stands still after 'raftsched cluster set-time'.
+    """
     request = session.write(
         m.job_pb2.ResumeJobRequest(namespace=session.namespace, job=name, etag=etag)
     )

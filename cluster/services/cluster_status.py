@@ -9,6 +9,7 @@ from ...proto.v1 import cluster_pb2
 from ...statemachine import aside, keys
 from ...statemachine.instants import set_ms
 from ...statemachine.record import UsageRecord, parse
+from ...statemachine.set_time import set_back_from
 from .. import build
 from ..about import FEATURE_LEVEL, FRESH, ZONE_EDITION, About
 from ..consensus.port import Peer, Status
@@ -184,6 +185,7 @@ class StatusView:
                 "'raftsched cluster set-time --dry-run' shows what setting it back means, "
                 "'raftsched cluster set-time' does it."
             )
+        yield from self._stand_still()
         yield from self._addresses(status)
         if status.bereft:
             yield (
@@ -196,6 +198,16 @@ class StatusView:
             yield from self._problems_of(one, shown)
         yield from self.node.known.differences()
         yield from self._set_aside(shown)
+
+    def _stand_still(self) -> Iterator[str]:
+        until_ms = set_back_from(self.node.replica.store)
+        if until_ms > self.node.replica.meta.now_ms:
+            until = datetime.fromtimestamp(until_ms / 1000, UTC)
+            yield (
+                "The state's time was set back: a job that decided on scheduled times ahead stands "
+                f"still, until {until:%Y-%m-%dT%H:%M:%SZ} at most. 'raftsched job explain NAME' "
+                "says whether it does, 'raftsched job resume NAME' brings it back."
+            )
 
     def _set_aside(self, shown: cluster_pb2.ClusterStatus) -> Iterator[str]:
         if shown.broken_jobs:

@@ -182,7 +182,8 @@ class ClusterServiceServicer(object):
     def SetStateTime(self, request, context):
         """Set the time of the state back to what the clocks say, after clocks that were ahead have moved
         it. While it is ahead nothing that was planned comes to pass. What was decided meanwhile, ahead
-        of its time, will not come again; `validate_only` says how much that is. Refused with
+        of its time, will not come again; `validate_only` says how much that is. A job that decided so
+        stands still until the last such time, or until ResumeJob or other schedules. Refused with
         FIELD_INVALID (it is not ahead), CLOCK_SKEW (the clocks do not agree), MEMBER_LACKS (a member
         runs a version that does not know it).
         """

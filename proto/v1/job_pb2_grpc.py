@@ -212,8 +212,10 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ResumeJob(self, request, context):
-        """Fire again. Does nothing to a job that is not paused. Refused with JOB_NOT_FOUND,
-        ETAG_MISMATCH.
+        """Fire again. Brings back a job that stands still after SetStateTime, since it decided on times
+        ahead: what has a ledger entry of its own keeps it, what was coalesced or missed ahead of its
+        time is decided on again. Does nothing to any other job that is not paused. Refused with
+        JOB_NOT_FOUND, ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

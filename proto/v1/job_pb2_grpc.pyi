@@ -69,8 +69,10 @@ class JobServiceStub:
     ETAG_MISMATCH.
     """
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]
-    """Fire again. Does nothing to a job that is not paused. Refused with JOB_NOT_FOUND,
-    ETAG_MISMATCH.
+    """Fire again. Brings back a job that stands still after SetStateTime, since it decided on times
+    ahead: what has a ledger entry of its own keeps it, what was coalesced or missed ahead of its
+    time is decided on again. Does nothing to any other job that is not paused. Refused with
+    JOB_NOT_FOUND, ETAG_MISMATCH.
     """
     RepairJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]
     """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
@@ -176,8 +178,10 @@ class JobServiceAsyncStub(JobServiceStub):
     ETAG_MISMATCH.
     """
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]  # type: ignore[assignment]
-    """Fire again. Does nothing to a job that is not paused. Refused with JOB_NOT_FOUND,
-    ETAG_MISMATCH.
+    """Fire again. Brings back a job that stands still after SetStateTime, since it decided on times
+    ahead: what has a ledger entry of its own keeps it, what was coalesced or missed ahead of its
+    time is decided on again. Does nothing to any other job that is not paused. Refused with
+    JOB_NOT_FOUND, ETAG_MISMATCH.
     """
     RepairJob: _aio.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
@@ -328,8 +332,10 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ResumeJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
-        """Fire again. Does nothing to a job that is not paused. Refused with JOB_NOT_FOUND,
-        ETAG_MISMATCH.
+        """Fire again. Brings back a job that stands still after SetStateTime, since it decided on times
+        ahead: what has a ledger entry of its own keeps it, what was coalesced or missed ahead of its
+        time is decided on again. Does nothing to any other job that is not paused. Refused with
+        JOB_NOT_FOUND, ETAG_MISMATCH.
         """
 
     @_abc_1.abstractmethod

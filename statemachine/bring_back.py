@@ -1,0 +1,51 @@
+"""A job that decided on times ahead, by clocks that were wrong, is brought back to the right time.
+
+What has an entry of its own in the ledger keeps its outcome and is passed over when it comes. What
+was only part of a stretch has no run, and is decided on again.
+"""
+
+from __future__ import annotations
+
+from . import backlog, clockwork, keys, ledger
+from .record import JobRecord, StateRecord
+from .view import View
+
+
+def stands_until(view: View, job: JobRecord, state: StateRecord) -> int:
+    """Until when a job does nothing since it decided on all times before; 0 if it goes on."""
+    until_ms = max(state.last_nominal_at_ms, job.schedules_since_ms)
+    if until_ms <= view.now_ms or not job.schedules or 0 < state.next_nominal_at_ms <= until_ms:
+        return 0
+    wrong_ms = int.from_bytes(view.get_raw(keys.SET_BACK) or b"", "big")
+    return until_ms if wrong_ms > view.now_ms else 0
+
+
+def can_free(view: View, jid: int, job: JobRecord, state: StateRecord, table: bytes) -> bool:
+    """Whether it is known what has run and what would, and is little enough for one change."""
+    if state.ledger_purged_ms > view.now_ms or not clockwork.is_readable(view, jid, job):
+        return False
+    return ledger.few_ahead(view, jid, view.now_ms, table)
+
+
+def can_bring_back(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+    later = job.schedules_since_ms > view.now_ms
+    return can_free(view, jid, job, state, keys.LEDGER if later else keys.STRETCH)
+
+
+def free(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Let a job decide on the times from now on. The caller looks ahead and puts the state."""
+    if any(part.to_ms > view.now_ms for part in clockwork.missed(state)):
+        backlog.drop(view, jid, job, state)
+    ledger.cut(view, jid, state, clockwork.plan_of(view, jid, job), view.now_ms)
+
+
+def bring_back(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """A job that stands still goes on from now, if it can. The caller settles and puts both."""
+    if not stands_until(view, job, state) or not can_bring_back(view, jid, job, state):
+        return
+    later = job.schedules_since_ms > view.now_ms
+    free(view, jid, job, state)
+    if later:
+        job.schedules_since_ms = view.now_ms
+        ledger.mark_ahead(view, jid, clockwork.plan_of(view, jid, job), view.now_ms)
+    clockwork.look_ahead(view, jid, job, state, view.now_ms)
