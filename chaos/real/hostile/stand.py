@@ -21,7 +21,7 @@ from ..arena import Arena
 from ..history import Lease, read
 from ..worker import TOKEN
 from .attack import LIMIT, Attack
-from .field import Found, Told
+from .field import LOAD_CALL_S, Found, Told
 from .judge import Memory, Played, Sight, Start, Term, elections
 
 VICTIM, PULSES = "victim", 10
@@ -297,7 +297,7 @@ class Stand:
         for word, role in roles.items():
             tokens[word] = await self.arena.make_token(f"{space}-{word}", role, space)
         nodes = tuple((n.client, n.peer, n.http) for n in self.arena.nodes)
-        seconds, limit = self.pace * attack.seconds, LIMIT * attack.seconds
+        seconds, limit = self.pace * attack.seconds, LIMIT * attack.seconds + LOAD_CALL_S
         return Told(attack.name, self.seed, space, seconds, limit, self.slack, nodes, tokens)
 
     async def send(self, attack: Attack, told: Told) -> Found:
@@ -312,7 +312,7 @@ class Stand:
         )
         process.start()
         self.attackers.append(process)
-        limit = time.monotonic() + LIMIT * attack.seconds + 15.0
+        limit = time.monotonic() + LIMIT * attack.seconds + LOAD_CALL_S + 15.0
         try:
             while process.alive and time.monotonic() < limit:
                 await asyncio.sleep(0.05)
