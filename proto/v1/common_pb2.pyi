@@ -32,9 +32,9 @@ Rules that hold in every service and are not repeated at each call:
 * A status without an ErrorInfo comes from gRPC: UNAVAILABLE when a connection could not be made
   or broke, DEADLINE_EXCEEDED when the caller's own time was up. Its outcome is unknown as well.
   Whenever an outcome is unknown, call again with the same request_id, at any node. NO_QUORUM,
-  NOT_LEADER, DRAINING, STATE_DIVERGED and whatever has a RetryInfo are worth another try too,
-  after a wait that grows, is no shorter than RetryInfo says and differs between callers; other
-  refusals stay what they are.
+  NOT_LEADER, DRAINING, STATE_DIVERGED, CLOCK_SKEW and whatever has a RetryInfo (RATE_LIMITED,
+  BACKLOG_FULL, DISK_FULL, NODE_LIMIT) are worth another try too, after a wait that grows, is no
+  shorter than RetryInfo says and differs between callers; other refusals stay what they are.
 * A call without a deadline has 30 s, one with more than 150 s has 150 s; VerifyState and
   TakeSnapshot may take an hour, streams as long as they like. A call that waits (WaitRun, Lease)
   is answered a little before its deadline, if that comes first.

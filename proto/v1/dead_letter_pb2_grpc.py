@@ -97,7 +97,10 @@ class DeadLetterServiceServicer(object):
 
     def RequeueDeadLetter(self, request, context):
         """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-        and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
+        and tokens go on. It does what its job says now, by the job's present limits, retries and
+        timeouts, but in the queue and with the priority that it had, which may be those of its
+        trigger. In a flow what depends on it may run after all when it ends. Refused with
+        DEAD_LETTER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

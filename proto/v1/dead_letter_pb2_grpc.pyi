@@ -46,7 +46,10 @@ class DeadLetterServiceStub:
     """
     RequeueDeadLetter: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLetterRequest, _run_pb2.Run]
     """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-    and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
+    and tokens go on. It does what its job says now, by the job's present limits, retries and
+    timeouts, but in the queue and with the priority that it had, which may be those of its
+    trigger. In a flow what depends on it may run after all when it ends. Refused with
+    DEAD_LETTER_NOT_FOUND.
     """
     RequeueDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]
     """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
@@ -74,7 +77,10 @@ class DeadLetterServiceAsyncStub(DeadLetterServiceStub):
     """
     RequeueDeadLetter: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLetterRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-    and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
+    and tokens go on. It does what its job says now, by the job's present limits, retries and
+    timeouts, but in the queue and with the priority that it had, which may be those of its
+    trigger. In a flow what depends on it may run after all when it ends. Refused with
+    DEAD_LETTER_NOT_FOUND.
     """
     RequeueDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]  # type: ignore[assignment]
     """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
@@ -123,7 +129,10 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
         """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-        and tokens go on. It does what its job says now. Refused with DEAD_LETTER_NOT_FOUND.
+        and tokens go on. It does what its job says now, by the job's present limits, retries and
+        timeouts, but in the queue and with the priority that it had, which may be those of its
+        trigger. In a flow what depends on it may run after all when it ends. Refused with
+        DEAD_LETTER_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

@@ -171,7 +171,9 @@ class Event(_message.Message):
     """For CALENDAR_CHANGED: the calendar's name."""
     @_builtins.property
     def revision(self) -> _common_pb2.Revision:
-        """Where in history."""
+        """Where in history. Of one feed they only grow, with gaps where events are not of its namespace
+        or filter; what to resume from is `progress`.
+        """
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:

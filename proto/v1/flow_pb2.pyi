@@ -46,7 +46,9 @@ class Flow(_message.Message):
         STATE_SUCCEEDED: Flow._State.ValueType  # 3
         """All steps ended as their conditions asked, or were not asked for."""
         STATE_FAILED: Flow._State.ValueType  # 4
-        """A step failed, and something downstream can no longer run."""
+        """It ended with a failure that no other job waits for, or that kept a step from running. A
+        failure that some job waits for, and did, is that job's business.
+        """
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
         """Where a flow stands."""
@@ -60,7 +62,9 @@ class Flow(_message.Message):
     STATE_SUCCEEDED: Flow.State.ValueType  # 3
     """All steps ended as their conditions asked, or were not asked for."""
     STATE_FAILED: Flow.State.ValueType  # 4
-    """A step failed, and something downstream can no longer run."""
+    """It ended with a failure that no other job waits for, or that kept a step from running. A
+    failure that some job waits for, and did, is that job's business.
+    """
 
     NAMESPACE_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int

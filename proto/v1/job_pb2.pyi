@@ -36,7 +36,9 @@ class _DeliveryEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Delivery.Val
     DELIVERY_AT_LEAST_ONCE: _Delivery.ValueType  # 1
     """A lapsed or failed attempt is repeated as the retry policy says."""
     DELIVERY_AT_MOST_ONCE: _Delivery.ValueType  # 2
-    """No attempt after a lease was granted: a worker's death ends the run as FAILED."""
+    """No attempt after a lease was granted: a worker's death, or that it gives the run back, ends the
+    run as FAILED.
+    """
 
 class Delivery(_Delivery, metaclass=_DeliveryEnumTypeWrapper):
     """Whether an attempt may be repeated."""
@@ -46,7 +48,9 @@ DELIVERY_UNSPECIFIED: Delivery.ValueType  # 0
 DELIVERY_AT_LEAST_ONCE: Delivery.ValueType  # 1
 """A lapsed or failed attempt is repeated as the retry policy says."""
 DELIVERY_AT_MOST_ONCE: Delivery.ValueType  # 2
-"""No attempt after a lease was granted: a worker's death ends the run as FAILED."""
+"""No attempt after a lease was granted: a worker's death, or that it gives the run back, ends the
+run as FAILED.
+"""
 Global___Delivery: _TypeAlias = Delivery  # noqa: Y015
 
 @_typing.final
@@ -506,7 +510,10 @@ Global___ShellAction: _TypeAlias = ShellAction  # noqa: Y015
 @_typing.final
 class MisfirePolicy(_message.Message):
     """What becomes of nominal times that were not fired in time, as the cluster was down, the job
-    was paused, or the backlog was long.
+    was paused, or the backlog was long. The policy chooses among those that may run: what a calendar
+    leaves out or somebody skipped is SKIPPED_CALENDAR or SKIPPED_BY_HAND, and takes no place of
+    others. What was moved or added by hand obeys it like any other, by the instant at which it is
+    due. What still runs waits for its overlap policy; it is not skipped by that.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -522,9 +529,9 @@ class MisfirePolicy(_message.Message):
         RULE_SKIP: MisfirePolicy._Rule.ValueType  # 1
         """None: wait for the next one."""
         RULE_LATEST: MisfirePolicy._Rule.ValueType  # 2
-        """One run, for the latest."""
+        """One run, for the latest. If a later one is in time, that one stands for all of them."""
         RULE_EARLIEST: MisfirePolicy._Rule.ValueType  # 3
-        """One run, for the earliest."""
+        """One run, for the earliest, before those that are in time."""
         RULE_ALL: MisfirePolicy._Rule.ValueType  # 4
         """All, up to `maximum`."""
 
@@ -536,9 +543,9 @@ class MisfirePolicy(_message.Message):
     RULE_SKIP: MisfirePolicy.Rule.ValueType  # 1
     """None: wait for the next one."""
     RULE_LATEST: MisfirePolicy.Rule.ValueType  # 2
-    """One run, for the latest."""
+    """One run, for the latest. If a later one is in time, that one stands for all of them."""
     RULE_EARLIEST: MisfirePolicy.Rule.ValueType  # 3
-    """One run, for the earliest."""
+    """One run, for the earliest, before those that are in time."""
     RULE_ALL: MisfirePolicy.Rule.ValueType  # 4
     """All, up to `maximum`."""
 
@@ -554,7 +561,10 @@ class MisfirePolicy(_message.Message):
     """
     @_builtins.property
     def grace(self) -> _duration_pb2.Duration:
-        """A nominal time up to this late counts as in time. Unset: 60 s."""
+        """A nominal time up to this late counts as in time: it was not missed and runs, whatever the rule
+        is. Several at once, under an overlap policy that skips (SKIP, ALLOW with a limit), are one
+        choice: the latest run, and the others are COALESCED. Unset: 60 s.
+        """
 
     @_builtins.property
     def start_deadline(self) -> _duration_pb2.Duration:
@@ -580,7 +590,10 @@ Global___MisfirePolicy: _TypeAlias = MisfirePolicy  # noqa: Y015
 
 @_typing.final
 class OverlapPolicy(_message.Message):
-    """What happens when a nominal time comes (or somebody triggers the job) while runs have not ended."""
+    """What happens when a nominal time comes while runs have not ended. What somebody triggers, and
+    what other jobs bring, is never skipped and gives way to no other while it is held back: it waits
+    where the policy says no. Only REPLACE cancels it for a newer run.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -591,7 +604,7 @@ class OverlapPolicy(_message.Message):
     class _RuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[OverlapPolicy._Rule.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
         RULE_UNSPECIFIED: OverlapPolicy._Rule.ValueType  # 0
-        """SKIP with limit 1."""
+        """SKIP; for a job without schedules ALLOW."""
         RULE_ALLOW: OverlapPolicy._Rule.ValueType  # 1
         """Run side by side, up to `limit`; above it skip."""
         RULE_SKIP: OverlapPolicy._Rule.ValueType  # 2
@@ -607,7 +620,7 @@ class OverlapPolicy(_message.Message):
         """What to do."""
 
     RULE_UNSPECIFIED: OverlapPolicy.Rule.ValueType  # 0
-    """SKIP with limit 1."""
+    """SKIP; for a job without schedules ALLOW."""
     RULE_ALLOW: OverlapPolicy.Rule.ValueType  # 1
     """Run side by side, up to `limit`; above it skip."""
     RULE_SKIP: OverlapPolicy.Rule.ValueType  # 2
@@ -799,7 +812,9 @@ class Upstream(_message.Message):
         JOIN_UNSPECIFIED: Upstream._Join.ValueType  # 0
         """ALL."""
         JOIN_ALL: Upstream._Join.ValueType  # 1
-        """When all conditions are met."""
+        """When all conditions are met in one flow. So one job must come before all of them, and it is
+        that one's runs that begin such a flow; a job with none gets a warning.
+        """
         JOIN_ANY: Upstream._Join.ValueType  # 2
         """When the first condition is met; later ones of the same wave do nothing."""
 
@@ -809,7 +824,9 @@ class Upstream(_message.Message):
     JOIN_UNSPECIFIED: Upstream.Join.ValueType  # 0
     """ALL."""
     JOIN_ALL: Upstream.Join.ValueType  # 1
-    """When all conditions are met."""
+    """When all conditions are met in one flow. So one job must come before all of them, and it is
+    that one's runs that begin such a flow; a job with none gets a warning.
+    """
     JOIN_ANY: Upstream.Join.ValueType  # 2
     """When the first condition is met; later ones of the same wave do nothing."""
 
@@ -965,6 +982,7 @@ class JobStatus(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     BROKEN_REASON_FIELD_NUMBER: _builtins.int
     BROKEN_TIME_FIELD_NUMBER: _builtins.int
+    LATER_FIELD_NUMBER: _builtins.int
     state: Global___JobStatus.State.ValueType
     """Whether it fires."""
     pause_reason: _builtins.str
@@ -982,7 +1000,7 @@ class JobStatus(_message.Message):
     running: _builtins.int
     """Of those, leased."""
     held: _builtins.int
-    """Of those, held back by the overlap policy, or triggered for later and not due yet."""
+    """Of those, held back until the overlap policy, a quota or the end of a pause lets them begin."""
     last_run: _builtins.str
     """The id of the run that ended last. Empty: none has, which is not a failure."""
     last_state: _run_pb2.RunState.ValueType
@@ -991,6 +1009,8 @@ class JobStatus(_message.Message):
     """Missed nominal times that still wait for their run, by backfill or after an outage."""
     broken_reason: _builtins.str
     """Why it is BROKEN, for people: what the leader was doing, and what went wrong."""
+    later: _builtins.int
+    """Of the runs under way, triggered for later and not due yet."""
     @_builtins.property
     def pause_until(self) -> _timestamp_pb2.Timestamp:
         """When the pause ends by itself. Unset: it does not."""
@@ -1045,10 +1065,11 @@ class JobStatus(_message.Message):
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         broken_reason: _builtins.str = ...,
         broken_time: _timestamp_pb2.Timestamp | None = ...,
+        later: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["broken_time", b"broken_time", "last_nominal_time", b"last_nominal_time", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_until", b"pause_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "broken_reason", b"broken_reason", "broken_time", b"broken_time", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_nominal_time", b"last_nominal_time", "last_run", b"last_run", "last_state", b"last_state", "live", b"live", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "broken_reason", b"broken_reason", "broken_time", b"broken_time", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_nominal_time", b"last_nominal_time", "last_run", b"last_run", "last_state", b"last_state", "later", b"later", "live", b"live", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1450,6 +1471,29 @@ class TriggerJobRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _IfRunning:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _IfRunningEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[TriggerJobRequest._IfRunning.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        IF_RUNNING_UNSPECIFIED: TriggerJobRequest._IfRunning.ValueType  # 0
+        """WAIT."""
+        IF_RUNNING_WAIT: TriggerJobRequest._IfRunning.ValueType  # 1
+        """The run is held back until there is room for it, and then it runs."""
+        IF_RUNNING_REFUSE: TriggerJobRequest._IfRunning.ValueType  # 2
+        """Refuse the call with OVERLAP_REFUSED."""
+
+    class IfRunning(_IfRunning, metaclass=_IfRunningEnumTypeWrapper):
+        """What to do when a run of the job is under way."""
+
+    IF_RUNNING_UNSPECIFIED: TriggerJobRequest.IfRunning.ValueType  # 0
+    """WAIT."""
+    IF_RUNNING_WAIT: TriggerJobRequest.IfRunning.ValueType  # 1
+    """The run is held back until there is room for it, and then it runs."""
+    IF_RUNNING_REFUSE: TriggerJobRequest.IfRunning.ValueType  # 2
+    """Refuse the call with OVERLAP_REFUSED."""
+
     NAMESPACE_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     PAYLOAD_FIELD_NUMBER: _builtins.int
@@ -1460,6 +1504,7 @@ class TriggerJobRequest(_message.Message):
     DUE_TIME_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    IF_RUNNING_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """The job's namespace."""
     job: _builtins.str
@@ -1469,18 +1514,26 @@ class TriggerJobRequest(_message.Message):
     queue: _builtins.str
     """Instead of the job's queue."""
     force: _builtins.bool
-    """Run it even if the job is paused or the overlap policy says no; with due_time: also then."""
+    """Run it even if the job is paused, and beside others whatever the overlap policy says; with
+    due_time: also then. Quotas and concurrency limits hold all the same.
+    """
     request_id: _builtins.str
     """See common.proto."""
     validate_only: _builtins.bool
     """See common.proto."""
+    if_running: Global___TriggerJobRequest.IfRunning.ValueType
+    """What to do where the overlap policy lets no run begin beside those under way. Not REFUSE with
+    due_time, at which nobody is there to be refused.
+    """
     @_builtins.property
     def payload(self) -> _common_pb2.Payload:
         """Instead of the job's payload."""
 
     @_builtins.property
     def unique(self) -> _run_pb2.UniqueKey:
-        """The business key of this run; see UniqueKey. Unset: none."""
+        """The business key of this run; see UniqueKey. Unset: none. Where a run holds it already, that
+        comes before a pause, a quota and the overlap policy.
+        """
 
     @_builtins.property
     def due_time(self) -> _timestamp_pb2.Timestamp:
@@ -1499,10 +1552,11 @@ class TriggerJobRequest(_message.Message):
         due_time: _timestamp_pb2.Timestamp | None = ...,
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        if_running: Global___TriggerJobRequest.IfRunning.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "payload", b"payload", "unique", b"unique"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "force", b"force", "job", b"job", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "queue", b"queue", "request_id", b"request_id", "unique", b"unique", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "force", b"force", "if_running", b"if_running", "job", b"job", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "queue", b"queue", "request_id", b"request_id", "unique", b"unique", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2149,7 +2203,7 @@ class AuditJobRequest(_message.Message):
 
     @_builtins.property
     def to_time(self) -> _timestamp_pb2.Timestamp:
-        """Up to, not including, here. Unset: now."""
+        """Up to, not including, here. Unset: now, which is included."""
 
     @_builtins.property
     def read(self) -> _common_pb2.ReadOptions:

@@ -185,7 +185,9 @@ class JobServiceServicer(object):
         """Change the fields of the spec that the mask names; where all have these values already, nothing
         is done, and version and etag stay. Nominal times that have passed are not fired again: those
         that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
-        start or end change, and stay as they are if nothing of that does. Runs under way keep the
+        start or end name other instants then, and stay as they are if they are only written otherwise.
+        What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
+        and the warnings name each, with `validate_only` before it happens. Runs under way keep the
         action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
         delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
         that CreateJob says about a spec.
@@ -204,7 +206,9 @@ class JobServiceServicer(object):
 
     def PauseJob(self, request, context):
         """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+        until it is resumed is treated by the misfire policy: nominal times, and what other jobs bring,
+        which is held back meanwhile. A run for later that comes due waits for the resume and then
+        runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
         ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -214,8 +218,9 @@ class JobServiceServicer(object):
     def ResumeJob(self, request, context):
         """Fire again. Brings back a job that stands still after SetStateTime, since it decided on times
         ahead: what has a ledger entry of its own keeps it, what was coalesced or missed ahead of its
-        time is decided on again. Does nothing to any other job that is not paused. Refused with
-        JOB_NOT_FOUND, ETAG_MISMATCH.
+        time is decided on again; refused with LIMIT_EXCEEDED where that is not known any more, or is
+        too much for one change. Does nothing to any other job that is not paused. Refused with
+        JOB_NOT_FOUND, ETAG_MISMATCH, LIMIT_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -232,8 +237,10 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def TriggerJob(self, request, context):
-        """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-        JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+        """Start a run by hand, now or when it is due. What is answered with a run runs: it waits while
+        the overlap policy lets it not begin. A paused job can be triggered only with `force`. Refused
+        with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
+        says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
         PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -261,15 +268,16 @@ class JobServiceServicer(object):
 
     def EditOccurrence(self, request, context):
         """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
-        (a past time, or one to add that there is already), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more
-        than 100 edits ahead).
+        (a past time, one to add that there is already, or one that ran before its time: the run is
+        named), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevertOccurrence(self, request, context):
-        """Take such a change back; a move whose nominal time has passed is MISSED then. Refused with
+        """Take such a change back; a move whose nominal time has passed is MISSED then, unless missed
+        times from before and behind it still wait: then it waits with them. Refused with
         JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

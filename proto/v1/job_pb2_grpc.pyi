@@ -54,7 +54,9 @@ class JobServiceStub:
     """Change the fields of the spec that the mask names; where all have these values already, nothing
     is done, and version and etag stay. Nominal times that have passed are not fired again: those
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
-    start or end change, and stay as they are if nothing of that does. Runs under way keep the
+    start or end name other instants then, and stay as they are if they are only written otherwise.
+    What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
+    and the warnings name each, with `validate_only` before it happens. Runs under way keep the
     action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
     delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
     that CreateJob says about a spec.
@@ -65,14 +67,17 @@ class JobServiceStub:
     """
     PauseJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.PauseJobRequest, _job_pb2.Job]
     """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+    until it is resumed is treated by the misfire policy: nominal times, and what other jobs bring,
+    which is held back meanwhile. A run for later that comes due waits for the resume and then
+    runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
     ETAG_MISMATCH.
     """
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]
     """Fire again. Brings back a job that stands still after SetStateTime, since it decided on times
     ahead: what has a ledger entry of its own keeps it, what was coalesced or missed ahead of its
-    time is decided on again. Does nothing to any other job that is not paused. Refused with
-    JOB_NOT_FOUND, ETAG_MISMATCH.
+    time is decided on again; refused with LIMIT_EXCEEDED where that is not known any more, or is
+    too much for one change. Does nothing to any other job that is not paused. Refused with
+    JOB_NOT_FOUND, ETAG_MISMATCH, LIMIT_EXCEEDED.
     """
     RepairJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]
     """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
@@ -81,8 +86,10 @@ class JobServiceStub:
     JOB_BROKEN as long as what broke it is as it was.
     """
     TriggerJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]
-    """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-    JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+    """Start a run by hand, now or when it is due. What is answered with a run runs: it waits while
+    the overlap policy lets it not begin. A paused job can be triggered only with `force`. Refused
+    with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
+    says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
     PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]
@@ -98,11 +105,12 @@ class JobServiceStub:
     """
     EditOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
-    (a past time, or one to add that there is already), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more
-    than 100 edits ahead).
+    (a past time, one to add that there is already, or one that ran before its time: the run is
+    named), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
     """
     RevertOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]
-    """Take such a change back; a move whose nominal time has passed is MISSED then. Refused with
+    """Take such a change back; a move whose nominal time has passed is MISSED then, unless missed
+    times from before and behind it still wait: then it waits with them. Refused with
     JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
     """
     PreviewSchedule: _grpc.UnaryUnaryMultiCallable[_job_pb2.PreviewScheduleRequest, _job_pb2.PreviewScheduleResponse]
@@ -163,7 +171,9 @@ class JobServiceAsyncStub(JobServiceStub):
     """Change the fields of the spec that the mask names; where all have these values already, nothing
     is done, and version and etag stay. Nominal times that have passed are not fired again: those
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
-    start or end change, and stay as they are if nothing of that does. Runs under way keep the
+    start or end name other instants then, and stay as they are if they are only written otherwise.
+    What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
+    and the warnings name each, with `validate_only` before it happens. Runs under way keep the
     action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
     delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
     that CreateJob says about a spec.
@@ -174,14 +184,17 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     PauseJob: _aio.UnaryUnaryMultiCallable[_job_pb2.PauseJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-    until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+    until it is resumed is treated by the misfire policy: nominal times, and what other jobs bring,
+    which is held back meanwhile. A run for later that comes due waits for the resume and then
+    runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
     ETAG_MISMATCH.
     """
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Fire again. Brings back a job that stands still after SetStateTime, since it decided on times
     ahead: what has a ledger entry of its own keeps it, what was coalesced or missed ahead of its
-    time is decided on again. Does nothing to any other job that is not paused. Refused with
-    JOB_NOT_FOUND, ETAG_MISMATCH.
+    time is decided on again; refused with LIMIT_EXCEEDED where that is not known any more, or is
+    too much for one change. Does nothing to any other job that is not paused. Refused with
+    JOB_NOT_FOUND, ETAG_MISMATCH, LIMIT_EXCEEDED.
     """
     RepairJob: _aio.UnaryUnaryMultiCallable[_job_pb2.RepairJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Bring back a job that was set aside, after what broke it was mended. What came due meanwhile
@@ -190,8 +203,10 @@ class JobServiceAsyncStub(JobServiceStub):
     JOB_BROKEN as long as what broke it is as it was.
     """
     TriggerJob: _aio.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]  # type: ignore[assignment]
-    """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-    JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+    """Start a run by hand, now or when it is due. What is answered with a run runs: it waits while
+    the overlap policy lets it not begin. A paused job can be triggered only with `force`. Refused
+    with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
+    says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
     PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _aio.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]  # type: ignore[assignment]
@@ -207,11 +222,12 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     EditOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
-    (a past time, or one to add that there is already), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more
-    than 100 edits ahead).
+    (a past time, one to add that there is already, or one that ran before its time: the run is
+    named), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
     """
     RevertOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
-    """Take such a change back; a move whose nominal time has passed is MISSED then. Refused with
+    """Take such a change back; a move whose nominal time has passed is MISSED then, unless missed
+    times from before and behind it still wait: then it waits with them. Refused with
     JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
     """
     PreviewSchedule: _aio.UnaryUnaryMultiCallable[_job_pb2.PreviewScheduleRequest, _job_pb2.PreviewScheduleResponse]  # type: ignore[assignment]
@@ -299,7 +315,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         """Change the fields of the spec that the mask names; where all have these values already, nothing
         is done, and version and etag stay. Nominal times that have passed are not fired again: those
         that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
-        start or end change, and stay as they are if nothing of that does. Runs under way keep the
+        start or end name other instants then, and stay as they are if they are only written otherwise.
+        What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
+        and the warnings name each, with `validate_only` before it happens. Runs under way keep the
         action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
         delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
         that CreateJob says about a spec.
@@ -322,7 +340,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-        until it is resumed is treated by the misfire policy. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+        until it is resumed is treated by the misfire policy: nominal times, and what other jobs bring,
+        which is held back meanwhile. A run for later that comes due waits for the resume and then
+        runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
         ETAG_MISMATCH.
         """
 
@@ -334,8 +354,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Fire again. Brings back a job that stands still after SetStateTime, since it decided on times
         ahead: what has a ledger entry of its own keeps it, what was coalesced or missed ahead of its
-        time is decided on again. Does nothing to any other job that is not paused. Refused with
-        JOB_NOT_FOUND, ETAG_MISMATCH.
+        time is decided on again; refused with LIMIT_EXCEEDED where that is not known any more, or is
+        too much for one change. Does nothing to any other job that is not paused. Refused with
+        JOB_NOT_FOUND, ETAG_MISMATCH, LIMIT_EXCEEDED.
         """
 
     @_abc_1.abstractmethod
@@ -356,8 +377,10 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.TriggerJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
-        """Start a run by hand, now. A paused job can be triggered only with `force`. Refused with
-        JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED, UNIQUE_KEY_TAKEN,
+        """Start a run by hand, now or when it is due. What is answered with a run runs: it waits while
+        the overlap policy lets it not begin. A paused job can be triggered only with `force`. Refused
+        with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
+        says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
         PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
         """
 
@@ -391,8 +414,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
-        (a past time, or one to add that there is already), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more
-        than 100 edits ahead).
+        (a past time, one to add that there is already, or one that ran before its time: the run is
+        named), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
         """
 
     @_abc_1.abstractmethod
@@ -401,7 +424,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.RevertOccurrenceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
-        """Take such a change back; a move whose nominal time has passed is MISSED then. Refused with
+        """Take such a change back; a move whose nominal time has passed is MISSED then, unless missed
+        times from before and behind it still wait: then it waits with them. Refused with
         JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
         """
 

@@ -122,7 +122,10 @@ class Quota(_message.Message):
     jobs: _builtins.int
     """Jobs registered."""
     live_runs: _builtins.int
-    """Runs under way."""
+    """Runs under way; those held back, or triggered for later, are not counted. Where it is used up,
+    nominal times are skipped and triggers refused; what catches up with missed times, steps of
+    flows and runs for later that are due wait.
+    """
     leases: _builtins.int
     """Runs leased at once."""
     calls_per_second: _builtins.int
@@ -161,7 +164,7 @@ class Usage(_message.Message):
     jobs: _builtins.int
     """Jobs registered."""
     live_runs: _builtins.int
-    """Runs under way."""
+    """Runs under way, less those held back or triggered for later."""
     leases: _builtins.int
     """Runs leased."""
     dead_letters: _builtins.int

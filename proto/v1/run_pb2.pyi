@@ -117,7 +117,9 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     OUTCOME_SKIPPED_BY_HAND: _Outcome.ValueType  # 5
     """Somebody skipped this occurrence."""
     OUTCOME_COALESCED: _Outcome.ValueType  # 6
-    """It was missed, and another run stands for it."""
+    """Another run stands for it: of what was missed, or of what was in time at the same moment. Also
+    of a run that came after others while its job was paused.
+    """
     OUTCOME_MISSED: _Outcome.ValueType  # 7
     """It was missed, and the misfire policy said no; or it waited when its backlog was dropped, its
     schedules were changed, or a move of it was taken back too late.
@@ -147,7 +149,9 @@ OUTCOME_SKIPPED_CALENDAR: Outcome.ValueType  # 4
 OUTCOME_SKIPPED_BY_HAND: Outcome.ValueType  # 5
 """Somebody skipped this occurrence."""
 OUTCOME_COALESCED: Outcome.ValueType  # 6
-"""It was missed, and another run stands for it."""
+"""Another run stands for it: of what was missed, or of what was in time at the same moment. Also
+of a run that came after others while its job was paused.
+"""
 OUTCOME_MISSED: Outcome.ValueType  # 7
 """It was missed, and the misfire policy said no; or it waited when its backlog was dropped, its
 schedules were changed, or a move of it was taken back too late.
@@ -198,6 +202,7 @@ class Run(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     UPSTREAM_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
+    LATER_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Its namespace."""
     id: _builtins.str
@@ -234,7 +239,11 @@ class Run(_message.Message):
     outcome: Global___Outcome.ValueType
     """What became of the nominal time."""
     held: _builtins.bool
-    """It is held back by the overlap policy."""
+    """It is held back until the overlap policy or a quota lets it begin beside others, or until its
+    job, which was paused when it came, is resumed.
+    """
+    later: _builtins.bool
+    """It was triggered for later, and is not due yet."""
     @_builtins.property
     def nominal_time(self) -> _timestamp_pb2.Timestamp:
         """The instant the schedule names; for a run by hand, when it was triggered."""
@@ -320,10 +329,11 @@ class Run(_message.Message):
         outcome: Global___Outcome.ValueType = ...,
         upstream: _abc.Iterable[Global___UpstreamResult] | None = ...,
         held: _builtins.bool = ...,
+        later: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end_time", b"end_time", "error", b"error", "lease_deadline", b"lease_deadline", "nominal_time", b"nominal_time", "payload", b"payload", "progress", b"progress", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "nominal_time", b"nominal_time", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "start_time", b"start_time", "state", b"state", "token", b"token", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "nominal_time", b"nominal_time", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "start_time", b"start_time", "state", b"state", "token", b"token", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

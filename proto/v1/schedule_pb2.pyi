@@ -157,7 +157,7 @@ class Interval(_message.Message):
     ANCHOR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def every(self) -> _duration_pb2.Duration:
-        """The period, from 1 s to 10 years, to the millisecond."""
+        """The period, from 1 s to 10 years (3,660 days), to the millisecond."""
 
     @_builtins.property
     def anchor(self) -> _timestamp_pb2.Timestamp:
@@ -191,7 +191,7 @@ class AfterEnd(_message.Message):
     DELAY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
-        """The rest, from 0 s to 10 years."""
+        """The rest, from 0 s to 10 years (3,660 days)."""
 
     def __init__(
         self,
@@ -213,7 +213,8 @@ class Cron(_message.Message):
     * five fields (minute, hour, day of month, month, day of week), or six (seconds first), or seven
       (seconds first, year last); names (`mon`, `jan`), ranges, steps, lists;
     * `L` (last day), `L-3` (three days before it), `15W` (nearest weekday), `fri#2` (second Friday),
-      `friL` or `L5` (last Friday), `?`;
+      `friL` or `L5` (last Friday), `?`; in a month that has no such day `31W` is the weekday nearest
+      to its last one;
     * `H` and `H(a-b)`, `H/n`: a place in the field that follows from the job's name, so that many
       jobs spread; the same on every node and for ever;
     * `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually`;
