@@ -79,13 +79,21 @@ def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
     return results
 
 
+def is_later(view: View, run: RunRecord) -> bool:
+    """Whether a run was triggered for later; a state of before tells it by the clock only."""
+    if run.held is True:
+        return run.due_at_ms > view.now_ms
+    return run.held == RunRecord.HELD_FOR_DUE
+
+
 def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) -> run_pb2.Run:
     answer = run_pb2.Run(
         namespace=job.namespace, id=keys.run_id(job.name, jid, occasion), job=job.name,
         state=record.state, cause=record.cause, outcome=record.outcome, attempt=record.attempt,
         priority=record.priority or common_pb2.PRIORITY_MEDIUM, token=record.token,
         unique_key=record.unique_key, cancel_requested=bool(record.cancel_at_ms),
-        held=record.held, log_tail=record.log_tail, checkpoint=record.checkpoint,
+        held=bool(record.held) and not is_later(view, record), later=is_later(view, record),
+        log_tail=record.log_tail, checkpoint=record.checkpoint,
     )  # fmt: skip
     lane = view.need(keys.lane(record.lane), LaneRecord)
     answer.queue = lane.queue
@@ -171,7 +179,8 @@ def status(record: JobRecord, jid: int, state: StateRecord, answer: job_pb2.JobS
     answer.pause_reason = state.pause_reason
     for name in ("fired", "succeeded", "failed", "skipped", "running", "held"):
         setattr(answer, name, getattr(state, name))
-    answer.live = state.live
+    answer.held -= state.later
+    answer.live, answer.later = state.live, state.later
     answer.backlog = sum(part.left for part in state.backlog)
     for name, ms in (
         ("pause_until", state.pause_until_ms),

@@ -113,8 +113,8 @@ def _too_many(most: int, what: str) -> Refused:
 
 def _expected(plan: Plan, job: JobRecord, state: StateRecord, first: int, end: int) -> list[int]:
     """The nominal times of a range that have an outcome by now."""
-    decided = state.next_nominal_at_ms or state.last_nominal_at_ms + 1
-    found = nominal_times(plan, first, min(end, decided), limits.AUDIT_TIMES)
+    decided = clockwork.decided(state)
+    found = nominal_times(plan, first, min(end, decided + 1), limits.AUDIT_TIMES)
     if found.cut:
         raise _too_many(limits.AUDIT_TIMES, "nominal times")
     waiting = {edit.nominal_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE}

@@ -7,7 +7,7 @@ used its last one, so they take turns. A backfill has a pace of its own.
 
 from __future__ import annotations
 
-from ..proto.v1 import run_pb2, schedule_pb2
+from ..proto.v1 import run_pb2
 from . import clockwork, ledger, limits, namespaces, outcomes, overlap, runs
 from .outcomes import BACKFILL, SCHEDULED
 from .plan import (
@@ -16,25 +16,40 @@ from .plan import (
     due,
     excluded,
     latest_nominal_before,
-    names,
-    newest,
     next_nominal,
 )
 from .record import BacklogRecord, JobRecord, StateRecord
 from .view import View
 
-Skip = schedule_pb2.OccurrenceEdit.KIND_SKIP
-
 
 def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
     """Let some past nominal times wait for their turn; what was missed does not wait for backfills,
-    which may take days. The caller settles and puts the state."""
-    parts = sorted((*state.backlog, part), key=lambda item: item.cause == BACKFILL)
+    which may take days, and takes its turn when it is the first. The caller settles and puts the
+    state."""
+    parts = sorted((*state.backlog, part), key=_place)
     for behind in parts[1:]:
         # The end of a run wakes the first one only.
         behind.release_at_ms = behind.release_at_ms or view.now_ms
     state.backlog = tuple(parts)
     runs.usage_of(view, jid).backlog += part.left
+
+
+def _place(part: BacklogRecord) -> tuple[bool, int]:
+    return part.cause == BACKFILL, part.due_at_ms or part.next_at_ms
+
+
+def alone(nominal_ms: int, release_ms: int) -> BacklogRecord:
+    """One missed time."""
+    return BacklogRecord(
+        next_at_ms=nominal_ms, to_ms=nominal_ms + 1, left=1, release_at_ms=release_ms,
+        cause=SCHEDULED,
+    )  # fmt: skip
+
+
+def spans(state: StateRecord, nominal_ms: int) -> bool:
+    """Whether missed times before and behind one wait."""
+    parts = clockwork.missed(state)
+    return bool(parts) and parts[0].next_at_ms <= nominal_ms < parts[-1].to_ms
 
 
 def clear(view: View, jid: int, state: StateRecord) -> int:
@@ -46,7 +61,7 @@ def clear(view: View, jid: int, state: StateRecord) -> int:
     return left
 
 
-def _turn(view: View, jid: int, job: JobRecord) -> int:
+def turn(view: View, jid: int, job: JobRecord) -> int:
     """When the next missed nominal time of the namespace may become a run."""
     usage = runs.usage_of(view, jid)
     at_us = max(usage.backlog_free_us, (view.now_ms - limits.BACKLOG_BURST_MS) * 1000)
@@ -54,78 +69,41 @@ def _turn(view: View, jid: int, job: JobRecord) -> int:
     return at_us // 1000
 
 
-def plan_one(
-    view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int, due_ms: int
+def release(
+    view: View, jid: int, job: JobRecord, state: StateRecord, *, backfills: bool = True
 ) -> None:
-    """The one of the missed nominal times that still runs: now, if the outage guard lets it."""
-    if outcomes.left_out(view, jid, job, state, nominal_ms):
-        return
-    at_ms = _turn(view, jid, job)
-    if at_ms <= view.now_ms:
-        outcomes.fire(view, jid, job, state, nominal_ms, due_ms, SCHEDULED)
-        return
-    part = BacklogRecord(
-        next_at_ms=nominal_ms, to_ms=nominal_ms + 1, left=1, release_at_ms=at_ms, cause=SCHEDULED
-    )
-    add(view, jid, state, part)
-
-
-def plan_all(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
-) -> None:
-    """The newest so many of the missed nominal times still run, and those that are late by less
-    than the grace, which are not missed; all at the pace of the guard."""
-    most = job.form.spec.misfire.maximum or limits.MISFIRE_DEFAULT
-    missed_before = view.now_ms - job.form.grace_ms - due(plan, 0)
-    if last < missed_before:
-        most -= 1
-    in_time = count_nominals(plan, max(first, missed_before), last).number
-    start, more = newest(plan, first, last, min(limits.MISFIRE_RUNS - 1, in_time + most))
-    left = more + 1
-    if start > first:
-        before = max(first, latest_nominal_before(plan, start) or first)
-        outcomes.pass_over(view, jid, state, plan, first, before, run_pb2.OUTCOME_MISSED)
-    for edit in state.edits:
-        # What was left out by hand is not asked any more when its turn comes.
-        at_ms = edit.nominal_at_ms
-        if edit.kind == Skip and start <= at_ms <= last and (at_ms == start or names(plan, at_ms)):
-            outcomes.left_out(view, jid, job, state, edit.nominal_at_ms)
-    part = BacklogRecord(
-        next_at_ms=start, to_ms=last + 1, left=left, release_at_ms=_turn(view, jid, job),
-        cause=SCHEDULED,
-    )  # fmt: skip
-    add(view, jid, state, part)
-
-
-def release(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Fire past nominal times whose turn has come, oldest first."""
     plan = clockwork.plan_of(view, jid, job)
     for done in range(limits.STEP):
         part = state.backlog[0]
         if not part.release_at_ms or part.release_at_ms > view.now_ms:
             return
+        if part.cause == BACKFILL and not backfills:
+            return
         if done and overlap.pauses(view, jid, state):
             return
         nominal_ms = part.next_at_ms
         if _may_run(view, jid, job, state, part):
-            due_ms = due(plan, nominal_ms)
+            due_ms = part.due_at_ms or due(plan, nominal_ms)
             if not outcomes.fire(
                 view, jid, job, state, nominal_ms, due_ms, part.cause, patient=True
             ):
                 # Its overlap policy lets it run only when the last has ended.
                 part.release_at_ms = 0
                 return
+            if part.due_at_ms:
+                outcomes.mark(view, jid, plan, nominal_ms)
             _shrink(view, jid, part, 1)
             if part.left > 0:
                 part.release_at_ms = _next_turn(view, jid, job, part)
-        elif part.cause == SCHEDULED:
-            _shrink(view, jid, part, 1)
         following = next_nominal(plan, nominal_ms, ever=part.cause == BACKFILL)
         if following is None or following >= part.to_ms or part.left <= 0:
             _shrink(view, jid, part, part.left)
             state.backlog = state.backlog[1:]
             if not state.backlog:
                 return
+            if state.backlog[0].cause == SCHEDULED:
+                state.backlog[0].release_at_ms = turn(view, jid, job)
         else:
             part.next_at_ms = following
 
@@ -138,7 +116,7 @@ def _shrink(view: View, jid: int, part: BacklogRecord, by: int) -> None:
 
 def _next_turn(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int:
     if part.cause == SCHEDULED:
-        return _turn(view, jid, job)
+        return turn(view, jid, job)
     return max(part.release_at_ms, view.now_ms - limits.SECOND_MS) + part.pace_ms
 
 
@@ -146,8 +124,13 @@ def _may_run(view: View, jid: int, job: JobRecord, state: StateRecord, part: Bac
     """Whether a time whose turn has come has no run yet, and is not left out."""
     if part.cause == BACKFILL:
         return may_backfill(view, jid, job, state, part.next_at_ms)
-    known = ledger.knows(view, jid, part.next_at_ms)
-    return not known and not outcomes.left_out(view, jid, job, state, part.next_at_ms)
+    if ledger.knows(view, jid, part.next_at_ms):
+        # It ran before its time, or a backfill has run it.
+        return False
+    if part.due_at_ms or not outcomes.left_out(view, jid, job, state, part.next_at_ms):
+        return True
+    _shrink(view, jid, part, 1)
+    return False
 
 
 def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
@@ -178,8 +161,27 @@ def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
     return dropped
 
 
+def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> None:
+    """What of the schedules waits behind an instant is decided on again, so it waits no more. The
+    caller settles and puts the state."""
+    for part in clockwork.missed(state):
+        if part.to_ms <= at_ms + 1 or part.due_at_ms:
+            continue
+        # The first may follow from the end of a run, and then no count finds it.
+        behind = count_nominals(plan, part.next_at_ms + 1, at_ms + 1).number
+        left = min(part.left, 1 + behind) if part.next_at_ms <= at_ms else 0
+        _shrink(view, jid, part, part.left - left)
+        part.to_ms = at_ms + 1
+    state.backlog = tuple(part for part in state.backlog if part.left or part.cause != SCHEDULED)
+    if state.backlog and not state.backlog[0].release_at_ms and state.live == state.held:
+        # The end of a run woke the one before it.
+        state.backlog[0].release_at_ms = view.now_ms
+
+
 def _miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRecord) -> None:
     first = part.next_at_ms
     # The first may follow from the end of a run, and then no schedule names it.
     last = max(first, latest_nominal_before(plan, part.to_ms) or first)
-    outcomes.pass_over(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
+    ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
+    if part.due_at_ms:
+        outcomes.mark(view, jid, plan, first)

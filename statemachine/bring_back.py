@@ -22,26 +22,35 @@ def stands_until(view: View, job: JobRecord, state: StateRecord) -> int:
 
 def can_free(view: View, jid: int, job: JobRecord, state: StateRecord, table: bytes) -> bool:
     """Whether it is known what has run and what would, and is little enough for one change."""
-    if state.ledger_purged_ms > view.now_ms or not clockwork.is_readable(view, jid, job):
-        return False
-    return ledger.few_ahead(view, jid, view.now_ms, table)
+    return not _why_not(view, jid, job, state, table)
 
 
-def can_bring_back(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+def _why_not(view: View, jid: int, job: JobRecord, state: StateRecord, table: bytes) -> str:
+    if state.ledger_purged_ms > view.now_ms:
+        return "what it has run since then was purged from its ledger"
+    if not clockwork.is_readable(view, jid, job):
+        return "its schedules cannot be read here"
+    if not ledger.few_ahead(view, jid, view.now_ms, table):
+        return f"over {ledger.AHEAD} entries of its ledger lie ahead"
+    return ""
+
+
+def why_not(view: View, jid: int, job: JobRecord, state: StateRecord) -> str:
+    """Why a job that stands still cannot be brought back; "" if it can."""
     later = job.schedules_since_ms > view.now_ms
-    return can_free(view, jid, job, state, keys.LEDGER if later else keys.STRETCH)
+    return _why_not(view, jid, job, state, keys.LEDGER if later else keys.STRETCH)
 
 
 def free(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Let a job decide on the times from now on. The caller looks ahead and puts the state."""
-    if any(part.to_ms > view.now_ms for part in clockwork.missed(state)):
-        backlog.drop(view, jid, job, state)
-    ledger.cut(view, jid, state, clockwork.plan_of(view, jid, job), view.now_ms)
+    plan = clockwork.plan_of(view, jid, job)
+    backlog.cut(view, jid, state, plan, view.now_ms)
+    ledger.cut(view, jid, state, plan, view.now_ms)
 
 
 def bring_back(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """A job that stands still goes on from now, if it can. The caller settles and puts both."""
-    if not stands_until(view, job, state) or not can_bring_back(view, jid, job, state):
+    if not stands_until(view, job, state) or why_not(view, jid, job, state):
         return
     later = job.schedules_since_ms > view.now_ms
     free(view, jid, job, state)

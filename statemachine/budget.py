@@ -18,9 +18,20 @@ Budget = Callable[[], bool]
 unlimited: Budget = bool
 
 
-def until(seconds: Callable[[], float], at: float) -> Budget:
-    """Spent when the clock has come to an instant."""
-    return lambda: seconds() >= at
+def until(
+    seconds: Callable[[], float], at: float, least: int = 0, least_until: float = 0.0
+) -> Budget:
+    """Spent when the clock has come to an instant; or to a later one, before so many steps."""
+    if not least:
+        return lambda: seconds() >= at
+    asked = 0
+
+    def is_spent() -> bool:
+        nonlocal asked
+        asked += 1
+        return seconds() >= (at if asked >= least else least_until)
+
+    return is_spent
 
 
 class Share:
@@ -32,17 +43,37 @@ class Share:
 
     def __init__(self, new_budget: Callable[[], Budget], most_bytes: int = 0) -> None:
         """`most_bytes`: what they may write in all; 0: what the change has room for."""
-        self._new_budget, self._most_bytes = new_budget, most_bytes
-        self._budget: Budget | None = None
+        self._new_budget, self._left_bytes = new_budget, most_bytes
+        self._is_limited = bool(most_bytes)
+        self._time: Budget | None = None
+        # How much the decision has written, and how much that was when it last began.
+        self._size: Callable[[], int] = int
+        self._began_size = 0
 
     def budget(self, size: Callable[[], int]) -> Budget:
-        """`size` says how much the decision has written."""
-        if self._budget is None:
-            is_spent = self._budget = self._new_budget()
-            if self._most_bytes:
-                most = size() + self._most_bytes
-                self._budget = lambda: is_spent() or size() >= most
-        return self._budget
+        """`size` says how much the decision has written. Whoever begins again has what is left."""
+        if self._time is None:
+            self._time = self._new_budget()
+        if not self._is_limited:
+            return self._time
+        self._left_bytes -= self._size() - self._began_size
+        self._size, self._began_size = size, size()
+        # Not kept here: it holds this.
+        return self._is_over
+
+    def restart(self) -> None:
+        """What was done with it was dropped: it is there as a whole again."""
+        self._time, self._size, self._began_size = None, int, 0
+
+    @property
+    def is_spent(self) -> bool:
+        """It was begun, and nothing is left of it."""
+        return self._time is not None and self._is_over()
+
+    def _is_over(self) -> bool:
+        assert self._time is not None, "it was never begun"
+        written = self._size() - self._began_size
+        return self._time() or (self._is_limited and written >= self._left_bytes)
 
 
 class Steps:

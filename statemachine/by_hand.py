@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..proto.v1 import dead_letter_pb2, run_pb2, worker_pb2
-from . import answers, audit_log, keys, lanes, limits, namespaces, runs, validate
+from . import answers, audit_log, flows, keys, lanes, limits, namespaces, runs, validate
 from .instants import ms_or
 from .record import JobRecord, LaneRecord, RunRecord, StateRecord
 from .rejection import Reason, Refused
@@ -142,7 +142,7 @@ def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRec
     run.attempts_forgiven = run.attempt
     run.ready_at_ms = run.started_at_ms = run.ended_at_ms = run.purge_at_ms = 0
     run.error = None
-    run.flow_jid = run.flow_occasion = 0
+    flows.reopen(view, jid, occasion, run)
     run.unique_key = ""
     # It does what the job says now, which asks for the workers that can.
     run.ordered_in = job.ordered_in

@@ -48,6 +48,10 @@ class CalendarDays:
         on = date.fromordinal(day)
         return (on.month, on.day) in self.yearly
 
+    def day_end(self, instant_ms: int, job_zone: Zone) -> int:
+        """Return until when what it says of an instant holds at least."""
+        return (self.zone or job_zone).day_end(instant_ms)
+
     def leaves_in(self, times: list[int], job_zone: Zone) -> list[int]:
         """Return those of some instants, in order, that it does not leave out; each day is asked
         once."""

@@ -5,7 +5,7 @@ of them raises, is refused after it may have touched memory, or makes the change
 of that view is kept. Those before it, which went well, are decided anew together; then that one, on
 a view of its own over what they wrote (`layer.py`), so one that fails leaves nothing behind; then
 those behind it, together until the next one fails. So each request is decided twice at most, and
-once more if it fails.
+once more if it fails. Each kind of work has the time that it has otherwise.
 
 What somebody asked for and fails is refused. What the leader does by itself is divided: a ring into
 its timers, a report into its results. What still fails alone is set aside with its job, and tried
@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice, takewhile
 from typing import Any, cast
 
 from ..proto.v1 import worker_pb2
 from . import clockwork, firing, keys, limits
-from .budget import Budget
+from .budget import Budget, Share
 from .layer import Layer
 from .record import Change, UnknownFormat, encode
 from .rejection import Reason, Refused, Rejection
@@ -106,6 +107,8 @@ class Stopped:
 
     replies: list[object]
     refusal: Rejection | None = None
+    # What failed, where something did; without its trace, which would hold all of the view.
+    broke: Broke | None = None
 
 
 class Careful:
@@ -128,23 +131,31 @@ class Careful:
         self.first_timer = self.first_later = NO_TIMER
         # So many are tried alone before others are tried together again.
         self.alone = 0
+        # How many pieces have failed that were tried alone.
+        self.failed_alone = 0
 
     def decide(self, requests: Sequence[Request], stopped: Stopped | None) -> Outcome:
         """`stopped` says how far they went well on a view that was dropped."""
         outcome, rest = self.outcome, requests
-        while rest and not (outcome.replies and self._is_full()):
+        while rest and not (outcome.replies and self._has_bytes):
             stopped = stopped or self._together(rest)
             if stopped is None:
                 break
-            place = len(stopped.replies)
+            place, failed_alone = len(stopped.replies), self.failed_alone
             try:
-                self._again(rest[:place], stopped.replies)
+                self._again(rest[:place], stopped.replies, rest[place].share)
                 outcome.replies.append(stopped.refusal or self._one(rest[place]))
             except Full:
                 break
-            rest, stopped = rest[place + 1 :], None
+            if stopped.broke is not None and self.failed_alone == failed_alone:
+                self._note_together(rest, place, stopped.broke)
+            rest, stopped = self._leave(rest[place + 1 :]), None
             if 0 < place < FEW:
-                self.alone = ALONE
+                # What the leader does by itself is large, and refused never.
+                calls = takewhile(lambda request: type(request.body) not in OWN, rest)
+                self.alone = sum(1 for _ in islice(calls, ALONE))
+        while outcome.replies[-1:] == [LEFT]:
+            outcome.replies.pop()
         change = self.layer.seal(self.base, self.now_ms)
         if change is not None:
             outcome.change, outcome.sealed = encode(change), change
@@ -164,10 +175,10 @@ class Careful:
             size = len(view.seal())
         except FATAL:
             raise
-        except Exception:
+        except Exception as error:
             # The bytes of it cannot be made: who is at fault fails so alone as well.
             self.alone = len(requests)
-            return Stopped([])
+            return Stopped([], broke=Broke(error.with_traceback(None), b""))
         if self.layer.size + size > limits.ENTRY_BYTES:
             # They end when their view is full, so it is the last one that is large.
             return Stopped(replies[:-1])
@@ -175,15 +186,25 @@ class Careful:
         self.outcome.replies += replies
         return None
 
-    def _again(self, requests: Sequence[Request], before: list[object]) -> None:
-        """Decide those that went well once more, but none of those that had no room then."""
+    def _again(
+        self, requests: Sequence[Request], before: list[object], share: Share | None
+    ) -> None:
+        """Decide those that went well once more, but none of those that had no room then. Other
+        kinds than the one with this share have their time once more; of that one, all is done."""
         both = list(zip(requests, before, strict=True))
-        went_well = [Request(one.body, one.actor) for one, reply in both if reply is not LEFT]
+        went_well = []
+        for one, reply in both:
+            if one.share is not None and one.share is not share:
+                one.share.restart()
+            if reply is not LEFT:
+                is_other = one.share is not share
+                went_well.append(one if is_other else Request(one.body, one.actor))
         known, self.outcome.replies = self.outcome.replies, []
         if went_well and self._together(went_well) is not None:
             for request in went_well:
                 self.outcome.replies.append(self._one(request))
         replies, self.outcome.replies = deque(self.outcome.replies), known
+        replies += [LEFT] * (len(went_well) - len(replies))
         for _, reply in both:
             if reply is not LEFT and not replies:
                 raise Full
@@ -204,8 +225,20 @@ class Careful:
         self.outcome.stops += view.stops
         self.outcome.allowance_ms = view.allowance_ms or self.outcome.allowance_ms
 
+    def _leave(self, rest: Sequence[Request]) -> Sequence[Request]:
+        """What has had its time waits for the next change; those behind it have their own."""
+        for place, request in enumerate(rest):
+            if not (request.share.is_spent if request.share is not None else self.is_spent()):
+                return rest[place:]
+            self.outcome.replies.append(LEFT)
+        return ()
+
+    @property
+    def _has_bytes(self) -> bool:
+        return self.layer.size >= limits.CHANGE_BYTES
+
     def _is_full(self) -> bool:
-        return self.layer.size >= limits.CHANGE_BYTES or self.is_spent()
+        return self._has_bytes or self.is_spent()
 
     def _one(self, request: Request) -> object:
         own = OWN.get(type(request.body))
@@ -227,6 +260,7 @@ class Careful:
         except FATAL:
             raise
         except Exception as error:
+            self.failed_alone += 1
             raise Broke(error, view.subject) from error
         if size > limits.ENTRY_BYTES:
             why = f"it alone is a change of {size} bytes; the most is {limits.ENTRY_BYTES}"
@@ -287,6 +321,16 @@ class Careful:
 
     def _note(self, what: str, broke: Broke, fate: str, jid: int = 0) -> None:
         self.outcome.failures.append(Failure(what, broke.error, fate, jid))
+
+    def _note_together(self, requests: Sequence[Request], place: int, broke: Broke) -> None:
+        """It failed among others and did not fail alone: what they have written is in its way, or
+        what was left in memory, or the bytes of all cannot be made."""
+        body = requests[place].body
+        about = getattr(body, "job", "")
+        name = getattr(about, "name", about)
+        what = f"{type(body).__name__}{name and f' of {name}'}"
+        what += f", {place} before and {len(requests) - place - 1} behind it in one change,"
+        self._note(what, broke, "done alone", self._jid_of(broke.subject))
 
     def _jid_of(self, key: bytes) -> int:
         """The job that a key is about; 0 for none."""
@@ -412,7 +456,7 @@ OWN: dict[type, Own] = {
     Report: Careful._report,
     Note: Careful._note_words,
     Lapse: lambda careful, request: careful._but(request, Rung(0, more=False)),
-    Resume: lambda careful, request: careful._but(request, Resumed((), more=False)),
+    Resume: lambda careful, request: careful._but(request, Resumed((), None)),
     Observe: lambda careful, request: careful._but(request, Observed(b"")),
     Grant: Careful._grant,
     Called: Careful._called,

@@ -94,7 +94,7 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
         goes_on = store.get(keys.catch_up(jid_in(key))) is not None
         if not goes_on and not 0 < state.timer_at_ms <= backlog[0].release_at_ms:
             yield Breach(key, f"the backlog of the job {job.name} waits, and nothing goes on")
-    if backlog and not backlog[0].release_at_ms and not under_way:
+    if backlog and not (backlog[0].release_at_ms or under_way or state.in_line_since_ms):
         yield Breach(key, f"the backlog of the job {job.name} waits for a run, and there is none")
     if state.state != clockwork.ACTIVE or state.next_nominal_at_ms or under_way:
         return
@@ -138,7 +138,7 @@ def _reachable(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
     """Exactly one thing moves a run on: a worker's turn, a slot, an end before it, or a timer."""
     ways = {
         "leased": run.state == runs.RUNNING,
-        "held": run.held,
+        "held": bool(run.held),
         "in line": bool(run.turn_ms),
         "waits": bool(run.retry_at_ms),
     }
@@ -167,9 +167,20 @@ def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
         return
     if store.get(keys.room(jid_in(key))) is not None:
         return
-    state = record(store, keys.state(jid_in(key)), StateRecord)
-    if state is not None and state.live <= state.held:
-        yield Breach(key, "it is held back, but no other run of the job is under way")
+    jid = jid_in(key)
+    state = record(store, keys.state(jid), StateRecord)
+    job = record(store, keys.job(jid), JobRecord)
+    if state is None or job is None or state.state == clockwork.DELETING:
+        return
+    if state.in_line_since_ms or not runs.is_room(state, job):
+        return
+    resting = state.state in (clockwork.PAUSED, clockwork.BROKEN)
+    if run.held == RunRecord.HELD_FOR_RESUME and (resting or store.get(keys.resume(jid))):
+        return
+    begin, end = keys.timers_from(keys.LATER), keys.timers_from(keys.LATER | now_ms + 1)
+    wakes = keys.WAKE_HELD + key[1:9]
+    if not any(timer.endswith(wakes) for timer, _ in store.scan(begin, end)):
+        yield Breach(key, "it is held back, but there is room for it beside those under way")
 
 
 def _ended_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:

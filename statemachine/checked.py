@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from . import validate
+from . import policies, validate
 from .forms import BYTES_KEPT, KEPT, Form
 from .instants import ms_or
 from .rejection import Fault
@@ -21,6 +21,8 @@ class Checked:
     keep_ms: int
     # None: never.
     delete_after_ms: int | None
+    # Where its policies go against each other, for people.
+    at_odds: tuple[str, ...]
 
 
 def check(form: Form) -> Checked:
@@ -29,12 +31,14 @@ def check(form: Form) -> Checked:
 
 def _check(form: Form) -> Checked:
     spec = form.spec
+    faults = tuple(validate.form(spec))
     delete_after = spec.HasField("delete_after")
     return Checked(
-        faults=tuple(validate.form(spec)),
+        faults=faults,
         has_upstream=bool(spec.upstream.jobs),
         keep_ms=ms_or(spec, "keep_history", 0),
         delete_after_ms=ms_or(spec, "delete_after", 0) if delete_after else None,
+        at_odds=() if faults else tuple(policies.at_odds(spec)),
     )
 
 

@@ -92,6 +92,7 @@ def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: 
 def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
     """Set the next nominal time behind an instant. The caller sets the timer and puts the state."""
     state.next_nominal_at_ms = state.next_due_at_ms = 0
+    state.decided_ms = after_ms
     if not job.schedules or (job.form.max_runs and runs_left(job, state, after_ms + 1) <= 0):
         return
     plan = plan_of(view, jid, job)
@@ -99,11 +100,17 @@ def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_m
     if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
         state.next_nominal_at_ms = nominal_ms
         state.next_due_at_ms = due(plan, nominal_ms)
+        state.decided_ms = 0
 
 
 def missed(state: StateRecord) -> list[BacklogRecord]:
     """What waits in the backlog after an outage."""
     return [part for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE]
+
+
+def waiting_alone(state: StateRecord) -> list[int]:
+    """What waits in the backlog by itself, as it was moved or added."""
+    return [part.next_at_ms for part in state.backlog if part.due_at_ms]
 
 
 def awaits(state: StateRecord, nominal_ms: int) -> bool:
@@ -121,13 +128,9 @@ def retime(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     nominal_ms = state.next_nominal_at_ms
     if not nominal_ms:
         # None was left behind what waits, or was moved to later; now there may be one.
-        waiting = [part.to_ms - 1 for part in missed(state)]
-        waiting += [edit.nominal_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE]
-        known = [at_ms for at_ms in (*waiting, state.last_nominal_at_ms) if at_ms <= view.now_ms]
-        decided_ms = max(view.now_ms, decided_ahead(view, state))
-        look_ahead(view, jid, job, state, max(known, default=decided_ms))
+        look_ahead(view, jid, job, state, decided(state) or view.now_ms)
     elif job.form.max_runs and runs_left(job, state, nominal_ms) <= 0:
-        state.next_nominal_at_ms = state.next_due_at_ms = 0
+        _stop(state)
     elif state.next_due_at_ms > view.now_ms:
         state.next_due_at_ms = max(view.now_ms, due(plan_of(view, jid, job), nominal_ms))
 
@@ -169,7 +172,28 @@ def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     if state.after_end and state.live == state.held:
         look_ahead(view, jid, job, state, _behind_end(view, jid, job, state))
     elif state.fired < job.form.max_runs:
-        look_ahead(view, jid, job, state, state.last_nominal_at_ms)
+        look_ahead(view, jid, job, state, decided(state))
+
+
+def used_up(job: JobRecord, state: StateRecord) -> None:
+    """One that was moved or added may be the last of all, though the schedules name more."""
+    if state.next_nominal_at_ms and 0 < job.form.max_runs <= state.fired:
+        _stop(state)
+
+
+def _stop(state: StateRecord) -> None:
+    """It has no next time, though its schedules have one."""
+    state.decided_ms = state.next_nominal_at_ms - 1
+    state.next_nominal_at_ms = state.next_due_at_ms = 0
+
+
+def decided(state: StateRecord) -> int:
+    """Up to which instant a job has decided on the times of its schedules. What ran before its time
+    may lie behind."""
+    if state.next_nominal_at_ms:
+        return state.next_nominal_at_ms - 1
+    waiting = (part.to_ms - 1 for part in missed(state))
+    return state.decided_ms or max((state.last_nominal_at_ms, *waiting))
 
 
 def _waiting(state: StateRecord) -> int:

@@ -16,6 +16,8 @@ from . import (
     limits,
     namespaces,
     overlap,
+    quota,
+    resume,
     runs,
     timers,
     upstream,
@@ -39,6 +41,8 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     state.state = clockwork.DELETING
     backlog.clear(view, jid, state)
     overlap.forget(view, jid)
+    resume.forget(view, jid)
+    quota.leave(view, jid, state, usage)
     state.edits = ()
     state.next_nominal_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
     state.has_downstream = state.after_end = False

@@ -66,6 +66,8 @@ class Totals:
     payload_bytes: Counter[int] = field(default_factory=Counter)
     backlog: Counter[int] = field(default_factory=Counter)
     live: Counter[int] = field(default_factory=Counter)
+    held: Counter[int] = field(default_factory=Counter)
+    in_line: Counter[int] = field(default_factory=Counter)
     leased: Counter[int] = field(default_factory=Counter)
     dead: Counter[int] = field(default_factory=Counter)
     ready: Counter[int] = field(default_factory=Counter)
@@ -88,6 +90,7 @@ class OfJob:
     live: int = 0
     running: int = 0
     held: int = 0
+    later: int = 0
     parked: int = 0
     first: int = 0
     by_order: Counter[int] = field(default_factory=Counter)
@@ -134,6 +137,7 @@ def _states(store: Reading, totals: Totals) -> Iterator[Difference]:
                 _add_run(counts, totals, *keys.run_of(run[0]), run[2])
             run = next(runs, None)
         totals.backlog[keys.namespace_of(jid)] += sum(part.left for part in state.backlog)
+        totals.in_line[keys.namespace_of(jid)] += bool(state.in_line_since_ms)
         job = record(store, keys.job(jid), JobRecord)
         if job is None:
             continue
@@ -150,10 +154,12 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
     namespace = keys.namespace_of(jid)
     counts.live += 1
     counts.first = counts.first or occasion
-    counts.held += run.held
+    counts.held += bool(run.held)
+    counts.later += run.held == RunRecord.HELD_FOR_DUE
     counts.by_order[run.ordered_in] += 1
     counts.parked += run.parking == RunRecord.PARKING_JOB
     totals.live[namespace] += 1
+    totals.held[namespace] += run.held > 1
     if run.flow_jid:
         totals.live_by_flow[keys.flow(run.flow_jid, run.flow_occasion)] += 1
     key = keys.limit_key(namespace, run.limit_key)
@@ -192,6 +198,7 @@ def _of_state(
         "live": counts.live,
         "running": counts.running,
         "held": counts.held,
+        "later": counts.later,
         "parked": counts.parked,
         "former": counts.by_order.total(),
     }
@@ -236,6 +243,7 @@ def _usages(store: Reading, totals: Totals) -> Iterator[Difference]:
             f"the usage of namespace {number}", jobs=totals.jobs[number], live=totals.live[number],
             leased=totals.leased[number], dead=totals.dead[number],
             payload_bytes=totals.payload_bytes[number], backlog=totals.backlog[number],
+            held=totals.held[number], in_line=totals.in_line[number],
         )  # fmt: skip
 
 

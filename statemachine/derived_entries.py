@@ -20,11 +20,13 @@ from .record import (
     JobRecord,
     LaneRecord,
     MetaRecord,
+    ResumeRecord,
     RoomRecord,
     RunRecord,
     StateRecord,
     SweepRecord,
     UniqueRecord,
+    UsageRecord,
 )
 from .store import Reading
 
@@ -56,6 +58,8 @@ def _all_wanted(store: Reading) -> Wanted:
     for key, _, state in records(store, keys.STATE, StateRecord):
         if state.timer_at_ms:
             yield keys.job_timer(state.timer_at_ms, jid_in(key)), b""
+        if state.in_line_since_ms:
+            yield _line_of(jid_in(key), state), b""
     for key, _, run in records(store, keys.RUN, RunRecord):
         yield from _of_run(*keys.run_of(key), run)
     for key, _, run in records(store, keys.ENDED, RunRecord):
@@ -75,6 +79,11 @@ def _all_wanted(store: Reading) -> Wanted:
         yield keys.backlog_timer(goes_on.timer_at_ms, jid_in(key)), b""
     for key, _, room in records(store, keys.ROOM, RoomRecord):
         yield keys.room_timer(room.timer_at_ms, jid_in(key)), b""
+    for key, _, usage in records(store, keys.USAGE, UsageRecord):
+        if usage.line_timer_ms:
+            yield keys.line_timer(usage.line_timer_ms, namespace_in(key)), b""
+    for key, _, resumed in records(store, keys.RESUME, ResumeRecord):
+        yield keys.resume_timer(resumed.timer_at_ms, jid_in(key)), b""
     for key, _, token in records(store, keys.ACCESS, AccessTokenRecord):
         yield keys.secret(token.digest), key[1:]
     # A state that was written before has them up to here only.
@@ -99,6 +108,10 @@ def _is_there(store: Reading, jid: int) -> bool:
     """Whether others may depend on a job: on one that is being deleted they may not."""
     state = record(store, keys.state(jid), StateRecord)
     return state is not None and state.state != DELETING
+
+
+def _line_of(jid: int, state: StateRecord) -> bytes:
+    return keys.in_line(keys.namespace_of(jid), state.in_line_since_ms, jid)
 
 
 def _of_run(jid: int, occasion: int, run: RunRecord) -> Wanted:
@@ -166,9 +179,18 @@ def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
         return swept is not None and swept.timer_at_ms == at_ms
     if kind == keys.WAKE_RETURN:
         return store.get(keys.job(keys.run_of(key)[0])) is not None
+    if kind == keys.WAKE_LINE:
+        number = int.from_bytes(key[10:18], "big")
+        usage = record(store, keys.usage(number), UsageRecord)
+        return usage is not None and usage.line_timer_ms == at_ms
+    if kind in (keys.WAKE_HELD, keys.WAKE_WAVES):
+        return store.get(keys.JOB + key[10:18]) is not None
     if kind == keys.WAKE_BACKLOG:
         goes_on = record(store, keys.CATCH_UP + key[10:], CatchUpRecord)
         return goes_on is not None and goes_on.timer_at_ms == at_ms
+    if kind == keys.WAKE_RESUME:
+        resumed = record(store, keys.RESUME + key[10:], ResumeRecord)
+        return resumed is not None and resumed.timer_at_ms == at_ms
     if kind == keys.WAKE_ROOM:
         room = record(store, keys.ROOM + key[10:], RoomRecord)
         return room is not None and room.timer_at_ms == at_ms
@@ -228,6 +250,12 @@ def _secret_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     return token is not None and keys.secret(token.digest) == key
 
 
+def _line_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    jid = int.from_bytes(key[-8:], "big")
+    state = record(store, keys.state(jid), StateRecord)
+    return state is not None and state.in_line_since_ms > 0 and _line_of(jid, state) == key
+
+
 def _stretch_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     place = keys.LEDGER + key[1:]
     entry = store.get(place)
@@ -247,6 +275,7 @@ OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.FLOW_LINE: _flow_line_wanted,
     keys.SECRET: _secret_wanted,
     keys.STRETCH: _stretch_wanted,
+    keys.IN_LINE: _line_wanted,
 }
 TABLES = {
     keys.NAME: "name of a job",
@@ -261,4 +290,5 @@ TABLES = {
     keys.FLOW_LINE: "line entry of a flow",
     keys.SECRET: "hash of a secret",
     keys.STRETCH: "stretch of a ledger",
+    keys.IN_LINE: "place in the line for a quota",
 }

@@ -5,9 +5,9 @@ event log and nothing is written twice. What a change does not say, the names of
 in the state of the node, which may be newer; a job that is gone by then is called "deleted".
 
 How two events are told apart: a run was fired when the ledger got its outcome with it, or when it
-says that this change made it; leased when its lease was put; its attempt ended when that lease's
-token was deleted; it ended when it left the table of runs under way. Changes by hand are told by
-the audit log, which notes each in the same change.
+says that this change made it, also when it ended at once; leased when its lease was put; its
+attempt ended when that lease's token was deleted; it ended when it left the table of runs under
+way. Changes by hand are told by the audit log, which notes each in the same change.
 """
 
 from __future__ import annotations
@@ -173,6 +173,8 @@ def _of_ended(told: Told, key: bytes, value: bytes) -> Events:
     # Otherwise somebody has edited a dead letter.
     if keys.run(jid, occasion) in told.deletes:
         run = parse(key, value, RunRecord)
+        if run.made_in == told.revision:
+            yield _run_event(told, event_pb2.EVENT_KIND_RUN_FIRED, jid, occasion, run)
         yield _run_event(told, ENDS[run.state], jid, occasion, run)
 
 

@@ -22,6 +22,7 @@ from . import (
     lanes,
     namespaces,
     overlap,
+    quota,
     runs,
     upstream,
 )
@@ -85,7 +86,7 @@ def _of_run(
         message = f"{run.worker} has it since {_clock(run.leased_at_ms)}, attempt {run.attempt}"
         yield _obstacle(Obstacle.KIND_RUNNING, message + asked, run.deadline_at_ms)
     elif run.held:
-        yield _held(view, jid, run)
+        yield _held(view, jid, run, job)
     elif run.retry_at_ms > view.now_ms:
         why = "failed" if run.state == runs.RETRYING else "was given back"
         message = f"the last attempt {why}; the next one begins at {_clock(run.retry_at_ms)}"
@@ -101,16 +102,27 @@ def _of_run(
             yield from _crew(view, jid, occasion, run, lane, job.namespace, workers)
 
 
-def _held(view: View, jid: int, run: RunRecord) -> Obstacle:
+def _held(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacle:
     if run.due_at_ms > view.now_ms:
         message = f"it is due at {_clock(run.due_at_ms)}"
         return _obstacle(Obstacle.KIND_NOT_DUE, message, run.due_at_ms)
     state = view.need(keys.state(jid), StateRecord)
-    live = state.live - state.held
-    runs = "1 run under way has" if live == 1 else f"{live} runs under way have"
+    if run.held == RunRecord.HELD_FOR_RESUME:
+        message = "it came while its job was paused; resume the job"
+        return _obstacle(Obstacle.KIND_JOB_PAUSED, message, state.pause_until_ms)
+    if state.in_line_since_ms:
+        usage = runs.usage_of(view, jid)
+        most = namespaces.live_runs(view, job.namespace)
+        message = (
+            f"it waits for the quota of the namespace '{job.namespace}': {quota.used(usage)} runs "
+            f"are under way, and the most is {most}"
+        )
+        return _obstacle(Obstacle.KIND_QUOTA, message)
+    live, held = state.live - state.held, state.held - state.later
+    others = "1 run under way has" if live == 1 else f"{live} runs under way have"
     message = (
-        f"the job's overlap policy holds it back until {runs} ended; {state.held} "
-        f"{'is' if state.held == 1 else 'are'} held back"
+        f"the job's overlap policy holds it back until {others} ended; {held} "
+        f"{'is' if held == 1 else 'are'} held back"
     )
     return _obstacle(Obstacle.KIND_OVERLAP, message)
 
@@ -226,8 +238,8 @@ def _still(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacle
     until_ms = bring_back.stands_until(view, job, state)
     if until_ms:
         then = f"'raftsched job resume {job.name}' brings it back"
-        if not bring_back.can_bring_back(view, jid, job, state):
-            then = "its ledger was purged or is too long to bring it back: create it anew"
+        if why := bring_back.why_not(view, jid, job, state):
+            then = f"it cannot be brought back, since {why}: delete it and create it anew"
         message = (
             f"it stands still until {_clock(until_ms)}, since it decided on all times before by a "
             f"clock that was ahead; {then}"
@@ -245,21 +257,21 @@ def _broken(view: View, jid: int) -> Obstacle:
 def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
     most = namespaces.live_runs(view, job.namespace)
     usage = view.get(keys.usage(keys.namespace_of(jid)), UsageRecord)
-    if most and usage is not None and usage.live >= most:
+    if most and usage is not None and quota.used(usage) >= most:
         message = (
-            f"{usage.live} runs of the namespace '{job.namespace}' are under way, and its quota "
-            f"is {most}: what comes due now is skipped"
+            f"{quota.used(usage)} runs of the namespace '{job.namespace}' are under way, and its "
+            f"quota is {most}: a nominal time that comes now is skipped, all else waits"
         )
         yield _obstacle(Obstacle.KIND_QUOTA, message)
 
 
 def _overlap(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
-    verdict = overlap.judge(view, jid, state, job.form.spec)
+    verdict = overlap.judge(view, jid, state, job)
     if verdict in (overlap.SKIP, overlap.HOLD, overlap.HOLD_NEWEST):
         fate = "skipped" if verdict is overlap.SKIP else "held back"
         live = state.live - state.held
         runs = "a run is" if live == 1 else f"{live} runs are"
-        message = f"{runs} under way: what comes due now is {fate}"
+        message = f"{runs} under way: a nominal time that comes now is {fate}"
         yield _obstacle(Obstacle.KIND_OVERLAP, message)
 
 

@@ -41,6 +41,11 @@ def parse(text: str, fields: Collection[str]) -> list[Term]:
                 text, f"there is no field '{field}'; there are {', '.join(sorted(fields))}"
             )
         value = match["quoted"] if match["plain"] is None else match["plain"]
+        if (match["plain"] or "").startswith("="):
+            # Whoever means such a value puts it into quotes.
+            sign, plain = match["sign"], value.lstrip("=") or "value"
+            why = f"'{sign}=' is no sign"
+            raise _wrong(text, f'{why}; write {field}{sign}{plain}, or {field}{sign}"{value}"')
         terms.append(Term(field, match["sign"], value))
         place = match.end()
         if match["rest"] == "AND" and place >= len(text.rstrip()):

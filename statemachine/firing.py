@@ -13,6 +13,7 @@ from ..proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from . import (
     aside,
     backlog,
+    catch_up,
     clockwork,
     deletion,
     flows,
@@ -22,14 +23,16 @@ from . import (
     limits,
     outcomes,
     overlap,
+    quota,
+    resume,
     runs,
     sweep,
     timers,
 )
 from .instants import ms_or
-from .plan import Plan, due, latest_nominal_before, names, next_nominal, nominal_times, nth_nominal
-from .record import JobRecord, MetaRecord, RunRecord, StateRecord, UniqueRecord, parse
-from .reports import attempt_failed
+from .plan import due, next_nominal
+from .record import JobRecord, RunRecord, StateRecord, UniqueRecord
+from .reports import attempt_failed, log_attempt
 from .request import Ring, RingOne, Rung
 from .view import View
 
@@ -46,18 +49,21 @@ AHEAD = 256  # Timers whose jobs are read together; it may be that no more of th
 def ring(view: View, request: Ring, actor: str) -> Rung:
     """Do what is due, oldest first."""
     if request.later is not None:
-        return _ring_line(view, request.most, later=request.later)
-    first = _ring_line(view, request.most, later=False)
+        return _ring_line(view, request, later=request.later)
+    first = _ring_line(view, request, later=False)
     if first.more:
         return first
-    then = _ring_line(view, request.most, later=True)
+    then = _ring_line(view, request, later=True)
     return Rung(first.timers + then.timers, then.more)
 
 
-def _ring_line(view: View, most: int, *, later: bool) -> Rung:
+def _ring_line(view: View, request: Ring, *, later: bool) -> Rung:
+    most = request.most
     due, more, end = due_now(view, most, later=later)
-    fresh = _fresh(view, due, end, most // 2) if more and not later else []
-    del due[most - len(fresh) :]
+    fresh, fresh_from = ([], end) if later else _fresh(view, request, due, end)
+    if fresh:
+        taken = frozenset(fresh)
+        due = [key for key in due if key not in taken][: most - len(fresh)]
     # Timers that this decision has set already are not stored yet; the next ring finds them.
     behind = due[-1] + b"\0" if more else max(end, _begin(view, later=later))
     _mark(view, behind, later=later)
@@ -69,30 +75,39 @@ def _ring_line(view: View, most: int, *, later: bool) -> Rung:
         ledger.index(view)
     for done, key in enumerate(due):
         if done and view.is_over(WRITES_MAX):
-            _mark(view, min(behind, *due[done:]), later=later)
-            return Rung(done, more=True)
+            rest = due[done:]
+            _mark(view, min(behind, *rest), later=later)
+            left = next((key for key in rest if key in taken), fresh_from) if fresh else fresh_from
+            return Rung(done, more=True, fresh_from=left)
         if done % AHEAD == 0:
             _read_ahead(view, due[done : done + AHEAD])
         # What rang before may have moved it, or ended what it was for.
         if view.take(key):
             _ring_one(view, key)
-    return Rung(len(due), more)
+    return Rung(len(due), more, fresh_from)
 
 
-def _fresh(view: View, due: list[bytes], end: bytes, most: int) -> list[bytes]:
-    """Where more is due than a change takes: jobs that have fallen due since the last one. They
-    need not wait for the rest of a herd; but what else is due of a job with runs comes before."""
-    since_ms = parse(keys.META, view.stored.get(keys.META) or b"", MetaRecord).now_ms
-    if keys.timer_at(due[0]) > since_ms:
-        return []  # Nothing was left over.
-    first = max(due[-1] + b"\0", keys.timers_from(since_ms + 1))
-    found = list(islice(view.scan_stored(first, end), most)) if first < end else []
+def _fresh(view: View, request: Ring, due: list[bytes], end: bytes) -> tuple[list[bytes], bytes]:
+    """Jobs that have fallen due behind what is left over, which they need not wait for; and where
+    the next ones begin. But what else is due of a job with runs comes before, if they may not
+    overlap."""
+    first = request.fresh_from or keys.timers_from(view.since_ms + 1)
+    if not due or due[0] >= first or first >= end:
+        return [], end  # Nothing was left over, or nothing came since.
+    most = request.most // 2
+    if not most:
+        return [], first
+    found = list(islice(view.scan_stored(first, end), most))
     _read_ahead(view, found)
-    return [
-        key
-        for key in found
-        if key[9:10] == keys.WAKE_JOB and not view.need(keys.STATE + key[10:18], StateRecord).live
-    ]
+    fresh = [key for key in found if key[9:10] == keys.WAKE_JOB and _may_overtake(view, key[10:18])]
+    return fresh, found[-1] + b"\0" if len(found) == most else end
+
+
+def _may_overtake(view: View, jid: bytes) -> bool:
+    if not view.need(keys.STATE + jid, StateRecord).live:
+        return True
+    rule = view.need(keys.JOB + jid, JobRecord).form.spec.overlap.rule
+    return rule == job_pb2.OverlapPolicy.RULE_ALLOW
 
 
 def _in_turn(*lines: list[bytes]) -> list[bytes]:
@@ -148,6 +163,15 @@ def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
         overlap.go_on(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_BACKLOG:
         _ring_backlog(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_LINE:
+        runs.serve_line(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_WAVES:
+        looked = int.from_bytes(key[18:22], "big")
+        flows.ring_waves(view, int.from_bytes(key[10:18], "big"), looked, key[22:])
+    elif kind == keys.WAKE_RESUME:
+        resume.ring(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_HELD:
+        runs.ring_held(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_RETURN:
         aside.ring(view, *keys.run_of(key))
     else:
@@ -199,6 +223,7 @@ def _ring_job(view: View, jid: int, is_later: bool) -> None:
         state.state = clockwork.ACTIVE
         state.pause_reason = ""
         state.pause_until_ms = 0
+        resume.begin(view, jid, state)
         job.version += 1
         job.updated_at_ms = view.now_ms
         view.put(keys.job(jid), job)
@@ -223,7 +248,9 @@ def _ring_backlog(view: View, jid: int) -> None:
     if state is None or not state.backlog or state.state != clockwork.ACTIVE:
         return
     job = view.need(keys.job(jid), JobRecord)
-    if not state.held or _has_room(view, jid, state):
+    # What is due of its schedules goes before.
+    is_due = 0 < state.next_due_at_ms <= view.now_ms
+    if not is_due and (not state.held or _has_room(view, jid, state)):
         backlog.release(view, jid, job, state)
         clockwork.go_on(view, jid, job, state)
     clockwork.settle(view, jid, state)
@@ -256,9 +283,12 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
             break
         if done and overlap.pauses(view, jid, state):
             return
-        if due_ms + grace_ms < now_ms:
-            _catch_up(view, jid, job, state)
-            break
+        late_ms = now_ms - due_ms
+        together = late_ms > grace_ms
+        if not together and (late_ms >= limits.SECOND_MS or state.edits):
+            together = _is_choice(view, jid, job, state)
+        if together and catch_up.decide(view, jid, job, state):
+            continue
         if not outcomes.left_out(view, jid, job, state, nominal_ms):
             outcomes.fire(view, jid, job, state, nominal_ms, due_ms, outcomes.SCHEDULED)
         clockwork.advance(view, jid, job, state, nominal_ms)
@@ -268,51 +298,26 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         clockwork.go_on(view, jid, job, state)
 
 
-def _catch_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Nominal times were missed: the misfire policy says which of them still run."""
+def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+    """Whether more than one time is due, so that they are decided on together. Times of schedules
+    are rarely less than a second apart, and then come one by one."""
+    if _is_edit_due(view, state):
+        return True
+    if state.once or not overlap.room(state, job):
+        return False
     plan = clockwork.plan_of(view, jid, job)
-    first = state.next_nominal_at_ms
-    shift_ms = due(plan, 0)
-    rule = job.form.spec.misfire.rule or Misfire.RULE_LATEST
-    # What is late by less than the grace still runs when all others are missed.
-    in_time_ms = job.form.grace_ms if rule == Misfire.RULE_SKIP else -1
-    last = latest_nominal_before(plan, view.now_ms - in_time_ms - shift_ms) or first
-    last = max(first, last)
-    if job.form.max_runs:
-        last = last_of_most(view, jid, job, state, plan, first, last)
-    if rule == Misfire.RULE_SKIP:
-        outcomes.pass_over(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
-    elif rule == Misfire.RULE_ALL:
-        backlog.plan_all(view, jid, job, state, plan, first, last)
-    elif rule == Misfire.RULE_EARLIEST:
-        backlog.plan_one(view, jid, job, state, first, first + shift_ms)
-        following = next_nominal(plan, first, last_end_ms=None)
-        if following is not None and following <= last:
-            outcomes.pass_over(view, jid, state, plan, following, last, run_pb2.OUTCOME_COALESCED)
-    else:
-        before = latest_nominal_before(plan, last)
-        if before is not None and first <= before:
-            outcomes.pass_over(view, jid, state, plan, first, before, run_pb2.OUTCOME_COALESCED)
-        backlog.plan_one(view, jid, job, state, last, last + shift_ms)
-    clockwork.advance(view, jid, job, state, last)
+    following = next_nominal(plan, state.next_nominal_at_ms)
+    return following is not None and due(plan, following) <= view.now_ms
 
 
-def last_of_most(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
-) -> int:
-    """The last of the missed nominal times that the most of runs has room for."""
-    end = nth_nominal(plan, first, last, max(1, clockwork.runs_left(job, state, first)))
-    own = ledger.own_entries(view, jid, state, first, last)
-    behind = iter(nominal_times(plan, end + 1, last + 1, len(own)).times if own else ())
-    for at_ms in own:
-        # It ran before its time and was counted then.
-        if at_ms <= end:
-            end = next(behind, last)
-    return end
+def _is_edit_due(view: View, state: StateRecord) -> bool:
+    return any(0 < clockwork.edit_due(edit) <= view.now_ms for edit in state.edits)
 
 
 def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     """Fire the occurrences that somebody moved or added, as far as they are due; whether all."""
+    if _is_edit_due(view, state):
+        catch_up.decide(view, jid, job, state)
     for done, edit in enumerate(state.edits):
         if done and overlap.pauses(view, jid, state):
             # As long as one is due, the job's timer rings.
@@ -325,13 +330,10 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> boo
                     # The schedules were changed, and those before or after had it as well.
                     continue
                 plan = clockwork.plan_of(view, jid, job)
-                ledger.take_out(view, jid, plan, edit.nominal_at_ms)
+                ledger.take_out(view, jid, job, plan, edit.nominal_at_ms)
                 outcomes.fire(view, jid, job, state, edit.nominal_at_ms, due_ms, outcomes.SCHEDULED)
-                if edit.kind == Edit.KIND_ADD or not names(plan, edit.nominal_at_ms):
-                    ledger.mark_added(view, jid, edit.nominal_at_ms)
-                if 0 < job.form.max_runs <= state.fired:
-                    # It was the last one, though the schedules name more.
-                    state.next_nominal_at_ms = state.next_due_at_ms = 0
+                outcomes.mark(view, jid, plan, edit.nominal_at_ms)
+                clockwork.used_up(job, state)
         elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
             outcomes.drop_edit(state, edit)
     return True
@@ -420,35 +422,50 @@ def _ring_held(
     if not run.held:
         # It had waited for room, or it gave way.
         return
-    if rung_ms > run.due_at_ms and state.live > state.held:
-        # It was judged, and its job has a later start deadline by now.
+    if run.held == RunRecord.HELD_FOR_RESUME:
         runs.arm(view, jid, occasion, run, job.form)
         view.put(keys.run(jid, occasion), run)
         return
-    # It does not stand in its own way.
-    state.held -= 1
-    state.live -= 1
+    before = run.held is True and rung_ms > run.due_at_ms and state.live > state.held
+    if run.held == RunRecord.HELD_FOR_ROOM or before:
+        # It was judged, and its job has a later start deadline by now.
+        runs.arm(view, jid, occasion, run, job.form)
+        view.put(keys.run(jid, occasion), run)
+        runs.look_at_held(view, jid, state)
+        return
     is_spared = run.spared & RunRecord.SPARED_OVERLAP
-    verdict = overlap.GO if is_spared else overlap.judge(view, jid, state, job.form.spec, occasion)
+    if state.state == clockwork.PAUSED and not is_spared:
+        runs.let_go(view, jid, run, state)
+        run.held = RunRecord.HELD_FOR_RESUME
+        runs.hold(view, jid, occasion, run, job.form, state)
+        view.put(state_key, state)
+        view.put(keys.run(jid, occasion), run)
+        return
+    usage = runs.usage_of(view, jid)
+    is_taken = quota.is_taken(view, usage, job.namespace)
+    # It does not stand in its own way.
+    runs.let_go(view, jid, run, state)
+    state.live -= 1
+    verdict = overlap.GO if is_spared else overlap.judge_wanted(view, jid, state, job)
     state.live += 1
     state.held += 1
-    if verdict is overlap.SKIP:
-        message = "the job's overlap policy allows no more runs at once"
-        overlap.drop(view, jid, occasion, run, run_pb2.OUTCOME_SKIPPED_OVERLAP, "overlap", message)
-        return
     waits = overlap.make_room(view, jid, state, verdict, occasion)
-    if not waits:
-        run.held = False
-        state.held -= 1
-        runs.make_ready(view, jid, occasion, run, job.form)
+    state.held -= 1
+    if not waits and is_taken:
+        quota.wait(view, jid, state, usage)
+        waits = True
+    if waits:
+        runs.hold(view, jid, occasion, run, job.form, state)
     else:
-        runs.arm(view, jid, occasion, run, job.form)
+        runs.make_ready(view, jid, occasion, run, job.form)
     view.put(state_key, state)
     view.put(keys.run(jid, occasion), run)
 
 
 def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str) -> None:
     run.error = run_pb2.RunError(kind=kind, message=message)
+    if run.state == runs.RUNNING:
+        log_attempt(view, run, Attempt.END_TIMED_OUT, run.error)
     runs.stop(view, jid, occasion, run, LOST)
     runs.end(view, jid, occasion, run, runs.FAILED)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..proto.v1 import flow_pb2, job_pb2, run_pb2
-from . import keys, limits, namespaces, overlap, runs
+from . import keys, limits, namespaces, overlap, quota, runs
 from .instants import ms_or
 from .record import (
     FlowRecord,
@@ -27,7 +27,7 @@ from .record import (
     TellRecord,
     UpstreamRecord,
 )
-from .upstream import jid_named
+from .upstream import jid_named, reaches
 from .view import View
 
 Step = flow_pb2.FlowStep
@@ -86,6 +86,21 @@ def begin_anew(view: View, jid: int, occasion: int) -> None:
     if wave is not None:
         _let_go(view, wave)
         _put(view, wave)
+
+
+def reopen(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+    """A run of a wave begins once more: what depends on it is told when it ends. The caller puts
+    the run, which is in no wave if that is gone, or has begun anew without it."""
+    wave = find(view, run.flow_jid, run.flow_occasion) if run.flow_jid else None
+    if wave is not None and (wave.jid, wave.occasion) != (jid, occasion):
+        step = wave.step(view, jid)
+        wave = wave if step is not None and step.occasion == occasion else None
+    if wave is None:
+        run.flow_jid = run.flow_occasion = 0
+        return
+    wave.flow.live += 1
+    wave.flow.ended_at_ms = wave.flow.stuck_since_ms = 0
+    _put(view, wave)
 
 
 def run_ended(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
@@ -156,15 +171,29 @@ def _look(view: View, wave: Wave, jid: int, source: int, tell: TellRecord) -> bo
             stuck_at_ms=view.now_ms + stuck_ms, round=flow.round,
         )  # fmt: skip
     if tell.state:
+        # One that was requeued ends once more, and only its last end counts.
+        others = tuple(item for item in step.ended if item.jid != source)
         ended = UpstreamRecord(jid=source, occasion=tell.occasion, state=tell.state)
-        step.ended = (*step.ended, ended)
-    verdict = step.state
-    if verdict == Step.STATE_WAITING:
+        step.ended = (*others, ended)
+    was = verdict = step.state
+    if verdict == Step.STATE_WAITING or (verdict == Step.STATE_CANNOT_RUN and tell.state):
         verdict = _verdict(view, wave, jid, job, step)
-        flow.waiting += (verdict == Step.STATE_WAITING) - (not is_new)
-        if verdict == Step.STATE_WAITING and is_new:
+        waited = was == Step.STATE_WAITING and not is_new
+        flow.waiting += (verdict == Step.STATE_WAITING) - waited
+        flow.cannot_run -= was == Step.STATE_CANNOT_RUN != verdict
+        if verdict == Step.STATE_WAITING and not waited:
             flow.stuck_since_ms = 0
             flow.ahead_ms = min(flow.ahead_ms, step.stuck_at_ms)
+    return _enact(view, wave, jid, job, step, verdict)
+
+
+def _enact(
+    view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord,
+    verdict: Step.State.ValueType,
+) -> bool:  # fmt: skip
+    """Carry out what was found about a step, which is put here. Whether others are to be told now
+    that it cannot run."""
+    flow = wave.flow
     was, step.state = step.state, verdict
     view.put(keys.step(wave.jid, wave.occasion, jid), step)
     if was == verdict:
@@ -175,13 +204,16 @@ def _look(view: View, wave: Wave, jid: int, source: int, tell: TellRecord) -> bo
         step.occasion = _fire(view, wave, jid, job, step)
         view.subject = before
         return False
+    if verdict == Step.STATE_WAITING:
+        return False
     flow.cannot_run += 1
     return view.need(keys.state(jid), StateRecord).has_downstream
 
 
 def _verdict(
-    view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord
+    view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord, *, is_changed: bool = False
 ) -> Step.State.ValueType:
+    """What becomes of a step; `is_changed`: its job may wait for one that is not in the wave."""
     met = lost = 0
     ends = {item.jid: item.state for item in step.ended}
     upstream = job.form.spec.upstream
@@ -194,13 +226,52 @@ def _verdict(
                 lost += 1
         elif source is None or _cannot_run(view, wave, source):
             lost += 1
+        elif is_changed:
+            lost += not reaches(view, wave.jid, source)
     if upstream.join == Join.JOIN_ANY:
         if met:
             return Step.STATE_FIRED
         return Step.STATE_CANNOT_RUN if lost == len(upstream.jobs) else Step.STATE_WAITING
-    if lost:
+    if lost or not upstream.jobs:
         return Step.STATE_CANNOT_RUN
     return Step.STATE_FIRED if met == len(upstream.jobs) else Step.STATE_WAITING
+
+
+def look_again(view: View, jid: int) -> None:
+    """A job waits for others than before: look at the waves in which it waits, in steps."""
+    view.put_later(keys.waves_timer(keys.LATER | view.now_ms, jid, 0, b""))
+
+
+def ring_waves(view: View, jid: int, looked: int, place: bytes) -> None:
+    """Look at some more waves in which a job that was changed may wait, the newest first."""
+    if view.get(keys.job(jid), JobRecord) is None:
+        return
+    prefix = keys.in_namespace(keys.FLOW_LINE, keys.namespace_of(jid))
+    for key in view.scan_stored(prefix + place, keys.after(prefix)):
+        if looked % limits.STEP == limits.STEP - 1 or view.is_full:
+            at_ms = keys.LATER | view.now_ms
+            view.put_later(keys.waves_timer(at_ms, jid, looked + 1, key[len(prefix) :]))
+            return
+        wave = find(view, *keys.run_of(key))
+        if wave is not None:
+            _look_at_changed(view, wave, jid)
+        looked += 1
+        if looked >= limits.WAVES_LOOKED_AT:
+            return
+
+
+def _look_at_changed(view: View, wave: Wave, jid: int) -> None:
+    step = wave.step(view, jid)
+    if step is None or step.state != Step.STATE_WAITING:
+        return
+    job = view.need(keys.job(jid), JobRecord)
+    verdict = _verdict(view, wave, jid, job, step, is_changed=True)
+    if verdict == Step.STATE_WAITING:
+        return
+    wave.flow.waiting -= 1
+    if _enact(view, wave, jid, job, step, verdict):
+        _tell(view, wave, [(jid, TellRecord(round=wave.flow.round))], limits.STEP)
+    _settle(view, wave)
 
 
 def _cannot_run(view: View, wave: Wave, jid: int) -> bool:
@@ -217,11 +288,15 @@ def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) ->
     run.flow_jid, run.flow_occasion = wave.jid, wave.occasion
     run.upstream = step.ended
     run.made_in = view.base + 1
-    verdict = overlap.judge(view, jid, state, job.form.spec)
-    if verdict is overlap.SKIP:
-        # Each wave has its own run of the job; one that comes while another is under way waits.
-        verdict = overlap.HOLD
-    run.held = overlap.make_room(view, jid, state, verdict, occasion)
+    usage = runs.usage_of(view, jid)
+    if state.state == job_pb2.JobStatus.STATE_PAUSED:
+        run.held = RunRecord.HELD_FOR_RESUME
+    else:
+        verdict = overlap.judge_wanted(view, jid, state, job)
+        run.held = overlap.make_room(view, jid, state, verdict, occasion)
+    if not run.held and quota.is_taken(view, usage, job.namespace):
+        quota.wait(view, jid, state, usage)
+        run.held = True
     runs.begin(view, jid, occasion, run, job.form, state)
     view.put(state_key, state)
     return occasion

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import islice
 
-from . import clockwork, keys, limits, policies
+from . import checked, clockwork, keys, limits, upstream
 from .record import JobRecord, StateRecord
 from .view import View
 
@@ -18,7 +18,7 @@ def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[s
         warned = clockwork.plan_of(view, jid, job).warnings
     except clockwork.Unreadable as unreadable:
         warned = (str(unreadable),)
-    found = [*warned, *policies.at_odds(job.form.spec)]
+    found = [*warned, *checked.check(job.form).at_odds, *upstream.apart(view, jid, job)]
     if state.next_due_at_ms and not job.form.spec.timing.HasField("jitter"):
         found += _herd(view, state.next_due_at_ms)
     return found

@@ -30,7 +30,7 @@ def import_jobs(view: View, request: Import, actor: str) -> Answer:
     """All of an import as one change, however long that takes."""
     _check(request)
     order = order_of(request.jobs)
-    return _in_order(_take(view, request, order, actor, all_of_it=True), order)
+    return in_order(_take(view, request, order, actor, all_of_it=True), order)
 
 
 def import_some(view: View, body: ImportSome, actor: str) -> Imported:
@@ -52,7 +52,7 @@ def import_some(view: View, body: ImportSome, actor: str) -> Imported:
         view.seal()
         trial.absorb(view)
     if not first and len(answer.results) == len(request.jobs):
-        answer = _in_order(answer, body.order)
+        answer = in_order(answer, body.order)
     if request_id:
         remembered.add(view, request_id, request, answer, body.digest)
     return Imported(answer, first + len(answer.results), trial)
@@ -78,7 +78,7 @@ def rest_of(body: ImportSome, imported: Imported) -> ImportSome:
 def some_of(request: Import) -> ImportSome:
     """The beginning of an import."""
     digest = remembered.fingerprint(request) if request.request_id else b""
-    return ImportSome(request, digest, tuple(order_of(request.jobs)))
+    return ImportSome(request, digest, order_of(request.jobs))
 
 
 def joined(whole: ImportSome, parts: Sequence[Answer]) -> Answer:
@@ -88,7 +88,7 @@ def joined(whole: ImportSome, parts: Sequence[Answer]) -> Answer:
     answer = Answer()
     for part in parts:
         answer.results.extend(part.results)
-    return _in_order(answer, whole.order)
+    return in_order(answer, whole.order)
 
 
 def order_of(wanted: Sequence[job_pb2.Job]) -> Sequence[int]:
@@ -134,7 +134,7 @@ def _id_of(request_id: str, first: int) -> str:
     return blake2b(f"{first} {request_id}".encode(), digest_size=16).hexdigest()
 
 
-def _in_order(answer: Answer, order: Sequence[int]) -> Answer:
+def in_order(answer: Answer, order: Sequence[int]) -> Answer:
     """Results as they were taken, in the order of the call."""
     if isinstance(order, range):
         return answer

@@ -5,17 +5,19 @@ Each rule asks everything that may be refused first, and writes only then.
 
 from __future__ import annotations
 
-from ..proto.v1 import job_pb2, run_pb2, schedule_pb2
+from ..proto.v1 import job_pb2
 from . import (
     answers,
     aside,
     audit_log,
     backlog,
     bring_back,
+    catch_up,
     checked,
     clockwork,
     deletion,
     firing,
+    flows,
     forms,
     herds,
     keys,
@@ -32,14 +34,23 @@ from . import (
     upstream,
     validate,
 )
+from . import resume as resume_
 from .checked import Checked
 from .field_fault import FieldFault
 from .forms import Parts
-from .instants import ms_or
-from .plan import Plan, count_nominals, due, latest_nominal_before
-from .record import JobRecord, NamespaceRecord, StateRecord, UsageRecord, encode, payload_of
+from .instants import ms_or, told
+from .plan import Plan, count_nominals, due
+from .record import (
+    EditRecord,
+    JobRecord,
+    NamespaceRecord,
+    StateRecord,
+    UsageRecord,
+    encode,
+    payload_of,
+)
 from .rejection import Fault, Reason, Refused
-from .schedule import compile_plan
+from .schedule import compile_plan, shape_of
 from .view import Mold, View
 
 CHANGEABLE = frozenset({"spec"})
@@ -218,7 +229,8 @@ def _plan(
             calendars=clockwork.calendars_of(view, namespace.number, parts.form.calendars),
         )  # fmt: skip
         if shape.is_common and isinstance(plan, Plan):
-            view.plans[place] = plan
+            # Its job is there in a moment, and has warnings: its plan is the same.
+            view.plans[place] = view.restored[place] = plan
     return plan
 
 
@@ -255,18 +267,29 @@ def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2
     if merged.spec == before and state.state != clockwork.BROKEN:
         return _with_warnings(view, jid, job, state)
     changed = audit_log.difference(before, merged.spec, "spec.")
-    replace_spec(view, jid, job, state, merged)
+    dropped = replace_spec(view, jid, job, state, merged)
     audit_log.add(view, actor, "UpdateJob", job.namespace, f"job/{job.name}", request, changed)
-    return _with_warnings(view, jid, job, state)
+    answer = _with_warnings(view, jid, job, state)
+    answer.status.warnings.extend(map(_gone, dropped))
+    return answer
+
+
+def _gone(edit: EditRecord) -> str:
+    at = told(edit.nominal_at_ms)
+    if edit.kind == clockwork.MOVE:
+        moved = told(edit.moved_to_ms)
+        return f"the new schedules do not name {at}, which was moved to {moved}: it is MISSED"
+    return f"the new schedules do not name {at}, which was to be skipped"
 
 
 def replace_spec(
     view: View, jid: int, job: JobRecord, state: StateRecord, merged: job_pb2.Job
-) -> None:
-    """Give a job another spec, after asking whether it is right."""
+) -> list[EditRecord]:
+    """Give a job another spec, after asking whether it is right. The answer is what was changed by
+    hand and goes, since the new schedules do not name it."""
     namespace = namespaces.need(view, job.namespace)
     old, new = job.order(), merged.spec
-    rescheduled = list(old.schedules) != list(new.schedules) or _naming(old) != _naming(new)
+    rescheduled = _are_others(old, new)
     retimed = old.timing != new.timing
     # A job that has had all its runs and may have more begins anew: it catches up with nothing.
     used_up = 0 < old.timing.max_runs <= state.fired and not clockwork.missed(state)
@@ -285,10 +308,10 @@ def replace_spec(
     record = aside.find(view, jid) if state.state == clockwork.BROKEN else None
     if rescheduled and (record is None or clockwork.is_readable(view, jid, job)):
         # Of schedules that cannot be read nobody knows which times they had.
-        _close_books(view, jid, job, state)
-    if anew and since_ms == view.now_ms and clockwork.decided_ahead(view, state):
+        _close_books(view, jid, job, state, goes_on_from_now=since_ms == view.now_ms)
+    comes_back = anew and since_ms == view.now_ms and clockwork.decided_ahead(view, state) > 0
+    if comes_back:
         bring_back.free(view, jid, job, state)
-        ledger.mark_ahead(view, jid, plan, view.now_ms)
     if record is not None:
         aside.bring_back(view, jid, state, record)
     upstream.unlink(view, jid, job)
@@ -302,6 +325,13 @@ def replace_spec(
     job.updated_at_ms = view.now_ms
     job.schedules_since_ms = since_ms
     _wire(view, jid, namespace, job, state, known, plan)
+    dropped: list[EditRecord] = []
+    if rescheduled or comes_back:
+        # By the plan that the job goes on with: what was checked counts intervals from now.
+        plan = clockwork.plan_of(view, jid, job)
+        dropped = outcomes.drop_unnamed(view, jid, state, plan)
+        if since_ms == view.now_ms < state.last_nominal_at_ms:
+            ledger.mark_ahead(view, jid, plan, view.now_ms)
     if anew:
         clockwork.look_ahead(view, jid, job, state, since_ms)
     elif retimed:
@@ -311,8 +341,13 @@ def replace_spec(
     clockwork.settle(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)
+    if old.upstream != new.upstream:
+        flows.look_again(view, jid)
+    if rescheduled or old.overlap != new.overlap:
+        runs.look_at_held(view, jid, state)
     if old.concurrency != new.concurrency:
         slots.limits_changed(view, jid, state, old.concurrency, new.concurrency)
+    return dropped
 
 
 def _begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
@@ -324,13 +359,12 @@ def _begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
     return view.now_ms
 
 
-def _naming(spec: job_pb2.JobSpec) -> schedule_pb2.Timing:
-    """What of a timing says which instants are nominal times."""
-    timing = schedule_pb2.Timing()
-    timing.CopyFrom(spec.timing)
-    for field in ("max_runs", "jitter", "exclude_calendars"):
-        timing.ClearField(field)
-    return timing
+def _are_others(old: job_pb2.JobSpec, new: job_pb2.JobSpec) -> bool:
+    """Whether the schedules of a job name other instants than before, however they are written."""
+    if list(old.schedules) == list(new.schedules) and old.timing == new.timing:
+        return False
+    before, after = (shape_of(spec.schedules, spec.timing) for spec in (old, new))
+    return bool(before.faults or after.faults) or before.meaning != after.meaning
 
 
 def _check_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
@@ -350,7 +384,9 @@ def _check_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
         )  # fmt: skip
 
 
-def _close_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def _close_books(
+    view: View, jid: int, job: JobRecord, state: StateRecord, *, goes_on_from_now: bool
+) -> None:
     """Give what has come under the old schedules its outcome, before they are gone: what is due
     fires, and what waits for its turn or its jitter is missed."""
     if state.state == clockwork.ACTIVE:
@@ -358,19 +394,14 @@ def _close_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
             if not state.next_nominal_at_ms or state.next_due_at_ms > view.now_ms:
                 break
             firing.fire_due(view, jid, job, state)
+        if state.backlog:
+            backlog.release(view, jid, job, state, backfills=False)
     if state.backlog:
+        if goes_on_from_now:
+            backlog.cut(view, jid, state, clockwork.plan_of(view, jid, job), view.now_ms)
         backlog.drop(view, jid, job, state)
     if 0 < state.next_nominal_at_ms <= view.now_ms:
-        _miss(view, jid, job, state)
-
-
-def _miss(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    plan = clockwork.plan_of(view, jid, job)
-    first = state.next_nominal_at_ms
-    last = max(first, latest_nominal_before(plan, view.now_ms + 1) or first)
-    if job.form.max_runs:
-        last = firing.last_of_most(view, jid, job, state, plan, first, last)
-    outcomes.pass_over(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
+        catch_up.give_up(view, jid, job, state)
 
 
 def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2.DeleteJobResponse:
@@ -411,6 +442,7 @@ def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.J
     state.state = clockwork.PAUSED
     state.pause_reason = request.reason
     state.pause_until_ms = until_ms
+    resume_.forget(view, jid)
     ledger_purge.step(view, jid, job, state)
     _changed(view, jid, job, state)
     audit_log.add(
@@ -426,8 +458,17 @@ def resume(view: View, request: job_pb2.ResumeJobRequest, actor: str) -> job_pb2
         state.state = clockwork.ACTIVE
         state.pause_reason = ""
         state.pause_until_ms = 0
+        resume_.begin(view, jid, state)
     elif state.state == clockwork.BROKEN or not bring_back.stands_until(view, job, state):
         return answers.job(job.namespace, jid, job, state)
+    elif why := bring_back.why_not(view, jid, job, state):
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"'{job.name}' stands still until {told(bring_back.stands_until(view, job, state))} "
+            f"and cannot be brought back, since {why}; wait until then, or delete it and create "
+            "it anew",
+            limit="ledger_ahead", maximum=ledger.AHEAD, job=job.name,
+        )  # fmt: skip
     bring_back.bring_back(view, jid, job, state)
     _changed(view, jid, job, state)
     audit_log.add(view, actor, "ResumeJob", job.namespace, f"job/{job.name}", request)

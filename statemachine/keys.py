@@ -36,6 +36,7 @@ ROOM = b"r"  # jid: what still goes to make room for a run
 INDEXED = b"m"  # once: all stretches before this key of the ledger stand in STRETCH
 TELL = b"t"  # jid and occasion of the flow, jid upstream: whose end others are still to be told of
 SET_BACK = b"b"  # once: up to when times were decided on before the state's time was set back
+RESUME = b"v"  # jid: a job that fires again, with what came to it while it was paused
 BROKEN = b"K"  # jid: jobs that were set aside
 CATCH_UP = b"c"  # jid: when the backlog of a job goes on
 
@@ -56,6 +57,7 @@ REMEMBERED_LINE = b"i"  # place -> hash of the request id
 EDGE = b"e"  # jid upstream, jid downstream -> condition
 FLOW_LINE = b"g"  # namespace, inverted beginning, jid, occasion
 STRETCH = b"l"  # jid, first nominal time: entries of the ledger that speak of many
+IN_LINE = b"q"  # namespace, since, jid: jobs that wait for the quota of runs
 DEPENDS = b"d"  # jid upstream: how many depend on it, and how long the way to it is
 
 # What a timer wakes.
@@ -68,6 +70,10 @@ WAKE_SWEEP = b"N"
 WAKE_RETURN = b"B"
 WAKE_ROOM = b"O"
 WAKE_BACKLOG = b"K"
+WAKE_HELD = b"H"
+WAKE_LINE = b"Q"
+WAKE_RESUME = b"V"
+WAKE_WAVES = b"W"
 
 # Timers of what can wait stand in a line of their own, behind all others: they have this bit.
 LATER = 1 << 62
@@ -113,6 +119,10 @@ def broken(jid: int) -> bytes:
 
 def room(jid: int) -> bytes:
     return _ONE.pack(ROOM, jid)
+
+
+def resume(jid: int) -> bytes:
+    return _ONE.pack(RESUME, jid)
 
 
 def former(jid: int, version: int) -> bytes:
@@ -184,6 +194,27 @@ def room_timer(at_ms: int, jid: int) -> bytes:
 
 def backlog_timer(at_ms: int, jid: int) -> bytes:
     return _TIMER_ONE.pack(TIMER, at_ms, WAKE_BACKLOG, jid)
+
+
+def held_timer(at_ms: int, jid: int) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_HELD, jid)
+
+
+def resume_timer(at_ms: int, jid: int) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_RESUME, jid)
+
+
+def waves_timer(at_ms: int, jid: int, looked: int, place: bytes) -> bytes:
+    """How many waves were looked at, and where in the line of flows to go on."""
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_WAVES, jid) + looked.to_bytes(4, "big") + place
+
+
+def line_timer(at_ms: int, number: int) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_LINE, number)
+
+
+def in_line(number: int, since_ms: int, jid: int) -> bytes:
+    return in_namespace(IN_LINE, number) + _PAIR.pack(since_ms, jid)
 
 
 def unique_timer(at_ms: int, jid: int, key: str) -> bytes:

@@ -4,6 +4,7 @@ too long, and when a new leader looks who is there."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2, worker_pb2
@@ -95,24 +96,44 @@ def lapse(view: View, request: Lapse, actor: str) -> Rung:
 def resume(view: View, request: Resume, actor: str) -> Resumed:
     """A worker said which leases it holds: the others of its session never reached it, and end.
 
-    Those that were granted in this very change are not stored yet, and stay.
+    Those that were granted in this very change are not stored yet, and stay. Between two steps a
+    lease may end, of which its worker hears as ever; none is added, since none is offered to it.
     """
     session = view.get(keys.session(request.worker), SessionRecord)
-    listed = {held.token for held in request.held if _holds(view, session, held)}
-    if session is not None:
-        others = (
-            key
-            for key in _of(view, session)
-            if keys.run_of(key)[1] not in listed and key not in request.but
-        )
-        found = list(islice(others, request.most + 1))
-        for count, key in enumerate(found):
-            if count == request.most or (count and view.is_full):
-                return Resumed((), more=True)
+    first, most = request.looked, request.most
+    stops: list[Stop] = []
+    count = 0
+    for token, run in islice(request.held.items(), first, first + most):
+        if count and view.is_full:
+            break
+        count += 1
+        if (stop := _stop(view, session, token, run)) is not None:
+            stops.append(stop)
+    left = replace(request, looked=first + count)
+    is_done = left.looked == len(request.held)
+    return Resumed(tuple(stops), _end_others(view, session, left, count) if is_done else left)
+
+
+def _end_others(
+    view: View, session: SessionRecord | None, request: Resume, count: int
+) -> Resume | None:
+    """End the leases of a session that its worker does not hold; what is left to look at."""
+    if session is None:
+        return None
+    first = keys.lease(session.number, max(session.token_from, request.token_from))
+    end = keys.lease(session.number, keys.OCCASION_MAX)
+    for key in list(islice(view.scan_stored(first, end), request.most - count + 1)):
+        token = keys.run_of(key)[1]
+        if count == request.most or (count and view.is_full):
+            return replace(request, token_from=token)
+        count += 1
+        held = request.held.get(token)
+        if held is not None and keys.run_key(held) == keys.run_of(_value(view, key)):
+            continue
+        if key not in request.but:
             view.subject = key
             _end_unheard(view, request.worker, *_run(view, key))
-    stops = [_stop(view, held, known=held.token in listed) for held in request.held]
-    return Resumed(tuple(stop for stop in stops if stop is not None), more=False)
+    return None
 
 
 def _of(view: View, session: SessionRecord) -> Iterator[bytes]:
@@ -121,25 +142,15 @@ def _of(view: View, session: SessionRecord) -> Iterator[bytes]:
     return view.scan_stored(first, keys.lease(session.number, keys.OCCASION_MAX))
 
 
-def _run(view: View, lease: bytes) -> tuple[int, int, RunRecord]:
+def _value(view: View, lease: bytes) -> bytes:
     value = view.get_raw(lease)
     assert value is not None, f"the lease {lease!r} is gone"
-    jid, occasion = keys.run_of(value)
+    return value
+
+
+def _run(view: View, lease: bytes) -> tuple[int, int, RunRecord]:
+    jid, occasion = keys.run_of(_value(view, lease))
     return jid, occasion, view.need(keys.run(jid, occasion), RunRecord)
-
-
-def _holds(view: View, session: SessionRecord | None, held: worker_pb2.HeldLease) -> bool:
-    """Whether a listed lease stands, and is this session's."""
-    place = keys.run_key(held.run)
-    if session is None or place is None:
-        return False
-    run = view.get(keys.run(*place), RunRecord)
-    return (
-        run is not None
-        and run.state == runs.RUNNING
-        and run.token == held.token
-        and run.session == session.number
-    )
 
 
 def _end_unheard(view: View, worker: str, jid: int, occasion: int, run: RunRecord) -> None:
@@ -154,13 +165,20 @@ def _end_unheard(view: View, worker: str, jid: int, occasion: int, run: RunRecor
         reports.put_back(view, jid, occasion, run)
 
 
-def _stop(view: View, held: worker_pb2.HeldLease, *, known: bool) -> Stop | None:
+def _stop(view: View, session: SessionRecord | None, token: int, run_id: str) -> Stop | None:
     """What a worker is told about a lease that it lists; None when it may simply go on."""
-    place = keys.run_key(held.run)
+    place = keys.run_key(run_id)
     run = view.get(keys.run(*place), RunRecord) if place is not None else None
-    if place is None or run is None or not known:
-        message = reports.lost(held.run, held.token, run).message
-        return Stop(token=held.token, run=held.run, kind=Stop.KIND_LOST, message=message)
+    if (
+        place is None
+        or run is None
+        or session is None
+        or run.state != runs.RUNNING
+        or run.token != token
+        or run.session != session.number
+    ):
+        message = reports.lost(run_id, token, run).message
+        return Stop(token=token, run=run_id, kind=Stop.KIND_LOST, message=message)
     if run.cancel_at_ms:
         return runs.stop_word(view, *place, run, Stop.KIND_CANCEL)
     return None

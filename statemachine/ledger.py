@@ -311,31 +311,39 @@ def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nomin
     return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
 
 
-def take_out(view: View, jid: int, plan: Plan, nominal_ms: int) -> bool:
+def take_out(view: View, jid: int, job: JobRecord, plan: Plan, nominal_ms: int) -> bool:
     """A nominal time of a stretch is to have an entry of its own, which the caller makes. Whether
     it had an outcome, there or alone."""
     found = covering(view, jid, nominal_ms)
     if found is None or not found[1].last_at_ms:
         return found is not None
     first, entry = found
+    is_former = first <= job.schedules_since_ms
+    is_end = nominal_ms in (first, entry.last_at_ms)
+    if not is_end and (is_former or not names(plan, nominal_ms)):
+        # It is none of them; of what came under other schedules only the ends are known.
+        return False
     entry.count -= 1
     if first != nominal_ms and entry.count > 0:
         view.put(keys.ledger(jid, first), entry)
         return True
     drop(view, keys.ledger(jid, first))
     if entry.count > 0:
-        _put_stretch(view, jid, _second(view, jid, plan, first, entry.last_at_ms), entry)
+        second = first + 1 if is_former else _second(view, jid, plan, first, entry.last_at_ms)
+        _put_stretch(view, jid, second, entry)
     return True
 
 
 def _second(view: View, jid: int, plan: Plan, first: int, last: int) -> int:
     """Where a stretch begins when its first nominal time is taken out. What lies behind may have
     entries of its own; behind a step of these it begins in any case, and they lie inside it."""
+    if last <= plan.since_ms:
+        # Its times are those of other schedules: which of them are left nobody knows.
+        return first + 1
     at_ms = first
     for _ in range(limits.STEP):
         named = nominal_times(plan, at_ms + 1, last + 1, 1, ever=True).times
         if not named:
-            # The schedules are others by now, and name none of its times any more.
             return first + 1
         [at_ms] = named
         if not knows(view, jid, at_ms):

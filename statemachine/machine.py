@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from ..proto.v1 import worker_pb2
 from . import keys, limits, remembered
 from .budget import Budget, Share
-from .careful import FATAL, Careful, Failure, Stopped
+from .careful import FATAL, Broke, Careful, Failure, Stopped
 from .record import Change, MetaRecord, encode, parse, parse_change
 from .rejection import Refused, Rejection
 from .request import LEFT, Request
@@ -101,9 +101,9 @@ def _decide_together(view: View, requests: Sequence[Request]) -> Decision | Stop
         data = view.seal()
     except FATAL:
         raise
-    except Exception:
+    except Exception as error:
         # The bytes of it cannot be made: whose fault that is comes out when each is tried alone.
-        return Stopped([])
+        return Stopped([], broke=Broke(error.with_traceback(None), b""))
     if len(data) > limits.ENTRY_BYTES:
         # They end when their view is full, so it is the last one that is large.
         return Stopped(replies[:-1])
@@ -143,8 +143,8 @@ def _replies_within_shares(view: View, requests: Sequence[Request]) -> list[obje
             replies.append(refused.rejection)
         except FATAL:
             raise
-        except Exception:
-            return Stopped(replies)
+        except Exception as error:
+            return Stopped(replies, broke=Broke(error.with_traceback(None), view.subject))
     while replies[-1:] == [LEFT]:
         replies.pop()
     return replies

@@ -52,6 +52,15 @@ def live_runs(view: View, name: str) -> int:
     return most
 
 
+def wake_line(view: View, number: int, usage: UsageRecord) -> None:
+    """There may be room for more runs: let those that wait for the quota have it, as soon as what
+    is due has been done."""
+    if usage.in_line and not usage.line_timer_ms:
+        usage.line_timer_ms = keys.LATER | view.now_ms
+        view.put(keys.usage(number), usage)
+        view.put_later(keys.line_timer(usage.line_timer_ms, number))
+
+
 def keep_ledger_ms(view: View, name: str) -> int:
     record = find(view, name)
     assert record is not None, f"a job lives in the namespace {name}, which is not there"
@@ -121,6 +130,9 @@ def update(view: View, request: namespace_pb2.UpdateNamespaceRequest, actor: str
     changed = audit_log.difference(record.settings, merged)
     record.settings.CopyFrom(merged)
     view.live_runs.pop(name, None)
+    usage = view.get(keys.usage(record.number), UsageRecord)
+    if usage is not None:
+        wake_line(view, record.number, usage)
     view.keeps.pop(record.number, None)
     record.version += 1
     view.put(keys.namespace(name), record)
@@ -151,7 +163,7 @@ def answer(view: View, record: NamespaceRecord) -> Namespace:
     usage = view.get(keys.usage(record.number), UsageRecord)
     if usage is not None:
         shown.usage.jobs = usage.jobs
-        shown.usage.live_runs = usage.live
+        shown.usage.live_runs = usage.live - usage.held
         shown.usage.leases = usage.leased
         shown.usage.dead_letters = usage.dead
         shown.usage.payload_bytes = usage.payload_bytes

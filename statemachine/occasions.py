@@ -16,6 +16,7 @@ from . import (
     limits,
     namespaces,
     overlap,
+    quota,
     runs,
     validate,
 )
@@ -26,6 +27,7 @@ from .record import (
     BacklogRecord,
     EditRecord,
     JobRecord,
+    LedgerRecord,
     RunRecord,
     StateRecord,
     UniqueRecord,
@@ -35,35 +37,30 @@ from .rejection import Fault, Reason, Refused
 from .view import View
 
 Edit = schedule_pb2.OccurrenceEdit
+Trigger = job_pb2.TriggerJobRequest
 Unique = run_pb2.UniqueKey
 INVALID = Reason.ERROR_REASON_FIELD_INVALID
 
 
 def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_pb2.Run:
-    """Start a run by hand. It obeys pause and overlap policy, unless it is forced."""
+    """Start a run by hand. It waits where the overlap policy says no, unless it is forced."""
     jid, job, state = find(view, request.namespace, request.job)
-    aside.refuse(view, jid, job, state)
-    _check_trigger(view, request, job, state)
+    _check_trigger(request)
     taken = _holder(view, jid, request)
     if taken is not None and request.unique.policy != Unique.POLICY_REPLACE:
+        # Whether one more could begin now does not matter to who asks for the same again.
         return _show(view, jid, taken, job)
+    aside.refuse(view, jid, job, state)
+    _check_may_begin(view, request, job, state)
     due_ms = max(view.now_ms, ms_or(request, "due_time", 0))
     later = due_ms > view.now_ms
-    verdict = _verdict(view, request, jid, job, state)
-    if verdict is overlap.SKIP and not later and taken is None:
-        limit, live = job.form.spec.overlap.limit or 1, state.live - state.held
-        raise Refused.because(
-            Reason.ERROR_REASON_OVERLAP_REFUSED,
-            f"'{job.name}' has {_runs(live)} under way, and its overlap policy allows "
-            f"{limit}; wait for them, cancel them, or trigger with force",
-            job=job.name, live=live, limit=limit,
-        )  # fmt: skip
+    if not later and taken is None:
+        _check_beside(view, request, jid, job, state)
     if taken is not None:
         held = view.get(keys.run(jid, taken), RunRecord)
         if held is not None:
             runs.cancel(view, jid, taken, held, "a newer run took its unique key", 0)
-            verdict = _verdict(view, request, jid, job, state)
-            verdict = overlap.HOLD if verdict is overlap.SKIP else verdict
+    verdict = _verdict(view, request, jid, job, state)
     occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
     run = _triggered(view, request, job, due_ms)
     run.held = later or overlap.make_room(view, jid, state, verdict, occasion)
@@ -80,14 +77,40 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
 def _verdict(
     view: View, request: job_pb2.TriggerJobRequest, jid: int, job: JobRecord, state: StateRecord
 ) -> overlap.Verdict:
-    return overlap.GO if request.force else overlap.judge(view, jid, state, job.form.spec)
+    return overlap.GO if request.force else overlap.judge_wanted(view, jid, state, job)
 
 
-def _check_trigger(
-    view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, state: StateRecord
+def _check_beside(
+    view: View, request: job_pb2.TriggerJobRequest, jid: int, job: JobRecord, state: StateRecord
 ) -> None:
+    """Refuse what would have to wait, where that is not wanted or too much waits already."""
+    verdict = _verdict(view, request, jid, job, state)
+    if verdict is overlap.GO or verdict is overlap.REPLACE:
+        return
+    waiting, live = state.held - state.later, state.live - state.held
+    if request.if_running == Trigger.IF_RUNNING_REFUSE:
+        raise Refused.because(
+            Reason.ERROR_REASON_OVERLAP_REFUSED,
+            f"'{job.name}' has {_runs(live)} under way, and its overlap policy allows no more "
+            "beside; let this one wait for them (if_running), cancel them, or trigger with force",
+            job=job.name, live=live,
+        )  # fmt: skip
+    if waiting >= limits.WAITING_RUNS:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"{waiting} runs of '{job.name}' wait for those under way already; that is the most. "
+            "Wait for some to end, or let its overlap policy allow more at once",
+            limit="waiting_runs", maximum=limits.WAITING_RUNS, actual=waiting + 1,
+        )  # fmt: skip
+
+
+def _check_trigger(request: job_pb2.TriggerJobRequest) -> None:
     faults = validate.enum("priority", request, "priority")
+    faults += validate.enum("if_running", request, "if_running")
     faults += validate.instant("due_time", request, "due_time")
+    if request.if_running == Trigger.IF_RUNNING_REFUSE and request.HasField("due_time"):
+        message = "a run for later is not refused at the call; leave if_running or due_time unset"
+        faults.append(Fault("if_running", INVALID, message))
     faults += validate.text("unique.key", request.unique.key, limits.UNIQUE_KEY_CHARS)
     faults += validate.enum("unique.policy", request.unique, "policy")
     faults += validate.span("unique.hold", request.unique, "hold", 0)
@@ -97,6 +120,11 @@ def _check_trigger(
         faults += validate.name("queue", request.queue)
     if faults:
         raise Refused.of(faults)
+
+
+def _check_may_begin(
+    view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, state: StateRecord
+) -> None:
     if state.state == clockwork.PAUSED and not request.force:
         raise Refused.because(
             Reason.ERROR_REASON_JOB_PAUSED,
@@ -104,14 +132,15 @@ def _check_trigger(
             "trigger with force",
             job=job.name, pause_reason=state.pause_reason,
         )  # fmt: skip
-    most = namespaces.live_runs(view, job.namespace)
     namespace = namespaces.need(view, job.namespace)
     usage = view.get(keys.usage(namespace.number), UsageRecord)
-    if most and usage is not None and usage.live >= most:
+    is_later = ms_or(request, "due_time", 0) > view.now_ms
+    if not is_later and usage is not None and quota.is_full(view, usage, job.namespace):
+        most = namespaces.live_runs(view, job.namespace)
         raise Refused.because(
             Reason.ERROR_REASON_QUOTA_EXCEEDED,
-            f"the namespace '{job.namespace}' has {_runs(usage.live)} under way, and its quota is "
-            f"{most}; wait, or raise the quota",
+            f"the namespace '{job.namespace}' has {_runs(quota.used(usage))} under way, and its "
+            f"quota is {most}; wait, or raise the quota",
             quota="live_runs", maximum=most,
         )  # fmt: skip
 
@@ -249,6 +278,7 @@ def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_
     nominal_ms = to_ms(wanted.nominal_time)
     _check_edit(view, wanted, nominal_ms)
     plan = clockwork.plan_of(view, jid, job)
+    _check_outcome(view, jid, job, nominal_ms)
     named = next_nominal(plan, nominal_ms - 1) == nominal_ms
     if named and wanted.kind == Edit.KIND_ADD:
         message = f"'{job.name}' has an occurrence at {told(nominal_ms)} already; add another time"
@@ -285,6 +315,22 @@ def _check_edit(view: View, wanted: Edit, nominal_ms: int) -> None:
         raise Refused.of(faults)
 
 
+def _check_outcome(view: View, jid: int, job: JobRecord, nominal_ms: int) -> None:
+    """What was moved to before its time may have run by then."""
+    entry = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
+    if entry is None:
+        return
+    at, word = told(nominal_ms), run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
+    message = f"the occurrence of '{job.name}' at {at} has the outcome {word} already; take another"
+    if entry.outcome in ledger.WITH_RUN:
+        run = keys.run_id(job.name, jid, keys.occasion_of(nominal_ms))
+        message = (
+            f"the occurrence of '{job.name}' at {at} ran before its time, as the run {run}; cancel "
+            "that one, or take another occurrence"
+        )
+    raise Refused.of([Fault("edit.nominal_time", INVALID, message)])
+
+
 def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> job_pb2.Job:
     jid, job, state = find(view, request.namespace, request.job)
     nominal_ms = to_ms(request.nominal_time)
@@ -296,7 +342,11 @@ def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> 
             job=job.name, nominal_time=nominal_ms,
         )  # fmt: skip
     state.edits = tuple(item for item in state.edits if item.nominal_at_ms != nominal_ms)
-    if undone[0].kind == Edit.KIND_MOVE and _is_over(view, jid, job, state, nominal_ms):
+    if undone[0].kind != Edit.KIND_MOVE or not _is_over(view, jid, job, state, nominal_ms):
+        pass
+    elif backlog.spans(state, nominal_ms):
+        backlog.add(view, jid, state, backlog.alone(nominal_ms, view.now_ms))
+    else:
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_MISSED)
         clockwork.go_on(view, jid, job, state)
     return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
@@ -304,7 +354,8 @@ def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> 
 
 def _is_over(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
     """Whether the job has gone past a nominal time without an outcome, since it was moved."""
-    if nominal_ms > view.now_ms or clockwork.awaits(state, nominal_ms):
+    decided_ms = max(view.now_ms, clockwork.decided_ahead(view, state))
+    if nominal_ms > decided_ms or clockwork.awaits(state, nominal_ms):
         return False
     plan = clockwork.plan_of(view, jid, job)
     # The schedules of its time may be gone, or it followed from the end of a run.

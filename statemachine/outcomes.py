@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..proto.v1 import run_pb2, schedule_pb2
-from . import clockwork, flows, keys, ledger, namespaces, overlap, runs
-from .plan import Plan, excluded, latest_nominal_before, names, nominal_times
+from . import clockwork, flows, keys, ledger, namespaces, overlap, quota, runs
+from .plan import Plan, excluded, names
 from .record import EditRecord, JobRecord, RunRecord, StateRecord
 from .view import View
 
@@ -36,42 +36,13 @@ def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_m
     return False
 
 
-def pass_over(
-    view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
-    outcome: run_pb2.Outcome.ValueType,
-) -> None:  # fmt: skip
-    """Record what became of all nominal times from one to another that have no outcome yet, in
-    stretches between those that will have one of their own: what was moved or added gets it when it
-    is due. The caller puts the state."""
-    edits = {
-        edit.nominal_at_ms: edit for edit in state.edits if first <= edit.nominal_at_ms <= last
-    }
-    begin: int | None = first
-    for at_ms in sorted(edits):
-        if begin is not None and begin < at_ms:
-            end = latest_nominal_before(plan, at_ms) or begin
-            ledger.stretch(view, jid, state, plan, begin, max(begin, end), outcome)
-        if at_ms == begin or names(plan, at_ms):
-            _skip(view, jid, state, edits[at_ms])
-        begin = next(iter(nominal_times(plan, at_ms + 1, last + 1, 1).times), None)
-    if begin is not None:
-        ledger.stretch(view, jid, state, plan, begin, last, outcome)
-
-
-def _skip(view: View, jid: int, state: StateRecord, edit: EditRecord) -> None:
-    """Record that somebody skipped a nominal time, unless the edit is another or it ran before."""
-    if edit.kind == Edit.KIND_SKIP and not ledger.knows(view, jid, edit.nominal_at_ms):
-        drop_edit(state, edit)
-        ledger.settle(view, jid, state, edit.nominal_at_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
-
-
 def fire(
     view: View, jid: int, job: JobRecord, state: StateRecord,
     nominal_ms: int, due_ms: int, cause: run_pb2.Cause.ValueType, *, patient: bool = False,
 ) -> bool:  # fmt: skip
     """Turn a nominal time into a run, or record why not.
 
-    A patient one does not take no from the overlap policy: False says that it must wait.
+    A patient one takes no from neither quota nor overlap policy: False says that it must wait.
     """
     late_ms = view.now_ms - due_ms
     form = job.form
@@ -79,13 +50,13 @@ def fire(
         ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
         return True
     most = namespaces.live_runs(view, job.namespace)
-    if most and runs.usage_of(view, jid).live >= most:
-        if cause == BACKFILL:
-            _settle_backfilled(view, jid, job, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
-        else:
-            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+    if most and quota.used(usage := runs.usage_of(view, jid)) >= most:
+        if patient:
+            quota.wait(view, jid, state, usage)
+            return False
+        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
-    verdict = overlap.judge(view, jid, state, form.spec)
+    verdict = overlap.judge(view, jid, state, job)
     if verdict is overlap.SKIP:
         if patient:
             return False
@@ -106,12 +77,19 @@ def fire(
     return True
 
 
+def mark(view: View, jid: int, plan: Plan, nominal_ms: int) -> None:
+    """Say of the outcome of one that somebody moved or added if no schedule names it."""
+    if not names(plan, nominal_ms):
+        ledger.mark_added(view, jid, nominal_ms)
+
+
 def _settle_backfilled(
     view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int,
     outcome: run_pb2.Outcome.ValueType,
 ) -> None:  # fmt: skip
     """A backfill takes the place of what was recorded without a run having begun."""
-    is_known = ledger.take_out(view, jid, clockwork.plan_of(view, jid, job), nominal_ms)
+    plan = clockwork.plan_of(view, jid, job)
+    is_known = ledger.take_out(view, jid, job, plan, nominal_ms)
     occasion = keys.occasion_of(nominal_ms)
     skipped = view.get(keys.ended(jid, occasion), RunRecord)
     if skipped is not None:
@@ -127,3 +105,23 @@ def _settle_backfilled(
 
 def drop_edit(state: StateRecord, edit: EditRecord) -> None:
     state.edits = tuple(other for other in state.edits if other is not edit)
+
+
+def drop_unnamed(view: View, jid: int, state: StateRecord, plan: Plan) -> list[EditRecord]:
+    """Other schedules take force: what they do not name cannot be skipped or moved any more, and
+    what was moved is missed; what was added stays. The caller settles and puts the state."""
+    gone = [
+        edit
+        for edit in state.edits
+        if edit.kind != Edit.KIND_ADD and not names(plan, edit.nominal_at_ms, ever=True)
+    ]
+    for edit in gone:
+        drop_edit(state, edit)
+        if edit.kind == Edit.KIND_MOVE and not ledger.knows(view, jid, edit.nominal_at_ms):
+            # It may lie ahead, and the schedules may name it again before it comes.
+            last_ms = state.last_nominal_at_ms
+            ledger.settle(view, jid, state, edit.nominal_at_ms, run_pb2.OUTCOME_MISSED)
+            ledger.mark_added(view, jid, edit.nominal_at_ms)
+            if edit.nominal_at_ms > view.now_ms:
+                state.last_nominal_at_ms = last_ms
+    return gone

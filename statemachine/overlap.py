@@ -7,7 +7,7 @@ from itertools import islice
 
 from ..proto.v1 import job_pb2, run_pb2
 from . import keys, ledger, limits, runs
-from .record import RoomRecord, RunRecord, StateRecord
+from .record import JobRecord, RoomRecord, RunRecord, StateRecord
 from .view import View
 
 Policy = job_pb2.OverlapPolicy
@@ -24,60 +24,39 @@ class Verdict(Enum):
 
 
 GO, HOLD, HOLD_NEWEST, REPLACE, SKIP = Verdict
-LATER = 256  # Runs for later that are taken off one by one.
 
 
-def judge(
-    view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec, but: int = -1
-) -> Verdict:
-    """Runs that are held back do not stand in the way of others. If the run itself is among those
-    that are stored, but not counted in the state, it is the one at `but`."""
+def judge(view: View, jid: int, state: StateRecord, job: JobRecord) -> Verdict:
+    """Runs that are held do not stand in the way of others."""
     under_way = state.live - state.held
     if not under_way and not (state.held and waits_for_room(view, jid, state)):
         return GO
-    policy = spec.overlap
+    policy = job.form.spec.overlap
     rule = policy.rule
-    if rule == Policy.RULE_ALLOW:
-        return GO if not policy.limit or under_way < policy.limit else SKIP
-    if rule in (Policy.RULE_UNSPECIFIED, Policy.RULE_SKIP):
-        return GO if under_way < (policy.limit or 1) else SKIP
     if rule == Policy.RULE_QUEUE_ONE:
         return HOLD_NEWEST
     if rule == Policy.RULE_QUEUE:
-        return SKIP if _is_full(view, jid, state, spec, policy.limit or 1, but) else HOLD
-    assert rule == Policy.RULE_REPLACE, f"unknown overlap rule {rule}"
-    return REPLACE
+        return SKIP if state.held - state.later >= (policy.limit or 1) else HOLD
+    if rule == Policy.RULE_REPLACE:
+        return REPLACE
+    return GO if runs.is_room(state, job) else SKIP
 
 
-def _is_full(
-    view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec, limit: int, but: int
-) -> bool:
-    """Whether so many runs are held back; those that were triggered for later are not, though they
-    are counted with them until they are due."""
-    left = state.held
-    first = keys.run(jid, keys.occasion_of(view.now_ms + 1))
-    later = view.scan(first, keys.run(jid, keys.OCCASION_MAX)) if left >= limit else iter(())
-    for looked, key in enumerate(later):
-        if looked == LATER:
-            # There are too many to take off: those that are held back are counted.
-            return _holds(view, jid, state, spec, limit, but)
-        run = view.need(key, RunRecord)
-        left -= run.held and run.due_at_ms > view.now_ms
-        if left < limit:
-            break
-    return left >= limit
+def judge_wanted(view: View, jid: int, state: StateRecord, job: JobRecord) -> Verdict:
+    """What somebody asked for, or a wave brings, is not skipped: it waits."""
+    verdict = judge(view, jid, state, job)
+    return HOLD if verdict is SKIP else verdict
 
 
-def _holds(
-    view: View, jid: int, state: StateRecord, spec: job_pb2.JobSpec, most: int, but: int
-) -> bool:
-    count = 0
-    for occasion in runs.not_for_later(view, jid, spec, state):
-        run = view.need(keys.run(jid, occasion), RunRecord)
-        count += run.held and run.due_at_ms <= view.now_ms and occasion != but
-        if count == most:
-            return True
-    return False
+def room(state: StateRecord, job: JobRecord) -> int | None:
+    """How many more runs may begin now. None: as many as come, though some may have to wait."""
+    policy = job.form.spec.overlap
+    limit, rule = policy.limit, policy.rule
+    if rule == Policy.RULE_SKIP or (rule == Policy.RULE_UNSPECIFIED and job.schedules):
+        limit = limit or 1
+    elif rule not in (Policy.RULE_UNSPECIFIED, Policy.RULE_ALLOW):
+        return None
+    return max(0, limit - (state.live - state.held)) if limit else None
 
 
 def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occasion: int) -> bool:
@@ -96,6 +75,8 @@ def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occasi
             view.put(keys.room(jid), room)
             view.put_later(keys.room_timer(room.timer_at_ms, jid))
             return True
+    if verdict is HOLD:
+        return True
     return state.live > state.held
 
 
@@ -126,8 +107,9 @@ def go_on(view: View, jid: int) -> None:
     view.delete_raw(keys.room_timer(room.timer_at_ms, jid))
     if _clear(view, jid, state, room):
         view.delete(key)
-        if state.held and state.live == state.held:
-            runs.release_held(view, jid, state, first=room.occasion)
+        job = view.need(keys.job(jid), JobRecord)
+        if state.held > state.later and runs.is_room(state, job):
+            runs.release_held(view, jid, state, job, first=room.occasion)
     else:
         room.timer_at_ms = keys.LATER | view.now_ms
         view.put(key, room)
@@ -159,6 +141,9 @@ def _clear(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
 def _give_way(view: View, jid: int, occasion: int, run: RunRecord, room: RoomRecord) -> None:
     if run.made_in > room.came_in:
         # Somebody forced it since.
+        return
+    if occasion & 0xFFFF and not room.replaces:
+        # Somebody asked for it, or a wave brought it: it waits until it has run.
         return
     if run.held and run.due_at_ms <= room.came_at_ms:
         message = "a newer run took its place while it was held back"

@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from .calendar_days import CalendarDays
@@ -189,12 +190,13 @@ def nominal_times(
     """
     from_ms, to_ms = _within(plan, from_ms, to_ms)
     floor, most = max(from_ms, _floor(plan, ever)), limit + 1
-    times = _once(plan, from_ms, to_ms)[:most]
+    found = [_once(plan, from_ms, to_ms)[:most]]
     for repeat in plan.repeats:
-        if len(times) == most:
+        if len(found[-1]) == most:
             # What comes behind these does not count.
-            to_ms = times[-1]
-        times = _merged(times, _first(repeat, floor, to_ms, most))[:most]
+            to_ms = min(to_ms, found[-1][-1])
+        found.append(_first(repeat, floor, to_ms, most))
+    times = _merged(found)[:most]
     return Nominals(times[:limit], len(times) > limit)
 
 
@@ -214,16 +216,17 @@ def _once(plan: Plan, from_ms: int, to_ms: int) -> list[int]:
     return sorted({once.at_ms for once in plan.onces if from_ms <= once.at_ms < to_ms})
 
 
-def _merged(times: list[int], more: list[int]) -> list[int]:
-    """Two lists in order as one, in which each instant stands once."""
-    if not times or not more:
-        return times or more
-    return list(dict.fromkeys(sorted(times + more)))
+def _merged(found: list[list[int]]) -> list[int]:
+    """Lists in order as one, in which each instant stands once."""
+    full = [times for times in found if times]
+    if len(full) < 2:
+        return full[0] if full else []
+    return list(dict.fromkeys(sorted(chain.from_iterable(full))))
 
 
-def names(plan: Plan, at_ms: int) -> bool:
+def names(plan: Plan, at_ms: int, *, ever: bool = False) -> bool:
     """Return whether a schedule names an instant, other than by the end of a run."""
-    return bool(nominal_times(plan, at_ms, at_ms + 1, 1).times)
+    return bool(nominal_times(plan, at_ms, at_ms + 1, 1, ever=ever).times)
 
 
 def latest_nominals(
@@ -232,12 +235,13 @@ def latest_nominals(
     """Return the latest nominal times of a range, in order of time."""
     from_ms, to_ms = _within(plan, from_ms, to_ms)
     floor, most = max(from_ms, _floor(plan, ever)), limit + 1
-    times = _once(plan, from_ms, to_ms)[-most:]
+    found = [_once(plan, from_ms, to_ms)[-most:]]
     for repeat in plan.repeats:
-        if len(times) == most:
+        if len(found[-1]) == most:
             # What comes before these does not count.
-            floor = max(floor, times[0])
-        times = _merged(times, _latest(repeat, floor, to_ms, most))[-most:]
+            floor = max(floor, found[-1][0])
+        found.append(_latest(repeat, floor, to_ms, most))
+    times = _merged(found)[-most:]
     return Nominals(times[max(0, len(times) - limit) :], len(times) > limit)
 
 
@@ -263,8 +267,14 @@ def _latest(repeat: Repeat, from_ms: int, to_ms: int, most: int) -> list[int]:
 
 def latest_nominal_before(plan: Plan, before_ms: int, *, ever: bool = False) -> int | None:
     """Return the last nominal time before an instant."""
-    latest = latest_nominals(plan, 0, before_ms, 1, ever=ever).times
-    return latest[0] if latest else None
+    from_ms, to_ms = _within(plan, 0, before_ms)
+    found = _once(plan, from_ms, to_ms)
+    floor = max(from_ms, _floor(plan, ever))
+    for repeat in plan.repeats:
+        at = repeat.last_before(to_ms)
+        if at is not None and at >= floor:
+            found.append(at)
+    return max(found, default=None)
 
 
 def newest(plan: Plan, from_ms: int, to_ms: int, number: int) -> tuple[int, int]:

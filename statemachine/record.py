@@ -125,6 +125,11 @@ class UsageRecord(Record):
     before_took_ms: int = 0
     # Of very many lanes with ready runs, behind which the next ones are looked at.
     lane_from: bytes = b""
+    # Of the runs, those that are held: the quota of runs does not count them.
+    held: int = 0
+    # Jobs in line for that quota, and where the timer stands that serves them. 0: none does.
+    in_line: int = 0
+    line_timer_ms: int = 0
 
 
 class JobRecord(Record):
@@ -211,6 +216,8 @@ class BacklogRecord(Part):
     release_at_ms: int = 0
     # SCHEDULE or BACKFILL, as the runs will say.
     cause: run_pb2.Cause.ValueType = run_pb2.CAUSE_UNSPECIFIED
+    # For one that somebody moved or added: when it was due.
+    due_at_ms: int = 0
 
 
 class StateRecord(Record):
@@ -272,6 +279,13 @@ class StateRecord(Record):
     ledger_purged_ms: int = 0
     # Runs under way that go by an action and payload that the job had before.
     former: int = 0
+    # Of those held, the ones that were triggered for later and are not due yet.
+    later: int = 0
+    # Since when it is in line for the quota of runs. 0: it is not.
+    in_line_since_ms: int = 0
+    # Without a next nominal time: up to which instant those of its schedules were decided on. 0: up
+    # to the last one.
+    decided_ms: int = 0
 
 
 class CatchUpRecord(Record):
@@ -332,6 +346,12 @@ class RunRecord(Record):
     # What does not keep it from running, since somebody wants just this run.
     SPARED_OVERLAP: ClassVar[int] = 1
     SPARED_DEADLINE: ClassVar[int] = 2
+    # What a run waits for that is held: its due time; room beside others; that its job, which was
+    # paused when it came, fires again. A state of before says True, which is 1, and is told by
+    # whether the run is due.
+    HELD_FOR_DUE: ClassVar[int] = 2
+    HELD_FOR_ROOM: ClassVar[int] = 3
+    HELD_FOR_RESUME: ClassVar[int] = 4
 
     # Where it stands, why it exists, what became of its nominal time.
     state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
@@ -383,8 +403,8 @@ class RunRecord(Record):
     unique_hold_ms: int = 0
     # When a running run that is to be cancelled is terminated. 0: it is not to be cancelled.
     cancel_at_ms: int = 0
-    # Held back by the overlap policy.
-    held: bool = False
+    # It is not to become ready yet: one of HELD_FOR_*. 0: it is not held.
+    held: bool | int = False
     # The wave it belongs to: jid and occasion of the run the wave began with.
     flow_jid: int = 0
     flow_occasion: int = 0
@@ -400,7 +420,8 @@ class RunRecord(Record):
     purge_at_ms: int = 0
     # The attempt is at risk since this instant, by the heartbeat timeout. 0: not watched.
     heard_at_ms: int = 0
-    # For a run that was triggered or fired by a wave: the revision of the change that made it.
+    # For a run that was triggered or fired by a wave, or ended in the change that made it: the
+    # revision of that change.
     made_in: int = 0
     # As its job had it when it was made: by which action and payload it goes.
     ordered_in: int = 0
@@ -676,6 +697,18 @@ class RoomRecord(Record):
     # Those that nothing holds back go as well.
     replaces: bool = False
     # All with a smaller occasion have gone.
+    next_occasion: int = 0
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
+
+
+class ResumeRecord(Record):
+    """A job fires again, and more came to it meanwhile than is decided on in one change."""
+
+    # Since when.
+    at_ms: int = 0
+    # How many the misfire policy has chosen, and where to go on. 0: at the beginning.
+    chosen: int = 0
     next_occasion: int = 0
     # Where its timer stands in the table of timers.
     timer_at_ms: int = 0

@@ -120,7 +120,11 @@ def _forget_oldest(view: View) -> bool:
 
 def _place(request_id: str, request: Message) -> bytes:
     """Where the answer to a request is remembered."""
-    scope = _scope_of(request.DESCRIPTOR)(request)
+    return _placed(_scope_of(request.DESCRIPTOR)(request), request_id)
+
+
+@lru_cache(maxsize=8)  # A request is looked for, and remembered right behind that.
+def _placed(scope: str, request_id: str) -> bytes:
     # No namespace has such signs in its name, so none can be taken for the beginning of an id.
     return _hash(f"/{scope}/{request_id}".encode())
 

@@ -23,6 +23,11 @@ from .view import View
 
 Attempt = run_pb2.Attempt
 Reason = rejection.Reason
+# As what a report is recorded; a run that is to be cancelled ends with whatever comes.
+RECORDED = {
+    "failure": (Attempt.END_FAILED, Attempt.END_CANCELLED),
+    "given_back": (Attempt.END_RELEASED, Attempt.END_CANCELLED),
+}
 Ack = worker_pb2.ResultAck
 
 
@@ -141,6 +146,7 @@ def attempt_failed(
 ) -> None:
     """An attempt ended without success: try again as the policy says, or end the run."""
     if run.cancel_at_ms:
+        log_attempt(view, run, Attempt.END_CANCELLED if how == Attempt.END_FAILED else how, error)
         runs.end(view, jid, occasion, run, runs.CANCELLED)
         return
     job = view.need(keys.job(jid), JobRecord)
@@ -149,7 +155,7 @@ def attempt_failed(
     if how == Attempt.END_LAPSED and at_ms:
         # It was the worker that went away, not the work that failed.
         at_ms = view.now_ms
-    _log_attempt(view, run, how, error)
+    log_attempt(view, run, how, error)
     if not at_ms:
         runs.end(view, jid, occasion, run, runs.FAILED)
         return
@@ -185,7 +191,7 @@ def _retry_at(
     return at_ms
 
 
-def _log_attempt(
+def log_attempt(
     view: View, run: RunRecord, how: Attempt.End.ValueType, error: run_pb2.RunError | None
 ) -> None:
     if len(run.attempts) == limits.ATTEMPTS_KEPT:
@@ -219,10 +225,16 @@ def _give_back(
 def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int = 0) -> None:
     """The attempt does not count, and the run keeps the turn it had when it became ready."""
     if run.cancel_at_ms:
+        log_attempt(view, run, Attempt.END_CANCELLED, None)
         runs.end(view, jid, occasion, run, runs.CANCELLED)
         return
     job = view.need(keys.job(jid), JobRecord)
-    _log_attempt(view, run, Attempt.END_RELEASED, None)
+    log_attempt(view, run, Attempt.END_RELEASED, None)
+    if job.form.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
+        message = f"the worker {run.worker} gave it back, and it is delivered at most once"
+        run.error = run_pb2.RunError(kind="given_back", message=message)
+        runs.end(view, jid, occasion, run, runs.FAILED)
+        return
     _drop_lease(view, jid, run)
     run.attempt -= 1
     if delay_ms > 0:
@@ -310,8 +322,8 @@ def _stale(
     kind = result.WhichOneof("end")
     if kind == "success" and record.state == runs.SUCCEEDED and record.token == result.token:
         return None
-    wanted = {"failure": Attempt.END_FAILED, "given_back": Attempt.END_RELEASED}.get(str(kind))
-    if any(past.token == result.token and past.end == wanted for past in record.attempts):
+    ends = RECORDED.get(str(kind), ())
+    if any(past.token == result.token and past.end in ends for past in record.attempts):
         return None
     return lost(result.run, result.token, record)
 

@@ -37,6 +37,9 @@ class Ring:
     most: int
     # Only what can wait, or only the rest; None: the rest, then what can wait.
     later: bool | None = None
+    # Where timers begin that need not wait for those before them; b"": what fell due since the last
+    # change.
+    fresh_from: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class Rung:
     timers: int
     # More is due than was done.
     more: bool
+    # See Ring, for the next one.
+    fresh_from: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,24 +141,30 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A worker said hello on a stream, with the leases it holds: the others of its session end, at
-    most so many. It gets no lease until there is no more to end. The reply is a Resumed."""
+    """A worker said hello on a stream, with the leases it holds: those that do not stand are to
+    stop, and the others of its session end. At most so many are looked at. It gets no lease until
+    all were. The reply is a Resumed."""
 
     worker: str
-    held: tuple[worker_pb2.HeldLease, ...]
+    # Runs by their tokens.
+    held: Mapping[int, str]
     most: int
     # Leases that cannot be ended, and are left alone.
     but: frozenset[bytes] = frozenset()
+    # Where to go on: so many of those that it holds were looked at, and of those of its session all
+    # with tokens below this one.
+    looked: int = 0
+    token_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
     """What came of a Resume."""
 
-    # Leases that it may not keep, or is to give up. Empty as long as there is more to do.
+    # Leases that it may not keep, or is to give up.
     stops: tuple[worker_pb2.Stop, ...]
-    # More leases end than did so far: ask again.
-    more: bool
+    # What is left to look at: ask that. None: it is done.
+    rest: Resume | None
 
 
 @dataclass(frozen=True, slots=True)

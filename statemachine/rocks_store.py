@@ -26,7 +26,8 @@ from .store import Corrupt, Write
 logger = logging.getLogger(__name__)
 
 CACHE_BYTES = 256 * 1024 * 1024
-MEMTABLE_BYTES = 64 * 1024 * 1024
+MEMTABLE_BYTES = 32 * 1024 * 1024
+MEMTABLES = 4  # One that is written, and those that are on their way to the disk.
 OPEN_FILES = 512
 FILES_SHARE = 4  # At most one in so many of the descriptors that the process may have.
 FIGURES = (
@@ -38,9 +39,11 @@ FIGURES = (
 # How nice they are who merge tables: a tenth of a processor is left to them when all are busy, and
 # under the largest load they need a fortieth.
 PATIENCE = 10
-# As long as an iterator is there, no file that was merged meanwhile can go: whoever reads slowly
-# takes another one after so many turns.
+# As long as a table is open its file takes room, merged or not: whoever reads slowly opens the
+# store anew after so many turns.
 TURNS = 100
+READ_CACHE_BYTES = 8 << 20  # Of who only reads.
+WHOLE = 10_000  # Entries at a time, where nobody rests between.
 CHUNK = 64  # Entries that a scan of a snapshot reads at a time.
 SHORT = 6  # Entries after which a scan is long.
 
@@ -78,11 +81,9 @@ def nobody(error: Corrupt) -> None:
 
 
 class Table(NamedTuple):
-    """A file of the store: its name, its first and last key, and how many entries it has."""
+    """A file of the store: its name, and how many entries it has."""
 
     name: str
-    first: bytes
-    last: bytes
     entries: int
 
 
@@ -184,38 +185,7 @@ class RocksStore:
             files = self._db.live_files()
         except Exception as error:
             raise self.fault(error) from error
-        return [
-            Table(str(f["name"]), f["start_key"], f["end_key"], f["num_entries"]) for f in files
-        ]
-
-    def read_through(self, first: bytes, last: bytes, count: int) -> Iterator[int]:
-        """Have the engine read all that is between two keys, `count` entries at a time, and compare
-        it with its checksums; how many it has read. It puts nothing into the cache."""
-        past = rocksdict.ReadOptions()
-        past.fill_cache(False)  # type: ignore[call-arg]  # The stub lacks the argument.
-        # As in `_scan`, it must live as long as the iteration.
-        past.set_iterate_upper_bound(last + b"\0")
-        while True:
-            at = self._db.iter(past)
-            valid, step = at.valid, at.next
-            at.seek(first)
-            for _ in range(TURNS):
-                read = 0
-                while read < count and valid():
-                    step()
-                    read += 1
-                yield read
-                if not valid():
-                    self._sound(at)
-                    return
-            first = cast("bytes", at.key())
-
-    def _sound(self, at: rocksdict.RdictIter) -> None:
-        """An iterator ends at damage as it ends at the end; only its status tells."""
-        try:
-            at.status()
-        except Exception as error:
-            raise self.fault(error) from error
+        return [Table(str(f["name"]).lstrip("/"), f["num_entries"]) for f in files]
 
     def figures(self) -> dict[str, int]:
         """What the engine says of itself; cheap enough to be asked every few seconds."""
@@ -353,12 +323,18 @@ def _options(cache_bytes: int) -> rocksdict.Options:
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_write_buffer_size(MEMTABLE_BYTES)
-    options.set_max_write_buffer_number(3)
+    options.set_max_write_buffer_number(MEMTABLES)
     # Whatever may be open, a table must never be refused for want of a descriptor.
     may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     options.set_max_open_files(min(OPEN_FILES, max(may_open // FILES_SHARE, 20)))
     options.set_keep_log_file_num(4)
     options.set_env(_env())
+    options.set_block_based_table_factory(_blocks(cache_bytes))
+    return options
+
+
+def _blocks(cache_bytes: int) -> rocksdict.BlockBasedOptions:
+    """How tables are written, and what of them is kept in memory."""
     table = rocksdict.BlockBasedOptions()
     table.set_block_cache(rocksdict.Cache(cache_bytes))
     table.set_block_size(16 * 1024)
@@ -369,8 +345,7 @@ def _options(cache_bytes: int) -> rocksdict.Options:
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     table.set_index_type(rocksdict.BlockBasedIndexType.two_level_index_search())
     table.set_partition_filters(True)
-    options.set_block_based_table_factory(table)
-    return options
+    return table
 
 
 def _env() -> rocksdict.Env:
@@ -403,22 +378,41 @@ def peek(path: Path, key: bytes) -> bytes | None:
 
 
 def read_whole(path: Path) -> None:
-    """Have the engine read all of a store that nobody has open, and compare it with its checksums;
-    no file of it is changed."""
-    with _read_only(path) as db:
-        at = db.iter(rocksdict.ReadOptions())
-        valid, step = at.valid, at.next
-        at.seek_to_first()
-        while valid():
-            step()
-        at.status()
+    """As `read_through`, in one go."""
+    for _ in read_through(path, WHOLE):
+        pass
+
+
+def read_through(path: Path, count: int) -> Iterator[int]:
+    """Have the engine read all tables of a store, `count` entries at a time, and compare them with
+    its checksums; how many it has read. No file is changed, and another process may have it open:
+    what that merges meanwhile is let go after so many turns."""
+    first, past = b"", rocksdict.ReadOptions()
+    past.fill_cache(False)  # type: ignore[call-arg]  # The stub lacks the argument.
+    while True:
+        with _read_only(path) as db:
+            at = db.iter(past)
+            valid, step = at.valid, at.next
+            at.seek(first)
+            for _ in range(TURNS):
+                read = 0
+                while read < count and valid():
+                    step()
+                    read += 1
+                yield read
+                if not valid():
+                    # An iterator ends at damage as it ends at the end; only its status tells.
+                    at.status()
+                    return
+            first = cast("bytes", at.key())
 
 
 @contextmanager
 def _read_only(path: Path) -> Iterator[rocksdict.Rdict]:
-    access = rocksdict.AccessType.read_only()
+    access, options = rocksdict.AccessType.read_only(), rocksdict.Options(raw_mode=True)
+    options.set_block_based_table_factory(_blocks(READ_CACHE_BYTES))
     try:
-        db = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True), access_type=access)
+        db = rocksdict.Rdict(str(path), options, access_type=access)
         try:
             yield db
         finally:

@@ -20,6 +20,7 @@ from . import (
     namespaces,
     orders,
     policies,
+    quota,
     slots,
     timers,
 )
@@ -44,7 +45,7 @@ SUCCEEDED = run_pb2.RUN_STATE_SUCCEEDED
 FAILED = run_pb2.RUN_STATE_FAILED
 CANCELLED = run_pb2.RUN_STATE_CANCELLED
 SKIPPED = run_pb2.RUN_STATE_SKIPPED
-Rule = job_pb2.OverlapPolicy.Rule
+Overlap = job_pb2.OverlapPolicy
 
 
 def new(
@@ -74,14 +75,46 @@ def begin(
     usage = view.usages.get(jid >> keys.SERIAL_BITS) or usage_of(view, jid)
     usage.live += 1
     if run.held:
-        state.held += 1
-        if run.due_at_ms > view.now_ms:
-            timers.set_run(view, jid, occasion, run, run.due_at_ms)
-        else:
-            arm(view, jid, occasion, run, form)
+        hold(view, jid, occasion, run, form, state)
     else:
         make_ready(view, jid, occasion, run, form)
     view.put(keys.run(jid, occasion), run)
+
+
+def hold(
+    view: View, jid: int, occasion: int, run: RunRecord, form: Form, state: StateRecord
+) -> None:
+    """Keep a run until it is due, or until there is room for it. The caller puts both records."""
+    state.held += 1
+    usage_of(view, jid).held += 1
+    if run.due_at_ms > view.now_ms:
+        run.held = RunRecord.HELD_FOR_DUE
+        state.later += 1
+        timers.set_run(view, jid, occasion, run, run.due_at_ms)
+    else:
+        if run.held != RunRecord.HELD_FOR_RESUME:
+            run.held = RunRecord.HELD_FOR_ROOM
+        arm(view, jid, occasion, run, form)
+
+
+def let_go(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
+    """Hold a run no more. The caller puts both records."""
+    state.held -= 1
+    usage_of(view, jid).held -= run.held > 1
+    state.later -= run.held == RunRecord.HELD_FOR_DUE
+    run.held = False
+
+
+def is_room(state: StateRecord, job: JobRecord) -> bool:
+    """Whether the overlap policy lets one more run of a job be under way beside the others."""
+    under_way = state.live - state.held
+    policy = job.form.spec.overlap
+    rule = policy.rule
+    if rule == Overlap.RULE_UNSPECIFIED:
+        rule = Overlap.RULE_SKIP if job.schedules else Overlap.RULE_ALLOW
+    if rule == Overlap.RULE_ALLOW:
+        return not policy.limit or under_way < policy.limit
+    return under_way < ((policy.limit or 1) if rule == Overlap.RULE_SKIP else 1)
 
 
 def make_ready(view: View, jid: int, occasion: int, run: RunRecord, form: Form) -> None:
@@ -133,8 +166,10 @@ def end(
     if state.parked or run.limit_key:
         slots.let_in(view, jid, run, state)
     if run.held:
-        run.held = False
-        state.held -= 1
+        let_go(view, jid, run, state)
+    if not (run.made_in or run.started_at_ms) and _is_new(view, jid, occasion):
+        # It leaves no other trace of having begun, of which watchers are told.
+        run.made_in = view.base + 1
     run.state = run_state
     run.ended_at_ms = now_ms
     run.retry_at_ms = run.cancel_at_ms = run.deadline_at_ms = run.heard_at_ms = 0
@@ -142,6 +177,8 @@ def end(
         timers.set_run(view, jid, occasion, run, 0)
     view.delete(keys.run(jid, occasion))
     usage.live -= 1
+    if usage.in_line:
+        namespaces.wake_line(view, jid >> keys.SERIAL_BITS, usage)
     state.live -= 1
     if state.former:
         orders.ended(view, jid, run, state)
@@ -163,11 +200,20 @@ def end(
         if occasion == state.live_from:
             # What lies between is gone, and scans need not walk over it.
             state.live_from = _first_live(view, jid, occasion)
-        if state.held and state.live == state.held:
-            release_held(view, jid, state)
+        if state.held > state.later:
+            job = view.need(keys.job(jid), JobRecord)
+            if is_room(state, job):
+                release_held(view, jid, state, job)
+    else:
+        state.live_from = 0
     if state.backlog or state.after_end or state.delete_after_ms is not None:
         clockwork.run_ended(view, jid, state)
     view.put(state_key, state)
+
+
+def _is_new(view: View, jid: int, occasion: int) -> bool:
+    """Whether a run began in this decision."""
+    return view.stored.get(keys.run(jid, occasion)) is None
 
 
 def _first_live(view: View, jid: int, occasion: int) -> int:
@@ -215,23 +261,86 @@ def forget(view: View, jid: int, occasion: int, run: RunRecord) -> None:
         usage_of(view, jid).dead -= 1
 
 
-def release_held(view: View, jid: int, state: StateRecord, first: int | None = None) -> None:
-    """The last run has ended: the first one that was held back for it is ready, or the one that
-    goes before the others. While room is being made for a run, none is."""
+def release_held(
+    view: View, jid: int, state: StateRecord, job: JobRecord, first: int | None = None,
+    *, in_turn: bool = False,
+) -> bool:  # fmt: skip
+    """There is room: the first run that was held back for it is ready, or the one that goes before
+    the others. While room is being made for a run, none is. Whether one is."""
     if jid in view.rooms or view.get(keys.room(jid), RoomRecord) is not None:
-        return
-    job = view.need(keys.job(jid), JobRecord)
+        return False
+    usage = usage_of(view, jid)
+    if not in_turn and quota.is_taken(view, usage, job.namespace):
+        quota.wait(view, jid, state, usage)
+        return False
     if first is not None and _release(view, jid, first, job, state):
-        return
+        return True
     late = 0
     for occasion in not_for_later(view, jid, job.form.spec, state):
         if _release(view, jid, occasion, job, state):
-            return
+            return True
         run = view.get(keys.run(jid, occasion), RunRecord)
         late += run is not None and run.held and run.due_at_ms <= view.now_ms
         if late == limits.STEP:
             # Their timers end them, and each end looks again.
+            return False
+    return False
+
+
+def look_at_held(view: View, jid: int, state: StateRecord) -> None:
+    """There may be more room for runs of a job than before: let them go, as soon as what is due has
+    been done."""
+    if state.held > state.later:
+        view.put_later(keys.held_timer(keys.LATER | view.now_ms, jid))
+
+
+def ring_held(view: View, jid: int) -> None:
+    """Let some more runs of a job go for which there is room."""
+    key = keys.state(jid)
+    state = view.get(key, StateRecord)
+    if state is None:
+        return
+    job = view.need(keys.job(jid), JobRecord)
+    for done in range(limits.STEP + 1):
+        if state.held <= state.later or not is_room(state, job):
+            break
+        if done == limits.STEP or (done and view.is_full):
+            look_at_held(view, jid, state)
+            break
+        if not release_held(view, jid, state, job):
+            break
+    view.put(key, state)
+
+
+def serve_line(view: View, namespace: int) -> None:
+    """Let each of those in line for the quota have a run, as long as there is room."""
+    usage = usage_of(view, namespace << keys.SERIAL_BITS)
+    usage.line_timer_ms = 0
+    for done, jid in enumerate(quota.first_in_line(view, namespace)):
+        job, key = view.need(keys.job(jid), JobRecord), keys.state(jid)
+        if quota.is_full(view, usage, job.namespace):
+            # The next end serves the line.
             return
+        if done and view.is_full:
+            break
+        state = view.need(key, StateRecord)
+        quota.leave(view, jid, state, usage)
+        _take_turn(view, jid, state, job)
+        view.put(key, state)
+    namespaces.wake_line(view, namespace, usage)
+
+
+def _take_turn(view: View, jid: int, state: StateRecord, job: JobRecord) -> None:
+    """One run of a job that is held goes, and then the job stands behind the others; without any
+    its backlog goes on."""
+    may_go = state.held > state.later and is_room(state, job)
+    if may_go and release_held(view, jid, state, job, in_turn=True):
+        if state.backlog or (state.held > state.later and is_room(state, job)):
+            quota.wait(view, jid, state, usage_of(view, jid))
+        return
+    if state.backlog and not state.backlog[0].release_at_ms:
+        state.backlog[0].release_at_ms = view.now_ms
+        clockwork.settle(view, jid, state)
 
 
 def not_for_later(view: View, jid: int, spec: job_pb2.JobSpec, state: StateRecord) -> Iterator[int]:
@@ -258,13 +367,15 @@ def _release(view: View, jid: int, occasion: int, job: JobRecord, state: StateRe
     run = view.get(key, RunRecord)
     if run is None or not run.held or run.due_at_ms > view.now_ms:
         return False
+    if run.held in (RunRecord.HELD_FOR_DUE, RunRecord.HELD_FOR_RESUME):
+        # Its timer rings now, or its job is paused.
+        return False
     if 0 < start_deadline(run, job.form) <= view.now_ms:
         if not 0 < run.timer_at_ms <= view.now_ms:
             arm(view, jid, occasion, run, job.form)
             view.put(key, run)
         return False
-    run.held = False
-    state.held -= 1
+    let_go(view, jid, run, state)
     make_ready(view, jid, occasion, run, job.form)
     view.put(key, run)
     return True

@@ -106,6 +106,16 @@ class Shape:
         return len(self.parts) == 1 and isinstance(self.parts[0], Once)
 
     @property
+    def meaning(self) -> tuple[object, ...]:
+        """Equal for schedules that name the same instants: one for each of their union."""
+        parts = (part.meaning if isinstance(part, ZonedCron) else part for part in self.parts)
+        # A spread becomes times under the rules.
+        rules = self.rules
+        is_spread = any(isinstance(part, Spread) for part in self.parts)
+        spread = (rules.zone, rules.gap_rule, rules.fold_rule) if is_spread else ()
+        return frozenset(parts), spread, rules.start_ms, rules.end_ms
+
+    @property
     def is_common(self) -> bool:
         """Whether jobs that are made at one instant have one plan."""
         rules = self.rules
@@ -135,6 +145,16 @@ def compile_plan(
         since_ms=since_ms,
     )
     if not isinstance(plan, Plan):
+        if any(not fault.path.startswith("schedules[") for fault in plan):
+            return plan
+        # Those that can be read are asked as well, so that all faults are named at once.
+        for at, schedule in enumerate(schedules):
+            alone = restore_plan(
+                shape_of([schedule], timing), seed=seed, created_at_ms=created_at_ms,
+                calendars=calendars, since_ms=since_ms,
+            )  # fmt: skip
+            if isinstance(alone, Plan):
+                plan += _never_firing([schedule], timing, alone, seed, created_at_ms, at)
         return plan
     plan.first_ms = next_nominal(plan, BEFORE_ALL)
     # The common case costs no other search.
@@ -359,11 +379,12 @@ def _never_firing(
     plan: Plan,
     seed: str,
     created_at_ms: int,
+    first: int = 0,
 ) -> list[FieldFault]:
     """Ask each schedule alone, since in a union one that fires hides one that never does."""
     faults: list[FieldFault] = []
     resolved, _ = _own(shape_of(schedules, timing), seed, created_at_ms)
-    for at, (schedule, part) in enumerate(zip(schedules, resolved, strict=True)):
+    for at, (schedule, part) in enumerate(zip(schedules, resolved, strict=True), first):
         onces, repeats, rests = _sort_out([part])
         alone = replace(plan, onces=onces, repeats=repeats, rests=rests)
         if next_nominal(alone, BEFORE_ALL) is None:

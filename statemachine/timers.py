@@ -69,9 +69,9 @@ def next_ms(stored: Reading, meta: MetaRecord) -> int | None:
     return min((ms for ms in (due_ms, later_ms) if ms is not None), default=None)
 
 
-def next_due_ms(stored: Reading, meta: MetaRecord) -> int | None:
-    """When the next timer rings of what is not to wait; None when there is none."""
-    first = meta.timers_from or keys.TIMER
+def next_due_ms(stored: Reading, meta: MetaRecord, first: bytes = b"") -> int | None:
+    """When the next timer rings of what is not to wait, from a timer on; None without one."""
+    first = max(first, meta.timers_from or keys.TIMER)
     for key, _ in stored.scan(first, keys.timers_from(keys.LATER)):
         return keys.timer_at(key)
     return None

@@ -76,6 +76,59 @@ def unlink(view: View, jid: int, job: JobRecord) -> None:
         _keep(view, jid, own)
 
 
+def reaches(view: View, root: int, jid: int) -> bool:
+    """Whether a wave that begins with one job may come to another; True where that takes too long
+    to find out."""
+    known, left = {jid}, [jid]
+    while left and len(known) <= limits.GRAPH_JOBS:
+        at = left.pop()
+        if at == root:
+            return True
+        for dependency in view.need(keys.job(at), JobRecord).form.spec.upstream.jobs:
+            source = jid_named(view, keys.namespace_of(at), dependency.job)
+            if source is not None and source not in known:
+                known.add(source)
+                left.append(source)
+    return bool(left)
+
+
+def apart(view: View, jid: int, job: JobRecord) -> list[str]:
+    """A word where a job waits for all of some jobs that never have runs in one wave: a wave begins
+    with one job, which must come before them all."""
+    upstream = job.form.spec.upstream
+    if upstream.join == job_pb2.Upstream.JOIN_ANY or len(upstream.jobs) < 2:
+        return []
+    common: set[int] | None = None
+    for place, dependency in enumerate(upstream.jobs):
+        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+        before = _up_to(view, source) if source is not None else None
+        if before is None:
+            return []
+        common = before if common is None else common & before
+        if not common:
+            others = [item.job for item in upstream.jobs[:place]]
+            shown = others[0] if place == 1 else f"all of {', '.join(others)}"
+            return [
+                f"no job comes before both {dependency.job} and {shown}, so no flow has a run of "
+                "both and this job never runs after them; let one run after the other, or both "
+                "after a third, or join by ANY"
+            ]
+    return []
+
+
+def _up_to(view: View, jid: int) -> set[int] | None:
+    """A job and all that come before it; None where these are very many."""
+    known, left = {jid}, [jid]
+    while left and len(known) <= limits.COMMON_JOBS:
+        at = left.pop()
+        for dependency in view.need(keys.job(at), JobRecord).form.spec.upstream.jobs:
+            source = jid_named(view, keys.namespace_of(at), dependency.job)
+            if source is not None and source not in known:
+                known.add(source)
+                left.append(source)
+    return None if left else known
+
+
 def _keep(view: View, jid: int, depends: DependsRecord) -> None:
     """A job that waits for none, and that none waits for, needs no record."""
     if depends.dependents or depends.depth > 1:
@@ -129,18 +182,26 @@ def check(view: View, namespace: int, name: str, spec: job_pb2.JobSpec) -> None:
         job = view.need(keys.job(jid), JobRecord)
         before = {dependency.job for dependency in job.form.spec.upstream.jobs}
     added = []
+    gone: list[str] = []
     for dependency in spec.upstream.jobs:
         source = jid_named(view, namespace, dependency.job)
         if source is None and dependency.job != name:
-            raise rejection.Refused.because(
-                Reason.ERROR_REASON_JOB_NOT_FOUND,
-                f"spec.upstream.jobs: there is no job '{dependency.job}'; create it first",
-                job=dependency.job, field="spec.upstream.jobs",
-            )  # fmt: skip
-        if dependency.job not in before:
+            gone.append(dependency.job)
+        elif dependency.job not in before:
             added.append(dependency.job)
             if source is not None:
                 _check_room(view, name, dependency.job, source)
+    if gone:
+        shown = ", ".join(f"'{job}'" for job in gone)
+        none = (
+            f"there is no job {shown}; create it"
+            if len(gone) == 1
+            else f"there are no jobs {shown}; create them"
+        )
+        raise rejection.Refused.because(
+            Reason.ERROR_REASON_JOB_NOT_FOUND, f"spec.upstream.jobs: {none} first",
+            job=gone[0], field="spec.upstream.jobs",
+        )  # fmt: skip
     waited_for = jid is not None and view.need(keys.state(jid), StateRecord).has_downstream
     if name in added or (added and waited_for):
         _check_circle(view, namespace, name, added)

@@ -51,6 +51,7 @@ _SCANNED = {
     keys.ALERT: 5,
     keys.ACCESS: 1,
     keys.STRETCH: 9,
+    keys.IN_LINE: 5,
 }
 _PREFIX = {table[0]: length for table, length in _SCANNED.items()}
 
@@ -139,7 +140,7 @@ class View:
         "__dict__", "_is_spent", "_new", "_noted", "_read", "_scanned", "_store", "_weight",
         "_written", "backfilled", "base", "first_timer", "keeps", "lanes", "lanes_of_forms",
         "live_runs", "meta", "molds", "namespaces", "now_ms", "older", "passing", "plans", "queues",
-        "records", "restored", "sessions", "stops", "subject", "usages",
+        "records", "restored", "sessions", "since_ms", "stops", "subject", "usages",
     )  # fmt: skip
     # A rule may have changed records of it in memory and not in the store: nothing is kept.
     is_spoiled = False
@@ -191,6 +192,8 @@ class View:
         # from then on by the prefix of the scan.
         self._noted: dict[int, list[bytes]] = {table: [] for table in _PREFIX}
         self._scanned: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)
+        # When the change before this one was decided.
+        self.since_ms = self.meta.now_ms
         # The clock never runs backwards, whatever a new leader's clock says.
         self.now_ms = max(now_ms, self.meta.now_ms)
         # The key of what is being worked on, where a request is about many: whom to set aside.

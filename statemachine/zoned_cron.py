@@ -69,6 +69,13 @@ class ZonedCron:
         # is replaced as a whole, which a reader on another thread cannot see by halves.
         self._span = EMPTY_SPAN
 
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """Equal for those that name the same instants, as far as their fields tell."""
+        fields = (getattr(self._fields, name) for name in CronFields.__slots__)
+        rules = (self._gap_next, self._first_only, self._second_only)
+        return (self.zone, *rules, *fields)
+
     def next_after(self, after_ms: int) -> int | None:
         """Return the first instant after this one."""
         low, high, answer = self._span

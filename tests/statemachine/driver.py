@@ -311,6 +311,10 @@ class Machine:
 
     # Looking.
 
+    def forget(self) -> None:
+        """Keep no record in memory, as after a start."""
+        self._recall = Recall()
+
     def view(self) -> View:
         return View(self.store, self.now_ms, None, self.new_budget())
 

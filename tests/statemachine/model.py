@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from .missed_model import Time, fates
+
 CANCEL_GRACE_MS = 30_000
 BOOST_MS = {"HIGH": 0, "MEDIUM": 60_000, "LOW": 120_000}
 LIVE = ("PENDING", "RUNNING", "RETRYING")
@@ -166,14 +168,16 @@ class Model:
         job = self.jobs[name]
         job.paused, job.pause_until_ms = False, 0
 
-    def trigger(self, name: str, force: bool) -> Run | str:
+    def trigger(self, name: str, force: bool, refuse: bool = False) -> Run | str:
         """The new run, or why there is none."""
         job = self.jobs[name]
         if job.paused and not force:
             return "JOB_PAUSED"
         verdict = "go" if force else self._overlap(job)
-        if verdict == "skip":
+        if refuse and verdict not in ("go", "replace"):
             return "OVERLAP_REFUSED"
+        # What somebody asks for is not skipped: it waits.
+        verdict = "hold" if verdict == "skip" else verdict
         job.serial += 1
         held = self._make_room(job, verdict)
         run = Run(job, self.now_ms, job.serial, self.now_ms, "TRIGGERED", held=held)
@@ -227,6 +231,9 @@ class Model:
     def release(self, run: Run) -> None:
         if run.cancel_ms:
             self._end(run, "CANCELLED")
+            return
+        if run.job.spec.at_most_once:
+            self._end(run, "FAILED")
             return
         run.attempt -= 1
         self._unlease(run)
@@ -300,8 +307,8 @@ class Model:
         if job.paused:
             self.resume(job.name)
         while job.next_ms is not None and job.next_due_ms <= self.now_ms:
-            if job.next_due_ms + job.spec.grace_ms < self.now_ms:
-                self._catch_up(job)
+            self._decide(job)
+            if job.next_ms is None or job.next_due_ms > self.now_ms:
                 break
             nominal_ms = job.next_ms
             self._fire(job, nominal_ms, job.next_due_ms)
@@ -318,37 +325,39 @@ class Model:
                 part.release_ms = self._turn()
             else:
                 del job.backlog[0]
+                if job.backlog:
+                    job.backlog[0].release_ms = self._turn()
 
-    def _catch_up(self, job: Job) -> None:
-        missed = list(job.up_to(self.now_ms))
+    def _decide(self, job: Job) -> None:
+        """What is due but does not run now: it waits, or something else becomes of it."""
+        due = list(job.up_to(self.now_ms))
         if job.spec.max_runs:
             waiting = sum(len(part.times) for part in job.backlog)
-            missed = missed[: max(1, job.spec.max_runs - job.fired - waiting)]
-        match job.spec.misfire:
-            case "LATEST":
-                self._record(job, missed[:-1], "COALESCED")
-                self._run_one(job, missed[-1])
-            case "EARLIEST":
-                self._run_one(job, missed[0])
-                self._record(job, missed[1:], "COALESCED")
-            case "SKIP":
-                edge_ms = self.now_ms - job.spec.grace_ms
-                missed = [ms for ms in missed if ms < edge_ms] or missed[:1]
-                self._record(job, missed, "MISSED")
-            case "ALL":
-                # Those within the grace are not missed, and use up no maximum.
-                edge_ms = self.now_ms - job.spec.grace_ms
-                given_up = [ms for ms in missed if ms < edge_ms][: -job.spec.misfire_maximum]
-                self._record(job, given_up, "MISSED")
-                job.backlog.append(Stretch(missed[len(given_up) :], self._turn()))
-        job.advance(missed[-1])
+            due = due[: max(1, job.spec.max_runs - job.fired - waiting)]
+        rule, room = job.spec.misfire, self._room(job)
+        # A single time in the past is due at once.
+        at_ms = [max(ms, job.next_due_ms) for ms in due]
+        times = [Time(when, ms, "open") for when, ms in zip(at_ms, due, strict=True)]
+        found = fates(
+            times, rule, job.spec.misfire_maximum, self.now_ms, job.spec.grace_ms, room
+        )  # fmt: skip
+        decided = [ms for ms in due if found[ms] != "run"]
+        wait = [ms for ms in decided if found[ms] == "wait"]
+        for ms in decided:
+            if found[ms] != "wait":
+                self._record(job, [ms], "MISSED" if found[ms] == "miss" else "COALESCED")
+        if wait:
+            job.backlog.append(Stretch(wait, 0 if job.backlog else self._turn()))
+        if decided:
+            job.advance(decided[-1])
 
-    def _run_one(self, job: Job, nominal_ms: int) -> None:
-        turn_ms = self._turn()
-        if turn_ms <= self.now_ms:
-            self._fire(job, nominal_ms, nominal_ms)
-        else:
-            job.backlog.append(Stretch([nominal_ms], turn_ms))
+    def _room(self, job: Job) -> int | None:
+        """How many runs may begin where the overlap policy skips."""
+        limit = job.spec.overlap_limit
+        if job.spec.overlap not in ("ALLOW", "SKIP"):
+            return None
+        limit = limit or (1 if job.spec.overlap == "SKIP" else 0)
+        return max(0, limit - job.under_way()) if limit else None
 
     def _turn(self) -> int:
         """The outage guard: one missed nominal time a millisecond becomes a run, and what was not
@@ -421,11 +430,19 @@ class Model:
     def _make_room(self, job: Job, verdict: str) -> bool:
         if verdict in ("hold newest", "replace"):
             for run in job.live():
+                if run.serial and verdict == "hold newest":
+                    continue
                 if run.held:
                     self._drop(run, "REPLACED")
                 elif verdict == "replace" and run.state in LIVE:
                     self.cancel(run)
-        return verdict != "go" and job.under_way() > 0
+        return verdict == "hold" or (verdict != "go" and job.under_way() > 0)
+
+    def _is_room(self, job: Job) -> bool:
+        under_way, limit = job.under_way(), job.spec.overlap_limit
+        if job.spec.overlap == "ALLOW":
+            return not limit or under_way < limit
+        return under_way < ((limit or 1) if job.spec.overlap == "SKIP" else 1)
 
     def _begin(self, run: Run) -> None:
         run.job.runs.append(run)
@@ -464,8 +481,8 @@ class Model:
         job = run.job
         run.state, run.held, run.turn = state, False, None
         run.retry_ms = run.cancel_ms = run.deadline_ms = 0
-        waiting = job.live()
-        if waiting and all(other.held for other in waiting):
+        waiting = [other for other in job.live() if other.held]
+        if waiting and self._is_room(job):
             # Those that are too late are skipped when their timers ring.
             late = [0 < self._start_deadline(other) <= self.now_ms for other in waiting]
             if not all(late):

@@ -35,6 +35,7 @@ NAMES = ("a", "b", "c")
 Overlap = job_pb2.OverlapPolicy
 Misfire = job_pb2.MisfirePolicy
 Delivery = job_pb2.Delivery
+Trigger = job_pb2.TriggerJobRequest
 
 specs = st.builds(
     Spec,
@@ -144,11 +145,12 @@ class Histories(RuleBasedStateMachine):
         self.ring()
 
     @precondition(lambda self: self.model.jobs)
-    @rule(data=st.data(), force=st.booleans())
-    def trigger(self, data: st.DataObject, force: bool) -> None:
+    @rule(data=st.data(), force=st.booleans(), refuse=st.booleans())
+    def trigger(self, data: st.DataObject, force: bool, refuse: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.model.jobs)))
-        [reply] = self.machine.do_all(job_pb2.TriggerJobRequest(job=name, force=force))
-        expected = self.model.trigger(name, force)
+        kind = Trigger.IF_RUNNING_REFUSE if refuse else Trigger.IF_RUNNING_UNSPECIFIED
+        [reply] = self.machine.do_all(Trigger(job=name, force=force, if_running=kind))
+        expected = self.model.trigger(name, force, refuse)
         if isinstance(expected, str):
             assert isinstance(reply, Rejection)
             assert reply.word == expected

@@ -322,9 +322,9 @@ def test_a_lease_that_cannot_be_ended_keeps_no_other_from_its_end(
         replies = [machine.do(Lapse("w1", 100)) for _ in range(2)]
         assert replies[-1] == Rung(0, more=False)
     else:
-        reply = machine.do(Resume("w1", (), 100))
+        reply = machine.do(Resume("w1", {}, 100))
         assert isinstance(reply, Resumed)
-        assert not reply.more
+        assert reply.rest is None
     states = [machine.live(name)[0].state for name in ("a", "bad", "c")]
     assert states == [runs.PENDING, runs.RUNNING, runs.PENDING]
     assert state_of(machine, "bad") == Status.STATE_BROKEN

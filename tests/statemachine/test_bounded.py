@@ -111,11 +111,13 @@ def test_a_run_that_was_forced_while_room_was_made_stays() -> None:
 def test_many_held_runs_give_way_to_the_newest_in_steps() -> None:
     machine = Machine(MemoryStore())
     queue = Overlap(rule=Overlap.RULE_QUEUE, limit=10_000)
-    machine.create("a", cron="0 * * * *", overlap=queue)
+    machine.create("a", cron="* * * * *", overlap=queue)
     for _ in range(MANY):
-        machine.trigger("a", payload=LARGE)
+        machine.advance(MINUTE_MS)
+        machine.ring_all()
     machine.do(with_mask("spec.overlap", name="a", overlap=Overlap(rule=Overlap.RULE_QUEUE_ONE)))
-    machine.at(START_MS + HOUR_MS)
+    machine.advance(MINUTE_MS)
+    machine.new_budget = lambda: Steps(10)
     machine.log.clear()
 
     machine.ring_all()

@@ -14,6 +14,7 @@ from raftsched.statemachine import machine as machine_module
 from raftsched.statemachine.budget import Budget, Steps, unlimited
 from raftsched.statemachine.machine import Request, apply, decide
 from raftsched.statemachine.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.rules import RULES
 from raftsched.statemachine.store import MemoryStore, Reading
 from raftsched.statemachine.view import View
 
@@ -21,6 +22,53 @@ from .driver import MINUTE_MS, Machine, image, job_of
 from .test_aside import plant
 
 SEEDS = 40
+
+
+def test_what_fails_behind_others_only_is_done_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = RULES[job_pb2.PauseJobRequest]
+
+    def planted(view: View, request: job_pb2.PauseJobRequest, actor: str) -> object:
+        if view.writes and request.job == "b":
+            view.subject = keys.state(machine.jid("b"))
+            raise RuntimeError("planted")
+        return genuine(view, request, actor)
+
+    machine = Machine(MemoryStore())
+    machine.failing = True
+    for name in "abc":
+        machine.create(name)
+    monkeypatch.setitem(RULES, job_pb2.PauseJobRequest, planted)
+
+    replies = machine.do_all(*(job_pb2.PauseJobRequest(job=name) for name in "abc"))
+
+    assert [getattr(reply, "name", reply) for reply in replies] == ["a", "b", "c"]
+    [failure] = machine.failures
+    assert failure.what == "PauseJobRequest of b, 1 before and 1 behind it in one change,"
+    assert (failure.fate, failure.jid) == ("done alone", machine.jid("b"))
+    assert str(failure.error) == "planted"
+
+
+def test_requests_whose_bytes_cannot_be_made_together_are_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(MemoryStore())
+    for name in "abc":
+        machine.create(name)
+    requests = [Request(job_pb2.PauseJobRequest(job=name)) for name in "abc"]
+    view = View(machine.store, machine.now_ms)
+    decide(view, requests[:1])
+    of_one, genuine = view.writes, View.seal
+
+    def planted(view: View) -> bytes:
+        if view.writes > of_one + 1:
+            raise RuntimeError("planted")
+        return genuine(view)
+
+    monkeypatch.setattr(View, "seal", planted)
+    decision = decide(View(machine.store, machine.now_ms), requests)
+
+    assert [getattr(reply, "name", reply) for reply in decision.replies] == ["a", "b", "c"]
+    assert {failure.fate for failure in decision.failures} == {"done alone"}
 
 
 def alone(view: View, requests: Sequence[Request]) -> careful.Stopped:

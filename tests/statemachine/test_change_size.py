@@ -11,7 +11,7 @@ from raftsched.statemachine import forms, limits
 from raftsched.statemachine.instants import duration
 from raftsched.statemachine.machine import Request, decide
 from raftsched.statemachine.record import AttemptRecord, JobRecord, RunRecord, payload_of
-from raftsched.statemachine.request import Grant, Lapse, Note, Offer, Report, Resume, Ring
+from raftsched.statemachine.request import Grant, Lapse, Note, Offer, Report, Resume, Resumed, Ring
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, job_of
 
@@ -96,9 +96,11 @@ def test_a_lapse_goes_on_in_the_next_change(machine: Machine) -> None:
 
 def test_a_hello_goes_on_in_the_next_change(machine: Machine) -> None:
     leased(machine)
-    steps = 1
+    steps = 0
+    rest: Resume | None = Resume("w1", {}, 1_000)
 
-    while getattr(machine.do(Resume("w1", (), 1_000)), "more"):  # noqa: B009  # It is an object.
+    while rest is not None:
+        rest = machine.ask(rest, Resumed).rest
         steps += 1
 
     assert steps == 3

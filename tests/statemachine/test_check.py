@@ -153,7 +153,7 @@ def test_a_run_that_is_under_way_and_ended_is_seen(world: Image) -> None:
         (lambda state: state.after_end, {"next_nominal_at_ms": 0, "live": 0}, "but no next one"),
         (lambda state: True, {"state": 4, "timer_at_ms": 0}, "nothing goes on with it"),
         (lambda state: state.parked, {"running": 0}, "wait for a slot"),
-        (lambda state: state.held, {"live": 0}, "held back, but no other"),
+        (lambda state: state.held, {"live": 0}, "held back, but there is room"),
     ],
 )  # fmt: skip
 def test_a_job_that_is_wrong_or_silent_is_seen(

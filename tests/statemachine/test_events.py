@@ -27,6 +27,7 @@ from raftsched.statemachine.store import MemoryStore
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, instant, job_of
 from .world import build
 
+Overlap = job_pb2.OverlapPolicy
 NO_RETRY = job_pb2.RetryPolicy(max_attempts=1)
 AT_ONCE = job_pb2.RetryPolicy(first=duration(0))
 
@@ -400,3 +401,22 @@ def test_a_job_that_has_nothing_ahead_after_a_revert_is_finished(machine: Machin
         event_pb2.EVENT_KIND_JOB_FINISHED
     ]
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
+
+
+@pytest.mark.parametrize("rule", [Overlap.RULE_REPLACE, Overlap.RULE_QUEUE_ONE])
+def test_a_run_that_is_made_and_gives_way_within_a_change_is_told_twice(
+    machine: Machine, rule: Overlap.Rule.ValueType
+) -> None:
+    grace = job_pb2.MisfirePolicy(grace=duration(HOUR_MS))
+    machine.create("a", cron="* * * * *", overlap=Overlap(rule=rule), misfire=grace)
+    machine.advance(15 * MINUTE_MS)
+    machine.do(Ring(1_000))
+
+    kinds = told(machine)
+    found = events(machine.log[-1], machine.index, machine.store)
+    fired = [event.run.id for event in found if event.kind == event_pb2.EVENT_KIND_RUN_FIRED]
+
+    assert len(fired) == len(set(fired)) == 15
+    assert kinds.count("RUN_FIRED") + kinds.count("RUN_CANCELLED") + kinds.count("RUN_SKIPPED") == (
+        29 if rule == Overlap.RULE_REPLACE else 28
+    )

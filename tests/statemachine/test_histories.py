@@ -30,7 +30,7 @@ from raftsched.statemachine.request import Observe, Offer, Resume, Resumed, Ring
 from raftsched.statemachine.store import MemoryStore
 
 from .asking import ask
-from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Machine, job_of
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Machine, job_of, with_mask
 
 NAMES = ["a", "b", "c", "d", "e"]
 JUMPS = [1, 500, SECOND_MS, 7 * SECOND_MS, MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 9 * HOUR_MS,
@@ -264,9 +264,11 @@ class Player:
     def hello(self) -> None:
         """A worker comes back with some leases that it has, and some that it has not."""
         known = self.random.sample(self.leases, self.random.randint(0, len(self.leases)))
-        held = tuple(worker_pb2.HeldLease(run=lease.run, token=lease.token) for lease in known)
+        held = {lease.token: lease.run for lease in known}
         worker, most = self.random.choice(["w1", "w2", "w3"]), self.random.choice([1, 100])
-        while self.machine.ask(Resume(worker, held, most), Resumed).more:
+        rest: Resume | None = Resume(worker, held, most)
+        while rest is not None:
+            rest = self.machine.ask(rest, Resumed).rest
             self.machine.check()
         leases.cancels(self.machine.view(), worker)
 
@@ -319,7 +321,7 @@ class Player:
             run_pb2.CancelRunRequest(run=self.run()), job_pb2.DeleteJobRequest(job=self.name()),
             job_pb2.CreateJobRequest(job=self.job(name)), job_pb2.PauseJobRequest(job=name),
             job_pb2.ResumeJobRequest(job=name), job_pb2.DropBacklogRequest(job=self.name()),
-            Resume("w1", (), 3),
+            Resume("w1", {}, 3),
         ]  # fmt: skip
         self.random.shuffle(bodies)
         self.machine.do_all(*bodies[: self.random.randint(2, 6)])
@@ -366,7 +368,9 @@ def test_when_all_is_let_go_nothing_is_left_under_way(seed: int) -> None:
         update_mask={"paths": ["quota"]},  # type: ignore[arg-type]
     ))  # fmt: skip
     for name in NAMES:
-        machine.do_all(job_pb2.PauseJobRequest(job=name))
+        # A paused job would keep what comes to it after others.
+        update = with_mask("spec.schedules", name=name)
+        machine.do_all(job_pb2.ResumeJobRequest(job=name), update)
     for worker in ("w1", "w2", "w3"):
         machine.lapse(worker)
 

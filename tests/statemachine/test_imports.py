@@ -83,6 +83,14 @@ def test_a_chain_in_any_order_is_imported_in_one_go(steps: int, request_id: str)
     Machine(leader.store).check()
 
 
+def test_what_is_taken_as_it_is_given_is_answered_without_a_copy() -> None:
+    """A copy of the results of a thousand jobs is a thirtieth of what the import costs."""
+    whole = imports.some_of(Import(jobs=[job_of("a"), job_of("b")]))
+    answer = job_pb2.ImportJobsResponse(results=[Result(job="a"), Result(job="b")])
+
+    assert imports.in_order(answer, whole.order) is answer
+
+
 def test_an_import_that_is_repeated_with_its_id_goes_on_and_gets_the_same_answer() -> None:
     request = Import(jobs=chain(30), request_id="once")
     leader = Leader(4)

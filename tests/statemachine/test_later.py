@@ -7,7 +7,9 @@ from collections import Counter
 import pytest
 
 from raftsched.proto.v1 import job_pb2, run_pb2
+from raftsched.statemachine import keys
 from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.record import UsageRecord, encode
 
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine
 
@@ -58,7 +60,8 @@ def test_a_run_for_next_week_takes_no_place_among_those_held_back(machine: Machi
 
     # One is under way and one is held back, which is the most.
     assert outcomes(machine) == {"RAN": 2, "SKIPPED_OVERLAP": 1}
-    refusal = machine.refused(job_pb2.TriggerJobRequest(job="a"))
+    refuse = job_pb2.TriggerJobRequest.IF_RUNNING_REFUSE
+    refusal = machine.refused(job_pb2.TriggerJobRequest(job="a", if_running=refuse))
     assert (refusal.word, refusal.values["live"]) == ("OVERLAP_REFUSED", "1")
 
 
@@ -113,3 +116,34 @@ def test_a_forced_run_that_takes_over_a_key_is_not_held_back(machine: Machine) -
 
     assert [lease.run for lease in machine.grant()] == [second.id]
     assert machine.run(first.id).state == run_pb2.RUN_STATE_CANCELLED
+
+
+def test_a_state_of_before_does_not_say_what_held_runs_wait_for(machine: Machine) -> None:
+    machine.create("a", overlap=QUEUE)
+    machine.trigger("a")
+    held = machine.trigger("a").id
+    waiting = later(machine, HOUR_MS)
+    jid = machine.jid("a")
+    puts = []
+    for run_id in (held, waiting):
+        place = keys.run_key(run_id)
+        assert place is not None
+        run = machine.record(run_id)
+        run.held = True
+        puts.append((keys.run(*place), encode(run)))
+    state, usage = machine.state("a"), machine.view().need(keys.usage(0), UsageRecord)
+    state.later = usage.held = 0
+    puts += [(keys.state(jid), encode(state)), (keys.usage(0), encode(usage))]
+    machine.store.write(puts, [])
+    machine.forget()
+    machine.check()
+
+    assert [(run.held, run.later) for run in machine.live("a")] == [
+        (False, False), (True, False), (False, True),
+    ]  # fmt: skip
+    assert len(work_off(machine)) == 1
+    assert work_off(machine) == [held]
+    machine.advance(HOUR_MS)
+    machine.ring_all()
+    assert work_off(machine) == [waiting]
+    assert (machine.state("a").later, machine.state("a").held) == (0, 0)

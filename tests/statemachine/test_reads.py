@@ -16,10 +16,10 @@ from raftsched.proto.v1 import (
     queue_pb2,
     run_pb2,
 )
-from raftsched.statemachine import limits
+from raftsched.statemachine import filters, limits
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.reads import READS, read
-from raftsched.statemachine.rejection import Reason
+from raftsched.statemachine.rejection import Reason, Refused
 from raftsched.statemachine.request import Offer
 from raftsched.statemachine.store import MemoryStore
 from raftsched.statemachine.view import View
@@ -108,6 +108,23 @@ def test_jobs_are_filtered(machine: Machine, text: str, found: list[str]) -> Non
     machine.do(job_pb2.PauseJobRequest(job="c"))
 
     assert names(machine, text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "then"),
+    [
+        ("name==p", 'write name=p, or name="=p"'),
+        ("name!==p", 'write name!=p, or name!="=p"'),
+        ("created<=5", 'write created<5, or created<"=5"'),
+    ],
+)
+def test_a_sign_that_there_is_not_is_refused(text: str, then: str) -> None:
+    with pytest.raises(Refused) as refused:
+        filters.parse(text, ["name", "created"])
+
+    assert refused.value.rejection.word == "FILTER_INVALID"
+    assert then in refused.value.rejection.message
+    assert filters.parse('name="=p"', ["name"]) == [("name", "=", "=p")]
 
 
 def test_a_job_that_comes_between_two_pages_leaves_none_out(machine: Machine) -> None:

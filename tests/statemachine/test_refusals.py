@@ -193,7 +193,8 @@ ASKED: list[tuple[str, Ask]] = [
     ("JOB_EXISTS", lambda m: job_pb2.CreateJobRequest(job=job_of("a"))),
     ("CYCLE", lambda m: job_pb2.UpdateJobRequest(job=job_of("a", after=["b"]))),
     ("HAS_DEPENDENTS", lambda m: job_pb2.DeleteJobRequest(job="a")),
-    ("OVERLAP_REFUSED", lambda m: job_pb2.TriggerJobRequest(job="a")),
+    ("OVERLAP_REFUSED", lambda m: job_pb2.TriggerJobRequest(
+        job="a", if_running=job_pb2.TriggerJobRequest.IF_RUNNING_REFUSE)),
     ("UNIQUE_KEY_TAKEN", lambda m: job_pb2.TriggerJobRequest(
         job="a", unique=run_pb2.UniqueKey(key="k", policy=run_pb2.UniqueKey.POLICY_REJECT))),
     ("PAYLOAD_TOO_LARGE", lambda m: job_pb2.TriggerJobRequest(
@@ -298,6 +299,15 @@ def test_a_missing_upstream_job_is_named_beside_other_faults(machine: Machine) -
 
     assert [fault.field for fault in refusal.faults] == ["spec.owner", "spec.upstream.jobs"]
     assert refusal.word == "LIMIT_EXCEEDED"
+
+
+def test_all_missing_upstream_jobs_are_named(machine: Machine) -> None:
+    machine.create("there")
+    wanted = job_of("u", after=["x", "there", "y"])
+    refusal = machine.refused(job_pb2.CreateJobRequest(job=wanted))
+
+    assert refusal.word == "JOB_NOT_FOUND"
+    assert "there are no jobs 'x', 'y'; create them first" in refusal.message
 
 
 def test_an_update_that_changes_nothing_leaves_version_and_etag(machine: Machine) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine import keys, leases, limits
+from raftsched.statemachine.budget import Steps
 from raftsched.statemachine.instants import duration, to_ms
 from raftsched.statemachine.record import SessionRecord, parse
 from raftsched.statemachine.request import Again, Grant, Lapse, Offer, Resume, Resumed, Rung
@@ -30,7 +31,7 @@ def leased(machine: Machine, count: int, worker: str = "w1") -> list[worker_pb2.
 def hello(
     machine: Machine, *held: worker_pb2.Lease, worker: str = "w1", most: int = 1_000
 ) -> Resumed:
-    listed = tuple(worker_pb2.HeldLease(run=lease.run, token=lease.token) for lease in held)
+    listed = {lease.token: lease.run for lease in held}
     return machine.ask(Resume(worker, listed, most), Resumed)
 
 
@@ -39,7 +40,7 @@ def test_leases_that_never_arrived_go_back_and_do_not_count(machine: Machine) ->
 
     answer = hello(machine, second)
 
-    assert answer == Resumed((), more=False)
+    assert answer == Resumed((), None)
     assert machine.run(second.run).state == run_pb2.RUN_STATE_RUNNING
     again = machine.grant("w2")
     assert [lease.run for lease in again] == [first.run, third.run]
@@ -138,12 +139,33 @@ def test_a_wish_to_cancel_is_said_again_with_hello(machine: Machine) -> None:
 
 def test_a_hello_is_answered_in_steps(machine: Machine) -> None:
     kept, *others = leased(machine, 6)
+    gone = dict.fromkeys(range(1000, 1004), "no run at all")
+    rest: Resume | None = Resume("w1", {kept.token: kept.run} | gone, 2)
+    steps: list[Resumed] = []
 
-    assert hello(machine, kept, most=2) == Resumed((), more=True)
-    assert hello(machine, kept, most=2) == Resumed((), more=True)
-    assert hello(machine, kept, most=2) == Resumed((), more=False)
+    while rest is not None:
+        steps.append(machine.ask(rest, Resumed))
+        rest = steps[-1].rest
 
+    # Five that it lists and six of its session, two at a time.
+    assert [len(step.stops) for step in steps] == [1, 2, 1, 0, 0, 0]
+    assert {stop.token for step in steps for stop in step.stops} == set(gone)
+    assert machine.run(kept.run).state == run_pb2.RUN_STATE_RUNNING
     assert len(machine.grant("w2")) == len(others)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_step_of_a_hello_ends_when_its_time_is_over(machine: Machine, *, held: bool) -> None:
+    """However many leases its worker lists, or its session has."""
+    found = leased(machine, 20)
+    listed = {lease.token: lease.run for lease in found} if held else {}
+    view = machine.view()
+    view.spend(Steps(4))
+
+    step = leases.resume(view, Resume("w1", listed, 1_000), "")
+
+    assert step.rest is not None
+    assert (step.rest.looked, step.rest.token_from) == ((5, 0) if held else (0, found[5].token))
 
 
 def test_a_lease_of_the_same_change_is_not_ended(machine: Machine) -> None:
@@ -151,7 +173,7 @@ def test_a_lease_of_the_same_change_is_not_ended(machine: Machine) -> None:
     [lease] = leased(machine, 1)
     machine.trigger("a")
 
-    machine.do_all(Grant((Offer("w1", 1),), 1), Resume("w1", (), 10))
+    machine.do_all(Grant((Offer("w1", 1),), 1), Resume("w1", {}, 10))
 
     [_, new] = machine.live("a")
     assert machine.run(new.id).state == run_pb2.RUN_STATE_RUNNING
@@ -161,7 +183,7 @@ def test_a_lease_of_the_same_change_is_not_ended(machine: Machine) -> None:
 def test_hello_of_an_unknown_worker_changes_nothing(machine: Machine) -> None:
     before = image(machine.store)
 
-    assert hello(machine) == Resumed((), more=False)
+    assert hello(machine) == Resumed((), None)
 
     assert image(machine.store) == before
 

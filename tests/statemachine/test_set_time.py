@@ -6,13 +6,21 @@ import random
 
 import pytest
 
-from raftsched.proto.v1 import cluster_pb2, job_pb2, queue_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine import keys
+from raftsched.proto.v1 import (
+    cluster_pb2,
+    job_pb2,
+    namespace_pb2,
+    queue_pb2,
+    run_pb2,
+    schedule_pb2,
+)
+from raftsched.statemachine import keys, ledger
 from raftsched.statemachine.budget import Steps, unlimited
 from raftsched.statemachine.instants import duration, timestamp
 from raftsched.statemachine.ledger import WITH_RUN
 from raftsched.statemachine.machine import Request, apply, decide, read_meta
 from raftsched.statemachine.reads import read
+from raftsched.statemachine.record import StateRecord
 from raftsched.statemachine.rejection import Rejection
 from raftsched.statemachine.request import Ring, SetTime, TimeSet
 from raftsched.statemachine.set_time import consequences
@@ -304,6 +312,61 @@ def test_a_job_that_decided_ahead_says_so_and_is_brought_back(machine: Machine, 
     machine.ring()
     assert audit(machine, "often").sound
     sound(machine)
+
+
+@pytest.mark.parametrize("how", ["resume", "update"])
+def test_what_waited_is_not_missed(machine: Machine, how: str) -> None:
+    """What waits ahead for its turn has no outcome yet, so it is decided on again."""
+    slow = namespace_pb2.Namespace(name="default", backlog_rate=1)
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=slow))
+    allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
+    # Nothing is in time, so the latest waits for its turn.
+    misfire = job_pb2.MisfirePolicy(grace=duration(0))
+    for name in ("a", "b", "c", "d", "often"):
+        machine.create(name, cron="* * * * *", overlap=allow, misfire=misfire)
+    ahead(machine, HOUR_MS + MINUTE_MS // 2)
+    set_back(machine)
+    assert machine.job("often").status.backlog
+
+    if how == "update":
+        job = machine.job("often")
+        job.spec.schedules[0].cron.expression = "*/2 * * * *"
+        machine.do(job_pb2.UpdateJobRequest(job=job))
+    machine.do(job_pb2.ResumeJobRequest(job="often"))
+
+    for _ in range(80):
+        machine.advance(MINUTE_MS)
+        machine.ring_all()
+    answer = audit(machine, "often")
+    assert answer.sound
+    assert {outcome.outcome for outcome in answer.outcomes} <= WITH_RUN
+
+
+@pytest.mark.parametrize("why", ["purged", "long"])
+def test_a_job_that_cannot_be_brought_back_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    machine.create("often", cron="* * * * *")
+    ahead(machine, DAY_MS)
+    set_back(machine)
+    if why == "purged":
+        view = machine.view()
+        state = view.edit(keys.state(machine.jid("often")), StateRecord)
+        state.ledger_purged_ms = machine.now_ms + 1
+        machine.index += 1
+        apply(machine.store, machine.index, view.seal())
+        words = "was purged from its ledger"
+    else:
+        monkeypatch.setattr(ledger, "AHEAD", -1)
+        words = "entries of its ledger lie ahead"
+
+    refusal = machine.refused(job_pb2.ResumeJobRequest(job="often"))
+
+    assert refusal.word == "LIMIT_EXCEEDED"
+    assert words in refusal.message
+    assert "delete it and create it anew" in refusal.message
+    request = job_pb2.ExplainJobRequest(job="often")
+    assert words in ask(machine, request, run_pb2.Explanation).summary
 
 
 @pytest.mark.parametrize("under_way", [False, True])

@@ -127,7 +127,7 @@ def test_a_start_deadline_that_was_lifted_skips_no_run_that_is_held_back(machine
     """Its timer rings all the same, and then nobody may judge it anew: a step of a wave waits,
     though the overlap policy skips others."""
     machine.create("u")
-    machine.create("a", after=["u"], misfire=DEADLINE)
+    machine.create("a", after=["u"], misfire=DEADLINE, overlap=Overlap(rule=Overlap.RULE_SKIP))
     machine.trigger("a")
     [lease] = machine.grant()
     machine.trigger("u")
@@ -152,7 +152,7 @@ def test_a_run_that_was_too_late_goes_when_its_start_deadline_is_lifted(machine:
     machine.succeed(lease)
 
     lift_the_deadline(machine)
-    machine.ring()
+    machine.ring_all()
 
     assert [lease.run for lease in machine.grant()] == [late[0]]
 

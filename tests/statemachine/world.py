@@ -19,6 +19,7 @@ from raftsched.statemachine.request import CreateToken, Offer
 from .driver import HOUR_MS, MINUTE_MS, Machine, with_mask
 
 OTHER = "other"
+TIGHT = "tight"
 QUEUE_ONE = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_QUEUE, limit=5)
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 
@@ -35,6 +36,8 @@ def build(machine: Machine) -> None:
 def _settings(machine: Machine) -> None:
     other = namespace_pb2.Namespace(name=OTHER, quota=namespace_pb2.Quota(leases=3, jobs=10))
     machine.do(namespace_pb2.CreateNamespaceRequest(namespace=other), actor="anna")
+    tight = namespace_pb2.Namespace(name=TIGHT, quota=namespace_pb2.Quota(live_runs=1))
+    machine.do(namespace_pb2.CreateNamespaceRequest(namespace=tight), actor="anna")
     holidays = calendar_pb2.Calendar(
         name="holidays", rules=[calendar_pb2.CalendarRule(date="2026-01-01")]
     )
@@ -75,6 +78,7 @@ def _jobs(machine: Machine) -> None:
     create("join", after=["left", "right"], queue="flow")
     create("tenant", namespace=OTHER, cron="*/5 * * * *", overlap=ALLOW,
            payload=common_pb2.Payload(data=b"x" * 100))  # fmt: skip
+    create("squeezed", namespace=TIGHT)
     create("doomed", cron="*/5 * * * *", retry=job_pb2.RetryPolicy(max_attempts=1))
     create("paused", cron="*/5 * * * *")
     machine.do(job_pb2.PauseJobRequest(job="paused", reason="repair",
@@ -102,6 +106,9 @@ def _by_hand(machine: Machine) -> None:
     machine.trigger("by-hand", unique=run_pb2.UniqueKey(key="k2"))
     later = timestamp(machine.now_ms + 3 * HOUR_MS)
     machine.trigger("by-hand", due_time=later, request_id="r1", queue="mail")
+    soon = timestamp(machine.now_ms + 10 * MINUTE_MS)
+    for _ in range(2):
+        machine.trigger("squeezed", namespace=TIGHT, due_time=soon)
     edit = schedule_pb2.OccurrenceEdit(
         nominal_time=timestamp(machine.now_ms + 3 * HOUR_MS),
         kind=schedule_pb2.OccurrenceEdit.KIND_SKIP,

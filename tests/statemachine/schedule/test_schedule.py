@@ -193,6 +193,17 @@ def test_all_faults_come_at_once(compile_: Compile) -> None:
     ]
 
 
+def test_a_schedule_that_never_fires_is_named_beside_one_that_cannot_be_read(
+    compile_: Compile,
+) -> None:
+    faults = faults_of(compile_("61 * * * *", "@daily", "0 0 30 2 *"))
+
+    assert [(fault.path, fault.reason) for fault in faults] == [
+        ("schedules[0].cron.expression", CRON),
+        ("schedules[2].cron.expression", NEVER),
+    ]
+
+
 def test_a_schedule_that_never_fires_is_found_in_a_union(compile_: Compile, stamp: Stamp) -> None:
     timing = Timing(end_time=stamp("2026-06-01"))
     late = once(stamp("2026-07-01"))

@@ -1,0 +1,46 @@
+"""What becomes of times that are due, told one time at a time: the model of `misfire.choose`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Time(NamedTuple):
+    """A time that a job has to decide on."""
+
+    due_ms: int
+    nominal_ms: int
+    # "open", "excluded" or "skipped".
+    kind: str
+
+
+def fates(
+    times: list[Time], rule: str, maximum: int, now_ms: int, grace_ms: int, room: int | None
+) -> dict[int, str]:
+    """What becomes of each, by nominal time. `room`: how many runs may begin; None: all."""
+    found = {time.nominal_ms: time.kind for time in times}
+    may_run = sorted(time for time in times if time.kind == "open")
+    late = [time.nominal_ms for time in may_run if now_ms - time.due_ms > grace_ms]
+    in_time = [time.nominal_ms for time in may_run if now_ms - time.due_ms <= grace_ms]
+    if rule == "ALL" and late:
+        # All of them one behind the other; what was not missed uses up no maximum.
+        for at_ms in late + in_time:
+            found[at_ms] = "wait"
+        for at_ms in late[: max(0, len(late) - maximum)]:
+            found[at_ms] = "miss"
+        return found
+    for at_ms in late:
+        found[at_ms] = "miss" if rule == "SKIP" else "coalesce"
+    # What comes behind one that waits waits as well.
+    waits = bool(late) and (rule == "EARLIEST" or (rule == "LATEST" and room == 0))
+    for at_ms in in_time:
+        found[at_ms] = "wait" if waits else "run"
+    if room is not None and (room > 0 or waits):
+        # They are one choice.
+        for at_ms in in_time[: max(0, len(in_time) - max(room, 1))]:
+            found[at_ms] = "coalesce"
+    if rule == "EARLIEST" and late:
+        found[late[0]] = "wait"
+    if rule == "LATEST" and late and not in_time:
+        found[late[-1]] = "wait"
+    return found

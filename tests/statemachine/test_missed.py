@@ -1,0 +1,213 @@
+"""Of times that were missed the policy chooses among those that may run: in every small world it
+comes to what a model says that looks at one time after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from random import Random
+
+import pytest
+
+from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
+from raftsched.statemachine import clockwork, jobs, misfire, timeline
+from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.plan import due, nominal_times
+from raftsched.statemachine.store import MemoryStore
+
+from .asking import ask
+from .driver import DAY_MS, HOUR_MS, START_MS, Machine, with_mask
+from .missed_model import Time, fates
+
+Edit = schedule_pb2.OccurrenceEdit
+Misfire = job_pb2.MisfirePolicy
+Overlap = job_pb2.OverlapPolicy
+# What may have happened to a time of the schedule: nothing; a day off; skipped; moved to somewhat
+# later, to now, to before all, to behind now; or there is one more, that was added behind it.
+HOW = ("none", "off", "skip", "later", "now", "early", "ahead", "more")
+POLICIES = (("SKIP", 0), ("LATEST", 0), ("EARLIEST", 0), ("ALL", 1), ("ALL", 2), ("ALL", 100))
+GRACES = (0, 6 * HOUR_MS, 30 * HOUR_MS, 90 * DAY_MS)
+ROOMS = (None, 0, 1, 2)
+EARLY_MS = START_MS + HOUR_MS
+LAST_MS = 18 * HOUR_MS  # From the last time of the schedule to the end of the outage.
+FATES = {"excluded": "exclude", "skipped": "skip"}
+
+
+def nominal(number: int) -> int:
+    return START_MS + number * DAY_MS + 9 * HOUR_MS
+
+
+class World:
+    """A job at nine each day, to some of whose times something happened; and the end of an outage
+    in which they came due."""
+
+    def __init__(
+        self, how: tuple[str, ...], misfire: Misfire | None = None, overlap: Overlap | None = None
+    ) -> None:
+        self.how = how
+        self.now_ms = nominal(len(how) - 1) + LAST_MS
+        self.machine = machine = Machine(MemoryStore())
+        dates = ["2025-12-31"]
+        for number, what in enumerate(how):
+            if what == "off":
+                dates.append(f"2026-01-0{number + 1}")
+        rules = [calendar_pb2.CalendarRule(date=date) for date in dates]
+        calendar = calendar_pb2.Calendar(name="off", rules=rules)
+        machine.do(calendar_pb2.CreateCalendarRequest(calendar=calendar))
+        timing = schedule_pb2.Timing(exclude_calendars=["off"])
+        machine.create("a", cron="0 9 * * *", timing=timing, misfire=misfire, overlap=overlap)
+        for number, what in enumerate(how):
+            self.edit(what, nominal(number))
+        machine.at(EARLY_MS)
+        machine.ring()
+        for lease in machine.grant():
+            machine.succeed(lease)
+
+    def edit(self, what: str, at_ms: int) -> None:
+        moves = {"later": at_ms + 5 * HOUR_MS, "now": self.now_ms, "early": EARLY_MS,
+                 "ahead": self.now_ms + HOUR_MS}  # fmt: skip
+        edit = Edit(nominal_time=timestamp(at_ms))
+        if what == "skip":
+            edit.kind = Edit.KIND_SKIP
+        elif what in moves:
+            edit.kind = Edit.KIND_MOVE
+            edit.moved_to.CopyFrom(timestamp(moves[what]))
+        elif what == "more":
+            edit.kind = Edit.KIND_ADD
+            edit.nominal_time.CopyFrom(timestamp(at_ms + 7 * HOUR_MS))
+        else:
+            return
+        self.machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+
+    def times(self) -> list[Time]:
+        """All that is to be decided on, as somebody would list it who reads the orders."""
+        found = []
+        for number, what in enumerate(self.how):
+            at_ms = nominal(number)
+            if what in ("none", "more"):
+                found.append(Time(at_ms, at_ms, "open"))
+            if what == "more":
+                found.append(Time(at_ms + 7 * HOUR_MS, at_ms + 7 * HOUR_MS, "open"))
+            elif what == "off":
+                found.append(Time(at_ms, at_ms, "excluded"))
+            elif what == "skip":
+                found.append(Time(at_ms, at_ms, "skipped"))
+            elif what == "later":
+                found.append(Time(at_ms + 5 * HOUR_MS, at_ms, "open"))
+            elif what == "now":
+                found.append(Time(self.now_ms, at_ms, "open"))
+        return found
+
+
+def worlds(most: int) -> Iterator[tuple[str, ...]]:
+    for size in range(1, most + 1):
+        yield from product(HOW, repeat=size)
+
+
+def check_choice(how: tuple[str, ...]) -> None:
+    world = World(how, overlap=Overlap(rule=Overlap.RULE_ALLOW))
+    world.machine.at(world.now_ms)
+    view = world.machine.view()
+    jid, job, state = jobs.find(view, "", "a")
+    plan = clockwork.plan_of(view, jid, job)
+    until_ms = view.now_ms - due(plan, 0)
+    found, _ = timeline.undecided(view, jid, job, state, plan, until_ms)
+    for (rule, maximum), grace_ms, room in product(POLICIES, GRACES, ROOMS):
+        wanted = fates(world.times(), rule, maximum, view.now_ms, grace_ms, room)
+        policy = Misfire(rule=Misfire.Rule.Value(f"RULE_{rule}"), maximum=maximum)
+        chosen = misfire.choose(policy, found, plan, view.now_ms, grace_ms, room)
+        told: dict[int, str] = {}
+        for one, fate in chosen:
+            times = nominal_times(plan, one.first + 1, one.last + 1, 100).times
+            assert one.count == 1 + len(times), (how, one)
+            told |= dict.fromkeys((one.first, *times), fate.value)
+        right = {at_ms: FATES.get(fate, fate) for at_ms, fate in wanted.items()}
+        assert told == right, f"{how}, {rule} {maximum}, grace {grace_ms}, room {room}"
+
+
+def test_the_choice_in_every_small_world_is_that_of_the_model() -> None:
+    for how in worlds(2):
+        check_choice(how)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_choice_in_some_larger_worlds_is_that_of_the_model(seed: int) -> None:
+    dice = Random(seed)
+    check_choice(tuple(dice.choices(HOW, k=dice.randrange(3, 7))))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+def test_the_choice_in_every_world_of_three_times_is_that_of_the_model() -> None:
+    for how in worlds(3):
+        check_choice(how)
+
+
+OUTCOMES = {"run": "RAN", "coalesce": "COALESCED", "miss": "MISSED",
+            "excluded": "SKIPPED_CALENDAR", "skipped": "SKIPPED_BY_HAND"}  # fmt: skip
+BUSY = {"ALLOW": None, "SKIP": 1, "SKIP, busy": 0, "QUEUE": None}
+
+
+def check_outcomes(
+    how: tuple[str, ...], rule: str, maximum: int, grace_ms: int, overlap: str
+) -> None:
+    """The same through all of the rules, and the ledger."""
+    policy = Misfire(
+        rule=Misfire.Rule.Value(f"RULE_{rule}"), maximum=maximum, grace=duration(grace_ms)
+    )
+    kind = overlap.split(",", maxsplit=1)[0]
+    world = World(how, misfire=policy)
+    machine = world.machine
+    running = []
+    wanted = Overlap(rule=Overlap.Rule.Value(f"RULE_{kind}"), limit=100 if kind == "QUEUE" else 0)
+    machine.do(with_mask("spec.overlap", name="a", overlap=wanted))
+    if overlap == "SKIP, busy":
+        machine.trigger("a")
+        running = machine.grant()
+    machine.at(world.now_ms)
+    room = BUSY[overlap]
+    model = fates(world.times(), rule, maximum, world.now_ms, grace_ms, room)
+    machine.ring_all()
+    for lease in running:
+        machine.succeed(lease)
+    for _ in range(20):
+        machine.ring_all()
+        for lease in machine.grant():
+            machine.succeed(lease)
+    told: dict[int, str] = {}
+    for first_ms, entry in sorted(machine.ledger("a").items()):
+        inside = (at for at in model if first_ms <= at <= max(first_ms, entry.last_at_ms))
+        told |= dict.fromkeys(inside, run_pb2.Outcome.Name(entry.outcome)[8:])
+    lateness = {time.nominal_ms: world.now_ms - time.due_ms for time in world.times()}
+    for at_ms, fate in model.items():
+        right = OUTCOMES.get(fate, "LATE" if lateness[at_ms] > grace_ms else "RAN")
+        if fate == "run" and room == 0:
+            right = "SKIPPED_OVERLAP"
+        assert told.get(at_ms) == right, f"{how}, {rule} {maximum}, {grace_ms}, {overlap}: {fate}"
+    machine.check()
+    answer = audit(machine)
+    assert answer.sound, f"{how}, {rule} {maximum}, grace {grace_ms}, {overlap}: {answer}"
+
+
+def audit(machine: Machine) -> job_pb2.AuditJobResponse:
+    return ask(machine, job_pb2.AuditJobRequest(job="a"), job_pb2.AuditJobResponse)
+
+
+def cases(most: int) -> Iterator[tuple[tuple[str, ...], str, int, int, str]]:
+    for how in worlds(most):
+        for (rule, maximum), grace_ms, overlap in product(POLICIES, GRACES, BUSY):
+            yield how, rule, maximum, grace_ms, overlap
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_the_ledger_of_some_worlds_is_that_of_the_model(seed: int) -> None:
+    dice = Random(seed)
+    how = tuple(dice.choices(HOW, k=dice.randrange(1, 7)))
+    check_outcomes(how, *dice.choice(POLICIES), dice.choice(GRACES), dice.choice([*BUSY]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+def test_the_ledger_of_every_world_of_three_times_is_that_of_the_model() -> None:
+    for case in cases(3):
+        check_outcomes(*case)

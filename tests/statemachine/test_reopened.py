@@ -1,0 +1,185 @@
+"""A run of a wave that is requeued takes part in it again, and so does what depends on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.proto.v1 import dead_letter_pb2, flow_pb2, job_pb2, run_pb2
+from raftsched.statemachine import flows
+
+from .asking import ask
+from .driver import Machine, job_of, with_mask
+
+Step = flow_pb2.FlowStep
+Flow = flow_pb2.Flow
+ONCE = job_pb2.RetryPolicy(max_attempts=1)
+
+
+def work_off(machine: Machine, *failing: str) -> list[str]:
+    """What runs, until nothing is left."""
+    ran: list[str] = []
+    while leases := machine.grant():
+        for lease in leases:
+            (machine.fail if lease.job in failing else machine.succeed)(lease)
+            ran.append(lease.job)
+        machine.ring_all()
+    return ran
+
+
+def requeue(machine: Machine) -> None:
+    request = dead_letter_pb2.RequeueDeadLettersRequest(filter="")
+    machine.do(request)
+
+
+def shown(machine: Machine, flow: str) -> flow_pb2.Flow:
+    return ask(machine, flow_pb2.GetFlowRequest(flow=flow), flow_pb2.Flow)
+
+
+def chain(machine: Machine) -> str:
+    machine.create("root", retry=ONCE)
+    machine.create("left", after=["root"], retry=ONCE)
+    machine.create("right", after=["root"], retry=ONCE)
+    machine.create("join", after=["left", "right"])
+    machine.create("last", after=["join"])
+    return machine.trigger("root").id
+
+
+@pytest.mark.parametrize("failing", ["root", "left", "right"])
+def test_what_depends_on_a_step_that_was_requeued_runs_when_that_succeeds(
+    machine: Machine, failing: str
+) -> None:
+    flow = chain(machine)
+    work_off(machine, failing)
+    assert shown(machine, flow).state == Flow.STATE_FAILED
+    machine.check()
+
+    requeue(machine)
+    machine.check()
+    assert shown(machine, flow).state == Flow.STATE_LIVE
+    again = work_off(machine)
+    machine.check()
+
+    assert again[0] == failing
+    assert again[-2:] == ["join", "last"]
+    assert len(again) == len(set(again))
+    found = shown(machine, flow)
+    assert {step.state for step in found.steps} == {Step.STATE_FIRED}
+    assert found.state == Flow.STATE_SUCCEEDED
+
+
+def test_a_step_that_fails_once_more_may_be_requeued_once_more(machine: Machine) -> None:
+    flow = chain(machine)
+    work_off(machine, "left")
+    for _ in range(3):
+        requeue(machine)
+        assert work_off(machine, "left") == ["left"]
+        machine.check()
+    requeue(machine)
+
+    assert work_off(machine) == ["left", "join", "last"]
+    assert shown(machine, flow).state == Flow.STATE_SUCCEEDED
+
+
+def test_two_that_failed_are_both_needed(machine: Machine) -> None:
+    chain(machine)
+    work_off(machine, "left", "right")
+    requeue(machine)
+    [one, other] = machine.grant()
+    machine.succeed(one)
+    machine.check()
+    assert machine.grant() == []
+    machine.succeed(other)
+    machine.check()
+
+    assert work_off(machine) == ["join", "last"]
+
+
+def test_who_ran_because_of_the_failure_does_not_run_again(machine: Machine) -> None:
+    machine.create("root", retry=ONCE)
+    job = job_of("mend", after=["root"])
+    job.spec.upstream.jobs[0].condition = job_pb2.Dependency.CONDITION_FAILURE
+    machine.do(job_pb2.CreateJobRequest(job=job))
+    machine.trigger("root")
+    assert work_off(machine, "root") == ["root", "mend"]
+    requeue(machine)
+
+    assert work_off(machine, "root") == ["root"]
+    machine.check()
+
+
+def test_a_run_whose_wave_is_gone_is_in_none(machine: Machine) -> None:
+    run = chain(machine)
+    work_off(machine, "root")
+    jid = machine.jid("root")
+    view = machine.view()
+    assert flows.find(view, jid, machine.record(run).flow_occasion) is not None
+    record = machine.record(run)
+    record.flow_occasion += 1
+    flows.reopen(view, jid, 0, record)
+
+    assert (record.flow_jid, record.flow_occasion) == (0, 0)
+
+
+def changed(machine: Machine, *after: str) -> None:
+    """The last of the chain waits for other jobs than before."""
+    update = with_mask(
+        "spec.upstream", name="join", upstream=job_of("join", after=after).spec.upstream
+    )
+    machine.do(update)
+    machine.ring_all()
+    machine.check()
+
+
+def waits(machine: Machine) -> str:
+    """A wave in which `join` waits for `right`, which is given to nobody."""
+    flow = chain(machine)
+    for wanted in ("root", "left"):
+        for lease in machine.grant():
+            if lease.job == wanted:
+                machine.succeed(lease)
+    return flow
+
+
+@pytest.mark.parametrize("waves", [1, 250])
+def test_a_step_goes_on_when_what_it_waits_for_is_taken_out(machine: Machine, waves: int) -> None:
+    waits(machine)
+    for _ in range(waves - 1):
+        machine.trigger("root")
+        for wanted in ("root", "left"):
+            for lease in machine.grant(credits=1):
+                assert lease.job == wanted
+                machine.succeed(lease)
+
+    changed(machine, "left")
+
+    joined = [run for run in machine.live("join") if run.state == run_pb2.RUN_STATE_PENDING]
+    assert len(joined) == waves
+
+
+def test_a_step_that_is_to_wait_for_what_is_not_in_its_wave_cannot_run(machine: Machine) -> None:
+    flow = waits(machine)
+    machine.create("elsewhere")
+
+    changed(machine, "left", "elsewhere")
+
+    states = {step.job: step.state for step in shown(machine, flow).steps}
+    assert states["join"] == states["last"] == Step.STATE_CANNOT_RUN
+
+
+def test_a_step_whose_job_waits_for_none_any_more_cannot_run(machine: Machine) -> None:
+    flow = waits(machine)
+
+    changed(machine)
+
+    states = {step.job: step.state for step in shown(machine, flow).steps}
+    assert Step.STATE_WAITING not in states.values()
+    assert not machine.live("join")
+
+
+def test_a_step_that_waits_for_another_of_its_wave_goes_on_waiting(machine: Machine) -> None:
+    waits(machine)
+    machine.create("slow", after=["root"])
+
+    changed(machine, "left", "right")
+
+    assert not machine.live("join")
