@@ -64,6 +64,8 @@ class Acquaintances:
     ) -> None:
         self.name, self.replica, self.wall_ms, self.seconds = name, replica, wall_ms, seconds
         self.abouts: dict[str, About] = {}
+        # Some of them have a secret for the first access token: asked for at each call.
+        self.any_bootstrap = False
         # Peers whose state differed from this node's at the same revision.
         self.differing: set[str] = set()
         self.diverged = False
@@ -137,6 +139,7 @@ class Acquaintances:
         skew_ms = said.wall_ms - self.wall_ms()
         about = msgspec.structs.replace(said, heard_at=self.seconds(), wall_skew_ms=skew_ms)
         self.abouts[peer] = about
+        self.any_bootstrap = any(one.bootstrap for one in self.abouts.values())
         mine = self._fingerprints.get(said.revision)
         if mine is not None:
             self._compare(peer, mine.hex() == said.fingerprint, said.revision)

@@ -26,6 +26,7 @@ STAND_BACK_S = 0.001  # Less than a read does: a write waits for it, and its cal
 TURN_S = 0.02  # What one call looks at before it is somebody else's turn.
 SEEN = 8_192  # Texts that are known to have been looked at: as many as the rules remember.
 SOON = "zones of the leader"  # In whose turn those are looked at.
+CALENDARS = (calendar_pb2.CreateCalendarRequest, calendar_pb2.UpdateCalendarRequest)
 Spec = tuple[Sequence[schedule_pb2.Schedule], schedule_pb2.Timing]
 
 
@@ -41,9 +42,8 @@ class Ahead:
         self._warming: asyncio.Task[None] | None = None
         self._named = 0
 
-    async def ready(self, body: object, caller: str, now_ms: int) -> None:
-        """Return when what a request names has been looked at."""
-        todo = self._unseen(body)
+    async def look_at(self, todo: list[Spec], caller: str, now_ms: int) -> None:
+        """Return when what a request names, and was not looked at before, has been."""
         while todo:
             done = await self._readers.read(f"{caller} ahead", self._looking(todo, now_ms))
             for spec in todo[:done]:
@@ -58,15 +58,28 @@ class Ahead:
             self._seen = {""}
         self._seen.update(texts)
 
-    def _unseen(self, body: object) -> list[Spec]:
-        """What of a request was not looked at yet. Written out: an import costs a microsecond a
-        job here, and has a thousand of them."""
-        seen, todo = self._seen, list[Spec]()
-        for schedules, timing in _specs(body):
+    def unseen(self, body: object) -> list[Spec]:
+        """What of a request was not looked at yet; to be handed to `look_at` if there is any.
+        Written out: each call pays for it, and an import for each of its thousand jobs."""
+        kind = body.__class__
+        if kind is job_pb2.CreateJobRequest or kind is job_pb2.UpdateJobRequest:
+            specs = [body.job.spec]  # type: ignore[attr-defined]
+        elif kind is job_pb2.ImportJobsRequest:
+            specs = [job.spec for job in body.jobs]  # type: ignore[attr-defined]
+        elif kind in CALENDARS:
+            timing = schedule_pb2.Timing(zone=body.calendar.zone)  # type: ignore[attr-defined]
+            return [] if timing.zone in self._seen else [((), timing)]
+        else:
+            return []
+        seen = self._seen
+        todo: list[Spec] = []
+        for spec in specs:
+            schedules, timing = spec.schedules, spec.timing
             if timing.zone not in seen:
                 todo.append((schedules, timing))
                 continue
-            for schedule in schedules:
+            # A copy: going through the list itself costs twice as much.
+            for schedule in schedules[:]:
                 if schedule.cron.expression not in seen:
                     todo.append((schedules, timing))
                     break
@@ -110,17 +123,6 @@ def _look_at(todo: list[Spec], now_ms: int, pace: Pace) -> int:
         if time.monotonic() > until:
             return done
     return len(todo)
-
-
-def _specs(body: object) -> Iterator[Spec]:
-    """The schedules and timings that a request names."""
-    if isinstance(body, job_pb2.ImportJobsRequest):
-        for job in body.jobs:
-            yield job.spec.schedules, job.spec.timing
-    elif isinstance(body, job_pb2.CreateJobRequest | job_pb2.UpdateJobRequest):
-        yield body.job.spec.schedules, body.job.spec.timing
-    elif isinstance(body, calendar_pb2.CreateCalendarRequest | calendar_pb2.UpdateCalendarRequest):
-        yield (), schedule_pb2.Timing(zone=body.calendar.zone)
 
 
 def _texts(spec: Spec) -> Iterator[str]:

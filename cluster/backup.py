@@ -22,9 +22,10 @@ import msgspec
 
 from ..statemachine import keys
 from ..statemachine.record import MetaRecord, parse
-from ..statemachine.rocks_store import peek, read_whole
+from ..statemachine.rocks_store import peek
 from ..statemachine.store import Corrupt
 from .replica import Replica
+from .table_reader import read_whole_beside
 
 FORMAT = 1
 FOLDER = "state/"
@@ -91,7 +92,7 @@ def take(replica: Replica, folder: Path, about: dict[str, object]) -> Backup:
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     replica.checkpoint_into(folder)
     try:
-        read_whole(folder)
+        read_whole_beside(folder)
     except Corrupt as error:
         shutil.rmtree(folder, ignore_errors=True)
         replica.damaged(error)  # Its tables are those of the state.

@@ -104,7 +104,7 @@ class Limits(_Section, frozen=True, kw_only=True):
             le=LIMIT_MAX,
             description="Of these, those for one caller, in MiB.",
         ),
-    ] = 64
+    ] = 32
     streams: Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="Streams of workers.")] = 25_000
     streams_by_caller: Annotated[
         int,

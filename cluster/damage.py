@@ -51,6 +51,14 @@ def forget(folder: Path) -> None:
     sync_entries(folder)
 
 
+def set_aside_at(folder: Path) -> float:
+    """When something was put there last, in seconds since 1970; 0 if there is nothing."""
+    try:
+        return (folder / ASIDE).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def set_aside(folder: Path, names: list[str], why: str) -> None:
     """Put what is damaged into `damaged/`, in the place of what was there before."""
     target = folder / ASIDE

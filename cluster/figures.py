@@ -17,6 +17,7 @@ from ..statemachine import aside, keys
 from ..statemachine.record import LaneRecord, NamespaceRecord, UsageRecord, parse
 from ..statemachine.rocks_store import RocksStore
 from ..statemachine.store import Reading
+from . import damage
 from .about import ZONE_EDITION
 from .node import Node
 
@@ -95,7 +96,12 @@ class NodeFigures:
         free = os.statvfs(node.spec.folder)
         yield one("disk_free_bytes", "Free on the disk of the folder.",
                   free.f_bavail * free.f_frsize)  # fmt: skip
-        yield one("disk_full", "It takes no writes for want of space.", node.status().full)
+        yield one("damaged_timestamp_seconds", "When files were last set aside as damaged; 0: none "
+                  "are there.", damage.set_aside_at(node.spec.folder))  # fmt: skip
+        status = node.status()
+        yield one("committed_missing_entries", "Committed, as others know, and not on this disk.",
+                  max(0, status.missing - status.last_index))  # fmt: skip
+        yield one("disk_full", "It takes no writes for want of space.", status.full)
         yield count("store_verified_bytes", "Read again to find damage.",
                     node.scrub.verified_bytes)  # fmt: skip
         yield one("store_verified_timestamp_seconds", "When all of it was last read to the end.",

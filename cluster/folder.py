@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
+from .consensus.disk import sync_entries
 from .refusal import CannotStart, Exit
 
 FORMAT = 1
 LOCK = "lock"
 IDENTITY = "node.json"
+REMOVED = "removed.json"
 IDENTITY_MAX = 64 * 1024
 PROBE = "probe"
 PROBE_BYTES = 1 << 20
@@ -36,7 +38,7 @@ class Folder:
         """Take it, or raise CannotStart. A fresh node must find so much room. Without `whose` a
         fresh folder is nobody's until `own` is called."""
         self.path, self.cluster, self.node = path, cluster, node
-        with _told(path):
+        with told(path):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             names = set(os.listdir(path))
         self.fresh = fresh = IDENTITY not in names
@@ -46,12 +48,12 @@ class Folder:
                 f"{path} is not empty and no node's folder (it holds {foreign[0]!r}); "
                 "name another folder, or empty this one if nothing in it is needed",
             )
-        with _told(path):
+        with told(path):
             self._lock = _take(path)
         try:
             if not fresh:
                 _check(path, cluster, node)
-            with _told(path):
+            with told(path):
                 _probe(path, room if fresh else PROBE_BYTES)
             if fresh and whose:
                 self.own()
@@ -61,14 +63,44 @@ class Folder:
 
     def own(self) -> None:
         """Say whose it is: from now on a node starts in it."""
-        with _told(self.path):
+        with told(self.path):
             _write_identity(self.path, self.cluster, self.node)
+
+    def check_not_removed(self) -> None:
+        """Raise CannotStart if a start before learned that the cluster removed this node."""
+        try:
+            with (self.path / REMOVED).open("rb") as opened:
+                said = json.loads(opened.read(IDENTITY_MAX))
+        except FileNotFoundError:
+            return
+        except ValueError:
+            said = {}  # A crash left half of it, and that it is there says enough.
+        since = said.get("since", "before") if isinstance(said, dict) else "before"
+        raise CannotStart(Exit.REMOVED, removal(self.cluster, self.node, since))
 
     def close(self) -> None:
         """Give the lock back; may be called twice."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def removal(cluster: str, node: str, since: str) -> str:
+    """What to do with a node that its cluster removed."""
+    return (
+        f"the cluster {cluster!r} has removed the node {node!r} ({since}), so it has no part in it "
+        "and its copy is old; to have it back, empty its folder, start it, and: raftsched cluster "
+        f"add {node} --help. Otherwise do not start it any more"
+    )
+
+
+def note_removal(path: Path, since: str) -> None:
+    """Let each later start say so, where it would ask the others for ever."""
+    with (path / REMOVED).open("w") as opened:
+        json.dump({"since": since}, opened)
+        opened.flush()
+        os.fsync(opened.fileno())
+    sync_entries(path)
 
 
 def _take(path: Path) -> int:
@@ -83,8 +115,12 @@ def _take(path: Path) -> int:
             f"{path} is in use by another process{f' ({holder})' if holder else ''}; stop it, or "
             "name another folder: two nodes cannot share one",
         ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        os.close(lock)
+        raise
     return lock
 
 
@@ -150,15 +186,11 @@ def _write_identity(path: Path, cluster: str, node: str) -> None:
         opened.flush()
         os.fsync(opened.fileno())
     new.rename(path / IDENTITY)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_entries(path)
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Iterator[None]:
     """Turn what the operating system refuses into a line with its own code."""
     try:
         yield
@@ -175,6 +207,6 @@ def _told(path: Path) -> Iterator[None]:
             ) from error
         raise CannotStart(
             Exit.FOLDER_UNWRITABLE,
-            f"{path} cannot be written to: {error.strerror}; give this user the right, or name "
-            "another folder",
+            f"{path} cannot be written to: {error.strerror or error}; give this user the right, "
+            "mount it to be written, replace a disk that fails, or name another folder",
         ) from error

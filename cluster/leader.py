@@ -24,7 +24,7 @@ from ..statemachine.budget import Share
 from ..statemachine.careful import FATAL
 from ..statemachine.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
-from ..statemachine.request import LEFT, Grant, MakeAlerts, Observe, Observed, Ring
+from ..statemachine.request import LEFT, Grant, MakeAlerts, Observe, Observed, Ring, Rung
 from ..statemachine.view import Recall, View
 from . import importing, refusals
 from .consensus import faults
@@ -33,7 +33,7 @@ from .loop_steps import LoopSteps
 from .part import Part
 from .replica import Applied
 from .sessions import Sessions
-from .shares import Kind, Shares, kind_of
+from .shares import Haste, Kind, Shares, kind_of
 from .troubles import Troubles
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,10 @@ CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write ma
 # What is decided carefully asks for the end of its time between two pieces of work, of which the
 # longest takes some 10 ms more.
 DECIDE_SECONDS = 0.030
-NEAR_MS = 30  # What is due so soon is not to wait for a change that is filled with other work.
+# What is due so soon is not to wait for a change that is filled with other work: the longest, and
+# agreeing on it.
+NEAR_MS = 45
+AGAIN_MS = 5  # After which a change that consensus did not take is tried again.
 CROWD = 4  # Calls in a change above which there are many.
 WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
 WAITING_BYTES = 64 << 20
@@ -163,8 +166,14 @@ class Leader:
         # How many calls went into it.
         self._crowd = 0
         self._next_timer_ms: int | None = None
+        # Of what falls due behind what is left over from a herd.
+        self._next_other_ms: int | None = None
+        # Where these begin; b"": nothing is left over.
+        self._fresh_from = b""
         self._next_later_ms: int | None = None
         self._next_allowance_ms: int | None = None
+        # Before this nothing is begun, on the clock of the sessions.
+        self._again_ms = 0
 
     # Leadership.
 
@@ -176,6 +185,7 @@ class Leader:
         self._under_way = []
         self._look, self._looking, self._made = None, False, None
         self._recall = Recall()
+        self._fresh_from, self._again_ms = b"", 0
         self.sessions.takeover(worker for worker, _ in leases.holders(self.applied.store))
         self._look_for_timers()
         self._next_allowance_ms = None
@@ -278,7 +288,7 @@ class Leader:
 
     def step(self) -> None:
         """Begin the next change, if there is something to do and none is in flight."""
-        if not self.leading or self._busy or not self.clock_is_sure:
+        if not self.leading or self._busy or not self.clock_is_sure or self._pause_ms() > 0:
             return
         began = self.seconds()
         parts = self._gather()
@@ -301,6 +311,8 @@ class Leader:
         """When `step` is to be called at the latest, on the clock of `now_ms`."""
         if not self.leading or self._busy or not self.clock_is_sure:
             return None
+        if (pause_ms := self._pause_ms()) > 0:
+            return self.now_ms() + pause_ms
         lapse_ms = self.sessions.next_lapse_ms()
         if lapse_ms is not None:
             lapse_ms += self.now_ms() - self.sessions.clock_ms()
@@ -308,13 +320,18 @@ class Leader:
             return lapse_ms
         return _first(lapse_ms, self.next_due_ms())
 
+    def _pause_ms(self) -> int:
+        return self._again_ms - self.sessions.clock_ms()
+
     def next_due_ms(self) -> int | None:
         """When the state has something to do again, whatever workers and callers do."""
         return _first(self._next_timer_ms, self._next_later_ms, self._next_allowance_ms)
 
     def _look_for_timers(self) -> None:
         store, meta = self.applied.store, self.applied.meta
-        self._next_timer_ms = timers.next_due_ms(store, meta)
+        first_ms = self._next_timer_ms = self._next_other_ms = timers.next_due_ms(store, meta)
+        if first_ms is not None and first_ms <= meta.now_ms:
+            self._next_other_ms = timers.next_due_ms(store, meta, self._fresh_from)
         self._next_later_ms = timers.next_later_ms(store, meta)
 
     def _gather(self) -> list[Part]:
@@ -326,10 +343,12 @@ class Leader:
             parts = self.sessions.words(CHANGE_ITEMS) + self.sessions.lapses(10)
         now_ms = -1 if self.skew_ms else self.now_ms()
         if self._next_timer_ms is not None and self._next_timer_ms <= now_ms:
-            parts.append(_ring(later=False))
+            parts.append(self._ring())
+        hellos = [part for part in carried if kind_of(part) is Kind.HELLOS]
+        parts += hellos or self.sessions.hellos(CHANGE_ITEMS)
         parts += self._calls()
         if self._next_later_ms is not None and self._next_later_ms <= now_ms:
-            parts.append(_ring(later=True))
+            parts.append(Part(Ring(CHANGE_ITEMS, True), _nothing, _nobody, items=CHANGE_ITEMS))
         parts += [part for part in carried if kind_of(part) is Kind.LATER]
         parts += self._looks()
         if self.skew_ms:
@@ -342,6 +361,15 @@ class Leader:
                 self._next_allowance_ms = None
         return parts if grant is None else [*parts, grant]
 
+    def _ring(self) -> Part:
+        """What is due goes on where the last one ended."""
+
+        def answer(rung: object) -> None:
+            self._fresh_from = rung.fresh_from if isinstance(rung, Rung) else b""
+
+        body = Ring(CHANGE_ITEMS, later=False, fresh_from=self._fresh_from)
+        return Part(body, answer, _nobody, items=CHANGE_ITEMS)
+
     def _looks(self) -> list[Part]:
         """The cluster's own work with alerts."""
         parts = [part for part in (self._look, self._made) if part is not None]
@@ -353,11 +381,17 @@ class Leader:
         if self.new_budget is not None:
             of = {kind: Share(self.new_budget) for kind in Kind}.__getitem__
         else:
-            near_ms = self.now_ms() + NEAR_MS
-            is_near = self._next_timer_ms is not None and self._next_timer_ms <= near_ms
-            words = any(kind_of(part) is Kind.WORDS for part in parts)
-            of = Shares(self.seconds, hurries=is_near or words).of
+            of = Shares(self.seconds, self._haste(parts)).of
         return [of(kind_of(part)) for part in parts]
+
+    def _haste(self, parts: list[Part]) -> Haste:
+        near_ms = self.now_ms() + NEAR_MS
+        if self._next_other_ms is not None and self._next_other_ms <= near_ms:
+            return Haste.OTHERS
+        is_due = self._next_timer_ms is not None and self._next_timer_ms <= near_ms
+        if is_due or any(kind_of(part) is Kind.WORDS for part in parts):
+            return Haste.HERD
+        return Haste.NOBODY
 
     def _calls(self) -> list[Part]:
         parts: list[Part] = []
@@ -473,6 +507,8 @@ class Leader:
         go elsewhere; what is the loop's own waits, since this node may lead on."""
         own = [part for part in parts if not part.asked]
         self._carried.extendleft(reversed(own))
+        # At once it would be turned down again, and again.
+        self._again_ms = self.sessions.clock_ms() + AGAIN_MS
         for part in parts:
             if part.asked:
                 part.answer(refusals.not_now(self.name, why).rejection)
@@ -504,10 +540,6 @@ class Leader:
 
 def _first(*instants_ms: int | None) -> int | None:
     return min((ms for ms in instants_ms if ms is not None), default=None)
-
-
-def _ring(*, later: bool) -> Part:
-    return Part(Ring(CHANGE_ITEMS, later), _nothing, _nobody, items=CHANGE_ITEMS)
 
 
 def _nothing(_: object) -> None:

@@ -31,7 +31,7 @@ from .config import Config, ConfigWrong, doubts, is_loopback
 from .consensus import faults
 from .consensus.journal import JournalLimits
 from .figures import NodeFigures, RefusedFigures
-from .folder import NO_SPACE, Folder
+from .folder import Folder, removal, told
 from .http import HttpPort
 from .memory import Memory, limit_heaps
 from .metrics import Metrics
@@ -88,6 +88,7 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
     folder = Folder(Path(config.folder), config.cluster, config.name, room)
     writer = None
     try:
+        folder.check_not_removed()
         doors.check(config)
         writer, context = log.start(config.log, config.name)
         if files < descriptors.FEW:
@@ -198,6 +199,8 @@ class Life:
 
     async def start(self) -> None:
         """Node, gRPC, HTTP, word: so that whoever gets an answer gets a right one."""
+        with told(self.node.spec.folder):
+            self.node.watch_bootstrap()
         try:
             await self.node.start()
             await self.server.start()
@@ -266,7 +269,8 @@ class Life:
             return Exit.CLEAN
         error = self.node.ended.exception()
         if error is None:
-            says.warning("was removed from the cluster, so it stops")
+            config = self.config
+            says.warning(removal(config.cluster, config.name, "found out just now"))
             return Exit.CLEAN
         says.critical("ends, since going on could break a promise", why=str(error),
                       kind=type(error).__name__)  # fmt: skip
@@ -374,11 +378,12 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         virtual=virtual,
     )
     try:
-        try:
-            return Node(spec)
-        except faults.Damaged as error:
-            renew_disk(spec, error)
-            return Node(spec)
+        with told(spec.folder):
+            try:
+                return Node(spec)
+            except faults.Damaged as error:
+                renew_disk(spec, error)
+                return Node(spec)
     except faults.Damaged as error:
         raise CannotStart(Exit.DAMAGED, str(error)) from error
     except faults.Unsupported as error:
@@ -387,11 +392,6 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
         raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
     except StoreLocked as error:
         raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        story = f"the disk below {config.folder} is full; make room, then start again"
-        raise CannotStart(Exit.DISK_FULL, story) from error
     except Corrupt as error:
         story = f"{error}; empty the folder, and the node fetches all anew from the others"
         raise CannotStart(Exit.DAMAGED, story) from error

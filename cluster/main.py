@@ -36,6 +36,7 @@ Exit codes:
  18  the disk lost something; empty the folder, and the node fetches all anew
  19  the file is no backup that can be put back
  20  it would be a second cluster beside one that lives
+ 21  it was removed from the cluster before; empty the folder and add the node to have it back
 """
 
 

@@ -5,7 +5,8 @@ back only what lies above all of those: a node that was 100 MiB larger for a sec
 for good. `malloc_trim` gives back every whole page. It holds the heap for some milliseconds per
 100 MiB, so it is called only when the process has grown, and more and more seldom while that
 brings nothing. And it has two heaps, not eight for each processor: what is free in one is of no use
-to the threads of another.
+to the threads of another. What is large lies in none of them and goes back at once: the pieces of
+the engine's tables in memory, answers, changes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from typing import cast
 logger = logging.getLogger(__name__)
 
 HEAPS = 2  # That of the loop, and one for most other threads.
-M_ARENA_MAX = -8  # As glibc numbers its options.
+LARGE_BYTES = 512 << 10  # The engine's pieces have 1 MiB.
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # As glibc numbers its options.
 LOOK_S = 1.0
 GROWN_BYTES = 32 << 20  # So much more than it was makes it worth a try.
 # From that to the try, and from each try that brought less to the next one, which comes after twice
@@ -99,9 +101,12 @@ class Resident:
 
 
 def limit_heaps() -> bool:
-    """Whether this process has no more heaps than it should from now on."""
+    """Whether this process has no more heaps than it should from now on, and nothing large in them.
+    (glibc would have what is large in a heap as soon as something of that size was freed.)"""
     option = _glibc("mallopt")
-    return option is not None and bool(option(M_ARENA_MAX, HEAPS))
+    if option is None:
+        return False
+    return bool(option(M_ARENA_MAX, HEAPS) and option(M_MMAP_THRESHOLD, LARGE_BYTES))
 
 
 def trimmer() -> Callable[[], object] | None:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
@@ -39,6 +40,7 @@ from .consensus.driver import Driver, Place, disk_failed
 from .consensus.journal import JournalLimits
 from .consensus.port import Settings, Status
 from .elections import Elections
+from .folder import note_removal
 from .leader import Leader, Seen
 from .loop_steps import LoopSteps
 from .readers import Readers
@@ -211,7 +213,7 @@ class Node:
         self._thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        self._watch_bootstrap()
+        self.watch_bootstrap()
         await self.driver.start()
         self.steps.watch(self._loop)
         self.driver.ended.add_done_callback(self._driver_ended)
@@ -237,7 +239,11 @@ class Node:
         await self._loop.run_in_executor(None, self._readers.close)
         await self._loop.run_in_executor(None, self._background.stop)
         if self.replica.close() and not (self.ended.done() and self.ended.exception()):
-            set_stop_mark(self.spec.folder)
+            try:
+                set_stop_mark(self.spec.folder)
+            except OSError as error:
+                # The next start reads the tables, as after a stop that was not in order.
+                logger.warning("%s cannot note that it stopped in order: %s", self.name, error)
         self.disk.close()
         if not self.ended.done():
             self.ended.set_result(None)
@@ -397,7 +403,7 @@ class Node:
     @property
     def needs_token(self) -> bool:
         """Somebody of the cluster was told to let nobody in without an access token."""
-        return self.spec.tokens or any(about.bootstrap for about in self.abouts.values())
+        return self.spec.tokens or self.known.any_bootstrap
 
     @property
     def bootstraps(self) -> frozenset[bytes]:
@@ -423,6 +429,12 @@ class Node:
     async def ask(self, body: object, actor: str, timeout: float) -> object:
         """As `write`, for a request of any kind that the rules know."""
         self.check_serving()
+        if unseen := self._ahead.unseen(body):
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._ahead.look_at(unseen, actor, self.clock.now_ms())
+            except TimeoutError:
+                raise refusals.commit_timeout(timeout) from None
         future: asyncio.Future[object] = self._loop.create_future()
 
         def answer(reply: object) -> None:
@@ -432,20 +444,20 @@ class Node:
         def unknown() -> None:
             answer(refusals.leader_changed(self.name).rejection)
 
-        try:
-            async with asyncio.timeout(timeout):
-                await self._ahead.ready(body, actor, self.clock.now_ms())
-        except TimeoutError:
-            raise refusals.commit_timeout(timeout) from None
+        def late() -> None:
+            part.withdrawn = not future.done()
+            answer(refusals.commit_timeout(timeout).rejection)
+
         part = self.leader.ask(body, actor, answer, unknown)
+        # Half of what `asyncio.timeout` costs each call.
+        timer = self._loop.call_later(timeout, late)
         try:
-            async with asyncio.timeout(timeout):
-                reply = await future
-        except TimeoutError:
-            raise refusals.commit_timeout(timeout) from None
+            reply = await future
         finally:
-            # Whoever waited is gone; what was not decided yet need not be.
-            part.withdrawn = future.cancelled() or not future.done()
+            timer.cancel()
+            if future.cancelled():
+                # Whoever waited is gone; what was not decided yet need not be.
+                part.withdrawn = True
         if isinstance(reply, Rejection):
             raise Refused(reply)
         if isinstance(reply, Exception):
@@ -454,7 +466,7 @@ class Node:
                 raise reply.with_traceback(None)
             finally:
                 # Its new trace holds this frame, which must not hold it in turn.
-                del reply, future, answer, unknown, part
+                del reply, future, answer, unknown, late, timer, part
         return reply
 
     async def read(
@@ -576,8 +588,12 @@ class Node:
         self.leader.lost()
 
     def removed(self) -> None:
-        logger.warning("%s was removed from the cluster and stops", self.name)
         self.was_removed = True
+        try:
+            note_removal(self.spec.folder, datetime.now(UTC).isoformat(timespec="seconds"))
+        except OSError as error:
+            # The next start asks the others, which tell it again.
+            logger.warning("%s cannot note that it was removed: %s", self.name, error)
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -692,7 +708,7 @@ class Node:
         try:
             self._watch_files()
             self._elections.look(self.term)
-            self._watch_bootstrap()
+            self.watch_bootstrap()
             self.introduce()
             self._watch_clock()
             self._try("looking at the alerts", self._watch_alerts)
@@ -707,7 +723,7 @@ class Node:
         ahead = self.replica.meta.now_ms - self.clock.now_ms() if sure else 0
         return ahead if ahead > AHEAD_MS else 0
 
-    def _watch_bootstrap(self) -> None:
+    def watch_bootstrap(self) -> None:
         """Have the secret for the first token as long as there is none."""
         bootstrap, closed = self.bootstrap, access.any_token(self.replica.store)
         if closed and bootstrap.open_still:

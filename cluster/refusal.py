@@ -23,6 +23,7 @@ class Exit(IntEnum):
     DAMAGED = 18
     NO_BACKUP = 19
     CLUSTER_LIVES = 20
+    REMOVED = 21
 
 
 class CannotStart(Exception):

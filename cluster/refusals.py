@@ -78,6 +78,18 @@ def node_limit(limit: str, maximum: int, whose: str) -> Refused:
     )
 
 
+def unread(what: str, seconds: float, whose: str) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_NODE_LIMIT,
+        f"nobody has read from {what} for {seconds:.0f} s; a watch goes on from the last progress, "
+        "and all else is asked for again; keep reading",
+        LIMIT_RETRY_MS,
+        limit="unread",
+        maximum=seconds,
+        of=whose,
+    )
+
+
 def read_timeout(seconds: float, whose: str) -> Refused:
     return refused(
         Reason.ERROR_REASON_NODE_LIMIT,

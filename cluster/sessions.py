@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -26,7 +26,7 @@ from ..statemachine.request import (
     Rung,
 )
 from ..statemachine.workers import Worker
-from .hello import check
+from .hello import check, take_held
 from .part import Part
 from .refusals import backlog_full, session_lost, worker_not_found
 
@@ -109,10 +109,11 @@ class Session:
     draining: bool = False
     drain_reason: str = ""
     lapsing: bool = False
-    # Its leases are being compared with those it holds; it gets none before that is done.
-    resuming: bool = False
-    # Its last hello on a stream, which says what it holds. One of a unary call does not.
-    greeting: worker_pb2.WorkerHello = field(default_factory=worker_pb2.WorkerHello)
+    # What is left to do of its last hello on a stream: its leases are compared with those that it
+    # holds. Before that is done it gets none, and all else that it says waits.
+    resume: Resume | None = None
+    # Whose access token it shows. What callers' workers hold is looked at in turns.
+    caller: str = ""
     results: deque[worker_pb2.Result] = field(default_factory=deque)
     # By token: of several words about one lease the last one counts.
     notes: dict[int, worker_pb2.ProgressReport] = field(default_factory=dict)
@@ -174,6 +175,10 @@ class Session:
     def close(self) -> None:
         """Its stream is gone. Credits are void; leases stand until the session lapses."""
         self.credits = 0
+        if self.resume is not None:
+            # Nobody is there to be told which leases do not stand.
+            self.resume = replace(self.resume, looked=len(self.resume.held))
+            self.sessions.greet(self)
         self.deliver = SILENT
 
     def granted(self, leases: Sequence[worker_pb2.Lease]) -> None:
@@ -185,6 +190,8 @@ class Session:
         # Credits that were withdrawn meanwhile are used up all the same.
         self.credits = max(0, self.credits - len(leases))
         self.in_grant = self.unheard = False
+        if self.resume is not None:
+            self.sessions.greet(self)
         self.deliver.leases(leases)
         if self.draining:
             self.deliver.drain(self.drain_reason)
@@ -217,6 +224,8 @@ class Sessions:
         self._heard: OrderedDict[Session, None] = OrderedDict()
         # Those that have said something that waits for a change.
         self._speaking: OrderedDict[Session, None] = OrderedDict()
+        # Those whose hello waits for one, by caller; whose turn it is, is first.
+        self._greeting: OrderedDict[str, OrderedDict[Session, None]] = OrderedDict()
         # Those that would take leases, by what fits them.
         self._offers: dict[Fit, deque[Session]] = {}
         # Those whose leases are being ended.
@@ -228,12 +237,15 @@ class Sessions:
 
     # What workers do.
 
-    def open(self, hello: worker_pb2.WorkerHello, deliver: Deliver, *, stream: bool) -> Session:
+    def open(
+        self, hello: worker_pb2.WorkerHello, deliver: Deliver, *, stream: bool, caller: str = ""
+    ) -> Session:
         """A worker says hello. A session it had goes on; a stream it had is ended.
 
         On a stream, leases that it does not hold end: they never reached it.
         """
         check(hello)
+        hello, held = take_held(hello)
         session = self.by_worker.get(hello.worker)
         now_ms = self.clock_ms()
         if session is None:
@@ -253,9 +265,9 @@ class Sessions:
         if session.draining:
             deliver.drain(session.drain_reason)
         if stream:
-            session.resuming, session.greeting = True, hello
+            session.resume, session.caller = Resume(session.worker, held, WORDS), caller
             session.unheard = session.in_grant
-            self.speak(session)
+            self.greet(session)
         return session
 
     def find(self, worker: str) -> Session:
@@ -283,6 +295,10 @@ class Sessions:
         self._speaking[session] = None
         self.poke()
 
+    def greet(self, session: Session) -> None:
+        self._greeting.setdefault(session.caller, OrderedDict())[session] = None
+        self.poke()
+
     # What the leader's loop asks.
 
     def words(self, most: int) -> list[Part]:
@@ -293,9 +309,9 @@ class Sessions:
         parts: list[Part] = []
         while most > 0 and self._speaking:
             session, _ = self._speaking.popitem(last=False)
-            if session.resuming:
-                most -= max(1, len(session.greeting.held))
-                parts.append(self._resume(session))
+            if session.resume is not None:
+                # A lease that it lists must not end by its word before it was looked at.
+                continue
             while session.extensions and most > 0:
                 most -= 1
                 parts.append(_extension(session, session.extensions.popleft()))
@@ -309,6 +325,21 @@ class Sessions:
                 parts.append(_report(session, results))
             if session.results or session.extensions or session.notes:
                 self._speaking[session] = None
+        return parts
+
+    def hellos(self, most: int) -> list[Part]:
+        """What workers hold, at most so many leases, each caller in turn. One that is being granted
+        leases waits for them: it does not list them, so they are to end."""
+        parts: list[Part] = []
+        while most > 0 and self._greeting:
+            caller, line = self._greeting.popitem(last=False)
+            session, _ = line.popitem(last=False)
+            if line:
+                self._greeting[caller] = line
+            if session.resume is None or session.in_grant:
+                continue
+            parts.append(self._resume(session, session.resume))
+            most -= parts[-1].items
         return parts
 
     def lapses(self, most: int) -> list[Part]:
@@ -363,6 +394,8 @@ class Sessions:
             for session in chosen:
                 session.in_grant = session.unheard = False
                 session.in_doubt = True
+                if session.resume is not None:
+                    self.greet(session)
 
         def foresee(granted: object) -> None:
             assert isinstance(granted, list)
@@ -395,6 +428,7 @@ class Sessions:
         self.by_worker.clear()
         self._heard.clear()
         self._speaking.clear()
+        self._greeting.clear()
         self._offers.clear()
         self._lapsing.clear()
 
@@ -425,7 +459,7 @@ class Sessions:
             session.in_line = False
             if (
                 session.lapsing
-                or session.resuming
+                or session.resume is not None
                 or self.by_worker.get(session.worker) is not session
             ):
                 continue
@@ -438,26 +472,25 @@ class Sessions:
                 chosen.append(session)
         return chosen
 
-    def _resume(self, session: Session) -> Part:
-        greeting = session.greeting
-
+    def _resume(self, session: Session, request: Resume) -> Part:
         def answer(resumed: object) -> None:
             assert isinstance(resumed, Resumed)
             if resumed.stops:
                 session.deliver.stops(resumed.stops)
-            if session.greeting is not greeting:
+            if session.resume is not request:
                 # A newer hello has its own answer to come.
                 return
-            if resumed.more:
-                self.speak(session)
+            session.resume = resumed.rest
+            if resumed.rest is not None:
+                self.greet(session)
                 return
-            session.resuming = False
+            if session.has_words:
+                self.speak(session)
             if session.credits:
                 self.offer(session)
 
-        held = tuple(greeting.held)
-        request = Resume(session.worker, held, WORDS)
-        return Part(request, answer, _sent_again, items=max(1, len(held)), sure=True)
+        items = min(max(1, len(request.held) - request.looked), WORDS)
+        return Part(request, answer, _sent_again, items=items, sure=True)
 
     def _lapse(self, session: Session) -> Part:
         def answer(rung: object) -> None:

@@ -42,6 +42,7 @@ from .progress import Progress
 from .segment import ADVICE
 from .snapshot import Snapshots
 from .walled import LEADER, ROLES
+from .witness import Witness
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class Core(Introduction):
         self.confirmed_reads: list[tuple[int, Reply]] = []
         self.applicants, self.announced, self.seen, self.told = {}, {}, {}, {}
         self.verified = {}
+        self.witness, self.met = Witness(), set()
         self.check_journal_is_there(journal, machine)
         self.stand_on_snapshot(journal, machine)
         floor = self.snapshots.last_index
@@ -78,6 +80,8 @@ class Core(Introduction):
             logger.error("%s has lost its state and asks the leader for a snapshot", me)
         self.begin(dice.getrandbits(48))
         self.deadline = now + self.silence()
+        # Before there is a cluster nobody can know anything of this disk.
+        self.meet_until = now + settings.meet if self.formed else now
 
     def check_journal_is_there(self, journal: Journal, machine: Machine) -> None:
         """A disk that has a state or a snapshot has a number, or its journal was lost: the number
@@ -147,6 +151,8 @@ class Core(Introduction):
     def receive(self, peer: str, incarnation: int, message: Message, now: float) -> None:
         """Take a message from a peer whose name the transport vouches for."""
         self.heard_disks[peer] = incarnation
+        # Who asks whether it may stand names the term after its own.
+        self.witness.heard(peer, incarnation, message.term - isinstance(message, PreVote))
         match message:
             case Append():
                 self.on_append(peer, message, now)
@@ -498,6 +504,7 @@ class Core(Introduction):
             full=self.full,
             bereft=self.bereft,
             removed=self.removed_self,
+            missing=self.floor if self.floor > self.journal.last_index else 0,
             peers=peers,
         )
 

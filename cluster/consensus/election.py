@@ -21,10 +21,20 @@ logger = logging.getLogger(__name__)
 class Election(Replication):
     """See the head of this file."""
 
+    met: set[str]  # Voters that said what they know of this disk since this start.
+    meet_until = 0.0
+
+    def has_met(self, now: float) -> bool:
+        """Tell whether all other voters could say what they know of this disk: it may have voted
+        in this term, or have acknowledged what it does not hold any more."""
+        return now >= self.meet_until or self.met.issuperset(self.other_voters())
+
     def tick_election(self, now: float) -> None:
         if self.role == LEADER:
             self.check_quorum(now)
             self.tick_transfer(now)
+        elif now >= self.deadline and not self.has_met(now):
+            self.deadline = self.meet_until
         elif now >= self.deadline:
             self.deadline = now + self.retry_delay()
             self.attempts += 1
@@ -34,7 +44,7 @@ class Election(Replication):
     def may_lead(self) -> bool:
         able = not self.full and not self.installing and not self.removed_self
         # Its journal is whole without a state, so it votes; but what it would lead it cannot read.
-        able = able and not self.bereft
+        able = able and not self.bereft and self.journal.last_index >= self.floor
         return able and (self.is_voter or self.is_leaving)
 
     def retry_delay(self) -> float:
@@ -69,16 +79,21 @@ class Election(Replication):
     def link_up(self, peer: str, now: float) -> None:
         self.connected.add(peer)
         self.watcher.linked(peer)
+        self.greet(peer)
         if self.role == LEADER and peer in self.progress:
             self.progress[peer].reconnected(now)
         elif peer == self.leader:
             self.attempts = 0
             self.deadline = now + self.silence()
 
+    def greet(self, peer: str) -> None:
+        raise NotImplementedError
+
     def link_down(self, peer: str, now: float) -> None:
         self.connected.discard(peer)
         if peer not in self.config.members:
             self.heard_disks.pop(peer, None)  # Names are free to strangers; memory is not.
+            self.witness.forget(peer)
         if peer == self.leader and self.role != LEADER:
             # Its process is gone, or the line is. The others see the same at the same time, so
             # they stand one after the other, in an order all of them know.
@@ -117,6 +132,8 @@ class Election(Replication):
         removed_at = self.removed_at(peer)
         granted = (
             ask.term > self.term
+            and self.has_met(now)
+            and ask.last >= self.floor
             and not self.leader_lives(now)
             and (ask.last_term, ask.last) >= (self.journal.last_term, self.journal.last_index)
         )
@@ -188,6 +205,8 @@ class Election(Replication):
         granted = (
             ask.term == self.term
             and self.role == FOLLOWER
+            and self.has_met(now)
+            and ask.last >= self.floor
             and self.vote in (None, peer)
             and (ask.last_term, ask.last) >= (self.journal.last_term, self.journal.last_index)
         )

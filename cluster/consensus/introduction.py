@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from .election import Election
 from .journal import CONFIG, Entry
 from .membership import CONFIG_MAX, MEMBERS_MAX, Configuration, Member, is_address
-from .message import Introduce
+from .message import INDEX_MAX, Introduce
 from .walled import LEADER
 
 APPLICANTS_MAX = 32  # Who would join; whoever is pushed out introduces itself again.
@@ -70,7 +70,14 @@ class Introduction(Election):
                 if peer != self.me:
                     self.send(peer, self.introduction(peer))
 
+    def greet(self, peer: str) -> None:
+        """Tell a member at a new link what is known of its disk, and of what is committed."""
+        if self.formed and peer in self.config.members:
+            self.send_first(peer, self.introduction(peer))
+
     def introduction(self, peer: str) -> Introduce:
+        self.bear_witness()
+        held = self.witness.of(peer)
         text = json.dumps(
             {
                 "formed": self.formed,
@@ -81,6 +88,10 @@ class Introduction(Election):
                 "address": self.contacts[self.me],
                 "contacts": self.contacts,
                 "lacks": self.journal.base_index if self.bereft else 0,
+                "removed_at": self.removed_at(peer),
+                "origin": self.config.origin,
+                "committed": self.commit,
+                "held": [held.disk, held.term, held.index] if held is not None else [0, 0, 0],
             }
         )
         return Introduce(self.term, text.encode())
@@ -93,12 +104,29 @@ class Introduction(Election):
         if not self.formed:
             self.hear_table(peer, incarnation, said)
         elif said["member"]:
+            self.hear_witness(peer, said)
             self.hear_lack(peer, incarnation, said["lacks"], now)
         else:
             self.send(peer, self.introduction(peer))
             if said["seen"] == self.config_index:
                 keep_last(self.applicants, peer, (incarnation, said["address"]))
                 self.readmit(peer, now)
+
+    def hear_witness(self, peer: str, said: dict[str, Any]) -> None:
+        """What a member knows of this disk, and of what all must hold who want to lead."""
+        if said["origin"] != self.config.origin:
+            return  # Indexes of another history say nothing of this one.
+        if self.removed_at(peer):
+            self.send(peer, self.introduction(peer))  # It does not know yet.
+        if peer not in self.config.members:
+            return
+        if self.belongs and said["removed_at"] > self.config_index:
+            self.removed_self = True
+        disk, term, index = said["held"]
+        if disk == self.incarnation:
+            self.check_disk(peer, term, index)
+        self.witness.committed = max(self.witness.committed, said["committed"])
+        self.met.add(peer)
 
     def hear_lack(self, peer: str, incarnation: int, lacks: int, now: float) -> None:
         """A member has lost its state, not its journal: it is offered a snapshot."""
@@ -210,6 +238,10 @@ def listed(contacts: dict[str, Any]) -> str:
     return ",".join(f"{name}={address}" for name, address in sorted(contacts.items()))[:LISTED_MAX]
 
 
+def is_index(number: object) -> bool:
+    return isinstance(number, int) and 0 <= number < INDEX_MAX
+
+
 def parse(text: bytes) -> dict[str, Any] | None:
     """Return what a node said of itself, or None if it is nonsense."""
     try:
@@ -223,6 +255,11 @@ def parse(text: bytes) -> dict[str, Any] | None:
             and isinstance(said["seen"], int | None)
             and isinstance(said["contacts"], dict)
             and isinstance(said.setdefault("lacks", 0), int)
+            and is_index(said.setdefault("removed_at", 0))
+            and isinstance(said.setdefault("origin", ""), str)
+            and is_index(said.setdefault("committed", 0))
+            and len(said.setdefault("held", [0, 0, 0])) == 3
+            and all(is_index(number) for number in said["held"])
             and (table is None or len(table) <= MEMBERS_MAX)
             and (table is None or all(isinstance(v, int) for v in table.values()))
         )

@@ -56,7 +56,7 @@ class JournalLimits:
     """Sizes of the journal, in bytes."""
 
     segment: int = 64 << 20  # Old entries go by whole segments, so this is the grain of a cut.
-    cache: int = 32 << 20  # Entries kept in memory for followers that are nearly up to date.
+    cache: int = 16 << 20  # Entries kept in memory for followers that are nearly up to date.
     entry: int = 6 << 20  # One entry; a frame and a segment hold at least one.
 
     def __post_init__(self) -> None:

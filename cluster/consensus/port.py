@@ -85,6 +85,9 @@ class Settings:
     chunk_window: int = 4  # Chunks asked for ahead.
     room: float = 0.5  # Between attempts to write a state that had no room.
     introduce: float = 0.2  # How often a node without a cluster asks around.
+    # How long a start waits at most for a word of all other voters before it votes or stands: they
+    # may know that its folder is an older copy. Live nodes meet within milliseconds.
+    meet: float = 0.5
 
     def __post_init__(self) -> None:
         if not 4 * self.heartbeat < self.silence_min < self.silence_max:
@@ -138,4 +141,6 @@ class Status:
     full: bool
     bereft: bool  # Its state is lost, and another one is on its way from the leader.
     removed: bool
+    # Entries up to here are committed, as another node knows, and this journal ends before; else 0.
+    missing: int
     peers: dict[str, Peer] = field(default_factory=dict)

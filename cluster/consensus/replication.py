@@ -208,12 +208,14 @@ class Replication(CatchUp):
         if not self.hear(peer, message.term, now):
             # The old leader learns of the term and steps down.
             self.send(peer, AppendAck(self.term, prev, 0, False))
-        elif self.full or self.installing:
             return
-        elif prev > self.journal.last_index:
+        self.note_commit(peer, commit)
+        if self.full or self.installing:
+            return
+        if prev > self.journal.last_index:
             self.send(peer, AppendAck(self.term, prev, self.journal.last_index + 1, False))
         elif prev >= self.journal.base_index and self.journal.term_at(prev) != message.prev_term:
-            require(prev > self.commit, f"{peer} differs at {prev}, which is committed here")
+            require(prev > self.commit, forked(peer, prev))
             retry = max(self.commit + 1, self.journal.first_of_term(prev))
             self.send(peer, AppendAck(self.term, prev, retry, False))
         else:
@@ -221,6 +223,21 @@ class Replication(CatchUp):
             self.send(peer, AppendAck(self.term, prev, verified, True))
             if min(commit, verified) > self.commit and not self.bereft:
                 self.move_commit(min(commit, verified))
+
+    def note_commit(self, peer: str, index: int) -> None:
+        """A leader said what is committed, which is on its own disk too."""
+        self.witness.committed = max(self.witness.committed, index)
+        self.witness.holds(peer, self.heard_disks[peer], index)
+
+    def check_disk(self, peer: str, term: int, index: int) -> None:
+        """Hold what a peer knows of this disk against it."""
+        if term > self.term or (index > self.journal.last_index and not self.installing):
+            raise JournalDamaged(
+                f"{peer} has it from {self.me} that this disk holds entries up to {index} and term "
+                f"{term}, but its journal ends at {self.journal.last_index} in term {self.term}: "
+                f"the folder is an older copy, or another process runs as {self.me} with a copy "
+                f"of it; stop that one. {ADVICE}"
+            )
 
     def store(self, message: Append) -> int:
         """Add what is new, from the first conflict on; return the last index that agrees."""
@@ -238,7 +255,7 @@ class Replication(CatchUp):
     def void_from(self, index: int) -> None:
         require(
             index > max(self.commit, self.last_applied),
-            f"entry {index} would be deleted but {self.commit} is committed",
+            forked(str(self.leader), index),
         )
 
     def on_heartbeat(self, peer: str, beat: Heartbeat, now: float) -> None:
@@ -247,12 +264,8 @@ class Replication(CatchUp):
             # answer could reach the same node in a later office.
             self.send_first(peer, HeartbeatAck(self.term, 0, now))
             return
-        if beat.known > self.journal.last_index and not self.installing:
-            raise JournalDamaged(
-                f"{peer} has it from {self.me} that this disk holds entries up to {beat.known}, "
-                f"but its journal ends at {self.journal.last_index}: the folder is an older copy, "
-                f"or another process runs as {self.me} with a copy of it; stop that one. {ADVICE}"
-            )
+        self.check_disk(peer, 0, beat.known)
+        self.note_commit(peer, beat.commit)
         if beat.known > self.commit and not self.installing and not self.bereft:
             self.move_commit(beat.known)
         if beat.echo <= now:
@@ -287,6 +300,16 @@ class Replication(CatchUp):
         self.carry_out(entry)
         self.last_applied = entry.index
         self.applied_entry(entry)
+
+
+def forked(peer: str, index: int) -> str:
+    """What a leader says that has not what is committed here."""
+    return (
+        f"{peer} leads and has another entry {index} than the one that is committed here: what was "
+        "acknowledged is missing on a majority, as when older copies of their folders were put "
+        "back. Keep this folder, stop all nodes, and see on each how far it goes: raftsched node "
+        "recover --look"
+    )
 
 
 def size_of(message: Append) -> int:

@@ -20,6 +20,7 @@ from .port import Machine, Reply, Settings, Watcher
 from .progress import Progress
 from .segment import ADVICE
 from .walled import FOLLOWER, LEADER, Walled
+from .witness import Witness
 
 
 class Outbox:
@@ -97,6 +98,8 @@ ALONE = (
 
 class State(Walled):
     """The fields of the core and what every part of it does with them."""
+
+    witness: Witness
 
     def __init__(
         self,
@@ -256,6 +259,7 @@ class State(Walled):
         self.leader = None
         self.voters, self.pre_voters = set(), set()
         if was_leader:
+            self.bear_witness()
             self.progress = {}
             self.deadline = now + self.silence()
             self.fail_waiting()
@@ -266,6 +270,17 @@ class State(Walled):
                 # It knew of everything that was committed while a majority followed it.
                 self.freshness.heard(self.commit, self.quorum_at, self.last_applied)
                 self.watcher.leadership_lost(self.term)
+
+    def bear_witness(self) -> None:
+        """Keep what a leader knows of the others' disks: nobody replaces what is committed."""
+        for peer, progress in self.progress.items():
+            self.witness.holds(peer, progress.disk, min(progress.match, self.commit))
+
+    @property
+    def floor(self) -> int:
+        """The highest index that is committed, as far as this node was told. Whoever can be elected
+        holds it, so no vote goes to a shorter log: that one is of an older copy of a folder."""
+        return max(self.commit, self.witness.committed)
 
     def fail_waiting(self, upto: int | None = None) -> None:
         """Answer "unknown" to those who wait for entries up to an index, or for any."""

@@ -21,6 +21,7 @@ from .. import refusals
 from .call import Call
 from .frame import varint
 from .methods import Method
+from .turns import Turns
 
 # A payload of 64 KiB, and all else that a request may say.
 BODY_MAX = 256 << 10
@@ -80,20 +81,22 @@ class Bodies:
             call.end(late(now - call.began).rejection)
 
 
-async def call_parsed(method: Method, data: bytes) -> Message:
+async def call_parsed(method: Method, data: bytes, caller: str = "") -> Message:
     """The request of a unary call."""
     most = ENTRIES_MAX if method.name in LARGE else FIELDS_MAX
-    return await parsed(method.request, data, most)
+    return await parsed(method.request, data, most, caller)
 
 
-async def parsed(kind: type[M], data: bytes, most: int = 0) -> M:
+async def parsed(kind: type[M], data: bytes, most: int = 0, caller: str = "") -> M:
     """A message; between the pieces of a large one others have their turn, and of large ones one is
-    parsed at a time: so many callers of them do not make that turn longer."""
+    parsed at a time: so many callers of them do not make that turn longer. Of one caller one stands
+    in that line, however many it sends at once."""
     try:
         if len(data) <= PIECE_BYTES:
             return kind.FromString(data)
         message = kind()
-        async with _turn():
+        turns = _turns()
+        async with turns.turn(caller), turns.all:
             for piece in pieces(data, cast(Descriptor, kind.DESCRIPTOR), most or FIELDS_MAX):
                 message.MergeFromString(piece)
                 await asyncio.sleep(0)
@@ -106,16 +109,20 @@ async def parsed(kind: type[M], data: bytes, most: int = 0) -> M:
     return message
 
 
-_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+class Parsing(Turns):
+    """Who parses a large message on a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all = asyncio.Lock()
 
 
-def _turn() -> asyncio.Lock:
-    """Who parses a large message on this loop."""
-    loop = asyncio.get_running_loop()
-    lock = _TURNS.get(loop)
-    if lock is None:
-        lock = _TURNS[loop] = asyncio.Lock()
-    return lock
+_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, Parsing] = WeakKeyDictionary()
+
+
+def _turns() -> Parsing:
+    """Those of this loop."""
+    return _TURNS.setdefault(asyncio.get_running_loop(), Parsing())
 
 
 def pieces(data: bytes, kind: Descriptor, most: int) -> Iterator[bytes]:

@@ -32,6 +32,7 @@ from .port import Answer, Node
 from .refused import RefusedCalls
 from .shares import ANSWER_MAX, ANSWERED_BYTES, COSTLY, Shares
 from .status import DETAILS, code_of, details_of, words_of
+from .unread import Unread
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class Calls:
         admit: Callable[[Call, Message], None],
         shares: Shares,
         refused: RefusedCalls,
+        unread: Unread,
     ) -> None:
         self.node = node
         self.peers = peers
@@ -67,7 +69,7 @@ class Calls:
         self.own = own
         # Says who calls, and refuses what they may not do: before and behind the request.
         self.identify, self.admit = identify, admit
-        self.shares, self.refused = shares, refused
+        self.shares, self.refused, self.unread = shares, refused, unread
         self.bodies = Bodies()
 
     def handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -124,7 +126,7 @@ class Calls:
         if call.method.harmless:
             answers.check(caller, size)
         answers.hold(caller, size)
-        answers.give_when_done(caller, size)
+        self.unread.give_when_taken(call, size)
 
     def _refuse(self, call: Call, error: Refused | TimeoutError) -> str:
         """End a call with what was raised; the name of its code."""
@@ -137,11 +139,11 @@ class Calls:
         """Find out who answers, and try again as long as nothing was done."""
         node, method = self.node, call.method
         if method.local:
-            return await self._here(call, await call_parsed(method, data))
+            return await self._here(call, await call_parsed(method, data, call.caller))
         if node.draining:
             raise refusals.draining(node.name, self.leadership.elsewhere())
         if method.reads and not node.leads:
-            request = await call_parsed(method, data)
+            request = await call_parsed(method, data, call.caller)
             if wants_less(request):
                 return await self._here(call, request)
         bound = NO_FORWARD in call.metadata or FORWARDED in call.metadata
@@ -168,7 +170,7 @@ class Calls:
         leader = self.leadership.elsewhere()
         if node.leads:
             try:
-                return await self._here(call, await call_parsed(call.method, data))
+                return await self._here(call, await call_parsed(call.method, data, call.caller))
             except Refused as refusal:
                 if bound or refusal.rejection.reason != Reason.ERROR_REASON_NOT_LEADER:
                     raise

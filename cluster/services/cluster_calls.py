@@ -24,7 +24,7 @@ from ..consensus.membership import is_address
 from ..node import Node
 from .call import Call
 from .calls import Own
-from .cluster_status import StatusView
+from .cluster_status import StatusView, too_few
 from .forward import FORWARDED, Passed, Peers
 from .leadership import Leadership
 from .verify import Verifier
@@ -124,7 +124,11 @@ class ClusterCalls:
         """Take a node out of the cluster."""
         self._need(request.node)
         if request.validate_only:
-            return self._tried(partial(self.node.driver.core.removing, request.node))
+            core = self.node.driver.core
+            shown = self._tried(partial(core.removing, request.node))
+            left = len({*core.config.voters} - {request.node})
+            shown.problems.extend(filter(None, [too_few(left, len(self.node.spec.members))]))
+            return shown
         return await self._change(call, partial(self.node.driver.remove_member, request.node))
 
     async def move(self, call: Call, request: cluster_pb2.MoveNodeRequest) -> Status:

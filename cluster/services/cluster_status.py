@@ -10,7 +10,7 @@ from ...statemachine import aside, keys
 from ...statemachine.instants import set_ms
 from ...statemachine.record import UsageRecord, parse
 from ...statemachine.set_time import set_back_from
-from .. import build
+from .. import build, damage
 from ..about import FEATURE_LEVEL, FRESH, ZONE_EDITION, About
 from ..consensus.port import Peer, Status
 from ..consensus.snapshot import folder_of
@@ -163,8 +163,16 @@ class StatusView:
         if not shown.quorum:
             up = sum(one.reachable for one in voters)
             yield f"{up} of {len(voters)} voters are reachable; that is no majority."
+        elif warning := too_few(len(voters), len(self.node.spec.members)):
+            yield warning
         elif len(voters) > 2 and not shown.margin:
             yield "The next voter that is lost stops the cluster."
+        if status.missing and not shown.leader:
+            yield (
+                f"Entries up to {status.missing} are committed, and {shown.node} ends before: "
+                "whoever holds them must lead. If its disk is lost for good, what was acknowledged "
+                "last is lost with it: raftsched node recover --help"
+            )
         if status.full:
             yield f"The disk of {shown.node} is full; free space on it."
         now_s = self.node.spec.wall_ms() / 1000
@@ -191,6 +199,14 @@ class StatusView:
             yield (
                 f"The state of {shown.node} was damaged and is set aside; it fetches another from "
                 "the leader by itself."
+            )
+        aside_at = damage.set_aside_at(self.node.spec.folder)
+        if aside_at:
+            noticed = datetime.fromtimestamp(aside_at, UTC)
+            yield (
+                f"{shown.node} set files aside as damaged at {noticed:%Y-%m-%dT%H:%M:%SZ} and took "
+                "others in their place; look at its disk and its log, then remove "
+                f"{self.node.spec.folder / damage.ASIDE}."
             )
         if self.node.known.diverged:
             yield f"The state of {shown.node} differs from that of a majority; it serves no longer."
@@ -268,6 +284,22 @@ class StatusView:
         if one.applied_index and shown.commit_index - one.applied_index > BEHIND_ENTRIES:
             behind = shown.commit_index - one.applied_index
             yield f"{name} is {behind} entries behind."
+
+
+def too_few(voters: int, configured: int) -> str:
+    """What a cluster of so few voters does not stand. One node by itself is what its operator has
+    chosen; one that is left of more may be a mistake."""
+    if voters == 1 and configured > 1:
+        return (
+            "One node votes: whatever happens to its disk, everything is lost. Add two others: "
+            "raftsched cluster add --help"
+        )
+    if voters == 2:
+        return (
+            "Two nodes vote: no failure is survived, since the loss of either stops the cluster. "
+            "Add a third: raftsched cluster add --help"
+        )
+    return ""
 
 
 def length_of(ms: int) -> str:

@@ -24,6 +24,7 @@ from .call import Call
 from .calls import END
 from .port import Node
 from .shares import Share
+from .unread import Unread
 
 UNREAD_S = 10.0  # How long a frame may be on its way to a watcher that does not read.
 FRAME_BYTES = 1 << 20
@@ -62,10 +63,11 @@ class EventCalls:
         feed: Feed,
         admit: Callable[[Call, Message], None],
         answers: Share,
+        unread: Unread,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node, self.feed, self.admit = node, feed, admit
-        self.answers, self.clock = answers, clock
+        self.answers, self.unread, self.clock = answers, unread, clock
         self.watchers = 0
         # A node that has just begun has not been without a leader for long.
         self._began = clock()
@@ -121,21 +123,12 @@ class EventCalls:
                 await call.context.write(frame)
             written = True
         except TimeoutError:
-            raise refusals.refused(
-                Reason.ERROR_REASON_NODE_LIMIT,
-                f"nobody has read from this watch for {UNREAD_S:.0f} s; watch again from the last "
-                "progress, and keep reading",
-                refusals.LIMIT_RETRY_MS,
-                limit="unread",
-                maximum=UNREAD_S,
-                of=call.caller,
-            ) from None
+            raise refusals.unread("this watch", UNREAD_S, call.caller) from None
         finally:
             if written:
                 answers.give(caller, size)
             else:
-                # gRPC holds it as long as nobody reads and the connection stands.
-                answers.give_when_done(caller, size)
+                self.unread.give_when_taken(call, size)
 
     async def _next(self, wish: Wish, place: Place) -> list[Event]:
         """What happened in the next change, as far as somebody wants to know; and move on."""

@@ -38,6 +38,7 @@ from .rates import Rates
 from .refused import RefusedCalls
 from .shares import Share, Shares
 from .streams import Follow, Streams
+from .unread import Unread
 from .waits import Waits
 from .work import Work
 from .worker_calls import WorkerCalls
@@ -101,6 +102,7 @@ class Server:
         self._reflects = reflects
         self.node = node
         self.shares, self.refused = Shares(limits), RefusedCalls()
+        self._unread = Unread(self.shares.answers, self.refused.note)
         self._address = address
         self._credentials = credentials
         observer = metrics or Nobody()
@@ -111,7 +113,9 @@ class Server:
         self._health = Health(service_names(), self.shares.limits)
         self._access = Access(node, self.shares.limits.failures)
         self.feed = Feed(node.replica, node.driver.core.journal)
-        self.events = EventCalls(node, self.feed, self._access.admit, self.shares.answers)
+        self.events = EventCalls(
+            node, self.feed, self._access.admit, self.shares.answers, self._unread
+        )
         self._waits = Waits(node, self.shares.waits)
         self._leadership.listeners.append(self._waits.wake_all)
         # The cluster itself is asked of real nodes only.
@@ -133,7 +137,7 @@ class Server:
 
         self.calls = Calls(
             node, self._peers, self._leadership, observer, own, self._access.identify, admit,
-            self.shares, self.refused,
+            self.shares, self.refused, self._unread,
         )  # fmt: skip
         self.work = Work(node, node.sessions, self._leadership, self._access.admit, self.shares)
         self._streams = Streams(self.calls, self._access.check)
@@ -200,6 +204,7 @@ class Server:
             self._streams.look(loop.time())
             self.calls.bodies.look(self._leadership.clock())
             self._health.look(loop.time())
+            self._unread.look(loop.time())
             self._tell_health()
             await asyncio.sleep(LOOK_S)
 

@@ -43,7 +43,7 @@ class Streams:
         async def read(call: Call, _: object) -> None:
             with share.taken(call.caller):
                 data = await self.calls.bodies.read(call)
-                await follow(call, await parsed(method.request, data))
+                await follow(call, await parsed(method.request, data, caller=call.caller))
 
         async def answer(requests: object, context: Context) -> None:
             await self._run(Call(method, context, stream=True), read, requests)

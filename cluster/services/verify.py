@@ -111,8 +111,15 @@ class Verifier:
             if not same:
                 answer.difference_count += 1
                 answer.differences.append(
-                    f"the state of {name} at revision {about.revision} is not that of {node.name}"
+                    f"the state of {name} at revision {about.revision} is not that of {node.name}; "
+                    "of three, the one that differs from both others is wrong: stop it, set its "
+                    "folder aside, start it with an empty one"
                 )
+        if node.leads:
+            for name, about in found.items():
+                if about.revision > node.revision:
+                    answer.difference_count += 1
+                    answer.differences.append(ahead(name, about, node))
 
     def _said(self) -> dict[str, About | None]:
         """What the nodes that can be reached said of themselves just now."""
@@ -133,6 +140,16 @@ class Verifier:
 
     def close(self) -> None:
         self._helper.shutdown(wait=False, cancel_futures=True)
+
+
+def ahead(name: str, about: About, node: Node) -> str:
+    """A node holds what its leader does not know as committed, and has had time to hear of."""
+    return (
+        f"{name} is at revision {about.revision} (entry {about.applied_index}), ahead of its "
+        f"leader {node.name} at {node.revision} (entry {node.status().commit}): it took part in "
+        "another history, or the others lost theirs; stop it, set its folder aside and keep it, "
+        "since it may hold what was acknowledged, and start it with an empty one"
+    )
 
 
 def look(reading: Reading) -> Found:

@@ -28,7 +28,7 @@ from .call import Call, Context
 from .frame import Heads, take
 from .leadership import LOOK_S, Leadership
 from .port import Node
-from .shares import Shares
+from .shares import Share, Shares
 
 FRAME_MAX = 3 << 20
 FORESEEN_MAX = 32  # Lists of words for one worker that one change may hold, and more.
@@ -100,6 +100,8 @@ class WorkStream:
         self.streams = streams
         # The number of the only namespace that its worker may speak of; None for all.
         self.only: int | None = None
+        # Whose access token it showed.
+        self.caller = ""
         self.loop = asyncio.get_running_loop()
         # When this has a result the stream ends: with OK, or refused. It holds no refusal as an
         # exception, since whoever waits for it stands in that one's trace and holds this stream.
@@ -217,9 +219,10 @@ class WorkStream:
             taken = take(line, most, room)
             room -= sum(map(len, taken))
             pieces += taken
-        if not pieces and self._leases:
+        waiting = next((line for line, _ in self._lines if line), None)
+        if not pieces and waiting:
             # One that is larger than a frame must go all the same.
-            pieces.append(self._leases.pop(0))
+            pieces.append(waiting.pop(0))
         if not self._leases and not self._acks and not self._stops:
             if self._drain is not None:
                 frame.drain, frame.drain_reason = True, self._drain
@@ -249,7 +252,7 @@ class WorkStream:
                 return
             if data is grpc.aio.EOF:
                 return
-            frame = await parsed(data)
+            frame = await parsed(data, self.caller)
             if frame.HasField("hello"):
                 raise wrong("hello", "came twice; it must be in the first frame, and only there")
             self.take(frame)
@@ -381,10 +384,13 @@ class Work:
             if not node.leads and not await self.leadership.gained(PATIENCE_S):
                 await self._send_elsewhere(context)
                 return
-            hello = await said_first(context)
+            hello = await said_first(context, self.shares.bytes, call.caller)
         self.admit(call, hello.hello)
         with self.shares.streams.taken(call.caller):
-            await self._serve(call, hello)
+            serving = self._serve(call, hello)
+            # It may list thousands of leases, and the stream stays for long.
+            del hello
+            await serving
 
     async def _serve(self, call: Call, hello: worker_pb2.WorkRequest) -> None:
         node, context = self.node, call.context
@@ -394,13 +400,15 @@ class Work:
             await self._send_elsewhere(context)
             return
         stream = WorkStream(context, welcome(self.sessions), self.streams, self.said)
+        stream.caller = call.caller
         if call.namespace:
             stream.only = places.number_of(node, call.namespace)
-        stream.session = self.sessions.open(hello.hello, stream, stream=True)
+        stream.session = self.sessions.open(hello.hello, stream, stream=True, caller=call.caller)
         self.streams[stream] = None
         reading: asyncio.Task[None] | None = None
         try:
             stream.take(hello)
+            del hello
             stream.wake()
             reading = asyncio.create_task(stream.read())
             reading.add_done_callback(stream.read_all)
@@ -450,8 +458,8 @@ def welcome(sessions: Sessions) -> worker_pb2.Welcome:
     return found
 
 
-async def said_first(context: Context) -> worker_pb2.WorkRequest:
-    """The first frame, with the hello."""
+async def said_first(context: Context, share: Share, caller: str) -> worker_pb2.WorkRequest:
+    """The first frame, with the hello; what waits to be parsed counts for its caller."""
     try:
         async with asyncio.timeout(HELLO_S):
             data = await context.read()
@@ -459,17 +467,21 @@ async def said_first(context: Context) -> worker_pb2.WorkRequest:
         raise required(f"did not come within {HELLO_S:.0f} s of the stream") from None
     if data is grpc.aio.EOF:
         raise required("did not come before the worker closed its side")
-    frame = await parsed(data)
+    share.take(caller, len(data))
+    try:
+        frame = await parsed(data, caller)
+    finally:
+        share.give(caller, len(data))
     if not frame.HasField("hello"):
         raise required("is not in the first frame")
     return frame
 
 
-async def parsed(data: bytes) -> worker_pb2.WorkRequest:
+async def parsed(data: bytes, caller: str) -> worker_pb2.WorkRequest:
     """A frame of a worker, within its limits."""
     if len(data) > FRAME_MAX:
         raise too_many("frame", FRAME_MAX, len(data), "bytes")
-    frame = await body.parsed(worker_pb2.WorkRequest, data)
+    frame = await body.parsed(worker_pb2.WorkRequest, data, caller=caller)
     for name, words in (
         ("results", frame.results), ("progress", frame.progress), ("extensions", frame.extensions)
     ):  # fmt: skip

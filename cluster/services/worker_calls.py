@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from ...proto.v1 import worker_pb2
@@ -26,6 +26,7 @@ from .call import Call
 from .calls import Own
 from .port import Node
 from .shares import Share
+from .turns import Turns
 from .work import FRAME_MAX, WORDS_MAX, too_many, welcome, within, wrong
 
 LEASES_MAX = 1_000
@@ -105,8 +106,8 @@ class WorkerCalls:
 
     def __init__(self, node: Node, waits: Share) -> None:
         self.node, self.waits = node, waits
-        # One lock for each worker that calls for leases now, and how many calls it has.
-        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
+        # Of workers that call for leases.
+        self._turns = Turns()
 
     def calls(self) -> Mapping[str, Own]:
         return {
@@ -132,7 +133,7 @@ class WorkerCalls:
     async def _lease(
         self, call: Call, request: worker_pb2.LeaseRequest
     ) -> worker_pb2.LeaseResponse:
-        async with self._turn(request.hello.worker):
+        async with self._turns.turn(request.hello.worker):
             if request.request_id:
                 again = await self.node.ask(Again(request), call.actor, call.timeout())
                 if again is not None:
@@ -192,20 +193,6 @@ class WorkerCalls:
             if before is None or not before.lapsing or call.timeout() < 0.1:
                 return sessions.open(hello, poll, stream=False)
             await asyncio.sleep(0.02)
-
-    @contextlib.asynccontextmanager
-    async def _turn(self, worker: str) -> AsyncIterator[None]:
-        lock, users = self._turns.get(worker) or (asyncio.Lock(), 0)
-        self._turns[worker] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._turns[worker]
-            if users > 1:
-                self._turns[worker] = (lock, users - 1)
-            else:
-                del self._turns[worker]
 
     async def _answer(
         self,

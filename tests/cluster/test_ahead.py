@@ -60,13 +60,19 @@ def a_job(zone: str = "", *expressions: str) -> job_pb2.Job:
     return job
 
 
+async def ready(ahead: Ahead, request: object, caller: str, now_ms: int) -> None:
+    """As a call waits for what it names."""
+    if unseen := ahead.unseen(request):
+        await ahead.look_at(unseen, caller, now_ms)
+
+
 async def test_a_call_waits_for_the_zones_it_names(ahead: Ahead) -> None:
     job = a_job("Europe/Berlin")
-    await ahead.ready(job_pb2.CreateJobRequest(job=job), "", NOW_MS)
+    await ready(ahead, job_pb2.CreateJobRequest(job=job), "", NOW_MS)
     assert not zones.cold(["Europe/Berlin"])
     assert zones.cold(["Asia/Tokyo"])
     calendar = calendar_pb2.Calendar(zone="Asia/Tokyo")
-    await ahead.ready(calendar_pb2.CreateCalendarRequest(calendar=calendar), "", NOW_MS)
+    await ready(ahead, calendar_pb2.CreateCalendarRequest(calendar=calendar), "", NOW_MS)
     assert not zones.cold(["Asia/Tokyo"])
 
 
@@ -75,7 +81,7 @@ async def test_expressions_are_read_once_and_not_on_the_loop(
 ) -> None:
     jobs = [a_job("Europe/Berln", f"*/{n} 25 32 13 FOO", "0 9 * * *") for n in range(300)]
     request = job_pb2.ImportJobsRequest(jobs=jobs)
-    await ahead.ready(request, "tenant", NOW_MS)
+    await ready(ahead, request, "tenant", NOW_MS)
     assert shapes == [2] * 300
     # The rules find what was looked at.
     before = schedule._shape.cache_info()
@@ -84,10 +90,10 @@ async def test_expressions_are_read_once_and_not_on_the_loop(
     after = schedule._shape.cache_info()
     assert (after.hits - before.hits, after.misses - before.misses) == (300, 0)
 
-    await ahead.ready(request, "tenant", NOW_MS)
+    await ready(ahead, request, "tenant", NOW_MS)
     for job in (job_pb2.Job(name="b"), a_job("", "0 9 * * *")):
-        await ahead.ready(job_pb2.CreateJobRequest(job=job), "tenant", NOW_MS)
-    await ahead.ready(job_pb2.TriggerJobRequest(job="a"), "tenant", NOW_MS)
+        await ready(ahead, job_pb2.CreateJobRequest(job=job), "tenant", NOW_MS)
+    await ready(ahead, job_pb2.TriggerJobRequest(job="a"), "tenant", NOW_MS)
     assert len(shapes) == 300
 
 
@@ -98,7 +104,7 @@ async def test_what_raises_is_left_to_the_rules(
         raise RecursionError
 
     monkeypatch.setattr(module, "shape_of", fails)
-    await ahead.ready(job_pb2.CreateJobRequest(job=a_job("", "0 9 * * *")), "", NOW_MS)
+    await ready(ahead, job_pb2.CreateJobRequest(job=a_job("", "0 9 * * *")), "", NOW_MS)
 
 
 async def test_much_of_one_caller_is_looked_at_in_turns(
@@ -106,10 +112,10 @@ async def test_much_of_one_caller_is_looked_at_in_turns(
 ) -> None:
     monkeypatch.setattr(module, "TURN_S", 0.0)
     jobs = [a_job("", f"{n % 60} {n // 60} * * *") for n in range(50)]
-    large = asyncio.create_task(ahead.ready(job_pb2.ImportJobsRequest(jobs=jobs), "a", NOW_MS))
+    large = asyncio.create_task(ready(ahead, job_pb2.ImportJobsRequest(jobs=jobs), "a", NOW_MS))
     small = job_pb2.CreateJobRequest(job=a_job("", "7 7 7 * *"))
     await until(lambda: bool(shapes))
-    await ahead.ready(small, "a", NOW_MS)
+    await ready(ahead, small, "a", NOW_MS)
     assert len(shapes) < 51
     await large
     assert len(shapes) == 51
@@ -121,7 +127,7 @@ async def test_what_is_remembered_is_bounded(
     monkeypatch.setattr(module, "SEEN", 10)
     for number in range(40):
         job = a_job("", f"{number} * * * *")
-        await ahead.ready(job_pb2.CreateJobRequest(job=job), "", NOW_MS)
+        await ready(ahead, job_pb2.CreateJobRequest(job=job), "", NOW_MS)
         assert len(ahead._seen) <= 11
 
 
@@ -131,7 +137,7 @@ async def test_what_the_leader_uses_is_warmed_one_by_one(ahead: Ahead) -> None:
     ahead.soon([*names, "Europe/Berln", ""], NOW_MS)
     ahead.soon(names, NOW_MS)
     # A call that names another one does not wait behind all of them.
-    await ahead.ready(job_pb2.CreateJobRequest(job=a_job("Europe/Berlin")), "", NOW_MS)
+    await ready(ahead, job_pb2.CreateJobRequest(job=a_job("Europe/Berlin")), "", NOW_MS)
     assert zones.cold(names)
     await until(lambda: not zones.cold(names))
 

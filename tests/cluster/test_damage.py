@@ -14,6 +14,8 @@ import pytest
 from raftsched.cluster.backup import take
 from raftsched.cluster.consensus.faults import Damaged, DiskFailed
 from raftsched.cluster.consensus.message import Heartbeat
+from raftsched.cluster.damage import set_aside, set_aside_at
+from raftsched.cluster.figures import NodeFigures
 from raftsched.cluster.node import Node
 from raftsched.proto.v1 import common_pb2, job_pb2
 from raftsched.statemachine.rejection import Refused
@@ -177,7 +179,7 @@ async def test_no_backup_is_made_of_a_damaged_state(tmp_path: Path) -> None:
 def read_all(node: Node) -> None:
     store = node.replica.store
     assert isinstance(store, RocksStore)
-    assert sum(store.read_through(b"", b"\xff" * 8, 500)) > JOBS
+    assert sum(1 for _ in store.scan(b"", b"\xff" * 8)) > JOBS
 
 
 @pytest.mark.parametrize("name", ["CURRENT", "MANIFEST*", "*.sst"])
@@ -329,3 +331,16 @@ async def test_a_node_that_lacks_what_it_acknowledged_ends_and_says_so(tmp_path:
         for _ in range(2):
             with pytest.raises(Damaged, match="must not vote"):
                 Node(node.spec)
+
+
+async def test_what_was_set_aside_is_told_until_somebody_has_seen_to_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        node = await leader_of(nodes)
+        figures = {one.name: one for one in NodeFigures(node, lambda: 0).collect()}
+        name = "raftsched_damaged_timestamp_seconds"
+        assert figures[name].samples[0].value == 0
+        assert set_aside_at(node.spec.folder) == 0
+        (node.spec.folder / "of-old").touch()
+        set_aside(node.spec.folder, ["of-old"], "a test")
+        figures = {one.name: one for one in NodeFigures(node, lambda: 0).collect()}
+        assert figures[name].samples[0].value == set_aside_at(node.spec.folder) > 0

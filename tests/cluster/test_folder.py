@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.cluster.folder import FORMAT, Folder
+from raftsched.cluster.folder import FORMAT, Folder, note_removal
 from raftsched.cluster.refusal import CannotStart, Exit
 
 
@@ -54,6 +54,21 @@ def test_what_a_crash_in_the_first_start_leaves_is_no_hindrance(tmp_path: Path, 
     Folder(tmp_path, "c", "n1").close()
 
     assert (tmp_path / "node.json").exists()
+
+
+def test_a_node_that_was_removed_says_so_at_each_start(tmp_path: Path) -> None:
+    """Seen before: it asked the others for ever, which let it in no more."""
+    path = taken_before(tmp_path / "n1")
+    note_removal(path, "2026-11-19T10:00:00+00:00")
+    for text in ("", "{", "[]"):
+        taken = Folder(path, "c", "n1")
+        with pytest.raises(CannotStart) as caught:
+            taken.check_not_removed()
+        taken.close()
+        assert caught.value.code == Exit.REMOVED
+        for word in ("'c'", "'n1'", "empty its folder", "raftsched cluster add n1"):
+            assert word in str(caught.value)
+        (path / "removed.json").write_text(text)
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from raftsched.cluster import troubles
 from raftsched.cluster.consensus import faults
 from raftsched.cluster.consensus.journal import JournalLimits
 from raftsched.cluster.consensus.port import Reply
-from raftsched.cluster.leader import Leader, Seen
+from raftsched.cluster.leader import AGAIN_MS, Leader, Seen
 from raftsched.cluster.part import Part
 from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import OFFERED, Session, Sessions
 from raftsched.proto.v1 import alert_pb2, dead_letter_pb2, job_pb2, queue_pb2, worker_pb2
-from raftsched.statemachine import limits, reads, rules
+from raftsched.statemachine import firing, keys, limits, reads, rules
 from raftsched.statemachine.budget import Share, Steps
 from raftsched.statemachine.instants import timestamp
 from raftsched.statemachine.layer import Layer
@@ -576,13 +576,13 @@ def test_hellos_of_a_crowd_are_taken_some_in_each_change(bench: Bench) -> None:
     for number in range(3_000):
         bench.worker(f"w{number}", 0)
     bench.leader.step()
-    assert sum(session.resuming for session in bench.sessions.by_worker.values()) == 3_000
+    assert sum(session.resume is not None for session in bench.sessions.by_worker.values()) == 3_000
     bench.asked.pop()(bench.index)
-    waiting = sum(session.resuming for session in bench.sessions.by_worker.values())
+    waiting = sum(session.resume is not None for session in bench.sessions.by_worker.values())
     bench.run()
 
     assert waiting == 2_000
-    assert not any(session.resuming for session in bench.sessions.by_worker.values())
+    assert not any(session.resume for session in bench.sessions.by_worker.values())
 
 
 def test_leases_that_never_arrived_go_to_another(bench: Bench) -> None:
@@ -770,7 +770,26 @@ def turned_down_once(bench: Bench) -> None:
     bench.refusal = "leadership goes to n2; try there"
     bench.leader.step()
     bench.refusal = ""
+    bench.now_ms += AGAIN_MS
     bench.run()
+
+
+def test_what_was_turned_down_is_not_tried_again_at_once(bench: Bench) -> None:
+    """A transfer may last, and a disk be full for long."""
+    leased(bench)
+    bench.worker("w1", 3)
+    bench.refusal = "leadership goes to n2; try there"
+    bench.leader.step()
+    bench.refusal = ""
+    changes = bench.leader.done.changes
+
+    bench.leader.step()
+    assert bench.leader.done.changes == changes
+    assert bench.leader.next_ms() == bench.now_ms + AGAIN_MS
+
+    bench.now_ms += AGAIN_MS
+    bench.leader.step()
+    assert bench.leader.done.changes == changes + 1
 
 
 def test_a_worker_that_was_offered_runs_in_vain_is_offered_them_again(bench: Bench) -> None:
@@ -948,3 +967,133 @@ def test_calls_write_little_where_something_is_due(bench: Bench) -> None:
     bench.commit()
     bench.run()
     assert len(bench.replies) == 20
+
+
+def herd(bench: Bench, count: int, at_ms: int) -> None:
+    for number in range(count):
+        bench.ask(due(f"h{number}", at_ms))
+
+
+def test_a_herd_alone_fills_a_change(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    herd(bench, 300, START_MS + 1_000)
+    bench.run()
+    firing_takes(bench, monkeypatch, 0.0002)
+    bench.now_ms += 1_000
+    bench.leader.step()
+    bench.commit()
+    left = runs_due(bench)
+
+    bench.leader.step()
+    bench.commit()
+
+    assert 95 <= left - runs_due(bench) <= 105
+
+
+@pytest.mark.parametrize("in_ms", [1, 40])
+def test_a_change_is_short_where_somebody_beside_the_herd_is_due_soon(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, in_ms: int
+) -> None:
+    """Of a herd, what is due takes 20 ms of a change: whoever falls due meanwhile waits for it,
+    and for the next one."""
+    herd(bench, 300, START_MS + 1_000)
+    bench.ask(due("other", START_MS + 1_000 + in_ms))
+    bench.run()
+    firing_takes(bench, monkeypatch, 0.0002)
+    bench.now_ms += 1_000
+    bench.leader.step()
+    bench.commit()
+    left = runs_due(bench)
+
+    bench.leader.step()
+    bench.commit()
+
+    assert left - runs_due(bench) == 32
+
+
+def test_who_found_no_room_beside_a_herd_goes_before_the_rest_of_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change takes 16 of those that fell due behind it, and there are 40 of them."""
+    _, ear = bench.worker("w1", credits=400)
+    herd(bench, 300, START_MS + 1_000)
+    for number in range(40):
+        bench.ask(due(f"o{number}", START_MS + 1_001))
+    bench.run()
+    firing_takes(bench, monkeypatch, 0.0002)
+    bench.now_ms += 1_000
+    bench.leader.step()
+    bench.commit()
+    bench.now_ms += 5
+
+    for _ in range(3):
+        bench.leader.step()
+        bench.commit()
+
+    assert sum(lease.job.startswith("o") for lease in ear.got) == 40
+    assert len(ear.got) < 150
+    bench.run()
+    assert len(ear.got) == 340
+
+
+def firing_takes(bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let each timer that rings take some time of the loop's clock."""
+    clock = [0.0]
+    bench.leader.seconds = lambda: clock[0]
+    ring = firing._ring_one
+
+    def takes_its_time(view: View, key: bytes) -> None:
+        clock[0] += seconds
+        ring(view, key)
+
+    monkeypatch.setattr(firing, "_ring_one", takes_its_time)
+
+
+def runs_due(bench: Bench) -> int:
+    end = keys.timers_from(bench.now_ms)
+    return sum(1 for _ in bench.applied.store.scan(keys.TIMER, end + b"\xff"))
+
+
+def test_a_refused_call_keeps_nobody_from_being_leased_in_the_same_change(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the leader does by itself is then done again; it has its time for that, and so have
+    leases behind it."""
+    _, ear = bench.worker("w1", credits=9)
+    herd(bench, 3, START_MS + 1_000)
+    bench.run()
+    firing_takes(bench, monkeypatch, 0.020)
+    bench.replies.clear()
+    bench.now_ms += 1_000
+    for _ in range(10):
+        bench.ask(job_pb2.PauseJobRequest(job="nobody"))
+
+    bench.leader.step()
+    bench.commit()
+
+    assert [lease.job for lease in ear.got] == ["h0"]
+    assert bench.replies
+    bench.run()
+    assert [lease.job for lease in ear.got] == ["h0", "h1", "h2"]
+    assert len(bench.replies) == 10
+
+
+def test_refused_calls_take_no_more_of_a_change_than_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each costs 1 ms, and calls have 2 where something is due."""
+    _, ear = bench.worker("w1", credits=9)
+    herd(bench, 1, START_MS + 1_000)
+    bench.run()
+    slow(bench, monkeypatch, job_pb2.PauseJobRequest, 0.001)
+    bench.replies.clear()
+    bench.now_ms += 1_000
+    for _ in range(30):
+        bench.ask(job_pb2.PauseJobRequest(job="nobody"))
+
+    bench.leader.step()
+    bench.commit()
+
+    assert [lease.job for lease in ear.got] == ["h0"]
+    assert len(bench.replies) == 2
+    bench.run()
+    assert len(bench.replies) == 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -67,24 +68,37 @@ async def test_what_has_no_name_is_found_by_the_watch() -> None:
     assert any(step.what.startswith("something after answer, ") for step in steps.last)
 
 
-async def test_what_other_threads_did_meanwhile_is_named() -> None:
-    steps = LoopSteps("n1", lambda: 0, time.monotonic, 0.1)
+class Hand:
+    """Calls what it was given when the test says so."""
+
+    def __init__(self) -> None:
+        self.call: Callable[[], None] = lambda: None
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.call = call
+
+    def turn(self) -> None:
+        self.call()
+
+
+def test_what_other_threads_did_meanwhile_is_named() -> None:
+    clock, hand = Clock(), Hand()
+    steps = made(clock)
     steps.begin_beside("checkpoint")
-    steps.watch(asyncio.get_running_loop())
+    steps.watch(cast("asyncio.AbstractEventLoop", hand))
     steps.end_beside("checkpoint")
     steps.begin_beside("write snapshot")
-    try:
-        time.sleep(0.3)  # What stands in the loop's way, whatever it is.
-        await until(lambda: steps.count)
-        assert steps.last[0].what.endswith(" at work, beside checkpoint and write snapshot")
-        steps.end_beside("write snapshot")
-        # The watch that was set before has seen the last of it.
-        await asyncio.sleep(2 * WATCH_S)
-        time.sleep(0.3)
-        await until(lambda: steps.count == 2)
-    finally:
-        steps.stop()
+    clock.at += 0.3  # What stands in the loop's way, whatever it is.
+    hand.turn()
+    assert steps.last[0].what.endswith(" at work, beside checkpoint and write snapshot")
+    steps.end_beside("write snapshot")
+    # The watch that was set before has seen the last of it.
+    clock.at += WATCH_S
+    hand.turn()
+    clock.at += 0.3
+    hand.turn()
 
+    assert steps.count == 2
     assert "beside" not in steps.last[0].what
 
 

@@ -105,6 +105,31 @@ def test_threads_share_heaps() -> None:
     assert 1 <= told.count("<heap nr=") <= HEAPS
 
 
+LARGE = """
+from raftsched.cluster.memory import LARGE_BYTES, Resident, limit_heaps
+
+assert limit_heaps()
+resident, count = Resident(), 40
+# As glibc learns it: something of 16 MiB was freed.
+del (first := [bytes(16 << 20)])[:]
+size = resident.bytes()
+large, small = [], []
+for number in range(count):
+    large.append(b"x" * LARGE_BYTES * 2)
+    small.append(b"x" * 10_000)  # So that what is freed lies below what is in use.
+full = resident.bytes() - size
+large.clear()
+print(full >> 20, (resident.bytes() - size) >> 20)
+"""
+
+
+@GLIBC
+def test_what_is_large_goes_back_as_soon_as_it_is_freed() -> None:
+    full, left = map(int, subprocess.check_output([sys.executable, "-c", LARGE]).split())
+    assert full >= 38
+    assert left <= 3
+
+
 @GLIBC
 def test_the_library_gives_back_what_lies_between_what_is_in_use() -> None:
     resident, trim = Resident(), trimmer()

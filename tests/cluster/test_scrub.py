@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from pathlib import Path
@@ -12,8 +13,10 @@ from raftsched.cluster.consensus.faults import Damaged
 from raftsched.cluster.node import Node
 from raftsched.cluster.scrub import (
     AT_START_S,
+    FIRST_S,
     HASTE,
     KNOWN,
+    SPREAD_S,
     STOPPED,
     Background,
     Pace,
@@ -127,6 +130,25 @@ def test_the_first_pass_begins_at_once_and_hastes_where_the_start_left_something
     assert waits[:2] == [0.0, 10 / 1_000 / HASTE]
 
 
+def test_after_a_stop_in_order_the_first_pass_is_put_off_by_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three nodes that start together do not read together."""
+    waits = set[float]()
+
+    def ended(timeout: float = 0.0) -> bool:
+        waits.add(timeout)
+        return True
+
+    for _ in range(20):
+        background = Background(lambda pace: None, lambda error: None, 1)
+        monkeypatch.setattr(background._stop, "wait", ended)
+        background.start()
+        background.stop()
+    assert len(waits) > 10
+    assert all(FIRST_S <= wait <= FIRST_S + SPREAD_S for wait in waits)
+
+
 def test_tables_come_and_go(tmp_path: Path) -> None:
     store, scrub = state(tmp_path), Scrub(tmp_path)
     scrub.check_state(store)
@@ -155,6 +177,7 @@ def test_a_pass_keeps_to_its_pace_and_ends_when_it_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("raftsched.cluster.scrub.FIRST_S", 0.0)
+    monkeypatch.setattr("raftsched.cluster.scrub.SPREAD_S", 0.0)
     begun = threading.Event()
     ended: list[bool] = []
 
@@ -176,6 +199,7 @@ def test_a_pass_keeps_to_its_pace_and_ends_when_it_is_told(
 
 def test_what_a_pass_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raftsched.cluster.scrub.FIRST_S", 0.0)
+    monkeypatch.setattr("raftsched.cluster.scrub.SPREAD_S", 0.0)
     told, failed = threading.Event(), list[Exception]()
 
     def one_pass(pace: Pace) -> None:
@@ -249,11 +273,11 @@ async def test_a_pass_that_finds_damage_ends_the_node_with_a_note(tmp_path: Path
         leader = await fill(nodes)
         leader._background.stop()  # One pass at a time, as on a node.
         leader.replica.store.flush()
-        leader._scrub(at_once)
+        await asyncio.to_thread(leader._scrub, at_once)
         # In a filter, where no read would meet it.
         path = tables(leader.spec.folder / "state")[0]
         flip(path, path.stat().st_size - 3_000)
-        leader._scrub(at_once)
+        await asyncio.to_thread(leader._scrub, at_once)
 
         await until(lambda: leader.ended.done())
         assert (leader.spec.folder / "damaged.json").exists()
@@ -273,14 +297,14 @@ async def test_a_pass_does_without_a_damaged_snapshot_and_makes_another(tmp_path
         folder = leader.disk.root / f"snapshots/{index:020d}"
         path = next(path for path in folder.iterdir() if path.name.startswith("OPTIONS"))
         flip(path, 100)
-        leader._scrub(at_once)
+        await asyncio.to_thread(leader._scrub, at_once)
         await until(lambda: index not in core.snapshots.by_index)
         leader.driver._poke()
 
         await until(lambda: bool(core.snapshots.last_index), 20)
         assert not leader.ended.done()
         assert (leader.disk.root / "snapshots" / "damaged").is_dir()
-        leader._scrub(at_once)
+        await asyncio.to_thread(leader._scrub, at_once)
         assert leader.scrub.pass_ended
 
 

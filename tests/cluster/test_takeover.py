@@ -89,7 +89,7 @@ def test_a_unary_call_beside_a_hello_does_not_speak_for_it(bench: Bench) -> None
     bench.run()
 
     assert standing(bench) == {lease.token: "w1"}
-    assert not session.resuming
+    assert session.resume is None
 
 
 class Wire:

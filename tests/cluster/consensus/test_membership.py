@@ -158,6 +158,26 @@ def test_a_removed_node_that_missed_it_learns_it_when_it_asks(three: Group) -> N
     assert leader.core.in_office
 
 
+def test_a_node_that_was_removed_while_it_was_away_is_told_at_once(three: Group) -> None:
+    """Also one without a vote, which asks nobody for theirs."""
+    leader = three.lead()
+    gone = three.others(leader)[0]
+    for other in three.others(gone):
+        other.core.link_down(gone.name, three.now)
+    three.passes = lambda a, b, m: gone.name not in (a, b)
+    leader.core.remove_member(gone.name, three.now, lambda _: None)
+    three.run(0.5)
+
+    three.passes = lambda a, b, m: isinstance(m, Introduce) or gone.name not in (a, b)
+    gone.start(three.now)
+    for other in three.others(gone):
+        gone.core.link_up(other.name, three.now)
+        other.core.link_up(gone.name, three.now)
+    three.run(0.1)
+
+    assert gone.gone
+
+
 def test_a_leader_that_removes_itself_hands_over(three: Group) -> None:
     leader = three.lead()
     answers: list[int | None] = []

@@ -11,12 +11,14 @@ import grpc
 import pytest
 
 from raftsched.chaos.real.hostile import http2
+from raftsched.client import AsyncClient
 from raftsched.cluster.services import access as access_module
-from raftsched.cluster.services import body, event_calls, work
+from raftsched.cluster.services import body, event_calls, unread, work
 from raftsched.cluster.services import refused as refused_calls
 from raftsched.cluster.services.access import Access, Failures, Token
 from raftsched.cluster.services.body import Bodies
 from raftsched.cluster.services.call import Call
+from raftsched.cluster.services.shares import ANSWERED_BYTES
 from raftsched.proto.v1 import (
     event_pb2,
     event_pb2_grpc,
@@ -378,6 +380,46 @@ async def test_answers_that_nobody_takes_are_bounded_by_caller(start: Start) -> 
             await asyncio.sleep(0.001)
     assert share.held == {}
     await jobs(served).ListJobs(LIST, metadata=bearer(root))
+
+
+async def test_many_large_lists_of_one_caller_wait_and_none_fails(start: Start) -> None:
+    """A page has up to a megabyte; with four of them on their way there is no room for a fifth."""
+    served = await start("a", answers_mb=32, answers_mb_by_caller=16)
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    for number in range(60):
+        job = handler_job(f"large-{number}")
+        job.spec.payload.data = bytes(60_000)
+        await jobs(served).CreateJob(job_pb2.CreateJobRequest(job=job), metadata=bearer(root))
+    async with AsyncClient(served.address, token=root, timeout=60.0) as client:
+        lists = await asyncio.gather(*(client.call(LIST) for _ in range(20)))
+    assert all(answer.ByteSize() > 1_000_000 and answer.next_page_token for answer in lists)
+
+
+async def test_an_answer_that_nobody_takes_ends_with_its_connection(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    share, host = served.server.shares.answers, served.address.split(":")
+    reader, writer = await asyncio.open_connection(host[0], int(host[1]))
+    connection = http2.Connection(reader, writer)
+    writer.write(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0, NO_WINDOW))
+    head = http2.headers("/raftsched.v1.JobService/ListJobs", root)
+    for _ in range(3):
+        connection.send(connection.begin(head), http2.message(b""), end=True)
+    async with asyncio.timeout(10):
+        while share.held.get("root", 0) < 3 * ANSWERED_BYTES:
+            await asyncio.sleep(0.001)
+        assert served.server.refused.count == {}
+        monkeypatch.setattr(unread, "TAKEN_S", 0.0)
+        await connection.swallow()
+        while share.total:
+            await asyncio.sleep(0.001)
+    assert served.server.refused.count["unread"] >= 3
+    monkeypatch.setattr(unread, "TAKEN_S", 60.0)
+    # Other connections of the same caller are as they were.
+    await jobs(served).ListJobs(LIST, metadata=bearer(root))
+    writer.close()
 
 
 async def test_a_worker_that_does_not_read_where_to_go_is_let_go(

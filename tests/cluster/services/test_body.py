@@ -118,7 +118,7 @@ async def test_a_call_with_more_entries_than_it_may_have_is_refused_early() -> N
 async def test_of_large_messages_one_is_parsed_at_a_time() -> None:
     data = frame(random.Random(3)).SerializeToString()
     assert len(data) > 4 * body.PIECE_BYTES
-    lock = body._turn()
+    lock = body._turns().all
     steps: list[bool] = []
 
     async def watch() -> None:
@@ -135,6 +135,23 @@ async def test_of_large_messages_one_is_parsed_at_a_time() -> None:
     assert both[0].result() == both[1].result()
     # Each had breaks, and the second began when the first was done.
     assert sum(steps) > 2 * (len(data) // body.PIECE_BYTES)
+
+
+async def test_callers_take_turns_at_having_large_messages_parsed() -> None:
+    """Twenty of one caller were parsed before one of another that came after them."""
+    data = frame(random.Random(3)).SerializeToString()
+    order: list[str] = []
+
+    async def send(caller: str) -> None:
+        await parsed(worker_pb2.WorkRequest, data, caller=caller)
+        order.append(caller)
+
+    async with asyncio.TaskGroup() as tasks:
+        for caller in (*["large"] * 20, "small"):
+            tasks.create_task(send(caller))
+
+    assert order.index("small") <= 2
+    assert not body._turns().of
 
 
 def test_fields_with_short_and_long_heads_are_found() -> None:

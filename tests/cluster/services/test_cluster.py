@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
 
 from raftsched.cluster import node as nodes_module
+from raftsched.cluster.about import About
 from raftsched.cluster.consensus.bench import free_ports
+from raftsched.cluster.damage import set_aside
 from raftsched.cluster.node import Member
 from raftsched.cluster.services import cluster_status
+from raftsched.cluster.services import verify as verify_module
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
 from raftsched.statemachine import keys
 from raftsched.statemachine.machine import read_meta
@@ -27,6 +31,7 @@ Shown = cluster_pb2.Node
 CLUSTER = cluster_pb2_grpc.ClusterServiceStub
 JOBS = job_pb2_grpc.JobServiceStub
 STATUS = cluster_pb2.GetClusterStatusRequest()
+TRIES = 20
 
 
 async def test_each_node_shows_the_cluster(tmp_path: Path) -> None:
@@ -172,6 +177,10 @@ async def test_members_go_and_strangers_are_refused(tmp_path: Path) -> None:
         remove.validate_only = False
         shown = await stub.RemoveNode(remove)
         assert [one.name for one in shown.nodes] == sorted({leader.name, other.name})
+        assert any("no failure is survived" in problem for problem in shown.problems)
+        last = cluster_pb2.RemoveNodeRequest(node=other.name, validate_only=True)
+        shown = await stub.RemoveNode(last)
+        assert any("everything is lost" in problem for problem in shown.problems)
         await until(lambda: gone.node.was_removed)
         found = await refused(stub.RemoveNode(cluster_pb2.RemoveNodeRequest(node=gone.name)))
         assert found.reason == "NODE_NOT_FOUND"
@@ -305,15 +314,18 @@ async def test_a_snapshot_is_made_on_the_node_that_is_asked(tmp_path: Path) -> N
     async with cluster(tmp_path, 3) as nodes:
         leader, follower = leader_of(nodes), followers_of(nodes)[0]
         await leader.stub(JOBS).CreateJob(create("report"))
-        await until(lambda: follower.node.revision == 1)
+        await until(lambda: follower.node.revision >= 1)
         made = await follower.stub(CLUSTER).TakeSnapshot(cluster_pb2.TakeSnapshotRequest())
-        assert made.revision == 1
         assert made.size > 0
         assert follower.node.driver.core.snapshots.last_index > 0
         assert leader.node.driver.core.snapshots.last_index == 0
         shown = await follower.stub(CLUSTER).GetClusterStatus(STATUS)
         assert shown.HasField("snapshot_time")
-        again = await follower.stub(CLUSTER).TakeSnapshot(cluster_pb2.TakeSnapshotRequest())
+        for _ in range(TRIES):
+            again = await follower.stub(CLUSTER).TakeSnapshot(cluster_pb2.TakeSnapshotRequest())
+            if again.revision == made.revision:
+                break
+            made = again  # An alert was raised or cleared meanwhile.
         assert again == made
 
 
@@ -364,6 +376,40 @@ async def test_a_copy_that_differs_is_named(tmp_path: Path) -> None:
         assert not found.sound
         assert found.fingerprints[odd.name] != found.fingerprints[leader.name]
         assert any(odd.name in difference for difference in found.differences)
+
+
+async def test_files_that_were_set_aside_are_told(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        real = nodes["n1"]
+        (real.node.spec.folder / "of-old").touch()
+        set_aside(real.node.spec.folder, ["of-old"], "a test")
+        shown = await real.stub(CLUSTER).GetClusterStatus(STATUS)
+        assert any("set files aside as damaged" in problem for problem in shown.problems)
+
+
+async def test_a_node_that_is_ahead_of_its_leader_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen before: nothing was said of it, since there is nothing to compare it with."""
+    monkeypatch.setattr(verify_module, "CATCH_UP_S", 0.1)
+    async with cluster(tmp_path, 3) as nodes:
+        leader = leader_of(nodes)
+        odd = followers_of(nodes)[0]
+        words = odd.node.known.words
+
+        def ahead(said: bytes) -> bytes:
+            about = msgspec.json.decode(said, type=About)
+            return msgspec.json.encode(msgspec.structs.replace(about, revision=about.revision + 9))
+
+        odd.node.known.words = lambda *a, **k: ahead(words(*a, **k))  # type: ignore[method-assign]
+        abouts = leader.node.abouts
+        await until(lambda: odd.name in abouts and abouts[odd.name].revision > leader.node.revision)
+        found = await leader.stub(CLUSTER).VerifyState(cluster_pb2.VerifyStateRequest())
+
+        assert not found.sound
+        assert found.difference_count == len(found.differences) == 1
+        for word in (odd.name, f"ahead of its leader {leader.name}", "set its folder aside"):
+            assert word in found.differences[0]
 
 
 async def test_two_servers_on_one_port_are_one_too_many(tmp_path: Path) -> None:

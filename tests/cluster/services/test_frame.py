@@ -90,3 +90,19 @@ async def test_words_that_were_foreseen_are_told_once_and_the_others_as_they_are
     assert [lease.token for lease in found.leases] == [1]
     assert [ack.token for ack in found.acks] == [2, 4, 3, 3]
     assert not stream._foreseen
+
+
+@pytest.mark.parametrize("what", ["acks", "stops"])
+async def test_an_answer_that_is_larger_than_a_frame_goes_alone(what: str) -> None:
+    """Its worker named a run with an id of millions of characters; it was tried again for ever."""
+    stream = WorkStream(None, worker_pb2.Welcome())  # type: ignore[arg-type]  # It writes nothing.
+    stream.end()
+    stream._frame()
+    if what == "acks":
+        stream.acks([worker_pb2.ResultAck(token=1, message="x" * FRAME_MAX)])
+    else:
+        stream.stops([worker_pb2.Stop(token=1, run="x" * FRAME_MAX)])
+
+    frame = worker_pb2.WorkResponse.FromString(stream._frame())
+    assert [said.token for said in getattr(frame, what)] == [1]
+    assert not stream._has_words()

@@ -1,0 +1,52 @@
+"""What a node knows of the others' disks, so that an older copy of a folder is found out.
+
+A disk never goes back: its term grows, and what it holds of committed entries stays. So whoever
+heard of them is a witness, for as long as its process lives. It tells at each new link what it
+knows of the disk at the other end, and a node that holds less, or is in an earlier term, knows
+that its folder is an older copy: it may have forgotten a vote or what it acknowledged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Held:
+    """What one disk has had for sure: its term, and committed entries up to an index."""
+
+    disk: int
+    term: int = 0
+    index: int = 0
+
+
+class Witness:
+    """See the head of this file."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Held] = {}
+        self.committed = 0  # The highest index that anybody said is committed.
+
+    def of(self, peer: str) -> Held | None:
+        """What is known of the disk of a peer."""
+        return self._held.get(peer)
+
+    def heard(self, peer: str, disk: int, term: int) -> None:
+        """A message came, and what leaves a node is in a term that its disk has."""
+        held = self._disk(peer, disk)
+        held.term = max(held.term, term)
+
+    def holds(self, peer: str, disk: int, index: int) -> None:
+        """Its disk has all committed entries up to an index."""
+        held = self._disk(peer, disk)
+        held.index = max(held.index, index)
+
+    def _disk(self, peer: str, disk: int) -> Held:
+        held = self._held.get(peer)
+        if held is None or held.disk != disk:
+            held = self._held[peer] = Held(disk)
+        return held
+
+    def forget(self, peer: str) -> None:
+        """It is no member: names are free to strangers, memory is not."""
+        self._held.pop(peer, None)
