@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...cluster.consensus.message import Append, AppendAck, Message, decode
+from .client import PATIENCE
 from .cluster import Cluster
 from .node import SimNode
 
@@ -156,3 +157,23 @@ def late_ack(cluster: Cluster) -> None:
     stage.late[last]()
     cluster.world.run(cluster.world.now + 1.0)
     cluster.links.loses = None
+
+
+def lone_leader(cluster: Cluster) -> None:
+    """A leader is cut off with callers that wait, for longer than these may be left waiting."""
+    stage = Stage(cluster)
+    nodes = [cluster.nodes[n] for n in cluster.first_names]
+    first = stage.leader(nodes)
+    stage.loses(lambda a, b, m: first.name in (a, b))
+    for client in cluster.clients:
+        client.stopped = False
+    stage.until(lambda: waits(cluster, first), f"nobody waits on {first.name}")
+    stage.leader([n for n in nodes if n is not first])
+    cluster.world.run(cluster.world.now + PATIENCE + 1.0)
+    cluster.links.loses = None
+
+
+def waits(cluster: Cluster, node: SimNode) -> bool:
+    """Tell whether a caller waits for what a node was asked to write."""
+    calls = [call for client in cluster.clients for call in client.calls]
+    return any(c.node is node and c.what != "read" and not c.answered for c in calls)

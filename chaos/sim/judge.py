@@ -3,8 +3,9 @@
 S1 what was acknowledged is there; S2 each nominal time has one outcome, and one run at most; S3 no
 run before its time; S4 one live lease a run, later leases have higher tokens; S6 a completion
 counts only under the token of the present lease; S7 attempts follow each other; S9 time does not
-run backwards, and nobody lapses who was heard; A1, A2, A3 and A5 no decision goes on when its time
-is used up; A4 nor does it walk over the ledger.
+run backwards, and nobody lapses who was heard; S11 what is COALESCED has another time that stands
+for it; A1, A2, A3 and A5 no decision goes on when its time is used up; A4 nor does it walk over the
+ledger.
 
 The judge reads each change as it becomes part of the state, with a reading of its own: it asks no
 rule what the rules wrote.
@@ -45,6 +46,17 @@ SUCCEEDED = run_pb2.RUN_STATE_SUCCEEDED
 GAVE_WAY = (run_pb2.RUN_STATE_SKIPPED, run_pb2.RUN_STATE_CANCELLED)
 SCANNED_EACH = 10  # Entries of the ledger that a piece of work may look at.
 SCHEDULED = run_pb2.CAUSE_SCHEDULE
+# What becomes of a time that was chosen to run.
+DECIDED = frozenset(
+    {
+        run_pb2.OUTCOME_RAN,
+        run_pb2.OUTCOME_LATE,
+        run_pb2.OUTCOME_SKIPPED_OVERLAP,
+        run_pb2.OUTCOME_SKIPPED_QUOTA,
+        run_pb2.OUTCOME_SKIPPED_DEADLINE,
+    }
+)
+COALESCED = run_pb2.OUTCOME_COALESCED
 PLANTED = "planted"  # In the words of a failure that a history has on purpose.
 Place = tuple[int, int]  # The jid and the occasion of a run.
 
@@ -110,6 +122,7 @@ class Judge:
             if key[:1] == keys.RUN:
                 self.runs.pop(keys.run_of(key), None)
         leases: list[tuple[int, Place]] = []
+        self._coalesced(change)
         for key, value in zip(change.keys, change.values, strict=True):
             if key[:1] == keys.RUN:
                 self._run(change, keys.run_of(key), parse(key, value, RunRecord), leases)
@@ -134,6 +147,28 @@ class Judge:
             if token <= self.token:
                 raise Violation(f"S4 token {token} is given to {place} after {self.token}")
             self.token = token
+
+    def _coalesced(self, change: Change) -> None:
+        """S11: beside what is COALESCED another time runs, waits or is still due."""
+        found = dict(zip(change.keys, change.values, strict=True))
+        books: dict[int, list[int]] = {}
+        for key, value in found.items():
+            if key[:1] == keys.LEDGER:
+                entry = parse(key, value, LedgerRecord)
+                # A backfill takes times out of stretches of before.
+                if entry.made_in in (0, change.base + 1):
+                    jid = int.from_bytes(key[1:9], "big")
+                    books.setdefault(jid, []).append(entry.outcome)
+        for jid, outcomes in books.items():
+            if COALESCED not in outcomes or not DECIDED.isdisjoint(outcomes):
+                continue
+            state = parse(keys.state(jid), found[keys.state(jid)], StateRecord)
+            if state.state == job_pb2.JobStatus.STATE_DELETING:
+                # The job was deleted in the same change, and what was to run with it.
+                continue
+            waits = any(part.cause == SCHEDULED for part in state.backlog)
+            if not waits and not 0 < state.next_due_at_ms <= change.now_ms:
+                raise Violation(f"S11 times of {self.names.get(jid)} are COALESCED, and none runs")
 
     def _run(
         self, change: Change, place: Place, run: RunRecord, leases: list[tuple[int, Place]]

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
+from typing import Any, cast
 
 from ...cluster import leader as leaders
 from ...cluster.leader import Leader
 from ...cluster.part import Part
 from ...cluster.sessions import Sessions
 from ...proto.v1 import run_pb2
-from ...statemachine import clockwork, firing, keys, runs
+from ...statemachine import clockwork, firing, keys, misfire, runs
 from ...statemachine.budget import Budget, unlimited
 from ...statemachine.careful import OWN, Careful, Own
+from ...statemachine.misfire import COALESCE, WAIT, Fated
 from ...statemachine.record import JobRecord, StateRecord
-from ...statemachine.request import DropEntry, Request, Ring, Rung
+from ...statemachine.request import DropEntry, Request, Ring, RingOne, Rung
 from ...statemachine.store import Reading
 from ...statemachine.view import Recall, View
 
@@ -62,13 +64,16 @@ def drops_neighbours() -> AbstractContextManager[None]:
     genuine = Careful._ring
 
     def ring(self: Careful, request: Request) -> Rung:
+        if cast(Ring, request.body).later:
+            return genuine(self, request)
         due, _, _ = firing.due_now(View(self.layer, self.now_ms), LIMIT, later=False)
-        rung = genuine(self, request)
-        if any(failure.fate == "set aside" for failure in self.outcome.failures):
-            for key in due[1:]:
-                if self.layer.get(key) is not None:
-                    self._attempt(Request(DropEntry(key)))
-        return rung
+        for done, key in enumerate(due):
+            self._own(Request(RingOne(key)), self._jid_of(key))
+            if any(failure.fate == "set aside" for failure in self.outcome.failures):
+                for other in due[done + 1 :]:
+                    self._attempt(Request(DropEntry(other)))
+                break
+        return Rung(len(due), more=False)
 
     return exchanged_item(OWN, Ring, ring)
 
@@ -157,7 +162,14 @@ def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     fire_due(view, jid, job, state)
 
 
-fire_due = firing.fire_due
+def nothing_stands(*world: Any) -> list[Fated]:  # noqa: ANN401
+    """Where another run is to stand for what was missed, none does."""
+    chosen = choose(*world)
+    missed = any(fate is COALESCE for _, fate in chosen)
+    return [(one, COALESCE if missed and fate is WAIT else fate) for one, fate in chosen]
+
+
+fire_due, choose = firing.fire_due, misfire.choose
 
 
 @contextmanager
@@ -184,6 +196,10 @@ def ignores_the_time() -> AbstractContextManager[None]:
 
 def drops_occurrences() -> AbstractContextManager[None]:
     return exchanged(firing, "fire_due", drops)
+
+
+def coalesces_all() -> AbstractContextManager[None]:
+    return exchanged(misfire, "choose", nothing_stands)
 
 
 def doubles_occurrences() -> AbstractContextManager[None]:

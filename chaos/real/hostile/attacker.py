@@ -35,6 +35,8 @@ async def play(told: Told) -> Found:
         field.wrong(f"it could not be played: {error}")
     finally:
         await field.stop()
+    if field.hellos and not field.heard:
+        field.wrong(f"of {field.hellos} hellos none was heard by a node that leads")
     return field.found
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
-
-import grpc
 
 from ....proto.v1 import run_pb2, worker_pb2
 from . import http2
 from .attack import attack
-from .field import Field
+from .field import Field, Stream
 from .hand import Hand, working
 
 WORK = "/raftsched.v1.WorkerService/Work"
@@ -54,36 +51,28 @@ async def clumsy_hellos(field: Field) -> None:
 
 async def keep(
     field: Field, first: Callable[[int], worker_pb2.WorkRequest], number: int,
-    more: Callable[[int], worker_pb2.WorkRequest] | None = None, role: str = "worker",
+    more: Callable[[int], worker_pb2.WorkRequest] | None = None,
 ) -> None:  # fmt: skip
     """Hold a stream open, and say more on it as often as it takes it."""
     said = 0
+
+    async def say(stream: Stream) -> None:
+        nonlocal said
+        reading = asyncio.ensure_future(stream.read_on())
+        # It may end as the writing does, for the same reason.
+        reading.add_done_callback(lambda read: read.cancelled() or read.exception())
+        try:
+            while field.goes_on and more is not None and not reading.done():
+                said += 1
+                await stream.write(more(said))
+                await asyncio.sleep(0)
+            await reading
+        finally:
+            reading.cancel()
+
     while field.goes_on:
-        stream = field.work(role)
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await stream.write(first(number))
-            if more is None:
-                answer = await stream.read()
-                while answer is not grpc.aio.EOF and not answer.HasField("redirect"):
-                    answer = await stream.read()
-            else:
-                reading = asyncio.ensure_future(swallow(stream))
-                try:
-                    while field.goes_on and not reading.done():
-                        said += 1
-                        await stream.write(more(said))
-                        await asyncio.sleep(0)
-                finally:
-                    reading.cancel()
-        stream.cancel()
-        field.leader = (field.leader + 1) % len(field.fronts)
+        await field.meet(first(number), say)
         await asyncio.sleep(0.2)
-
-
-async def swallow(stream: Any) -> None:  # noqa: ANN401  # A stream of gRPC's.
-    with suppress(grpc.aio.AioRpcError):
-        while await stream.read() is not grpc.aio.EOF:
-            pass
 
 
 @attack("S3", 5)
@@ -135,7 +124,9 @@ def greeting(field: Field, held: int = 0) -> Callable[[int], worker_pb2.WorkRequ
             handlers=["work"],
         )  # fmt: skip
         for token in range(held):
-            hello.held.add(run=f"AAAAAAAAAAAAAAAAAAAA{token:06d}", token=token + 1)
+            # The ids of half of them are such as runs have, so that they are looked for.
+            run = f"work.{token}.{1_700_000_000_000 + token}" if token % 2 else f"AAAA{token:06d}"
+            hello.held.add(run=run, token=token + 1)
         return worker_pb2.WorkRequest(hello=hello)
 
     return first
@@ -225,12 +216,7 @@ async def held_leases(field: Field) -> None:
 
     async def again(number: int) -> None:
         while field.goes_on:
-            stream = field.work()
-            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-                await stream.write(frames[number])
-                async with asyncio.timeout(1.0):
-                    await stream.read()
-            stream.cancel()
+            await field.meet(frames[number], seconds=1.0)
 
     async with field.tasks(again(number) for number in range(4)):
         await field.rest()
@@ -271,12 +257,7 @@ async def sessions_that_come_and_go(field: Field) -> None:
         while field.goes_on:
             turn += 1
             hand = Hand(field, f"{number}-{turn % 500}", slots=3)
-            stream = field.work()
-            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-                await stream.write(hand.hello())
-                async with asyncio.timeout(0.5):
-                    await stream.read()
-            stream.cancel()
+            await field.meet(hand.hello(), seconds=0.5)
 
     async with field.tasks(again(number) for number in range(20)):
         await field.rest()

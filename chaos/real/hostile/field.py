@@ -19,7 +19,7 @@ import msgspec
 from google.protobuf.message import Message
 
 from ....client.methods import method_of
-from ....proto.v1 import job_pb2, namespace_pb2
+from ....proto.v1 import job_pb2, namespace_pb2, worker_pb2
 from ....proto.v1.worker_pb2_grpc import WorkerServiceStub
 from .relay import Relay
 
@@ -37,6 +37,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
+LOST_S = 0.05  # Until a worker asks again whose stream was lost, or that was sent elsewhere.
 LATER = ("UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
 # Answers that no second try changes.
 FINAL = ("INVALID_ARGUMENT", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION")
@@ -88,6 +89,57 @@ class Reply:
         return self.code == "OK"
 
 
+class Over(Exception):
+    """A stream is over, and who leads if somebody said so."""
+
+    def __init__(self, leader: str = "") -> None:
+        super().__init__(leader)
+        self.leader = leader
+
+
+class Stream:
+    """A worker's stream."""
+
+    def __init__(self, call: Any) -> None:  # noqa: ANN401  # A call of gRPC's.
+        self.call = call
+        # The first frame, with the welcome; it is read again by whoever goes on.
+        self.first: worker_pb2.WorkResponse | None = None
+
+    async def write(self, frame: worker_pb2.WorkRequest) -> None:
+        try:
+            await self.call.write(frame)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            raise Over from None
+
+    async def welcomed(self, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            self.first = await self.read()
+
+    async def read(self) -> worker_pb2.WorkResponse:
+        """The next frame of a node that leads."""
+        if self.first is not None:
+            frame, self.first = self.first, None
+            return frame
+        try:
+            frame = await self.call.read()
+        except grpc.aio.AioRpcError:
+            raise Over from None
+        if frame is grpc.aio.EOF:
+            raise Over
+        assert isinstance(frame, worker_pb2.WorkResponse)
+        if frame.HasField("redirect"):
+            raise Over(frame.redirect.leader)
+        return frame
+
+    async def read_on(self) -> None:
+        """To its end."""
+        while True:
+            await self.read()
+
+
+Then = Callable[[Stream], Awaitable[object]]
+
+
 @dataclass(slots=True)
 class Field:
     """See the head of this file."""
@@ -101,6 +153,9 @@ class Field:
     leader: int = 0
     channels: dict[int, Channel] = field(default_factory=dict)
     relays: list[Relay] = field(default_factory=list)
+    # Hellos, and how many of them a node heard that leads.
+    hellos: int = 0
+    heard: int = 0
 
     async def start(self) -> None:
         self.dice = random.Random(f"{self.told.seed}/{self.told.name}")
@@ -167,9 +222,8 @@ class Field:
         except grpc.aio.AioRpcError as error:
             code, words = error.code().name, error.details() or ""
         if node is None:
-            await self._learn(call)
-            if code == "UNAVAILABLE" and "failed to connect" in words:
-                self.leader = (self.leader + 1) % len(self.fronts)
+            away = code == "UNAVAILABLE" and "failed to connect" in words
+            self._follow(at, await leader_of(call), lost=away)
         self.found.calls += 1
         self.found.refused += code != "OK"
         self.found.codes[code] = self.found.codes.get(code, 0) + 1
@@ -179,13 +233,15 @@ class Field:
             self.wrong(f"{path} failed inside the node: {words[:200]}")
         return Reply(code, words, answer, time.monotonic() - began)
 
-    async def _learn(self, call: Any) -> None:  # noqa: ANN401  # A call of gRPC's.
-        """Go on at the leader that an answer names."""
-        trailing = await call.trailing_metadata()
-        address = next((v for k, v in trailing or () if k == "raftsched-leader"), "")
+    def _follow(self, node: int, leader: str, *, lost: bool) -> None:
+        """Go on at the leader that a node named; or at the next one, if it was lost and nobody has
+        found another meanwhile."""
         for place, (client, _, _) in enumerate(self.told.nodes):
-            if client == address:
+            if client == leader and not (lost and place == node):
                 self.leader = place
+                return
+        if lost and self.leader == node:
+            self.leader = (node + 1) % len(self.fronts)
 
     async def ask(self, request: Message, *, role: str = "editor", **how: Any) -> Reply:  # noqa: ANN401
         return await self.raw(
@@ -221,11 +277,42 @@ class Field:
         """Wait until the attack's time is over."""
         await asyncio.sleep(max(0.0, self.until - time.monotonic()))
 
-    def work(self, role: str = "worker") -> Any:  # noqa: ANN401  # gRPC's types leave this out.
-        """A stream of a worker to whoever leads."""
-        stub: Any = WorkerServiceStub(self.channel(self.leader))
+    async def meet(
+        self, hello: worker_pb2.WorkRequest, then: Then | None = None, *, role: str = "worker",
+        seconds: float = CALL_S,
+    ) -> bool:  # fmt: skip
+        """Say hello on a stream to whoever leads and, once welcomed, do what comes then, as long as
+        the stream stands. Whether it was welcomed; if not, ask again."""
+        node, welcomed = self.leader, False
+        stub: Any = WorkerServiceStub(self.channel(node))
         self.found.calls += 1
-        return stub.Work(metadata=self.who(role))
+        self.hellos += 1
+        stream = Stream(stub.Work(metadata=self.who(role)))
+        try:
+            await stream.write(hello)
+            await stream.welcomed(seconds)
+            welcomed = True
+            if then is not None:
+                await then(stream)
+        except Over as over:
+            await self._part(stream.call, node, over.leader)
+        except TimeoutError:
+            self._follow(node, "", lost=True)
+        finally:
+            stream.call.cancel()
+            self.heard += welcomed
+        return welcomed
+
+    async def _part(self, call: Any, node: int, leader: str) -> None:  # noqa: ANN401
+        """A stream is over: learn who leads."""
+        if leader or not call.done():
+            self._follow(node, leader, lost=True)
+        else:
+            lost = await call.code() in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)
+            self._follow(node, await leader_of(call), lost=lost)
+            # Whoever leads refuses by a name.
+            self.heard += not lost
+        await asyncio.sleep(LOST_S)
 
     async def settled(
         self, is_so: Callable[[], Awaitable[bool]], seconds: float, words: str
@@ -312,3 +399,9 @@ class Field:
 
 class Refused(Exception):
     """What an attack needs first was refused, so that it cannot be played."""
+
+
+async def leader_of(call: Any) -> str:  # noqa: ANN401  # A call of gRPC's.
+    """Where the leader is, as the end of a call names it."""
+    trailing = await call.trailing_metadata()
+    return str(next((v for k, v in trailing or () if k == "raftsched-leader"), ""))

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
-
-import grpc
 
 from ....proto.v1 import worker_pb2
-from .field import Field
+from .field import Field, Over, Stream
 
 SLOTS = 200
 END_S = 0.2
@@ -43,28 +40,19 @@ class Hand:
     async def live(self) -> None:
         """Until it is cancelled."""
         while True:
-            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-                await self._work()
-            self.field.leader = (self.field.leader + 1) % len(self.field.fronts)
+            await self.field.meet(self.hello(), self._work)
             await asyncio.sleep(END_S)
 
-    async def _work(self) -> None:
-        stream = self.field.work()
-        beating = None
+    async def _work(self, stream: Stream) -> None:
+        beating = asyncio.create_task(beat(stream))
         try:
-            await stream.write(self.hello())
-            beating = asyncio.create_task(beat(stream))
             while True:
                 async with asyncio.timeout(5.0):
                     frame = await stream.read()
-                if frame is grpc.aio.EOF or frame.HasField("redirect"):
-                    return
                 if frame.leases:
                     await stream.write(self.answer(frame))
         finally:
-            if beating is not None:
-                beating.cancel()
-            stream.cancel()
+            beating.cancel()
 
     def answer(self, frame: worker_pb2.WorkResponse) -> worker_pb2.WorkRequest:
         answer = worker_pb2.WorkRequest(credits=len(frame.leases))
@@ -74,11 +62,11 @@ class Hand:
         return answer
 
 
-async def beat(stream: Any) -> None:  # noqa: ANN401  # A stream of gRPC's.
+async def beat(stream: Stream) -> None:
     """One write at a time is asked for by gRPC; a beat that meets an answer is left out."""
     while True:
         await asyncio.sleep(0.7)
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        with suppress(Over):
             await stream.write(worker_pb2.WorkRequest())
 
 

@@ -6,8 +6,6 @@ import asyncio
 import time
 from contextlib import suppress
 
-import grpc
-
 from ....proto.v1 import (
     cluster_pb2,
     dead_letter_pb2,
@@ -19,7 +17,7 @@ from ....proto.v1 import (
 )
 from . import http2
 from .attack import attack
-from .field import Field
+from .field import Field, Stream
 from .hand import Hand, fail, succeed, working
 from .sockets import PROBE_S, split
 from .times import ends_soon
@@ -87,13 +85,13 @@ async def leases_that_lapse_at_once(field: Field) -> None:
     await field.load([field.job("lapsed", data=bytes(20_000))])
     await field.many(5_000, lambda _: field.trigger("lapsed"), at_once=30)
     hand = Hand(field, "greedy", slots=10_000)
-    stream = field.work()
-    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-        await stream.write(hand.hello())
+
+    async def take(stream: Stream) -> None:
         async with asyncio.timeout(3.0):
-            while await stream.read() is not grpc.aio.EOF:
-                pass
-    stream.cancel()
+            await stream.read_on()
+
+    while not await field.meet(hand.hello(), take) and field.goes_on:
+        pass
     # Silent for three heartbeats of a second, its leases go to others.
     await asyncio.sleep(4.0)
 
@@ -284,21 +282,20 @@ async def drain_and_credits(field: Field) -> None:
     await field.load([field.job("thin")])
     await field.many(500, lambda _: field.trigger("thin"), at_once=20)
 
+    async def say(stream: Stream) -> None:
+        for beat in range(5_000):
+            if not field.goes_on:
+                break
+            frame = worker_pb2.WorkRequest(
+                credits=(2**31 - 1, 0, -1)[beat % 3], drain=beat % 7 == 0, beat=beat
+            )
+            await stream.write(frame)
+            if beat % 50 == 0:
+                await asyncio.sleep(0)
+
     async def one(number: int) -> None:
         while field.goes_on:
-            stream = field.work()
-            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                await stream.write(Hand(field, f"odd-{number}", succeed).hello())
-                for beat in range(5_000):
-                    if not field.goes_on:
-                        break
-                    frame = worker_pb2.WorkRequest(
-                        credits=(2**31 - 1, 0, -1)[beat % 3], drain=beat % 7 == 0, beat=beat
-                    )
-                    await stream.write(frame)
-                    if beat % 50 == 0:
-                        await asyncio.sleep(0)
-            stream.cancel()
+            await field.meet(Hand(field, f"odd-{number}", succeed).hello(), say)
             await asyncio.sleep(0.1)
 
     async with field.tasks(one(number) for number in range(6)):
