@@ -80,6 +80,8 @@ class Course:
         self._told = False
         # What a node said that was reached, which tells more than that others were not.
         self._said: Failure | None = None
+        # What the last try at each node came to that was not just cut off by the time it had.
+        self._came_to: dict[str, Failure] = {}
 
     def next_try(self, now: float) -> Try:
         address = self._pinned or self._hinted
@@ -103,6 +105,8 @@ class Course:
             self._perhaps_done = True
         if failure.reason:
             self._said = failure
+        if not failure.cut_off:
+            self._came_to[self._tried[-1]] = failure
         if not self._may_go_on(failure):
             raise self._verdict(failure)
         wait = self._wait(failure, now)
@@ -176,6 +180,8 @@ class Course:
         asked = ", ".join(dict.fromkeys(self._tried))
         if failure.broken and self._said is not None:
             failure = self._said
+        elif failure.cut_off:
+            failure = self._came_to.get(self._tried[-1], failure)
         word = f"{failure.distrust} ({failure.message})" if failure.distrust else failure.message
         said = f"{self.method.name}: {why}; asked {asked}; the last word was: {word}"
         if self._perhaps_done:

@@ -121,6 +121,11 @@ class Failure:
         return self.code in BROKEN or "RST_STREAM" in self.message
 
     @property
+    def cut_off(self) -> bool:
+        """The try ran out of time, which tells nothing of why."""
+        return not self.reason and self.code == "DEADLINE_EXCEEDED"
+
+    @property
     def turned_away(self) -> bool:
         return not self.reason and self.message.startswith(TURNED_AWAY)
 

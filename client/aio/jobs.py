@@ -129,12 +129,14 @@ class AsyncJobs(AsyncService):
         queue: str = "",
         due: datetime | None = None,
         force: bool = False,
+        if_running: Literal["wait", "refuse"] = "wait",
         unique_key: str = "",
         when_taken: Literal["return_existing", "reject", "replace"] = "return_existing",
         hold: Length | None = None,
         **options: Unpack[Writing],
     ) -> AsyncRun:
-        """Start a run by hand, now or at `due`. With a `unique_key` at most one such run is there.
+        """Start a run by hand, now or at `due`. It waits while the overlap policy lets none begin,
+        or is refused then with `if_running="refuse"`. With a `unique_key` at most one is there.
 
         run = await client.jobs.trigger("report", payload={"day": "2026-11-18"})
         print(await run.result(timeout=60))
@@ -146,6 +148,9 @@ class AsyncJobs(AsyncService):
             force=force,
             due_time=timestamp(due),
         )
+        if if_running != "wait":
+            kinds = job_pb2.TriggerJobRequest.IfRunning
+            request.if_running = choice(kinds, "IF_RUNNING_", if_running)
         if priority is not None:
             request.priority = choice(common_pb2.Priority, "PRIORITY_", priority)
         if unique_key:

@@ -128,12 +128,14 @@ class Jobs(Service):
         queue: str = "",
         due: datetime | None = None,
         force: bool = False,
+        if_running: Literal["wait", "refuse"] = "wait",
         unique_key: str = "",
         when_taken: Literal["return_existing", "reject", "replace"] = "return_existing",
         hold: Length | None = None,
         **options: Unpack[Writing],
     ) -> Run:
-        """Start a run by hand, now or at `due`. With a `unique_key` at most one such run is there.
+        """Start a run by hand, now or at `due`. It waits while the overlap policy lets none begin,
+        or is refused then with `if_running="refuse"`. With a `unique_key` at most one is there.
 
         run = client.jobs.trigger("report", payload={"day": "2026-11-18"})
         print(run.result(timeout=60))
@@ -145,6 +147,9 @@ class Jobs(Service):
             force=force,
             due_time=timestamp(due),
         )
+        if if_running != "wait":
+            kinds = job_pb2.TriggerJobRequest.IfRunning
+            request.if_running = choice(kinds, "IF_RUNNING_", if_running)
         if priority is not None:
             request.priority = choice(common_pb2.Priority, "PRIORITY_", priority)
         if unique_key:

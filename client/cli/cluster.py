@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,11 +48,8 @@ def status(session: Session) -> None:
             echo(session.out.folded(line, INDENT))
         session.out.items(seen.nodes, seen)
         notes = [] if session.out.for_person else strains(seen, session.out.look)
-        for line in (
-            *(f"Note: {note}" for note in notes),
-            *map("Problem: {}".format, seen.problems),
-        ):
-            session.out.paint(session.out.folded(line, 2), "yellow", err=True)
+        tell(session, (f"Note: {note}" for note in notes))
+        tell_problems(session, seen)
     elif session.out.format in ("jsonl", "name"):
         session.out.items(seen.nodes, seen)
     else:
@@ -62,6 +59,15 @@ def status(session: Session) -> None:
             f"node {seen.node} sees no quorum", "it reaches less than half of the voters",
             "start the nodes that are down; ask another node with --endpoints", Exit.UNREACHABLE,
         )  # fmt: skip
+
+
+def tell_problems(session: Session, seen: cluster_pb2.ClusterStatus) -> None:
+    tell(session, map("Problem: {}".format, seen.problems))
+
+
+def tell(session: Session, lines: Iterable[str]) -> None:
+    for line in lines:
+        session.out.paint(session.out.folded(line, 2), "yellow", err=True)
 
 
 def ask_status(session: Session, doing: str) -> cluster_pb2.ClusterStatus:
@@ -127,6 +133,7 @@ def remove(session: Session, node: str) -> None:
     after = session.ask(request, m.cluster_pb2.ClusterStatus, f"remove node {node}")
     left = sum(one.name != node for one in after.nodes)  # A dry run has it still.
     session.done(after, f"Node {node} removed; {many(left, 'node')} left.")
+    tell_problems(session, after)
 
 
 @command(

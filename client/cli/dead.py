@@ -97,7 +97,10 @@ def edit(session: Session, run_id: str, text: str, content_type: str | None, aga
 def requeue(
     session: Session, run_ids: tuple[str, ...], text: str, every: bool, **given: str | None
 ) -> None:
-    """Let dead letters run again: one, some, or all that fit."""
+    """Let dead letters run again: one, some, or all that fit.
+
+    They do what their job says now, in the queue and with the priority that they had.
+    """
     chosen = choice(run_ids, condition(text, **given), every, "requeue")
     if run_ids:
         for run_id in run_ids:

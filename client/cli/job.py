@@ -233,11 +233,16 @@ def repair(session: Session, name: str, etag: str) -> None:
     help="What to do when another run has the key.",
 )
 @click.option("--hold-key", type=Length(), help="The key stays taken so long after the end.")
+@click.option(
+    "--if-running",
+    type=click.Choice(("wait", "refuse")),
+    help="What to do while the overlap policy lets no run begin; wait if not said.",
+)
 @click.option("--force", is_flag=True, help="Even if the job is paused or a run is under way.")
 def trigger(
     session: Session, name: str, text: str | None, content_type: str | None,
-    priority: str | None, queue: str,
-    due: int | None, unique_key: str, if_taken: str | None, hold_key: int | None, force: bool,
+    priority: str | None, queue: str, due: int | None, unique_key: str, if_taken: str | None,
+    hold_key: int | None, if_running: str | None, force: bool,
 ) -> None:  # fmt: skip
     """Start a run of a job by hand."""
     request = m.job_pb2.TriggerJobRequest(
@@ -249,6 +254,9 @@ def trigger(
         request.priority = enum_number(m.common_pb2.Priority.DESCRIPTOR, priority)  # type: ignore[assignment]
     if due is not None:
         request.due_time.CopyFrom(timestamp(due))
+    if if_running:
+        kinds = m.job_pb2.TriggerJobRequest.IfRunning.DESCRIPTOR
+        request.if_running = enum_number(kinds, if_running)  # type: ignore[assignment]
     if not unique_key and (if_taken or hold_key is not None):
         raise wrong_use(
             f"{'--if-taken' if if_taken else '--hold-key'} without --unique-key",

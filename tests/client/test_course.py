@@ -328,6 +328,19 @@ def test_the_last_word_is_that_of_a_node_that_was_reached() -> None:
     assert "the last word was: no." in error.message
 
 
+def test_a_try_that_the_deadline_cut_off_does_not_hide_what_the_same_node_came_to() -> None:
+    error = last_word(course(nodes=Endpoints(("a:1",))), REFUSED, LATE)
+
+    assert type(error) is OutcomeUnknown
+    assert f"the last word was: {REFUSED.message}" in error.message
+
+
+def test_silence_of_another_node_is_told_as_it_is() -> None:
+    error = last_word(course(nodes=Endpoints(("a:1", "b:1"))), REFUSED, LATE)
+
+    assert f"the last word was: {LATE.message}" in error.message
+
+
 def test_a_fault_of_the_server_in_a_read_is_no_unknown_outcome() -> None:
     assert type(last_word(course(READ), Failure("UNKNOWN", "x"), now=0.0)) is Unavailable
 

@@ -300,7 +300,7 @@ async def test_a_node_comes_to_the_cluster_and_one_that_is_removed_ends(tmp_path
     assert {node.name for node in status.nodes} == {"n2", "n3", "n4"}
     assert gone.process is not None
     assert gone.process.returncode == 0
-    assert any("removed from the cluster" in line["event"] for line in gone.said())
+    assert any("has removed the node 'n1'" in line["event"] for line in gone.said())
 
 
 async def lose_majority(running: Cluster, leader: str) -> None:

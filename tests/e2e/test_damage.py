@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -91,8 +92,16 @@ async def test_a_node_with_a_damaged_state_is_made_leader(tmp_path: Path, what: 
             # Whatever it is asked, it answers right or is not there any more.
             with suppress(RaftschedError):
                 await read_all(client)
-            assert await ended(victim) == DAMAGED
-            victim.start()
+            if victim.alive:
+                # The damage lies where nobody asked, and the first pass comes minutes after the
+                # start. A start after a bad end reads all.
+                victim.kill()
+                victim.start()
+            damaged = tmp_path / victim.name / "damaged"
+            await until(lambda: damaged.exists() or not victim.alive, 30)
+            if not damaged.exists():
+                assert await ended(victim) == DAMAGED
+                victim.start()
             await made.serves(victim.name)
 
         assert (tmp_path / victim.name / "damaged").is_dir()
@@ -102,6 +111,39 @@ async def test_a_node_with_a_damaged_state_is_made_leader(tmp_path: Path, what: 
         words = ["cluster", "verify", "--endpoints", made.address(victim.name)]
         verified = await asyncio.to_thread(command, *words)
         assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+async def test_an_older_copy_of_a_folder_is_told_so_and_loses_nothing(tmp_path: Path) -> None:
+    """A virtual machine was set back while another node was away. Only one disk has what was
+    acknowledged meanwhile; the other two would be a majority without it."""
+    async with cluster(tmp_path, 3) as made, AsyncClient(made.endpoints, timeout=5) as client:
+        await fill(client, 5)
+        leader = await made.leader()
+        away, victim = (node for name, node in made.nodes.items() if name != leader)
+        folder, copy = tmp_path / victim.name, tmp_path / "copy"
+        assert (await victim.stop())[0] == 0
+        shutil.copytree(folder, copy)
+        victim.start()
+        await made.serves(victim.name)
+        assert (await away.stop())[0] == 0
+        for number in range(20):
+            await client.jobs.create(f"later-{number}", handler="nobody")
+        victim.kill()
+        shutil.rmtree(folder)
+        copy.rename(folder)
+        away.start()
+        victim.start()
+
+        assert await ended(victim) == DAMAGED
+        assert "older copy" in victim.log.read_text()
+        await made.serves(away.name)
+        victim.start()
+        await made.serves(victim.name)
+        assert (folder / "damaged" / "consensus").is_dir()
+        for name in made.nodes:
+            await leads(made, name, client)
+            found = {job.name async for job in client.jobs.list()}
+            assert found >= {f"later-{number}" for number in range(20)}
 
 
 JOURNAL = ("*.segment", 40_000, "consensus/journal")

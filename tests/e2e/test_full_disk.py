@@ -15,12 +15,16 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient, ClusterError, Unavailable
+from raftsched.cluster.folder import Folder
+from raftsched.cluster.refusal import Exit
 
 from .processes import environment, fetch, free_base, until
 
 pytestmark = pytest.mark.slow
 
 MOUNT = 'mount -t tmpfs -o size=%s none "$1" && shift && exec "$@"'
+
+READ_ONLY = 'mount -t tmpfs none "$1" && %s && mount -o remount,ro "$1" && shift && exec "$@"'
 
 
 def small_disks_work(folder: Path) -> bool:
@@ -82,6 +86,28 @@ async def test_a_disk_that_fills_up_stops_writes_and_nothing_else(
     assert "nothing is lost" in log.read_text()
     if segment == "160":
         assert "the state cannot be written" in log.read_text()
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_node_on_a_disk_that_may_only_be_read_says_so(tmp_path: Path, *, fresh: bool) -> None:
+    disk, before = tmp_path / "disk", tmp_path / "before"
+    disk.mkdir()
+    if not small_disks_work(disk):
+        pytest.skip("this system does not let us mount a small disk")
+    Folder(before, "raftsched", "n1").close()
+    base = free_base(1)
+    words = [
+        sys.executable, "-m", "raftsched.cluster.main", "node", "--name", "n1", "--members",
+        f"n1=127.0.0.1:{base + 10}/127.0.0.1:{base}", "--folder", str(disk / "n1"),
+    ]  # fmt: skip
+    copy = "true" if fresh else f'cp -r "{before}" "$1/n1"'
+    ran = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", READ_ONLY % copy, "sh", str(disk), *words],
+        capture_output=True, text=True, check=False, timeout=30, env=environment(),
+    )  # fmt: skip
+
+    assert ran.returncode == Exit.FOLDER_UNWRITABLE, ran.stderr
+    assert "cannot be written to: Read-only file system" in ran.stderr
 
 
 def fill(filler: Path) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient
+from raftsched.cluster.refusal import Exit
 
 from .processes import READY_S, Cluster, cluster, free_base, until
+
+REMOVED = int(Exit.REMOVED)
 
 
 @pytest.mark.slow
@@ -63,6 +66,33 @@ async def test_a_cluster_that_was_stopped_begins_again_at_other_addresses(tmp_pa
 
     assert kept == ["kept"]
     assert any("raftsched cluster move" in line for line in problems)
+
+
+@pytest.mark.slow
+async def test_a_removed_node_that_is_started_again_says_so(tmp_path: Path) -> None:
+    """Also one that was away when it was removed. Seen before: it asked the others for ever."""
+    async with cluster(tmp_path) as running, AsyncClient(running.endpoints, timeout=10) as client:
+        leader = await running.leader()
+        here, away = (node for name, node in running.nodes.items() if name != leader)
+        await away.stop()
+        shown = await client.cluster.remove(away.name)
+        assert any("no failure is survived" in problem for problem in shown.problems)
+        away.start()
+        await until(lambda: not away.alive, READY_S)
+        assert away.process is not None
+        assert away.process.returncode == 0
+
+        shown = await client.cluster.remove(here.name)
+        assert any("everything is lost" in problem for problem in shown.problems)
+        await until(lambda: not here.alive, READY_S)
+        assert here.process is not None
+        assert here.process.returncode == 0
+        for node in (here, away):
+            node.start()
+            await until(lambda: not here.alive and not away.alive, READY_S)
+            assert node.process is not None
+            assert node.process.returncode == REMOVED
+            assert "empty its folder" in node.log.read_text()
 
 
 async def is_whole(client: AsyncClient) -> bool:
