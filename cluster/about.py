@@ -15,7 +15,7 @@ from typing import Annotated
 
 import msgspec
 
-from ..statemachine.record import MetaRecord
+from ..statemachine.model.record import MetaRecord
 from . import build
 from .replica import Applied
 

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..proto.v1 import calendar_pb2, job_pb2, schedule_pb2
-from ..statemachine import zones
-from ..statemachine.schedule import shape_of
+from ..statemachine.schedule import zones
+from ..statemachine.schedule.compiler import shape_of
 from .readers import Pace, Readers
 
 REST_S = 0.02  # Between two zones that no call waits for.

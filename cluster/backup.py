@@ -20,10 +20,10 @@ from typing import IO
 
 import msgspec
 
-from ..statemachine import keys
-from ..statemachine.record import MetaRecord, parse
-from ..statemachine.rocks_store import peek
-from ..statemachine.store import Corrupt
+from ..statemachine.core.rocks_store import peek
+from ..statemachine.core.store import Corrupt
+from ..statemachine.model import keys
+from ..statemachine.model.record import MetaRecord, parse
 from .replica import Replica
 from .table_reader import read_whole_beside
 

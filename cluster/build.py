@@ -8,7 +8,7 @@ from hashlib import blake2b
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-from ..statemachine import zones
+from ..statemachine.schedule import zones
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # Where the code lies that decides, stores and talks to other nodes.

@@ -18,11 +18,11 @@ from typing import Protocol
 import msgspec
 
 from ..proto.v1 import event_pb2
-from ..statemachine import events
+from ..statemachine.core.rejection import Reason, Refused
+from ..statemachine.core.store import Reading, Store
 from ..statemachine.machine import Prepared
-from ..statemachine.record import MetaRecord
-from ..statemachine.rejection import Reason, Refused
-from ..statemachine.store import Reading, Store
+from ..statemachine.model.record import MetaRecord
+from ..statemachine.reads import events
 from . import refusals
 from .consensus.journal import COMMAND, Entry
 

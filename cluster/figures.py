@@ -13,10 +13,11 @@ from itertools import islice
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from ..statemachine import aside, keys
-from ..statemachine.record import LaneRecord, NamespaceRecord, UsageRecord, parse
-from ..statemachine.rocks_store import RocksStore
-from ..statemachine.store import Reading
+from ..statemachine.core.rocks_store import RocksStore
+from ..statemachine.core.store import Reading
+from ..statemachine.model import keys
+from ..statemachine.model.record import LaneRecord, NamespaceRecord, UsageRecord, parse
+from ..statemachine.runs import set_aside
 from . import damage
 from .about import ZONE_EDITION
 from .node import Node
@@ -87,7 +88,7 @@ class NodeFigures:
         for fate, many in fates.items():
             family.add_metric(fate, many)
         yield family
-        yield one("broken_jobs", "Jobs that were set aside.", aside.count(node.replica.store))
+        yield one("broken_jobs", "Jobs that were set aside.", set_aside.count(node.replica.store))
         skews: Rows = {(name,): about.wall_skew_ms / 1000 for name, about in node.abouts.items()}
         yield gauge("member_clock_skew_seconds", "Its clock less this one.", skews, "member")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ..proto.v1 import worker_pb2
-from ..statemachine import keys, validate
-from ..statemachine.rejection import Fault, Reason, Refused
+from ..statemachine.core.rejection import Fault, Reason, Refused
+from ..statemachine.model import keys, validate
 
 WORKER = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # What one hello may name. A grant looks at queues with ready runs, so many names cost little.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..proto.v1 import dead_letter_pb2, job_pb2
-from ..statemachine import imports
-from ..statemachine.rejection import Rejection
-from ..statemachine.request import Imported, ImportSome, Letters
+from ..statemachine.calls import imports
+from ..statemachine.core.rejection import Rejection
+from ..statemachine.model.request import Imported, ImportSome, Letters
 from .part import Part
 
 OF_LETTERS = (

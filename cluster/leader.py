@@ -19,13 +19,17 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from ..proto.v1 import job_pb2
-from ..statemachine import budget, careful, keys, leases, own_alerts, timers
-from ..statemachine.budget import Share
-from ..statemachine.careful import FATAL
-from ..statemachine.limits import CHANGE_ITEMS
+from ..statemachine import piecewise
+from ..statemachine.core import budget
+from ..statemachine.core.budget import Share
+from ..statemachine.core.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
-from ..statemachine.request import LEFT, Grant, MakeAlerts, Observe, Observed, Ring, Rung
-from ..statemachine.view import Recall, View
+from ..statemachine.model import keys, timers
+from ..statemachine.model.request import LEFT, Grant, MakeAlerts, Observe, Observed, Ring, Rung
+from ..statemachine.model.view import Recall, View
+from ..statemachine.piecewise import FATAL
+from ..statemachine.runs import leases
+from ..statemachine.tenants import own_alerts
 from . import importing, refusals
 from .consensus import faults
 from .consensus.port import Reply
@@ -523,7 +527,7 @@ class Leader:
             name = type(part.body).__name__
             self.troubles.failed(name, error)
             if part.asked:
-                self._answer(part, careful.failed(name, error))
+                self._answer(part, piecewise.failed(name, error))
             else:
                 part.unknown()
         self.sessions.poke()

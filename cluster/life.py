@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from ..statemachine import access
-from ..statemachine.rocks_store import StoreLocked
-from ..statemachine.store import Corrupt
+from ..statemachine.core.rocks_store import StoreLocked
+from ..statemachine.core.store import Corrupt
+from ..statemachine.tenants import access
 from . import damage, descriptors, doors, greeting, log, systemd, tls
 from .about import ZONE_EDITION
 from .config import Config, ConfigWrong, doubts, is_loopback

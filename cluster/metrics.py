@@ -19,9 +19,9 @@ from prometheus_client.core import (
 )
 
 from ..proto.v1 import cluster_pb2
-from ..statemachine import keys
 from ..statemachine.machine import Prepared
-from ..statemachine.record import Change, MetaRecord, RunRecord, parse
+from ..statemachine.model import keys
+from ..statemachine.model.record import Change, MetaRecord, RunRecord, parse
 from .leader import Done, Leader
 from .replica import Applied
 

@@ -21,14 +21,15 @@ from types import MappingProxyType
 from google.protobuf.message import Message
 
 from ..proto.v1 import common_pb2
-from ..statemachine import access, reads
-from ..statemachine.careful import FATAL, Failure, failed
+from ..statemachine.core.rejection import Refused, Rejection
+from ..statemachine.core.rocks_store import CACHE_BYTES, RocksStore
+from ..statemachine.core.store import Corrupt, Reading
 from ..statemachine.machine import Prepared
-from ..statemachine.record import MetaRecord
-from ..statemachine.rejection import Refused, Rejection
-from ..statemachine.rocks_store import CACHE_BYTES, RocksStore
-from ..statemachine.store import Corrupt, Reading
-from ..statemachine.view import View
+from ..statemachine.model.record import MetaRecord
+from ..statemachine.model.view import View
+from ..statemachine.piecewise import FATAL, Failure, failed
+from ..statemachine.reads import reads
+from ..statemachine.tenants import access
 from . import damage, refusals
 from .about import About, Acquaintances
 from .ahead import Ahead

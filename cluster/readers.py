@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ..statemachine.store import Reading
+from ..statemachine.core.store import Reading
 from . import refusals
 from .consensus.port import Steps, Untimed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..statemachine.rejection import Reason, Refused, Rejection
+from ..statemachine.core.rejection import Reason, Refused, Rejection
 from .config import Limits
 
 RETRY_MS = 100

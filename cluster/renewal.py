@@ -15,9 +15,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..statemachine import keys, revival
-from ..statemachine.record import UsageRecord, parse
-from ..statemachine.store import Corrupt, Reading
+from ..statemachine import recovery
+from ..statemachine.core.store import Corrupt, Reading
+from ..statemachine.model import keys
+from ..statemachine.model.record import UsageRecord, parse
 from . import backup, greeting, tls
 from .about import FEATURE_LEVEL
 from .backup import NoBackup
@@ -132,7 +133,7 @@ def _renew(
 ) -> Renewed:
     """Lay down a state as the beginning of a new cluster."""
     origin, before = secrets.token_hex(8), state.meta.revision
-    state.meta = revival.revive(state.store, index, origin)
+    state.meta = recovery.revive(state.store, index, origin)
     found(
         journal, snapshots, config.name, {n: m.peer for n, m in config.members.items()},
         origin=origin, incarnation=secrets.randbits(48) | 1 << 40, term=term,

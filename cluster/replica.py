@@ -13,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
-from ..statemachine import keys, machine
-from ..statemachine.record import Change, MetaRecord, parse
-from ..statemachine.rocks_store import CACHE_BYTES, RocksStore, nobody, peek, read_whole
-from ..statemachine.store import Corrupt, Store
+from ..statemachine import machine
+from ..statemachine.core.rocks_store import CACHE_BYTES, RocksStore, nobody, peek, read_whole
+from ..statemachine.core.store import Corrupt, Store
+from ..statemachine.model import keys
+from ..statemachine.model.record import Change, MetaRecord, parse
 from .consensus.disk import LACKS
 from .consensus.faults import Damaged, DiskFull
 from .consensus.snapshot import MANIFEST

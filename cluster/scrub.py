@@ -23,8 +23,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..statemachine.rocks_store import RocksStore, Table, meaning
-from ..statemachine.store import Corrupt
+from ..statemachine.core.rocks_store import RocksStore, Table, meaning
+from ..statemachine.core.store import Corrupt
 from .consensus import segment, snapshot
 from .consensus.disk import sync_entries
 from .table_reader import Fault, NotRead, read_beside

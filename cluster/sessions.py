@@ -14,18 +14,9 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from ..proto.v1 import worker_pb2
-from ..statemachine.rejection import Refused, Rejection
-from ..statemachine.request import (
-    Grant,
-    Lapse,
-    Note,
-    Offer,
-    Report,
-    Resume,
-    Resumed,
-    Rung,
-)
-from ..statemachine.workers import Worker
+from ..statemachine.core.rejection import Refused, Rejection
+from ..statemachine.model.request import Grant, Lapse, Note, Offer, Report, Resume, Resumed, Rung
+from ..statemachine.model.workers import Worker
 from .hello import check, take_held
 from .part import Part
 from .refusals import backlog_full, session_lost, worker_not_found

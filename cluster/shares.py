@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum, IntEnum, auto
 
-from ..statemachine.budget import Budget, Share, until
-from ..statemachine.request import Grant, MakeAlerts, Observe, Resume, Ring
+from ..statemachine.core.budget import Budget, Share, until
+from ..statemachine.model.request import Grant, MakeAlerts, Observe, Resume, Ring
 from .part import Part
 
 

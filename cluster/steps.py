@@ -5,10 +5,10 @@ from __future__ import annotations
 import structlog
 
 from ..proto.v1 import event_pb2
-from ..statemachine import keys
-from ..statemachine.events import events
 from ..statemachine.machine import Prepared
-from ..statemachine.record import Change, JobRecord, MetaRecord, RunRecord, parse
+from ..statemachine.model import keys
+from ..statemachine.model.record import Change, JobRecord, MetaRecord, RunRecord, parse
+from ..statemachine.reads.events import events
 from .node import Node
 
 # Of one change; there may be thousands, and the log would hold back the others anyway.

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..statemachine.rocks_store import PATIENCE, WHOLE, meaning, read_through, read_whole
+from ..statemachine.core.rocks_store import PATIENCE, WHOLE, meaning, read_through, read_whole
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..statemachine.careful import Failure
+from ..statemachine.piecewise import Failure
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import mmap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from ..statemachine import keys
-from ..statemachine.record import RunRecord, SessionRecord, parse
-from ..statemachine.store import Reading
+from ..statemachine.core.store import Reading
+from ..statemachine.model import keys
+from ..statemachine.model.record import RunRecord, SessionRecord, parse
 from .about import Acquaintances
 from .leader import Leader
 

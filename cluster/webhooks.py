@@ -19,13 +19,13 @@ import structlog
 from google.protobuf.json_format import MessageToJson
 
 from ..proto.v1 import event_pb2
-from ..statemachine import keys
-from ..statemachine.alerts import event_of, waits_for_webhook
-from ..statemachine.hiding import host_only
-from ..statemachine.instants import ms_or, set_ms
-from ..statemachine.record import AlertRecord, parse
-from ..statemachine.rejection import Refused
-from ..statemachine.request import Called
+from ..statemachine.calls.alerts import event_of, waits_for_webhook
+from ..statemachine.core.instants import ms_or, set_ms
+from ..statemachine.core.rejection import Refused
+from ..statemachine.model import keys
+from ..statemachine.model.hiding import host_only
+from ..statemachine.model.record import AlertRecord, parse
+from ..statemachine.model.request import Called
 from .node import Node
 
 says = structlog.get_logger("raftsched.cluster.webhooks")

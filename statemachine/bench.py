@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..proto.v1 import job_pb2, worker_pb2
-from . import worst
-from .instants import timestamp
+from . import bench_worst
+from .core.instants import timestamp
+from .core.rocks_store import RocksStore
 from .machine import Request, apply, decide, read_meta
-from .request import Grant, Offer, Report, Ring
-from .rocks_store import RocksStore
-from .view import Recall, View
+from .model.request import Grant, Offer, Report, Ring
+from .model.view import Recall, View
 
 NOW_MS = 1_800_000_000_000
 DUE_MS = NOW_MS + 3_600_000
@@ -169,7 +169,7 @@ def reopen(path: Path) -> dict[str, float | int]:
 
 
 def worst_of(names: list[str]) -> int:
-    worlds = worst.measure(names)
+    worlds = bench_worst.measure(names)
     for name, row in worlds.items():
         said = "  ".join(f"{key} {value}" for key, value in row.items())
         sys.stderr.write(f"{name:>20}  {said}\n")

@@ -17,16 +17,18 @@ from typing import cast
 from google.protobuf.message import Message
 
 from ..proto.v1 import worker_pb2
-from . import keys, limits, remembered
-from .budget import Budget, Share
-from .careful import FATAL, Broke, Careful, Failure, Stopped
-from .record import Change, MetaRecord, encode, parse, parse_change
-from .rejection import Refused, Rejection
-from .request import LEFT, Request
+from .core import limits
+from .core.budget import Budget, Share
+from .core.rejection import Refused, Rejection
+from .core.store import Store, Write
+from .firing.set_time import may_set_back
+from .model import keys
+from .model.record import Change, MetaRecord, encode, parse, parse_change
+from .model.request import LEFT, Request
+from .model.view import View
+from .piecewise import FATAL, Broke, Careful, Failure, Stopped
 from .rules import RULES
-from .set_time import may_set_back
-from .store import Store, Write
-from .view import View
+from .tenants import idempotency
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +173,10 @@ def _decide_once(
     actor: str,
 ) -> object:
     """A request with an id is decided once; after that its answer is remembered."""
-    answer = remembered.find(view, request_id, body)
+    answer = idempotency.find(view, request_id, body)
     if answer is None:
         answer = cast(Message, rule(view, body, actor))
-        remembered.add(view, request_id, body, answer)
+        idempotency.add(view, request_id, body, answer)
     return answer
 
 

@@ -21,10 +21,10 @@ MAY_IMPORT: dict[str, set[str]] = {
 # One door per dependency: the only files that may open it.
 DOORS: dict[str, tuple[str, ...]] = {
     "pysyncobj": ("cluster/consensus/", "chaos/sim/"),
-    "rocksdict": ("statemachine/rocks_store.py",),
-    "croniter": ("statemachine/cron.py",),
+    "rocksdict": ("statemachine/core/rocks_store.py",),
+    "croniter": ("statemachine/schedule/cron.py",),
     # The harness recomputes nominal times by itself, so as not to repeat a mistake of the rules.
-    "zoneinfo": ("statemachine/zones.py", "chaos/real/jobs.py"),
+    "zoneinfo": ("statemachine/schedule/zones.py", "chaos/real/jobs.py"),
     "click": ("client/cli/", "cluster/main.py", "chaos/main.py"),
     "grpc": ("cluster/", "client/", "chaos/real/", "chaos/bench/"),
 }
@@ -34,10 +34,23 @@ SHUT_TO_RULES = {
     "subprocess", "threading", "time", "uuid",
 }  # fmt: skip
 # The exceptions: the store talks to a disk, and the benchmarks are programs around the rules.
-RULES_RIM = ("statemachine/rocks_store.py", "statemachine/bench.py", "statemachine/worst.py")
+RULES_RIM = (
+    "statemachine/core/rocks_store.py",
+    "statemachine/bench.py",
+    "statemachine/bench_worst.py",
+)
 # Names that read the clock, wherever they come from.
 CLOCK_CALLS = {"now", "utcnow", "today"}
 LINES_PER_FUNCTION_MAX = 70
+# A run tells flows of its end by a call, until ends are effects that the dispatcher carries.
+OUT_OF_ORDER = {("statemachine/runs/runs.py", "flows")}
+# The packages of the rules: each knows those before it. The files beside them know all.
+ORDER = {
+    "statemachine": (
+        "core", "schedule", "model", "tenants", "occurrences", "runs", "flows", "firing", "calls",
+        "reads", "selfcheck",
+    ),
+}  # fmt: skip
 
 Source = tuple[str, str, ast.Module]
 
@@ -70,6 +83,42 @@ def wrong_directions(files: Iterator[Source]) -> list[str]:
         for line, target in imports(name, tree)
         if target[0] == "raftsched" and target[1] not in MAY_IMPORT[package] | {package}
     ]
+
+
+def wrong_order(files: Iterator[Source]) -> list[str]:
+    """A package of the rules knows only those before it."""
+    return [
+        f"{name}:{line}: {here} may not import {there}, which stands behind it"
+        for package, name, tree in files
+        for line, target in imports(name, tree)
+        if target[:2] == ["raftsched", package] and package in ORDER
+        for here, there in [(name.split("/")[1], target[2])]
+        if here in ORDER[package]
+        and place(package, there) > place(package, here)
+        and (name, there) not in OUT_OF_ORDER
+    ]
+
+
+def place(package: str, name: str) -> int:
+    order = ORDER[package]
+    return order.index(name) if name in order else len(order)
+
+
+def closed_doors(files: Iterator[Source]) -> list[str]:
+    """Others may use what the docstring of a package lists, and nothing behind it."""
+    return [
+        f"{name}:{line}: {'/'.join(target[1:3])} does not offer {target[3]} to others"
+        for _, name, tree in files
+        for line, target in imports(name, tree)
+        if len(target) > 3 and target[0] == "raftsched" and target[2] in ORDER.get(target[1], ())
+        and not name.startswith(f"{target[1]}/{target[2]}/")
+        and target[3] not in offered(f"{target[1]}/{target[2]}")
+    ]  # fmt: skip
+
+
+def offered(package: str) -> list[str]:
+    text = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
+    return [line[2:].split(":")[0] for line in text.splitlines() if line.startswith("* ")]
 
 
 def absolute_imports(files: Iterator[Source]) -> list[str]:
@@ -142,7 +191,10 @@ def long_functions(files: Iterator[Source]) -> list[str]:
     ]
 
 
-RULES = [wrong_directions, absolute_imports, wrong_doors, worldly_rules, long_functions]
+RULES = [
+    wrong_directions, wrong_order, closed_doors, absolute_imports, wrong_doors, worldly_rules,
+    long_functions,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -155,6 +207,10 @@ def test_the_house_keeps(rule: object) -> None:
 PLANTED = [
     (wrong_directions, "client/x.py", "from ..cluster import node"),
     (wrong_directions, "statemachine/x.py", "from raftsched.client import errors"),
+    (wrong_order, "statemachine/runs/x.py", "from ..calls import jobs"),
+    (wrong_order, "statemachine/core/x.py", "from ..machine import decide"),
+    (closed_doors, "cluster/x.py", "from ..statemachine.schedule import cron"),
+    (closed_doors, "statemachine/calls/x.py", "from ..schedule.cron import parse"),
     (absolute_imports, "cluster/x.py", "from raftsched.proto.v1 import job_pb2"),
     (absolute_imports, "cluster/x.py", "import statemachine"),
     (wrong_doors, "cluster/x.py", "from rocksdict import Rdict"),

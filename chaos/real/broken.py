@@ -7,8 +7,10 @@ from typing import Any
 
 from ...cluster.leader import Leader
 from ...proto.v1 import worker_pb2
-from ...statemachine import keys, outcomes, reports, runs
-from ...statemachine.record import RunRecord
+from ...statemachine.firing import occurrence
+from ...statemachine.model import keys
+from ...statemachine.model.record import RunRecord
+from ...statemachine.runs import reports, runs
 
 
 def accept_old_tokens() -> None:
@@ -27,7 +29,7 @@ def accept_old_tokens() -> None:
 
 def forget_every_tenth_firing() -> None:
     """A nominal time is passed over, and nothing is written down about it."""
-    honest = outcomes.left_out
+    honest = occurrence.left_out
     count = 0
 
     def left_out(*arguments: Any) -> bool:  # noqa: ANN401
@@ -35,7 +37,7 @@ def forget_every_tenth_firing() -> None:
         count += 1
         return not count % 10 or honest(*arguments)
 
-    replace(outcomes, "left_out", left_out)
+    replace(occurrence, "left_out", left_out)
 
 
 def acknowledge_before_commit() -> None:

@@ -28,10 +28,10 @@ from ...cluster.consensus.disk import RealDisk
 from ...cluster.consensus.message import Message
 from ...cluster.consensus.transport import Links
 from ...cluster.replica import Replica
-from ...statemachine import clockwork
-from ...statemachine.plan import Plan
-from ...statemachine.record import JobRecord
-from ...statemachine.view import View
+from ...statemachine.model.record import JobRecord
+from ...statemachine.model.view import View
+from ...statemachine.occurrences import next_time
+from ...statemachine.schedule.plan import Plan
 from .broken import break_rule
 
 HITS = ".hits"
@@ -166,7 +166,7 @@ def take_over(hand: Hand) -> None:
 
 def poison(hand: Hand) -> None:
     """Let the rules fail on some jobs, as they do where a zone is not there any more."""
-    honest = clockwork.plan_of
+    honest = next_time.plan_of
 
     def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
         poisoned = hand.look().poison
@@ -175,7 +175,7 @@ def poison(hand: Hand) -> None:
             raise AssertionError(f"{job.name} cannot be worked out: planted by the harness")
         return honest(view, jid, job)
 
-    clockwork.plan_of = plan_of
+    next_time.plan_of = plan_of
 
 
 if __name__ == "__main__":

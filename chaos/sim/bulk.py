@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import Message
 
 from ...proto.v1 import job_pb2, run_pb2
-from ...statemachine.instants import duration, timestamp
+from ...statemachine.core.instants import duration, timestamp
 from .options import BACKFILL_TIMES
 from .user import ANCHOR_MS, Done, Owned, User
 

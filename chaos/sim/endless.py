@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ...statemachine import flows, keys, ledger, overlap
-from ...statemachine.flows import Tell, Wave
-from ...statemachine.record import LedgerRecord, RoomRecord, RunRecord, StateRecord, TellRecord
-from ...statemachine.view import View
+from ...statemachine.flows import waves
+from ...statemachine.flows.waves import Tell, Wave
+from ...statemachine.model import keys
+from ...statemachine.model.record import (
+    LedgerRecord,
+    RoomRecord,
+    RunRecord,
+    StateRecord,
+    TellRecord,
+)
+from ...statemachine.model.view import View
+from ...statemachine.occurrences import ledger
+from ...statemachine.runs import overlap
 from .rule_mutants import exchanged
 
 
@@ -15,12 +24,12 @@ def tells_chain(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
     """A1: what cannot run tells those behind it before anything else is done."""
     before, view.in_wave = view.in_wave, True
     for source, tell in tells:
-        for jid in flows._downstream(view, source, tell.next_jid):
+        for jid in waves._downstream(view, source, tell.next_jid):
             if most <= 0:
                 tell.next_jid = jid
-                flows._keep(view, wave, (source, tell))
+                waves._keep(view, wave, (source, tell))
                 break
-            if flows._look(view, wave, jid, source, tell):
+            if waves._look(view, wave, jid, source, tell):
                 tells_chain(view, wave, [(jid, TellRecord(round=wave.flow.round))], 1)
             most = 0 if view.is_full else most - 1
     view.in_wave = before
@@ -30,9 +39,9 @@ def tells_dependents(view: View, wave: Wave, tells: list[Tell], most: int) -> No
     """A2: all jobs that wait for one are told of its end in one change."""
     view.in_wave = True
     for source, tell in tells:
-        for jid in flows._downstream(view, source, tell.next_jid):
-            if flows._look(view, wave, jid, source, tell):
-                flows._keep(view, wave, (jid, TellRecord(round=wave.flow.round)))
+        for jid in waves._downstream(view, source, tell.next_jid):
+            if waves._look(view, wave, jid, source, tell):
+                waves._keep(view, wave, (jid, TellRecord(round=wave.flow.round)))
     view.in_wave = False
 
 
@@ -69,15 +78,15 @@ def walks(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | N
 
 
 def tells_whole_chains() -> AbstractContextManager[None]:
-    return exchanged(flows, "_tell", tells_chain)
+    return exchanged(waves, "_tell", tells_chain)
 
 
 def tells_all_dependents() -> AbstractContextManager[None]:
-    return exchanged(flows, "_tell", tells_dependents)
+    return exchanged(waves, "_tell", tells_dependents)
 
 
 def forgets_the_rest() -> AbstractContextManager[None]:
-    return exchanged(flows, "_keep", keeps_nothing)
+    return exchanged(waves, "_keep", keeps_nothing)
 
 
 def clears_at_once() -> AbstractContextManager[None]:

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...proto.v1 import job_pb2, run_pb2, worker_pb2
-from ...statemachine import keys
-from ...statemachine.record import (
+from ...statemachine.core.store import Reading
+from ...statemachine.model import keys
+from ...statemachine.model.record import (
     BrokenRecord,
     Change,
     JobRecord,
@@ -30,7 +31,6 @@ from ...statemachine.record import (
     parse,
     parse_change,
 )
-from ...statemachine.store import Reading
 from .options import BACKFILL_TIMES
 from .world import Violation
 

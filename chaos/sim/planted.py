@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from ...proto.v1 import worker_pb2
-from ...statemachine import answers, keys, outcomes
-from ...statemachine.record import JobRecord, RunRecord
-from ...statemachine.view import View
+from ...statemachine.firing import occurrence
+from ...statemachine.model import answers, keys
+from ...statemachine.model.record import JobRecord, RunRecord
+from ...statemachine.model.view import View
 from .judge import PLANTED
 from .options import Options
 from .rule_mutants import exchanged
@@ -21,7 +22,7 @@ def planted(options: Options) -> Iterator[None]:
     """Let one job of a history fail where it fires, or where a run of it is leased."""
     with ExitStack() as stack:
         if options.planted == "fire":
-            stack.enter_context(exchanged(outcomes, "fire", _fire))
+            stack.enter_context(exchanged(occurrence, "fire", _fire))
         elif options.planted == "lease":
             stack.enter_context(exchanged(answers, "lease", _lease))
         yield
@@ -43,4 +44,4 @@ def _lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) 
     return lease(view, jid, occasion, run, job)
 
 
-fire, lease = outcomes.fire, answers.lease
+fire, lease = occurrence.fire, answers.lease

@@ -12,14 +12,17 @@ from ...cluster.leader import Leader
 from ...cluster.part import Part
 from ...cluster.sessions import Sessions
 from ...proto.v1 import run_pb2
-from ...statemachine import clockwork, firing, keys, misfire, runs
-from ...statemachine.budget import Budget, unlimited
-from ...statemachine.careful import OWN, Careful, Own
-from ...statemachine.misfire import COALESCE, WAIT, Fated
-from ...statemachine.record import JobRecord, StateRecord
-from ...statemachine.request import DropEntry, Request, Ring, RingOne, Rung
-from ...statemachine.store import Reading
-from ...statemachine.view import Recall, View
+from ...statemachine.core.budget import Budget, unlimited
+from ...statemachine.core.store import Reading
+from ...statemachine.firing import dispatch
+from ...statemachine.model import keys
+from ...statemachine.model.record import JobRecord, StateRecord
+from ...statemachine.model.request import DropEntry, Request, Ring, RingOne, Rung
+from ...statemachine.model.view import Recall, View
+from ...statemachine.occurrences import misfire, next_time
+from ...statemachine.occurrences.misfire import COALESCE, WAIT, Fated
+from ...statemachine.piecewise import OWN, Careful, Own
+from ...statemachine.runs import runs
 
 LIMIT = 1_000
 
@@ -66,7 +69,7 @@ def drops_neighbours() -> AbstractContextManager[None]:
     def ring(self: Careful, request: Request) -> Rung:
         if cast(Ring, request.body).later:
             return genuine(self, request)
-        due, _, _ = firing.due_now(View(self.layer, self.now_ms), LIMIT, later=False)
+        due, _, _ = dispatch.due_now(View(self.layer, self.now_ms), LIMIT, later=False)
         for done, key in enumerate(due):
             self._own(Request(RingOne(key)), self._jid_of(key))
             if any(failure.fate == "set aside" for failure in self.outcome.failures):
@@ -148,7 +151,7 @@ class Tireless(View):
 def drops(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """A new leader goes on from now; what fell due in between has no outcome."""
     if Office.first_ring and state.next_nominal_at_ms and state.next_due_at_ms <= view.now_ms:
-        clockwork.look_ahead(view, jid, job, state, view.now_ms)
+        next_time.look_ahead(view, jid, job, state, view.now_ms)
     fire_due(view, jid, job, state)
 
 
@@ -169,7 +172,7 @@ def nothing_stands(*world: Any) -> list[Fated]:  # noqa: ANN401
     return [(one, COALESCE if missed and fate is WAIT else fate) for one, fate in chosen]
 
 
-fire_due, choose = firing.fire_due, misfire.choose
+fire_due, choose = dispatch.fire_due, misfire.choose
 
 
 @contextmanager
@@ -195,7 +198,7 @@ def ignores_the_time() -> AbstractContextManager[None]:
 
 
 def drops_occurrences() -> AbstractContextManager[None]:
-    return exchanged(firing, "fire_due", drops)
+    return exchanged(dispatch, "fire_due", drops)
 
 
 def coalesces_all() -> AbstractContextManager[None]:
@@ -203,4 +206,4 @@ def coalesces_all() -> AbstractContextManager[None]:
 
 
 def doubles_occurrences() -> AbstractContextManager[None]:
-    return exchanged(firing, "fire_due", doubles)
+    return exchanged(dispatch, "fire_due", doubles)

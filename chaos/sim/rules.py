@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ...proto.v1 import job_pb2
-from ...statemachine import audit, keys, verify
-from ...statemachine.record import JobRecord, parse
-from ...statemachine.view import View
+from ...statemachine.model import keys
+from ...statemachine.model.record import JobRecord, parse
+from ...statemachine.model.view import View
+from ...statemachine.reads import audit
+from ...statemachine.selfcheck import verify
 from .bulk import BulkUser
 from .client import Caller
 from .cluster import Cluster, Kit

@@ -19,9 +19,9 @@ from ...cluster.consensus.disk import Disk
 from ...cluster.consensus.port import Machine, Reply
 from ...cluster.replica import Applied
 from ...cluster.steady import SteadyClock
-from ...statemachine import keys
-from ...statemachine.budget import Steps
-from ...statemachine.store import MemoryStore
+from ...statemachine.core.budget import Steps
+from ...statemachine.core.store import MemoryStore
+from ...statemachine.model import keys
 from .disk import SimDisk
 from .judge import HEARTBEAT_MS, Judge
 from .node import SimNode

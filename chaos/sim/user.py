@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import Message
 
 from ...proto.v1 import job_pb2, run_pb2
-from ...statemachine.instants import duration, timestamp
-from ...statemachine.rejection import Reason, Refused, Rejection
+from ...statemachine.core.instants import duration, timestamp
+from ...statemachine.core.rejection import Reason, Refused, Rejection
 from .client import Call, overdue
 from .scheduler import SchedulerNode
 from .world import Violation

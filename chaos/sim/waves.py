@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from ...proto.v1 import flow_pb2
-from ...statemachine import keys
-from ...statemachine.record import FlowRecord, RunRecord, StepRecord, parse
-from ...statemachine.store import Reading
+from ...statemachine.core.store import Reading
+from ...statemachine.model import keys
+from ...statemachine.model.record import FlowRecord, RunRecord, StepRecord, parse
 from .world import Violation
 
 OVER = (flow_pb2.FlowStep.STATE_FIRED, flow_pb2.FlowStep.STATE_CANNOT_RUN)

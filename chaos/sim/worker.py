@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...proto.v1 import worker_pb2
-from ...statemachine.rejection import Refused, Rejection
+from ...statemachine.core.rejection import Refused, Rejection
 from .judge import HEARTBEAT_MS, LAPSE_MS
 from .scheduler import SchedulerNode
 

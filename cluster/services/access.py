@@ -19,10 +19,12 @@ from typing import Any, cast
 from google.protobuf.message import Message
 
 from ...proto.v1 import access_pb2
-from ...statemachine import access, keys, leases, namespaces
-from ...statemachine.record import NamespaceRecord, parse
-from ...statemachine.rejection import Reason, Refused
-from ...statemachine.request import CreateToken, TokenCreated
+from ...statemachine.core.rejection import Reason, Refused
+from ...statemachine.model import keys
+from ...statemachine.model.record import NamespaceRecord, parse
+from ...statemachine.model.request import CreateToken, TokenCreated
+from ...statemachine.runs import leases
+from ...statemachine.tenants import access, namespaces
 from .. import refusals
 from ..bootstrap import PREFIX as BOOTSTRAP_PREFIX
 from ..bootstrap import digest, first_secret

@@ -16,7 +16,7 @@ import grpc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from ...statemachine.rejection import Reason, Refused
+from ...statemachine.core.rejection import Reason, Refused
 from .. import refusals
 from .call import Call
 from .frame import varint

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from ...proto.v1 import access_pb2
-from ...statemachine.rejection import Rejection
+from ...statemachine.core.rejection import Rejection
 from .methods import Method
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -18,9 +18,9 @@ import grpc
 from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2
-from ...statemachine import validate
-from ...statemachine.hiding import hide
-from ...statemachine.rejection import Reason, Refused, Rejection
+from ...statemachine.core.rejection import Reason, Refused, Rejection
+from ...statemachine.model import validate
+from ...statemachine.model.hiding import hide
 from .. import refusals
 from .body import Bodies, call_parsed
 from .call import Call, Context

@@ -14,10 +14,10 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ...proto.v1 import cluster_pb2
-from ...statemachine import validate
-from ...statemachine.rejection import Fault, Reason, Refused
-from ...statemachine.request import SetTime, TimeSet
-from ...statemachine.set_time import LEAST_MS, consequences
+from ...statemachine.core.rejection import Fault, Reason, Refused
+from ...statemachine.firing.set_time import LEAST_MS, consequences
+from ...statemachine.model import validate
+from ...statemachine.model.request import SetTime, TimeSet
 from .. import refusals
 from ..consensus import faults
 from ..consensus.membership import is_address

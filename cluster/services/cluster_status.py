@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ...proto.v1 import cluster_pb2
-from ...statemachine import aside, keys
-from ...statemachine.instants import set_ms
-from ...statemachine.record import UsageRecord, parse
-from ...statemachine.set_time import set_back_from
+from ...statemachine.core.instants import set_ms
+from ...statemachine.firing.set_time import set_back_from
+from ...statemachine.model import keys
+from ...statemachine.model.record import UsageRecord, parse
+from ...statemachine.runs import set_aside
 from .. import build, damage
 from ..about import FEATURE_LEVEL, FRESH, ZONE_EDITION, About
 from ..consensus.port import Peer, Status
@@ -129,7 +130,7 @@ class StatusView:
             self._sums_until = began + SUMS_S if count > SUMMED else began
             self.node.steps.end("sums of the status", began)
         shown.jobs, shown.live_runs, shown.backlog = self._sums
-        shown.broken_jobs = aside.count(store)
+        shown.broken_jobs = set_aside.count(store)
 
     def _tell_troubles(self, shown: cluster_pb2.ClusterStatus) -> None:
         """What lasted too long, and what failed and was set aside."""

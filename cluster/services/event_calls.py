@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2, event_pb2
-from ...statemachine import events, filters, limits
-from ...statemachine.hiding import hide
-from ...statemachine.rejection import Reason
+from ...statemachine.core import filters, limits
+from ...statemachine.core.rejection import Reason
+from ...statemachine.model.hiding import hide
+from ...statemachine.reads import events
 from .. import refusals
 from ..feed import Feed, Told, gone
 from . import places

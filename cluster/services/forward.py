@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from ...statemachine.rejection import Refused
+from ...statemachine.core.rejection import Refused
 from .. import refusals
 from .call import Call
 from .status import reason_in

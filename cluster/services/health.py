@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
-from ...statemachine.rejection import Refused
+from ...statemachine.core.rejection import Refused
 from ..config import Limits
 from .body import late, parsed, too_large
 from .call import Context

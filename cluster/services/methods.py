@@ -28,7 +28,7 @@ from ...proto.v1 import (
     run_pb2,
     worker_pb2,
 )
-from ...statemachine.reads import READS
+from ...statemachine.reads.reads import READS
 from ...statemachine.rules import RULES
 
 FILES: tuple[FileDescriptor, ...] = tuple(

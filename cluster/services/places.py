@@ -11,10 +11,11 @@ from difflib import get_close_matches
 from itertools import islice
 
 from ...proto.v1 import worker_pb2
-from ...statemachine import keys, namespaces
-from ...statemachine.record import NamespaceRecord, parse
-from ...statemachine.rejection import Reason, Refused
-from ...statemachine.store import Reading
+from ...statemachine.core.rejection import Reason, Refused
+from ...statemachine.core.store import Reading
+from ...statemachine.model import keys
+from ...statemachine.model.record import NamespaceRecord, parse
+from ...statemachine.tenants import namespaces
 from .. import refusals
 from ..feed import Feed
 from ..hello import check

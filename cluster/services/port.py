@@ -8,7 +8,7 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from ...proto.v1 import common_pb2
-from ...statemachine.rejection import Refused
+from ...statemachine.core.rejection import Refused
 from ..feed import Log, State
 from ..leader import Leader
 from ..sessions import Sessions

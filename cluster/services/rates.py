@@ -14,9 +14,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from ...statemachine import keys, namespaces
-from ...statemachine.record import NamespaceRecord, parse
-from ...statemachine.rejection import Reason, Refused, Rejection
+from ...statemachine.core.rejection import Reason, Refused, Rejection
+from ...statemachine.model import keys
+from ...statemachine.model.record import NamespaceRecord, parse
+from ...statemachine.tenants import namespaces
 from .call import Call
 from .port import Node
 

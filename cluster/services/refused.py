@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from ...statemachine.rejection import Reason, Rejection
+from ...statemachine.core.rejection import Reason, Rejection
 from .call import Call
 
 # What says something of the caller or of the load, and nothing of what the request asks for.

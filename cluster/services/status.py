@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from ...proto.v1 import error_pb2
-from ...statemachine.rejection import Reason, Rejection
+from ...statemachine.core.rejection import Reason, Rejection
 
 DOMAIN = "raftsched"
 DETAILS = "grpc-status-details-bin"

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from ...statemachine.rejection import Refused
+from ...statemachine.core.rejection import Refused
 from .body import parsed
 from .call import Call, Context
 from .calls import Calls, fail, refuse

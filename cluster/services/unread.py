@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from ...statemachine.rejection import Rejection
+from ...statemachine.core.rejection import Rejection
 from .. import refusals
 from .call import Call
 from .shares import Share

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from ...proto.v1 import cluster_pb2
-from ...statemachine import verify
-from ...statemachine.request import Repair, Repaired
-from ...statemachine.store import Reading
+from ...statemachine.core.store import Reading
+from ...statemachine.model.request import Repair, Repaired
+from ...statemachine.selfcheck import verify
 from .. import refusals
 from ..about import About
 from ..node import Node

@@ -11,10 +11,10 @@ import contextlib
 from bisect import bisect_left
 
 from ...proto.v1 import run_pb2
-from ...statemachine import keys
-from ...statemachine.instants import to_ms
+from ...statemachine.core.instants import to_ms
 from ...statemachine.machine import Prepared
-from ...statemachine.record import MetaRecord
+from ...statemachine.model import keys
+from ...statemachine.model.record import MetaRecord
 from .call import Call
 from .port import Node
 from .shares import Share

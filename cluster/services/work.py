@@ -18,9 +18,10 @@ import grpc
 from google.protobuf.message import Message
 
 from ...proto.v1 import worker_pb2
-from ...statemachine import keys, limits
-from ...statemachine.instants import set_ms
-from ...statemachine.rejection import Reason, Refused, Rejection
+from ...statemachine.core import limits
+from ...statemachine.core.instants import set_ms
+from ...statemachine.core.rejection import Reason, Refused, Rejection
+from ...statemachine.model import keys
 from .. import refusals
 from ..sessions import CREDITS_MAX, Session, Sessions, Words
 from . import body, places

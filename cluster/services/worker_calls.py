@@ -13,12 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from ...proto.v1 import worker_pb2
-from ...statemachine import filters, keys, leases, pages
-from ...statemachine.instants import set_ms, to_ms
-from ...statemachine.record import SessionRecord
-from ...statemachine.rejection import Refused, Rejection
-from ...statemachine.request import Again, Note, Report
-from ...statemachine.view import View
+from ...statemachine.core import filters, pages
+from ...statemachine.core.instants import set_ms, to_ms
+from ...statemachine.core.rejection import Refused, Rejection
+from ...statemachine.model import keys
+from ...statemachine.model.record import SessionRecord
+from ...statemachine.model.request import Again, Note, Report
+from ...statemachine.model.view import View
+from ...statemachine.runs import leases
 from .. import refusals
 from ..sessions import Session, Words
 from . import places

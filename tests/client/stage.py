@@ -39,14 +39,14 @@ from raftsched.proto.v1 import (
     run_pb2,
     worker_pb2,
 )
-from raftsched.statemachine import events
-from raftsched.statemachine.hiding import hidden
+from raftsched.statemachine.core.rejection import Reason, Refused, Rejection
+from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import read_meta
-from raftsched.statemachine.reads import READS, read
-from raftsched.statemachine.rejection import Reason, Refused, Rejection
+from raftsched.statemachine.model.hiding import hidden
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.reads import events
+from raftsched.statemachine.reads.reads import READS, read
 from raftsched.statemachine.rules import RULES
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
 
 from ..statemachine.driver import Machine
 

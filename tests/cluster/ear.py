@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from raftsched.cluster.sessions import Words
 from raftsched.proto.v1 import worker_pb2
-from raftsched.statemachine.rejection import Rejection
+from raftsched.statemachine.core.rejection import Rejection
 
 
 class Ear:

@@ -9,7 +9,7 @@ from raftsched.cluster import build
 from raftsched.cluster.about import About, Acquaintances
 from raftsched.cluster.consensus.message import Word, decode, encode
 from raftsched.cluster.replica import Applied
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.store import MemoryStore
 
 
 def made(name: str) -> Acquaintances:

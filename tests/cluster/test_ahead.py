@@ -13,7 +13,7 @@ from raftsched.cluster import ahead as module
 from raftsched.cluster.ahead import Ahead
 from raftsched.cluster.readers import Readers
 from raftsched.proto.v1 import calendar_pb2, job_pb2
-from raftsched.statemachine import schedule, zones
+from raftsched.statemachine.schedule import compiler, zones
 
 NOW_MS = 1_800_000_000_000
 DEADLINE_S = 20.0
@@ -23,8 +23,8 @@ DEADLINE_S = 20.0
 async def ahead(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ahead]:
     monkeypatch.setattr(zones, "_ZONES", {})
     monkeypatch.setattr(zones, "_WARM", {})
-    schedule._shape.cache_clear()
-    schedule._rules.cache_clear()
+    compiler._shape.cache_clear()
+    compiler._rules.cache_clear()
     readers = Readers()
     made = Ahead(readers)
     yield made
@@ -40,7 +40,7 @@ def shapes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def note(schedules: object, timing: object) -> object:
         assert threading.current_thread().name.startswith("read")
         seen.append(len(schedules))  # type: ignore[arg-type]
-        return schedule.shape_of(schedules, timing)  # type: ignore[arg-type]
+        return compiler.shape_of(schedules, timing)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "shape_of", note)
     return seen
@@ -84,10 +84,10 @@ async def test_expressions_are_read_once_and_not_on_the_loop(
     await ready(ahead, request, "tenant", NOW_MS)
     assert shapes == [2] * 300
     # The rules find what was looked at.
-    before = schedule._shape.cache_info()
+    before = compiler._shape.cache_info()
     for job in jobs:
-        schedule.shape_of(job.spec.schedules, job.spec.timing)
-    after = schedule._shape.cache_info()
+        compiler.shape_of(job.spec.schedules, job.spec.timing)
+    after = compiler._shape.cache_info()
     assert (after.hits - before.hits, after.misses - before.misses) == (300, 0)
 
     await ready(ahead, request, "tenant", NOW_MS)

@@ -18,9 +18,9 @@ from raftsched.cluster.damage import set_aside, set_aside_at
 from raftsched.cluster.figures import NodeFigures
 from raftsched.cluster.node import Node
 from raftsched.proto.v1 import common_pb2, job_pb2
-from raftsched.statemachine.rejection import Refused
-from raftsched.statemachine.rocks_store import RocksStore
-from raftsched.statemachine.store import Corrupt
+from raftsched.statemachine.core.rejection import Refused
+from raftsched.statemachine.core.rocks_store import RocksStore
+from raftsched.statemachine.core.store import Corrupt
 
 from .test_node import cluster, leader_of, once, until
 

@@ -25,8 +25,8 @@ from raftsched.cluster.folder import Folder
 from raftsched.cluster.node import Node, NodeSpec
 from raftsched.cluster.refusal import CannotStart, Exit
 from raftsched.proto.v1 import job_pb2
-from raftsched.statemachine.rejection import Refused
-from raftsched.statemachine.store import Corrupt
+from raftsched.statemachine.core.rejection import Refused
+from raftsched.statemachine.core.store import Corrupt
 
 from .test_node import once, until
 

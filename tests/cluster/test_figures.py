@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.core import Metric
 
 from raftsched.cluster import figures
-from raftsched.statemachine import keys
-from raftsched.statemachine.record import LaneRecord, NamespaceRecord, UsageRecord, encode
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import LaneRecord, NamespaceRecord, UsageRecord, encode
 
 
 def rows(*families: Metric) -> dict[str, float]:

@@ -8,9 +8,9 @@ from raftsched.cluster.hello import HELD_MAX
 from raftsched.cluster.leader import AGAIN_MS
 from raftsched.cluster.sessions import Session
 from raftsched.proto.v1 import worker_pb2
-from raftsched.statemachine import keys
-from raftsched.statemachine.budget import Steps
-from raftsched.statemachine.rejection import Refused
+from raftsched.statemachine.core.budget import Steps
+from raftsched.statemachine.core.rejection import Refused
+from raftsched.statemachine.model import keys
 
 from .ear import Ear, success
 from .test_leader import START_MS, Bench, due

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import dead_letter_pb2, job_pb2
-from raftsched.statemachine import zones
-from raftsched.statemachine.budget import Steps
-from raftsched.statemachine.rejection import Rejection
+from raftsched.statemachine.core.budget import Steps
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.schedule import zones
 
 from .test_leader import UNKNOWN, Bench, due
 

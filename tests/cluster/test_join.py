@@ -10,7 +10,7 @@ from raftsched.cluster.consensus.bench import free_ports
 from raftsched.cluster.consensus.journal import JournalLimits
 from raftsched.cluster.consensus.port import Settings
 from raftsched.cluster.node import Member, Node, NodeSpec
-from raftsched.statemachine import verify
+from raftsched.statemachine.selfcheck import verify
 
 from .test_node import leader_of, once, until
 

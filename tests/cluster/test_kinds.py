@@ -6,7 +6,7 @@ import pytest
 
 from raftsched.cluster import sessions as sessions_module
 from raftsched.proto.v1 import worker_pb2
-from raftsched.statemachine.request import Grant
+from raftsched.statemachine.model.request import Grant
 
 from .ear import Ear
 from .test_leader import START_MS, Bench, due

@@ -17,14 +17,18 @@ from raftsched.cluster.part import Part
 from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import OFFERED, Session, Sessions
 from raftsched.proto.v1 import alert_pb2, dead_letter_pb2, job_pb2, queue_pb2, worker_pb2
-from raftsched.statemachine import firing, keys, limits, reads, rules
-from raftsched.statemachine.budget import Share, Steps
-from raftsched.statemachine.instants import timestamp
-from raftsched.statemachine.layer import Layer
-from raftsched.statemachine.rejection import Refused, Rejection
-from raftsched.statemachine.request import Note, Ring, RingOne
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
+from raftsched.statemachine import rules
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.budget import Share, Steps
+from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.core.rejection import Refused, Rejection
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.firing import dispatch
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.layer import Layer
+from raftsched.statemachine.model.request import Note, Ring, RingOne
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.reads import reads
 
 from .ear import Ear, success
 
@@ -1039,13 +1043,13 @@ def firing_takes(bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float) 
     """Let each timer that rings take some time of the loop's clock."""
     clock = [0.0]
     bench.leader.seconds = lambda: clock[0]
-    ring = firing._ring_one
+    ring = dispatch._ring_one
 
     def takes_its_time(view: View, key: bytes) -> None:
         clock[0] += seconds
         ring(view, key)
 
-    monkeypatch.setattr(firing, "_ring_one", takes_its_time)
+    monkeypatch.setattr(dispatch, "_ring_one", takes_its_time)
 
 
 def runs_due(bench: Bench) -> int:

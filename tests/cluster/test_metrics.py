@@ -13,10 +13,10 @@ from raftsched.cluster import metrics
 from raftsched.cluster.leader import Done, Leader
 from raftsched.cluster.metrics import Metrics, Spread
 from raftsched.cluster.replica import Applied
-from raftsched.statemachine import keys
+from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Prepared
-from raftsched.statemachine.record import Change, MetaRecord, RunRecord, encode
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import Change, MetaRecord, RunRecord, encode
 
 META = MetaRecord()
 NOW_MS = 1_700_000_000_000

@@ -20,9 +20,9 @@ from raftsched.cluster.loop_steps import LoopSteps
 from raftsched.cluster.node import Member, Node, NodeSpec
 from raftsched.cluster.virtual import VirtualClock
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine import reads
-from raftsched.statemachine.instants import timestamp
-from raftsched.statemachine.rejection import Reason, Refused
+from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.core.rejection import Reason, Refused
+from raftsched.statemachine.reads import reads
 
 from .ear import Ear, success
 

@@ -11,8 +11,8 @@ import pytest
 
 from raftsched.cluster import readers
 from raftsched.cluster.readers import LOOKED_AT, REST_S, WORK_S, Readers
-from raftsched.statemachine.rejection import Reason, Refused
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.rejection import Reason, Refused
+from raftsched.statemachine.core.store import MemoryStore
 
 DEADLINE_S = 20.0
 

@@ -23,7 +23,7 @@ from raftsched.cluster.node import Member, NodeSpec
 from raftsched.cluster.refusal import CannotStart, Exit
 from raftsched.cluster.renewal import Standing, look, recover, restore
 from raftsched.proto.v1 import cluster_pb2, event_pb2, event_pb2_grpc, job_pb2, job_pb2_grpc
-from raftsched.statemachine import verify
+from raftsched.statemachine.selfcheck import verify
 
 from .services.real import Real, cluster, followers_of, leader_of, until
 from .services.talk import Anything, create, refusal_of

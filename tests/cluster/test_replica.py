@@ -10,10 +10,11 @@ import pytest
 from raftsched.cluster.consensus.faults import DiskFull
 from raftsched.cluster.replica import Replica
 from raftsched.proto.v1 import job_pb2
-from raftsched.statemachine import keys, machine
+from raftsched.statemachine import machine
+from raftsched.statemachine.core.store import Store
 from raftsched.statemachine.machine import Decision, Request, decide
-from raftsched.statemachine.store import Store
-from raftsched.statemachine.view import View
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.view import View
 
 CACHE = 1 << 20
 
@@ -273,7 +274,7 @@ def test_a_checkpoint_without_space_says_so_and_can_be_tried_again(
         raise Exception("IO error: No space left on device: While appending to file")
 
     with monkeypatch.context() as short:
-        short.setattr("raftsched.statemachine.rocks_store.rocksdict.Checkpoint", full)
+        short.setattr("raftsched.statemachine.core.rocks_store.rocksdict.Checkpoint", full)
         with pytest.raises(OSError, match="No space") as told:
             one.checkpoint()("snapshot")
 

@@ -24,8 +24,8 @@ from raftsched.cluster.scrub import (
     Stopped,
     at_once,
 )
-from raftsched.statemachine.rocks_store import RocksStore
-from raftsched.statemachine.store import Corrupt
+from raftsched.statemachine.core.rocks_store import RocksStore
+from raftsched.statemachine.core.store import Corrupt
 
 from .test_damage import JOBS, fill
 from .test_node import cluster, leader_of, until

@@ -7,7 +7,7 @@ import pytest
 from raftsched.cluster.about import Acquaintances
 from raftsched.cluster.replica import Applied
 from raftsched.cluster.steady import ALONE, SteadyClock
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.store import MemoryStore
 
 START_MS = 1_767_225_600_000
 HOUR_MS = 3_600_000

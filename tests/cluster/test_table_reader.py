@@ -15,8 +15,8 @@ import pytest
 from raftsched.cluster import scrub, table_reader
 from raftsched.cluster.scrub import Scrub, Stopped, at_once
 from raftsched.cluster.table_reader import Fault, NotRead, read_beside, read_whole_beside
-from raftsched.statemachine.rocks_store import RocksStore
-from raftsched.statemachine.store import Corrupt
+from raftsched.statemachine.core.rocks_store import RocksStore
+from raftsched.statemachine.core.store import Corrupt
 
 from .test_scrub import flip, state, tables
 

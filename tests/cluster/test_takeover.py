@@ -12,9 +12,9 @@ from raftsched.client.session import Session as WorkerSession
 from raftsched.cluster.sessions import Session, Words
 from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.proto.v1.worker_pb2 import WorkResponse
-from raftsched.statemachine import keys
-from raftsched.statemachine.record import RunRecord, parse
-from raftsched.statemachine.rejection import Rejection
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import RunRecord, parse
 
 from .ear import Ear, success
 from .test_leader import START_MS, Bench, due

@@ -16,10 +16,10 @@ from raftsched.cluster import webhooks
 from raftsched.cluster.node import Node
 from raftsched.cluster.webhooks import Webhooks, post
 from raftsched.proto.v1 import alert_pb2
-from raftsched.statemachine import keys
-from raftsched.statemachine.alerts import waits_for_webhook
-from raftsched.statemachine.record import AlertRecord, encode, parse
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.calls.alerts import waits_for_webhook
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import AlertRecord, encode, parse
 
 from .services.real import Real, cluster, followers_of, leader_of, until
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from raftsched.proto.v1 import error_pb2
-from raftsched.statemachine.reads import read
-from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.view import View
-from raftsched.statemachine.workers import Workers
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.model.workers import Workers
+from raftsched.statemachine.reads.reads import read
 
 from .driver import Machine, image
 

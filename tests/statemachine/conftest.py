@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.statemachine.rocks_store import RocksStore
-from raftsched.statemachine.store import MemoryStore, Store
+from raftsched.statemachine.core.rocks_store import RocksStore
+from raftsched.statemachine.core.store import MemoryStore, Store
 
 from .driver import Machine
 

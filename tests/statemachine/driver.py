@@ -19,16 +19,25 @@ from typing import TypeVar, cast
 from google.protobuf.message import Message
 
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
-from raftsched.statemachine import answers, by_hand, check, jobs, keys, timers, verify
-from raftsched.statemachine.budget import Budget, unlimited
-from raftsched.statemachine.careful import Failure
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.calls import jobs
+from raftsched.statemachine.calls import runs as run_calls
+from raftsched.statemachine.core.budget import Budget, unlimited
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.core.store import Store
 from raftsched.statemachine.machine import Decision, Request, apply, decide, read_meta
-from raftsched.statemachine.record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
-from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.request import Grant, Lapse, Note, Offer, Report, Ring, Rung
-from raftsched.statemachine.store import Store
-from raftsched.statemachine.view import Recall, View
+from raftsched.statemachine.model import answers, keys, timers
+from raftsched.statemachine.model.record import (
+    JobRecord,
+    LedgerRecord,
+    RunRecord,
+    StateRecord,
+    parse,
+)
+from raftsched.statemachine.model.request import Grant, Lapse, Note, Offer, Report, Ring, Rung
+from raftsched.statemachine.model.view import Recall, View
+from raftsched.statemachine.piecewise import Failure
+from raftsched.statemachine.selfcheck import invariants, verify
 
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00 UTC
 SECOND_MS = 1_000
@@ -171,10 +180,10 @@ class Machine:
 
     def run(self, run_id: str, namespace: str = "") -> run_pb2.Run:
         view = self.view()
-        return answers.run(view, *by_hand.find(view, namespace, run_id))
+        return answers.run(view, *run_calls.find(view, namespace, run_id))
 
     def record(self, run_id: str, namespace: str = "") -> RunRecord:
-        return by_hand.find(self.view(), namespace, run_id)[2]
+        return run_calls.find(self.view(), namespace, run_id)[2]
 
     def live(self, name: str, namespace: str = "") -> list[run_pb2.Run]:
         """The runs of a job that are under way, oldest first."""
@@ -321,9 +330,9 @@ class Machine:
     def check(self) -> None:
         """The derived tables and counters are what the records say, and nothing is stuck."""
         found = [str(difference) for difference in verify.verify(self.store)]
-        found += [str(breach) for breach in check.check(self.store)]
+        found += [str(breach) for breach in invariants.check(self.store)]
         if not self.limits_may_be_exceeded:
-            found += [str(breach) for breach in check.check_limits(self.store)]
+            found += [str(breach) for breach in invariants.check_limits(self.store)]
         prefix = keys.JOB
         for key, value in self.store.scan(prefix, keys.after(prefix)):
             form = parse(key, value, JobRecord).form

@@ -7,10 +7,11 @@ from hashlib import sha256
 import pytest
 
 from raftsched.proto.v1 import access_pb2, namespace_pb2
-from raftsched.statemachine import access, limits
-from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.machine import Request, decide
-from raftsched.statemachine.request import CreateToken, TokenCreated
+from raftsched.statemachine.model.request import CreateToken, TokenCreated
+from raftsched.statemachine.tenants import access
 
 from .asking import ask, pages
 from .driver import Machine, image

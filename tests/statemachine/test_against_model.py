@@ -21,11 +21,11 @@ from hypothesis.stateful import (
 )
 
 from raftsched.proto.v1 import common_pb2, error_pb2, job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine import keys
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.request import Report, Ring, Rung
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.request import Report, Ring, Rung
 
 from .driver import START_MS, Machine
 from .model import LIVE, Job, Model, Run, Spec

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import alert_pb2, event_pb2, job_pb2, namespace_pb2
-from raftsched.statemachine import keys, limits
-from raftsched.statemachine.alerts import event_of, waits_for_webhook
-from raftsched.statemachine.events import events
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.calls.alerts import event_of, waits_for_webhook
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import duration
 from raftsched.statemachine.machine import decide
-from raftsched.statemachine.record import AlertRecord, parse
-from raftsched.statemachine.request import Called, Observe, Observed, Offer
-from raftsched.statemachine.workers import Worker, Workers
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import AlertRecord, parse
+from raftsched.statemachine.model.request import Called, Observe, Observed, Offer
+from raftsched.statemachine.model.workers import Worker, Workers
+from raftsched.statemachine.reads.events import events
 
 from .asking import ask, pages, refuse
 from .driver import MINUTE_MS, SECOND_MS, Machine, image

@@ -12,29 +12,15 @@ from raftsched.proto.v1 import (
     schedule_pb2,
     worker_pb2,
 )
-from raftsched.statemachine import (
-    alerts,
-    answers,
-    clockwork,
-    events,
-    explain,
-    jobs,
-    keys,
-    namespaces,
-    outcomes,
-    own_alerts,
-    reads,
-    reports,
-    rules,
-    runs,
-    schedule,
-)
-from raftsched.statemachine.field_fault import FieldFault
-from raftsched.statemachine.forms import Form
+from raftsched.statemachine import rules
+from raftsched.statemachine.calls import alerts, jobs
+from raftsched.statemachine.core.field_fault import FieldFault
+from raftsched.statemachine.core.rejection import Reason, Refused, Rejection
+from raftsched.statemachine.firing import occurrence
 from raftsched.statemachine.machine import decide
-from raftsched.statemachine.record import JobRecord, NamespaceRecord, RunRecord, StateRecord
-from raftsched.statemachine.rejection import Reason, Refused, Rejection
-from raftsched.statemachine.request import (
+from raftsched.statemachine.model import answers, keys
+from raftsched.statemachine.model.record import JobRecord, NamespaceRecord, RunRecord, StateRecord
+from raftsched.statemachine.model.request import (
     Lapse,
     MakeAlerts,
     Note,
@@ -46,7 +32,13 @@ from raftsched.statemachine.request import (
     Ring,
     Rung,
 )
-from raftsched.statemachine.view import View
+from raftsched.statemachine.model.specs import Form
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.occurrences import next_time
+from raftsched.statemachine.reads import events, explain, reads
+from raftsched.statemachine.runs import reports, runs
+from raftsched.statemachine.schedule import compiler
+from raftsched.statemachine.tenants import namespaces, own_alerts
 
 from .driver import MINUTE_MS, Machine
 
@@ -90,7 +82,7 @@ def test_a_job_that_cannot_fire_is_set_aside_and_all_others_fire(
     machine = failing
     for name in ("a", "bad", "c"):
         machine.create(name, cron="* * * * *")
-    plant(monkeypatch, outcomes, "fire", "bad")
+    plant(monkeypatch, occurrence, "fire", "bad")
     machine.advance(MINUTE_MS)
 
     assert machine.ring() == 3
@@ -111,7 +103,7 @@ def test_a_job_comes_back_and_its_misfire_policy_says_what_becomes_of_what_came_
     machine = failing
     machine.create("bad", cron="* * * * *")
     with monkeypatch.context() as planted:
-        plant(planted, outcomes, "fire", "bad")
+        plant(planted, occurrence, "fire", "bad")
         machine.advance(MINUTE_MS)
         machine.ring()
     machine.advance(10 * MINUTE_MS)
@@ -129,15 +121,15 @@ def test_a_job_comes_back_and_its_misfire_policy_says_what_becomes_of_what_came_
 
 def forget_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if this build's time zone data had no Berlin."""
-    genuine = schedule.restore_plan
+    genuine = compiler.restore_plan
 
-    def restored(shape: schedule.Shape, **more: object) -> object:
+    def restored(shape: compiler.Shape, **more: object) -> object:
         if shape.rules.zone.name == "Europe/Berlin":
             reason = Reason.ERROR_REASON_ZONE_UNKNOWN
             return [FieldFault("timing.zone", reason, "Europe/Berlin", "there is no such zone")]
         return genuine(shape, **more)  # type: ignore[arg-type]  # As they came.
 
-    monkeypatch.setattr(clockwork, "restore_plan", restored)
+    monkeypatch.setattr(next_time, "restore_plan", restored)
 
 
 def berlin(machine: Machine, name: str = "bad") -> None:
@@ -204,7 +196,7 @@ def test_runs_of_a_broken_job_leave_their_lane_and_come_back_with_it(
         machine.advance(MINUTE_MS)
         machine.ring()
     with monkeypatch.context() as planted:
-        plant(planted, outcomes, "fire", "bad")
+        plant(planted, occurrence, "fire", "bad")
         machine.advance(MINUTE_MS)
         machine.ring()
     machine.trigger("good")
@@ -294,7 +286,7 @@ def test_a_downstream_job_that_cannot_begin_is_set_aside_and_its_upstream_ends(
         view: View, jid: int, occasion: int, run: RunRecord, form: Form, state: StateRecord
     ) -> None:
         job = view.need(keys.job(jid), JobRecord)
-        if job.name == "bad" and state.state != clockwork.BROKEN:
+        if job.name == "bad" and state.state != next_time.BROKEN:
             raise RuntimeError("planted")
         genuine(view, jid, occasion, run, form, state)
 
@@ -424,7 +416,7 @@ def test_a_job_that_would_make_a_change_too_large_is_set_aside(
     machine = failing
     for name in ("a", "bad", "c"):
         machine.create(name, cron="* * * * *")
-    genuine = outcomes.fire
+    genuine = occurrence.fire
 
     def fire(view: View, jid: int, job: JobRecord, *args: object) -> None:
         genuine(view, jid, job, *args)  # type: ignore[arg-type]  # As they came.
@@ -433,7 +425,7 @@ def test_a_job_that_would_make_a_change_too_large_is_set_aside(
                 if isinstance(run, RunRecord):
                     run.log_tail = bytes(7 << 20)
 
-    monkeypatch.setattr(outcomes, "fire", fire)
+    monkeypatch.setattr(occurrence, "fire", fire)
     machine.advance(MINUTE_MS)
 
     machine.ring()
@@ -507,7 +499,7 @@ def test_a_cluster_has_alerts_of_its_own_from_the_start_once(
     assert not machine.decide(MakeAlerts()).change
     # They are raised by what they are for.
     machine.create("bad", cron="* * * * *")
-    plant(monkeypatch, outcomes, "fire", "bad")
+    plant(monkeypatch, occurrence, "fire", "bad")
     machine.advance(MINUTE_MS)
     machine.ring()
     seen = Observe(

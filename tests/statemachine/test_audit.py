@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine import keys, limits
-from raftsched.statemachine.instants import timestamp, to_ms
-from raftsched.statemachine.ledger import ALONE
-from raftsched.statemachine.record import encode
-from raftsched.statemachine.rejection import Reason
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import timestamp, to_ms
+from raftsched.statemachine.core.rejection import Reason
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import encode
+from raftsched.statemachine.occurrences.ledger import ALONE
 
 from .asking import ask, refuse
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine, instant, job_of

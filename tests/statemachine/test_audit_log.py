@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import namespace_pb2
-from raftsched.statemachine import keys, limits
-from raftsched.statemachine.instants import duration
-from raftsched.statemachine.record import AuditEntryRecord, parse
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import AuditEntryRecord, parse
 
 from .driver import DAY_MS, Machine
 

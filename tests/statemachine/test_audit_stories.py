@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, schedule_pb2
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.store import MemoryStore
 
 from .asking import ask
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine, job_of, with_mask

@@ -14,8 +14,8 @@ from raftsched.proto.v1 import (
     run_pb2,
     schedule_pb2,
 )
-from raftsched.statemachine.events import events
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.reads.events import events
 
 from .asking import ask
 from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, job_of, with_mask

@@ -16,13 +16,16 @@ from raftsched.proto.v1 import (
     schedule_pb2,
     worker_pb2,
 )
-from raftsched.statemachine import clockwork, jobs, keys, ledger, limits
-from raftsched.statemachine.budget import Steps
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.plan import Grid, nominal_times
-from raftsched.statemachine.record import LedgerRecord
-from raftsched.statemachine.request import Ring
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.calls import jobs
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.budget import Steps
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import LedgerRecord
+from raftsched.statemachine.model.request import Ring
+from raftsched.statemachine.occurrences import ledger, next_time
+from raftsched.statemachine.schedule.plan import Grid, nominal_times
 
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, START_MS, Machine, job_of, with_mask
 
@@ -336,7 +339,7 @@ def test_what_may_be_backfilled_is_what_each_time_alone_says(seed: int) -> None:
     for name in NAMES:
         view = machine.view()
         jid, job, state = jobs.find(view, "", name)
-        plan = clockwork.plan_of(view, jid, job)
+        plan = next_time.plan_of(view, jid, job)
         first = machine.now_ms - dice.choice((1, 24, 60)) * HOUR_MS
         times = nominal_times(plan, first, machine.now_ms, 10_000, ever=True).times
 

@@ -9,14 +9,16 @@ from random import Random
 import pytest
 
 from raftsched.proto.v1 import job_pb2, worker_pb2
-from raftsched.statemachine import careful, keys, outcomes
 from raftsched.statemachine import machine as machine_module
-from raftsched.statemachine.budget import Budget, Steps, unlimited
+from raftsched.statemachine import piecewise
+from raftsched.statemachine.core.budget import Budget, Steps, unlimited
+from raftsched.statemachine.core.store import MemoryStore, Reading
+from raftsched.statemachine.firing import occurrence
 from raftsched.statemachine.machine import Request, apply, decide
-from raftsched.statemachine.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.model.view import View
 from raftsched.statemachine.rules import RULES
-from raftsched.statemachine.store import MemoryStore, Reading
-from raftsched.statemachine.view import View
 
 from .driver import MINUTE_MS, Machine, image, job_of
 from .test_aside import plant
@@ -71,9 +73,9 @@ def test_requests_whose_bytes_cannot_be_made_together_are_noted(
     assert {failure.fate for failure in decision.failures} == {"done alone"}
 
 
-def alone(view: View, requests: Sequence[Request]) -> careful.Stopped:
+def alone(view: View, requests: Sequence[Request]) -> piecewise.Stopped:
     """As if none went well with the others."""
-    return careful.Stopped([])
+    return piecewise.Stopped([])
 
 
 class Mix:
@@ -140,11 +142,11 @@ def test_it_comes_to_the_same_as_if_each_request_were_alone(
 ) -> None:
     mix = Mix(seed)
     if seed % 3 == 0:
-        plant(monkeypatch, outcomes, "fire", "bad")
+        plant(monkeypatch, occurrence, "fire", "bad")
 
     found = decide(mix.machine.view(), mix.requests())
 
-    one_by_one = careful.Careful(
+    one_by_one = piecewise.Careful(
         mix.machine.view(), machine_module._decide_one, alone, "", unlimited
     )
     wanted = one_by_one.decide(mix.requests(), None)
@@ -172,7 +174,7 @@ def test_what_is_refused_keeps_the_others_together(
             super().__init__(store, now_ms, is_spent=is_spent)
             made.append(self)
 
-    monkeypatch.setattr(careful, "View", Counted)
+    monkeypatch.setattr(piecewise, "View", Counted)
 
     decision = decide(machine.view(), creations(100, taken))
 

@@ -7,11 +7,21 @@ from collections.abc import Callable
 import pytest
 
 from raftsched.proto.v1 import common_pb2, dead_letter_pb2, job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine import forms, limits
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import duration
 from raftsched.statemachine.machine import Request, decide
-from raftsched.statemachine.record import AttemptRecord, JobRecord, RunRecord, payload_of
-from raftsched.statemachine.request import Grant, Lapse, Note, Offer, Report, Resume, Resumed, Ring
+from raftsched.statemachine.model import specs
+from raftsched.statemachine.model.record import AttemptRecord, JobRecord, RunRecord, payload_of
+from raftsched.statemachine.model.request import (
+    Grant,
+    Lapse,
+    Note,
+    Offer,
+    Report,
+    Resume,
+    Resumed,
+    Ring,
+)
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, job_of
 
@@ -178,4 +188,4 @@ def test_what_is_large_in_a_run_is_weighed(fill: Callable[[RunRecord], None], si
     assert size <= run.weight() < size + 500
     assert RunRecord().weight() < 500
     spec = job_of("a", payload=LARGE).spec
-    assert 65_536 <= JobRecord(form=forms.of(spec).form, payload=payload_of(spec)).weight() < 66_000
+    assert 65_536 <= JobRecord(form=specs.of(spec).form, payload=payload_of(spec)).weight() < 66_000

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.core.instants import timestamp
 
 from .asking import ask
 from .driver import Machine, instant, job_of, with_mask

@@ -8,9 +8,9 @@ from typing import TypeVar
 import pytest
 
 from raftsched.proto.v1 import flow_pb2, job_pb2, namespace_pb2, queue_pb2, run_pb2
-from raftsched.statemachine import keys, lanes, runs
-from raftsched.statemachine.check import check, check_limits
-from raftsched.statemachine.record import (
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import (
     FlowRecord,
     KeyRecord,
     LedgerRecord,
@@ -22,7 +22,8 @@ from raftsched.statemachine.record import (
     encode,
     parse,
 )
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.runs import lanes, runs
+from raftsched.statemachine.selfcheck.invariants import check, check_limits
 
 from .driver import Machine, image
 from .world import ALLOW, build

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import FrameType
 
 from raftsched.statemachine import bench
+from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Decision, Request, apply, decide
-from raftsched.statemachine.request import Grant, Offer, Report, Ring
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import Recall, View
+from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.model.view import Recall, View
 
 JOBS = 400
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from raftsched.proto.v1 import error_pb2, job_pb2, namespace_pb2, run_pb2
-from raftsched.statemachine import keys
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.model import keys
 
 from .asking import ask, refuse
 from .driver import Machine, image, job_of

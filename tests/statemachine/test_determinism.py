@@ -12,9 +12,9 @@ import pytest
 
 from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine import machine as rules
+from raftsched.statemachine.core.store import MemoryStore, Store
 from raftsched.statemachine.machine import WrongBase, apply, read_meta
-from raftsched.statemachine.record import UnknownFormat
-from raftsched.statemachine.store import MemoryStore, Store
+from raftsched.statemachine.model.record import UnknownFormat
 
 from .driver import Machine, image
 from .world import build

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raftsched.proto.v1 import job_pb2, run_pb2
-from raftsched.statemachine.rejection import Reason
+from raftsched.statemachine.core.rejection import Reason
 
 from .driver import Machine
 

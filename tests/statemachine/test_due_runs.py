@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine.instants import timestamp
-from raftsched.statemachine.plan import Grid
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.schedule.plan import Grid
 
 from .asking import ask
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, START_MS, Machine, instant

@@ -18,10 +18,12 @@ from raftsched.proto.v1 import (
     schedule_pb2,
     worker_pb2,
 )
-from raftsched.statemachine import audit, limits, timers
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.machine import read_meta
-from raftsched.statemachine.request import Note, Report
+from raftsched.statemachine.model import timers
+from raftsched.statemachine.model.request import Note, Report
+from raftsched.statemachine.reads import audit
 
 from .asking import ask, refuse
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, job_of, with_mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine.instants import duration, to_ms
+from raftsched.statemachine.core.instants import duration, to_ms
 
 from .driver import SECOND_MS, Machine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import job_pb2, namespace_pb2, run_pb2
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.core.instants import duration
 
 from .driver import MINUTE_MS, Machine
 

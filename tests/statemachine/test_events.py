@@ -16,13 +16,13 @@ from raftsched.proto.v1 import (
     schedule_pb2,
     worker_pb2,
 )
-from raftsched.statemachine import events as module
-from raftsched.statemachine.events import events, fits, parse_filter
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.record import Change, UnknownFormat, encode
-from raftsched.statemachine.rejection import Reason, Refused
-from raftsched.statemachine.request import Grant, Offer, Report, Ring
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.rejection import Reason, Refused
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model.record import Change, UnknownFormat, encode
+from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.reads import events as module
+from raftsched.statemachine.reads.events import events, fits, parse_filter
 
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, instant, job_of
 from .world import build

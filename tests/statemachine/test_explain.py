@@ -12,9 +12,9 @@ from raftsched.proto.v1 import (
     run_pb2,
     schedule_pb2,
 )
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.request import Offer
-from raftsched.statemachine.workers import Worker
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.model.request import Offer
+from raftsched.statemachine.model.workers import Worker
 
 from .asking import ask
 from .driver import HOUR_MS, MINUTE_MS, SECOND_MS, Machine, instant

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.core.instants import duration, timestamp
 
 from .asking import ask
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, job_of, with_mask

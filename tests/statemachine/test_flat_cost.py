@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from raftsched.proto.v1 import job_pb2, schedule_pb2, worker_pb2
-from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Request, apply, decide
-from raftsched.statemachine.request import Grant, Lapse, Offer, Report, Ring
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
+from raftsched.statemachine.model.request import Grant, Lapse, Offer, Report, Ring
+from raftsched.statemachine.model.view import View
 
 from .driver import MINUTE_MS, SECOND_MS, START_MS, job_of
 

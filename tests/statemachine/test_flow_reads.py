@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import flow_pb2, job_pb2, namespace_pb2, run_pb2
-from raftsched.statemachine import limits
-from raftsched.statemachine.rejection import Reason
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.rejection import Reason
 
 from .asking import ask, pages, refuse
 from .driver import DAY_MS, SECOND_MS, Machine, job_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, schedule_pb2
-from raftsched.statemachine import foresight, herds
-from raftsched.statemachine.instants import duration, timestamp, to_ms
-from raftsched.statemachine.rejection import Reason
-from raftsched.statemachine.request import Offer, SetAside
-from raftsched.statemachine.view import View
-from raftsched.statemachine.workers import Worker
+from raftsched.statemachine.calls import job_warnings
+from raftsched.statemachine.core.instants import duration, timestamp, to_ms
+from raftsched.statemachine.core.rejection import Reason
+from raftsched.statemachine.model.request import Offer, SetAside
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.model.workers import Worker
 
 from .asking import ask, refuse
 from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, instant, job_of
@@ -216,10 +216,10 @@ def test_a_forecast_of_too_much_says_that_it_is_partial(
     machine.create("a", cron="* * * * *")
     machine.create("b", cron="* * * * *")
 
-    monkeypatch.setattr(foresight, "FORECAST_JOBS", 1)
+    monkeypatch.setattr(forecast, "FORECAST_JOBS", 1)
     few_jobs = forecast(machine)
-    monkeypatch.setattr(foresight, "FORECAST_JOBS", 10)
-    monkeypatch.setattr(foresight, "FORECAST_FIRINGS", 70)
+    monkeypatch.setattr(forecast, "FORECAST_JOBS", 10)
+    monkeypatch.setattr(forecast, "FORECAST_FIRINGS", 70)
     few_firings = forecast(machine)
 
     assert few_jobs.partial
@@ -231,7 +231,7 @@ def test_a_forecast_of_too_much_says_that_it_is_partial(
 def test_a_job_that_joins_a_herd_is_told_so(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(herds, "HERD", 3)
+    monkeypatch.setattr(job_warnings, "HERD", 3)
     first = machine.create("a", cron="0 9 * * *")
     machine.create("b", cron="0 9 * * *")
     machine.create("spread", cron="0 9 * * *",
@@ -386,13 +386,13 @@ def test_a_herd_is_counted_once_in_a_decision(
 ) -> None:
     """Each of many new jobs that were due together walked over a thousand timers."""
     counted: list[int] = []
-    genuine = herds._count
+    genuine = job_warnings._count
 
     def count(view: View, second: int) -> int:
         counted.append(second)
         return genuine(view, second)
 
-    monkeypatch.setattr(herds, "_count", count)
+    monkeypatch.setattr(job_warnings, "_count", count)
     jobs = [job_of(f"job-{number}", cron="0 * * * *") for number in range(20)]
 
     machine.decide(*(job_pb2.CreateJobRequest(job=job) for job in jobs))

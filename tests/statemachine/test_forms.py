@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import common_pb2, job_pb2, schedule_pb2
-from raftsched.statemachine import limits
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Request, apply, decide
-from raftsched.statemachine.record import StateRecord, encode
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
+from raftsched.statemachine.model.record import StateRecord, encode
+from raftsched.statemachine.model.view import View
 
 from .driver import START_MS, Machine, job_of
 

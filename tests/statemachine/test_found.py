@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import job_pb2, namespace_pb2, queue_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.request import Ring
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.model.request import Ring
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, instant, job_of
 

@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 
 from raftsched.cluster.services.methods import methods
 from raftsched.proto.v1 import alert_pb2, common_pb2, job_pb2, run_pb2
-from raftsched.statemachine import hiding
-from raftsched.statemachine.audit_log import difference
+from raftsched.statemachine.model import hiding
+from raftsched.statemachine.tenants.audit_log import difference
 
 from .driver import Machine, job_of
 

@@ -22,12 +22,12 @@ from raftsched.proto.v1 import (
     schedule_pb2,
     worker_pb2,
 )
-from raftsched.statemachine import leases
-from raftsched.statemachine.events import events
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.request import Observe, Offer, Resume, Resumed, Ring
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model.request import Observe, Offer, Resume, Resumed, Ring
+from raftsched.statemachine.reads.events import events
+from raftsched.statemachine.runs import leases
 
 from .asking import ask
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Machine, job_of, with_mask

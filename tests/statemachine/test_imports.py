@@ -9,15 +9,17 @@ from typing import cast
 import pytest
 
 from raftsched.proto.v1 import job_pb2
-from raftsched.statemachine import imports, keys, upstream
-from raftsched.statemachine.budget import Steps
-from raftsched.statemachine.layer import Layer
+from raftsched.statemachine.calls import imports
+from raftsched.statemachine.core.budget import Steps
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.flows import graph
 from raftsched.statemachine.machine import Request, apply, decide
-from raftsched.statemachine.record import JobRecord, parse
-from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.request import Imported
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.layer import Layer
+from raftsched.statemachine.model.record import JobRecord, parse
+from raftsched.statemachine.model.request import Imported
+from raftsched.statemachine.model.view import View
 
 from .driver import START_MS, Machine, job_of
 
@@ -143,7 +145,7 @@ def test_an_import_on_trial_goes_in_parts_as_well(seed: int) -> None:
 def test_a_new_job_looks_for_no_circle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can wait for a job that is not there yet; the walk made chains quadratic."""
     walks = []
-    monkeypatch.setattr(upstream, "_check_circle", lambda *all: walks.append(all))
+    monkeypatch.setattr(graph, "_check_circle", lambda *all: walks.append(all))
     leader = Leader(1_000_000)
 
     leader.whole(Import(jobs=chain(100)))

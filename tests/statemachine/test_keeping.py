@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from raftsched.proto.v1 import event_pb2, job_pb2, namespace_pb2, run_pb2
-from raftsched.statemachine import keys, limits
-from raftsched.statemachine.events import events
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.reads.events import events
 
 from .driver import DAY_MS, HOUR_MS, Machine, image, job_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from raftsched.statemachine import keys
+from raftsched.statemachine.model import keys
 
 # These stand inside keys, or behind a table.
 INSIDE = ("WAKE_", "LAST", "LEDGER_END")

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from raftsched.proto.v1 import job_pb2, run_pb2
-from raftsched.statemachine import keys
-from raftsched.statemachine.instants import timestamp
-from raftsched.statemachine.record import UsageRecord, encode
+from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import UsageRecord, encode
 
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine
 

@@ -16,9 +16,10 @@ from raftsched.proto.v1 import (
     run_pb2,
     worker_pb2,
 )
-from raftsched.statemachine import keys, limits
-from raftsched.statemachine.instants import duration
-from raftsched.statemachine.request import Note, Offer, Report
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.request import Note, Offer, Report
 
 from .driver import MINUTE_MS, Machine, image, job_of, with_mask
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine import keys, ledger
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.occurrences import ledger
 
 from .asking import ask
 from .driver import DAY_MS, HOUR_MS, START_MS, Machine, instant

@@ -8,12 +8,12 @@ from random import Random
 import pytest
 
 from raftsched.proto.v1 import dead_letter_pb2, job_pb2
-from raftsched.statemachine import limits
-from raftsched.statemachine.budget import Steps, unlimited
-from raftsched.statemachine.instants import duration
-from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.request import Letters
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.budget import Steps, unlimited
+from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model.request import Letters
 
 from .driver import SECOND_MS, Machine, image
 

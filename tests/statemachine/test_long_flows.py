@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import flow_pb2, job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine import keys, limits, timers
-from raftsched.statemachine.budget import Steps
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.budget import Steps
+from raftsched.statemachine.core.rejection import Reason
+from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Request, apply, decide, read_meta
-from raftsched.statemachine.record import FlowRecord, StepRecord, encode, parse
-from raftsched.statemachine.rejection import Reason
-from raftsched.statemachine.request import Grant, Offer, Report, Ring
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
+from raftsched.statemachine.model import keys, timers
+from raftsched.statemachine.model.record import FlowRecord, StepRecord, encode, parse
+from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.model.view import View
 
 from .asking import ask
 from .driver import DAY_MS, HOUR_MS, START_MS, Machine, job_of

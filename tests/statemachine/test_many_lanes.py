@@ -7,12 +7,14 @@ import random
 import pytest
 
 from raftsched.proto.v1 import job_pb2, queue_pb2
-from raftsched.statemachine import grants, keys, lanes, limits
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Request, decide
-from raftsched.statemachine.record import LabelRecord, LaneRecord, QueueRecord, encode
-from raftsched.statemachine.request import Grant, Offer
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import LabelRecord, LaneRecord, QueueRecord, encode
+from raftsched.statemachine.model.request import Grant, Offer
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.runs import grants, lanes
 
 from .driver import SECOND_MS, START_MS, Machine, job_of
 from .test_flat_cost import Cluster

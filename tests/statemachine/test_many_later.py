@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from raftsched.proto.v1 import job_pb2, schedule_pb2
-from raftsched.statemachine import jobs, keys, limits, runs
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.record import RunRecord
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
+from raftsched.statemachine.calls import jobs
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import RunRecord
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.runs import runs
 
 from .driver import MINUTE_MS, SECOND_MS, Machine
 

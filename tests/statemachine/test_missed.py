@@ -10,10 +10,11 @@ from random import Random
 import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine import clockwork, jobs, misfire, timeline
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.plan import due, nominal_times
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.calls import jobs
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.occurrences import misfire, next_time, timeline
+from raftsched.statemachine.schedule.plan import due, nominal_times
 
 from .asking import ask
 from .driver import DAY_MS, HOUR_MS, START_MS, Machine, with_mask
@@ -109,7 +110,7 @@ def check_choice(how: tuple[str, ...]) -> None:
     world.machine.at(world.now_ms)
     view = world.machine.view()
     jid, job, state = jobs.find(view, "", "a")
-    plan = clockwork.plan_of(view, jid, job)
+    plan = next_time.plan_of(view, jid, job)
     until_ms = view.now_ms - due(plan, 0)
     found, _ = timeline.undecided(view, jid, job, state, plan, until_ms)
     for (rule, maximum), grace_ms, room in product(POLICIES, GRACES, ROOMS):

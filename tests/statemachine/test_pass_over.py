@@ -8,21 +8,16 @@ from random import Random
 import pytest
 
 from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine import (
-    catch_up,
-    clockwork,
-    jobs,
-    ledger,
-    limits,
-    outcomes,
-    reads,
-    timeline,
-)
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.plan import Plan, names, nominal_times
-from raftsched.statemachine.record import JobRecord, StateRecord
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
+from raftsched.statemachine.calls import jobs
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.firing import catch_up, occurrence
+from raftsched.statemachine.model.record import JobRecord, StateRecord
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.occurrences import ledger, next_time, timeline
+from raftsched.statemachine.reads import reads
+from raftsched.statemachine.schedule.plan import Plan, names, nominal_times
 
 from .driver import MINUTE_MS, Machine
 
@@ -66,7 +61,7 @@ class World:
     def fresh(self) -> tuple[View, int, JobRecord, StateRecord, Plan]:
         view = View(self.machine.store, self.now_ms)
         jid, job, state = jobs.find(view, "", "a")
-        return view, jid, job, state, clockwork.plan_of(view, jid, job)
+        return view, jid, job, state, next_time.plan_of(view, jid, job)
 
 
 def each_alone(view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int) -> None:
@@ -79,7 +74,7 @@ def each_alone(view: View, jid: int, state: StateRecord, plan: Plan, first: int,
         if edit is None:
             ledger.settle(view, jid, state, at_ms, MISSED)
         elif edit.kind == Edit.KIND_SKIP:
-            outcomes.drop_edit(state, edit)
+            occurrence.drop_edit(state, edit)
             ledger.settle(view, jid, state, at_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
 
 
@@ -112,7 +107,7 @@ def test_it_comes_to_the_same_as_to_decide_on_each_alone(seed: int) -> None:
 def one_by_one(
     view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
 ) -> int:
-    left = max(1, clockwork.runs_left(job, state, first))
+    left = max(1, next_time.runs_left(job, state, first))
     end = first
     for count, at_ms in enumerate((first, *nominal_times(plan, first + 1, last + 1, left).times)):
         if count < left:

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from raftsched.proto.v1 import job_pb2, run_pb2
-from raftsched.statemachine import explain
-from raftsched.statemachine.budget import Steps
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.core.budget import Steps
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.reads import explain
 
 from .driver import HOUR_MS, MINUTE_MS, Machine
 

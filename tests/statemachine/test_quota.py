@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from raftsched.proto.v1 import job_pb2, namespace_pb2, run_pb2
-from raftsched.statemachine import namespaces
-from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.tenants import namespaces
 
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine
 

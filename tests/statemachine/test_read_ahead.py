@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import job_pb2
-from raftsched.statemachine import keys
-from raftsched.statemachine.record import StateRecord, encode
-from raftsched.statemachine.request import Ring
-from raftsched.statemachine.store import MemoryStore, Store
-from raftsched.statemachine.view import DENSE, STRETCH, View
+from raftsched.statemachine.core.store import MemoryStore, Store
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import StateRecord, encode
+from raftsched.statemachine.model.request import Ring
+from raftsched.statemachine.model.view import DENSE, STRETCH, View
 
 from .driver import MINUTE_MS, START_MS, Machine
 

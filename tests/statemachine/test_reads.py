@@ -16,15 +16,15 @@ from raftsched.proto.v1 import (
     queue_pb2,
     run_pb2,
 )
-from raftsched.statemachine import filters, limits
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.reads import READS, read
-from raftsched.statemachine.rejection import Reason, Refused
-from raftsched.statemachine.request import Offer
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
-from raftsched.statemachine.workers import Worker
-from raftsched.statemachine.zones import LATEST_MS
+from raftsched.statemachine.core import filters, limits
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.rejection import Reason, Refused
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model.request import Offer
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.model.workers import Worker
+from raftsched.statemachine.reads.reads import READS, read
+from raftsched.statemachine.schedule.zones import LATEST_MS
 
 from .asking import ask, but, pages, refuse, token
 from .driver import HOUR_MS, MINUTE_MS, Machine

@@ -20,7 +20,7 @@ from raftsched.proto.v1 import (
     schedule_pb2,
     worker_pb2,
 )
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.core.instants import duration, timestamp
 
 from .driver import HOUR_MS, START_MS, Machine, job_of
 

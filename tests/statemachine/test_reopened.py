@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import dead_letter_pb2, flow_pb2, job_pb2, run_pb2
-from raftsched.statemachine import flows
+from raftsched.statemachine.flows import waves
 
 from .asking import ask
 from .driver import Machine, job_of, with_mask
@@ -112,10 +112,10 @@ def test_a_run_whose_wave_is_gone_is_in_none(machine: Machine) -> None:
     work_off(machine, "root")
     jid = machine.jid("root")
     view = machine.view()
-    assert flows.find(view, jid, machine.record(run).flow_occasion) is not None
+    assert waves.find(view, jid, machine.record(run).flow_occasion) is not None
     record = machine.record(run)
     record.flow_occasion += 1
-    flows.reopen(view, jid, 0, record)
+    waves.reopen(view, jid, 0, record)
 
     assert (record.flow_jid, record.flow_occasion) == (0, 0)
 

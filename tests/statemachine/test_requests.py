@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, run_pb2
-from raftsched.statemachine import keys, limits
-from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.machine import Request, apply, decide
-from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.view import Recall, View
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.view import Recall, View
 
 from .driver import Machine, image, job_of, with_mask
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import common_pb2, dead_letter_pb2, job_pb2, run_pb2
-from raftsched.statemachine import policies
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.model import policies
 
 from .driver import HOUR_MS, MINUTE_MS, SECOND_MS, Machine
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import job_pb2, run_pb2
-from raftsched.statemachine import revival, verify
+from raftsched.statemachine import recovery
+from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import read_meta
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.selfcheck import verify
 
 from .driver import Machine, image
 
@@ -16,7 +17,7 @@ ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 
 def revived(machine: Machine) -> Machine:
     """The same state in other hands."""
-    after = revival.revive(machine.store, 0, "origin")
+    after = recovery.revive(machine.store, 0, "origin")
     again = Machine(machine.store)
     again.at(machine.now_ms)
     again.index = after.applied_index
@@ -26,7 +27,7 @@ def revived(machine: Machine) -> Machine:
 def test_all_leases_have_lapsed_and_their_tokens_count_no_more(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revival, "LEASES", 20)
+    monkeypatch.setattr(recovery, "LEASES", 20)
     machine.create("a", overlap=ALLOW)
     for _ in range(70):
         machine.trigger("a")
@@ -61,14 +62,14 @@ def test_it_stands_where_it_is_told_and_differs_from_what_it_was(machine: Machin
     machine.create("a")
     before = read_meta(machine.store)
 
-    after = revival.revive(machine.store, 5_000, "x")
+    after = recovery.revive(machine.store, 5_000, "x")
 
     assert (after.applied_index, after.now_ms) == (5_000, before.now_ms)
     assert after.fingerprint != before.fingerprint
     assert read_meta(machine.store) == after
     other = Machine(MemoryStore())
     other.create("a")
-    assert revival.revive(other.store, 5_000, "y").fingerprint != after.fingerprint
+    assert recovery.revive(other.store, 5_000, "y").fingerprint != after.fingerprint
 
 
 def test_two_that_do_the_same_come_to_the_same(machine: Machine) -> None:
@@ -78,6 +79,6 @@ def test_two_that_do_the_same_come_to_the_same(machine: Machine) -> None:
         one.create("a")
         one.trigger("a")
         one.grant("w1")
-        revival.revive(one.store, 70, "x")
+        recovery.revive(one.store, 70, "x")
 
     assert image(machine.store) == image(other.store)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.statemachine.rocks_store import RocksStore, StoreLocked, peek
-from raftsched.statemachine.store import Corrupt
+from raftsched.statemachine.core.rocks_store import RocksStore, StoreLocked, peek
+from raftsched.statemachine.core.store import Corrupt
 
 TABLES, EACH = 4, 3_000
 KEYS = [b"k%06d" % number for number in range(TABLES * EACH)]

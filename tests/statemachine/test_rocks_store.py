@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from raftsched.statemachine import rocks_store
-from raftsched.statemachine.rocks_store import RocksStore
+from raftsched.statemachine.core import rocks_store
+from raftsched.statemachine.core.rocks_store import RocksStore
 
 
 def test_the_engine_has_nothing_to_flush_while_it_makes_a_checkpoint(

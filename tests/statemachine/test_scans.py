@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.statemachine.store import Store
+from raftsched.statemachine.core.store import Store
 
 NAMES = [b"A1", b"L1", b"L2", b"L3", b"M", b"M1", b"a"]
 

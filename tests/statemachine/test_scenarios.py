@@ -27,9 +27,9 @@ from pathlib import Path
 import pytest
 
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine.instants import duration
-from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.core.store import MemoryStore
 
 from .driver import Machine, job_of
 

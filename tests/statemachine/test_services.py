@@ -22,8 +22,8 @@ from raftsched.proto.v1 import (
     run_pb2,
     worker_pb2,
 )
-from raftsched.statemachine import request
-from raftsched.statemachine.reads import READS
+from raftsched.statemachine.model import request
+from raftsched.statemachine.reads.reads import READS
 from raftsched.statemachine.rules import RULES
 
 FILES = (

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine import keys, leases, limits
-from raftsched.statemachine.budget import Steps
-from raftsched.statemachine.instants import duration, to_ms
-from raftsched.statemachine.record import SessionRecord, parse
-from raftsched.statemachine.request import Again, Grant, Lapse, Offer, Resume, Resumed, Rung
-from raftsched.statemachine.verify import verify
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.budget import Steps
+from raftsched.statemachine.core.instants import duration, to_ms
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import SessionRecord, parse
+from raftsched.statemachine.model.request import Again, Grant, Lapse, Offer, Resume, Resumed, Rung
+from raftsched.statemachine.runs import leases
+from raftsched.statemachine.selfcheck.verify import verify
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, image
 

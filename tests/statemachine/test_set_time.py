@@ -14,17 +14,18 @@ from raftsched.proto.v1 import (
     run_pb2,
     schedule_pb2,
 )
-from raftsched.statemachine import keys, ledger
-from raftsched.statemachine.budget import Steps, unlimited
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.ledger import WITH_RUN
+from raftsched.statemachine.core.budget import Steps, unlimited
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.rejection import Rejection
+from raftsched.statemachine.firing.set_time import consequences
 from raftsched.statemachine.machine import Request, apply, decide, read_meta
-from raftsched.statemachine.reads import read
-from raftsched.statemachine.record import StateRecord
-from raftsched.statemachine.rejection import Rejection
-from raftsched.statemachine.request import Ring, SetTime, TimeSet
-from raftsched.statemachine.set_time import consequences
-from raftsched.statemachine.view import View
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import StateRecord
+from raftsched.statemachine.model.request import Ring, SetTime, TimeSet
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.occurrences import ledger
+from raftsched.statemachine.occurrences.ledger import WITH_RUN
+from raftsched.statemachine.reads.reads import read
 
 from .asking import ask
 from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, job_of, with_mask

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from raftsched.proto.v1 import job_pb2, namespace_pb2, schedule_pb2
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.machine import read_meta
 
 from .driver import HOUR_MS, MINUTE_MS, Machine

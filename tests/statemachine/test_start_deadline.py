@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raftsched.proto.v1 import dead_letter_pb2, job_pb2, run_pb2
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.core.instants import duration, timestamp
 
 from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
-from raftsched.statemachine.instants import duration, to_ms
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.instants import duration, to_ms
+from raftsched.statemachine.core.store import MemoryStore
 
 from .driver import SECOND_MS, START_MS, Machine
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from raftsched.proto.v1 import alert_pb2, calendar_pb2, job_pb2, namespace_pb2, queue_pb2
-from raftsched.statemachine import keys, limits
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.model import keys
 
 from .asking import ask
 from .driver import Machine, image

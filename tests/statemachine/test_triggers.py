@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from raftsched.proto.v1 import job_pb2, run_pb2
-from raftsched.statemachine import jobs, limits, overlap
-from raftsched.statemachine.instants import timestamp
-from raftsched.statemachine.view import View
+from raftsched.statemachine.calls import jobs
+from raftsched.statemachine.core import limits
+from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.runs import overlap
 
 from .driver import MINUTE_MS, SECOND_MS, Machine, with_mask
 

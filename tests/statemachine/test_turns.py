@@ -7,13 +7,13 @@ import random
 import pytest
 
 from raftsched.proto.v1 import job_pb2, namespace_pb2, run_pb2
-from raftsched.statemachine import keys
-from raftsched.statemachine.budget import Steps, unlimited
-from raftsched.statemachine.instants import duration, timestamp
+from raftsched.statemachine.core.budget import Steps, unlimited
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import read_meta
-from raftsched.statemachine.record import CatchUpRecord, encode, parse
-from raftsched.statemachine.request import Offer, Ring
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import CatchUpRecord, encode, parse
+from raftsched.statemachine.model.request import Offer, Ring
 
 from .driver import HOUR_MS, MINUTE_MS, SECOND_MS, START_MS, Machine
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from raftsched.statemachine import keys
-from raftsched.statemachine.check import check
-from raftsched.statemachine.derived_counters import COUNTED
-from raftsched.statemachine.derived_entries import OWNERS
-from raftsched.statemachine.record import MetaRecord, Record, StateRecord, encode, parse
-from raftsched.statemachine.request import Repair, Repaired
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.verify import verify
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import MetaRecord, Record, StateRecord, encode, parse
+from raftsched.statemachine.model.request import Repair, Repaired
+from raftsched.statemachine.selfcheck.counters import COUNTED
+from raftsched.statemachine.selfcheck.entries import OWNERS
+from raftsched.statemachine.selfcheck.invariants import check
+from raftsched.statemachine.selfcheck.verify import verify
 
 from .driver import Machine, image
 from .world import build

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from raftsched.proto.v1 import job_pb2, schedule_pb2
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.core.instants import duration
 
 from .driver import HOUR_MS, Machine, job_of
 

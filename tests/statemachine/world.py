@@ -13,8 +13,8 @@ from raftsched.proto.v1 import (
     run_pb2,
     schedule_pb2,
 )
-from raftsched.statemachine.instants import duration, timestamp
-from raftsched.statemachine.request import CreateToken, Offer
+from raftsched.statemachine.core.instants import duration, timestamp
+from raftsched.statemachine.model.request import CreateToken, Offer
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, with_mask
 

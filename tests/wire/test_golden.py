@@ -22,9 +22,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from raftsched.proto.v1 import job_pb2
-from raftsched.statemachine import forms
-from raftsched.statemachine.forms import Form
-from raftsched.statemachine.record import FORMAT, Part, Record, UnknownFormat, encode, parse
+from raftsched.statemachine.model import specs
+from raftsched.statemachine.model.record import FORMAT, Part, Record, UnknownFormat, encode, parse
+from raftsched.statemachine.model.specs import Form
 
 GOLDEN = Path(__file__).parent / "golden"
 KINDS = {kind.__name__: kind for kind in Record.__subclasses__()}
@@ -51,7 +51,7 @@ def value_of(hint: object, place: int) -> object:
     if issubclass(kind, Message):
         return filled_message(kind())
     if kind is Form:
-        return forms.of(cast(job_pb2.JobSpec, filled_message(job_pb2.JobSpec()))).form
+        return specs.of(cast(job_pb2.JobSpec, filled_message(job_pb2.JobSpec()))).form
     if issubclass(kind, Record | Part):
         return filled(kind)
     if kind is bytes:

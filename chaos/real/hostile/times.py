@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from ....proto.v1 import job_pb2, schedule_pb2
-from ....statemachine.zones import zone_names
+from ....statemachine.schedule.zones import zone_names
 from .attack import attack
 from .field import Field
 from .hand import working

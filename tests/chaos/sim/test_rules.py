@@ -15,8 +15,9 @@ from raftsched.chaos.sim.run import hunt, run_seed
 from raftsched.chaos.sim.world import Violation
 from raftsched.cluster import leader
 from raftsched.proto.v1 import run_pb2, worker_pb2
-from raftsched.statemachine import firing, keys
-from raftsched.statemachine.record import Change, LedgerRecord, RunRecord, encode
+from raftsched.statemachine.firing import dispatch
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import Change, LedgerRecord, RunRecord, encode
 
 
 @pytest.mark.parametrize("seed", [1, 3, 5, 6])
@@ -58,10 +59,10 @@ def test_much_at_once_is_worked_off_in_steps(bulk: str) -> None:
 def test_a_known_mistake_is_found_and_the_rules_are_whole_again(name: str) -> None:
     """CI runs the whole hunt; see `--mutants`."""
     [mutant] = [m for m in MUTANTS if m.name == name]
-    before = firing.fire_due, leader.View  # type: ignore[attr-defined]  # It is not exported.
+    before = dispatch.fire_due, leader.View  # type: ignore[attr-defined]  # It is not exported.
 
     assert hunt(mutant)["seeds"] is not None
-    assert (firing.fire_due, leader.View) == before  # type: ignore[attr-defined]  # As above.
+    assert (dispatch.fire_due, leader.View) == before  # type: ignore[attr-defined]  # As above.
 
 
 NOW_MS = 1_767_225_600_000

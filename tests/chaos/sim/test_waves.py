@@ -7,9 +7,9 @@ import pytest
 from raftsched.chaos.sim.waves import check_waves
 from raftsched.chaos.sim.world import Violation
 from raftsched.proto.v1 import flow_pb2
-from raftsched.statemachine import keys
-from raftsched.statemachine.record import FlowRecord, Record, RunRecord, StepRecord, encode
-from raftsched.statemachine.store import MemoryStore
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import FlowRecord, Record, RunRecord, StepRecord, encode
 
 NOW_MS = 1_767_225_600_000
 OCCASION = keys.occasion_of(NOW_MS)

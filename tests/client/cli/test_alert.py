@@ -10,9 +10,9 @@ import pytest
 
 from raftsched.client.cli import alert
 from raftsched.proto.v1 import alert_pb2
-from raftsched.statemachine import alerts
-from raftsched.statemachine.own_alerts import OWN
-from raftsched.statemachine.request import MakeAlerts, Observe
+from raftsched.statemachine.calls import alerts
+from raftsched.statemachine.model.request import MakeAlerts, Observe
+from raftsched.statemachine.tenants.own_alerts import OWN
 
 from ..stage import Stage
 from .conftest import Cli

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.statemachine.request import SetAside
+from raftsched.statemachine.model.request import SetAside
 
 from ..stage import Stage
 from .conftest import Cli

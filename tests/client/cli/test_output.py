@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from raftsched.statemachine.request import SetAside
+from raftsched.statemachine.model.request import SetAside
 
 from ..stage import Stage
 from .conftest import Cli

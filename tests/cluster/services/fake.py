@@ -18,11 +18,11 @@ from raftsched.cluster.leader import Leader
 from raftsched.cluster.replica import Applied
 from raftsched.cluster.sessions import Sessions
 from raftsched.proto.v1 import common_pb2
-from raftsched.statemachine import budget
-from raftsched.statemachine.reads import read
-from raftsched.statemachine.rejection import Refused, Rejection
-from raftsched.statemachine.store import MemoryStore
-from raftsched.statemachine.view import View
+from raftsched.statemachine.core import budget
+from raftsched.statemachine.core.rejection import Refused, Rejection
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model.view import View
+from raftsched.statemachine.reads.reads import read
 
 HEARTBEAT_MS = 2_000
 

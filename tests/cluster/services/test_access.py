@@ -26,8 +26,8 @@ from raftsched.proto.v1 import (
     worker_pb2,
     worker_pb2_grpc,
 )
-from raftsched.statemachine import keys
-from raftsched.statemachine.instants import timestamp
+from raftsched.statemachine.core.instants import timestamp
+from raftsched.statemachine.model import keys
 
 from .conftest import Served, Start
 from .talk import Anything, create, handler_job, refused

@@ -27,7 +27,7 @@ from raftsched.proto.v1 import (
     run_pb2_grpc,
     worker_pb2_grpc,
 )
-from raftsched.statemachine.rejection import Refused
+from raftsched.statemachine.core.rejection import Refused
 
 from .conftest import Served, Start
 from .talk import Anything, Refusal, create, handler_job, refusal_of, refused

@@ -14,9 +14,10 @@ import pytest
 
 from raftsched.cluster.services import backup_calls
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
-from raftsched.statemachine import keys, verify
+from raftsched.statemachine.core.rocks_store import RocksStore
 from raftsched.statemachine.machine import read_meta
-from raftsched.statemachine.rocks_store import RocksStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.selfcheck import verify
 
 from .real import Real, cluster, followers_of, leader_of, until
 from .talk import Anything, create, refusal_of

@@ -14,7 +14,7 @@ from raftsched.cluster.services.body import call_parsed, parsed, pieces
 from raftsched.cluster.services.frame import varint
 from raftsched.cluster.services.methods import methods
 from raftsched.proto.v1 import job_pb2, schedule_pb2, worker_pb2
-from raftsched.statemachine.rejection import Refused
+from raftsched.statemachine.core.rejection import Refused
 
 from .talk import Anything, handler_job
 

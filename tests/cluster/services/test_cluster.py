@@ -19,9 +19,9 @@ from raftsched.cluster.node import Member
 from raftsched.cluster.services import cluster_status
 from raftsched.cluster.services import verify as verify_module
 from raftsched.proto.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2_grpc
-from raftsched.statemachine import keys
 from raftsched.statemachine.machine import read_meta
-from raftsched.statemachine.record import encode
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import encode
 
 from .real import Real, cluster, followers_of, leader_of, until
 from .talk import create, refused

@@ -16,7 +16,7 @@ from raftsched.cluster import feed
 from raftsched.cluster.consensus.journal import CONFIG, NOOP, Entry
 from raftsched.cluster.services import event_calls, places
 from raftsched.proto.v1 import common_pb2, event_pb2, event_pb2_grpc, job_pb2, namespace_pb2
-from raftsched.statemachine import events as events_of
+from raftsched.statemachine.reads import events as events_of
 
 from .conftest import Served, Start
 from .fake import FakeNode

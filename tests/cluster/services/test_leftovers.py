@@ -23,7 +23,7 @@ from raftsched.proto.v1 import (
     job_pb2_grpc,
     worker_pb2,
 )
-from raftsched.statemachine.rejection import Refused
+from raftsched.statemachine.core.rejection import Refused
 
 from .conftest import Served, Start
 from .fake import World

@@ -19,7 +19,7 @@ from raftsched.proto.v1 import (
     namespace_pb2,
     namespace_pb2_grpc,
 )
-from raftsched.statemachine.rejection import Reason, Refused
+from raftsched.statemachine.core.rejection import Reason, Refused
 
 from .conftest import Served, Start
 from .talk import Anything, refused

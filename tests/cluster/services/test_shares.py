@@ -6,7 +6,7 @@ import pytest
 
 from raftsched.cluster.config import Limits
 from raftsched.cluster.services.shares import Share, Shares
-from raftsched.statemachine.rejection import Refused
+from raftsched.statemachine.core.rejection import Refused
 
 
 def test_bodies_of_nothing_are_given_back_by_several_at_once() -> None:

@@ -11,7 +11,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from raftsched.cluster.services.status import CODES, details_of, words_of
 from raftsched.proto.v1 import error_pb2
-from raftsched.statemachine.rejection import Fault, Reason, Rejection
+from raftsched.statemachine.core.rejection import Fault, Reason, Rejection
 
 CONTRACT = Path(__file__).parents[3] / "proto/v1/error.proto"
 

@@ -18,8 +18,8 @@ from raftsched.proto.v1 import (
     namespace_pb2,
     namespace_pb2_grpc,
 )
-from raftsched.statemachine.reads import READS
-from raftsched.statemachine.rejection import Refused
+from raftsched.statemachine.core.rejection import Refused
+from raftsched.statemachine.reads.reads import READS
 from raftsched.statemachine.rules import RULES
 
 from .conftest import Served, Start

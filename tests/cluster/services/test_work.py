@@ -12,7 +12,7 @@ from raftsched.cluster.services import work
 from raftsched.cluster.services.work import WorkStream
 from raftsched.cluster.sessions import Sessions
 from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, run_pb2, worker_pb2
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.core.instants import duration
 
 from .conftest import Served, Start
 from .fake import HEARTBEAT_MS, FakeNode, World

@@ -17,7 +17,7 @@ from raftsched.proto.v1 import (
     worker_pb2,
     worker_pb2_grpc,
 )
-from raftsched.statemachine.instants import duration
+from raftsched.statemachine.core.instants import duration
 
 from .conftest import Served, Start
 from .fake import HEARTBEAT_MS, World

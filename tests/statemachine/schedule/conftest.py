@@ -10,10 +10,10 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from raftsched.proto.v1 import schedule_pb2
-from raftsched.statemachine.calendar_days import CalendarDays
-from raftsched.statemachine.field_fault import FieldFault
-from raftsched.statemachine.plan import Plan
-from raftsched.statemachine.schedule import compile_plan
+from raftsched.statemachine.core.field_fault import FieldFault
+from raftsched.statemachine.schedule.calendar_days import CalendarDays
+from raftsched.statemachine.schedule.compiler import compile_plan
+from raftsched.statemachine.schedule.plan import Plan
 
 Instant = Callable[[str], int]
 

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from raftsched.proto.v1 import calendar_pb2, error_pb2
-from raftsched.statemachine.calendar_days import CalendarDays, compile_calendar
-from raftsched.statemachine.field_fault import FieldFault
-from raftsched.statemachine.zones import Zone, find_zone
+from raftsched.statemachine.core.field_fault import FieldFault
+from raftsched.statemachine.schedule.calendar_days import CalendarDays, compile_calendar
+from raftsched.statemachine.schedule.zones import Zone, find_zone
 
 Instant = Callable[[str], int]
 Rule = calendar_pb2.CalendarRule

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftsched.proto.v1 import error_pb2
-from raftsched.statemachine.cron import ALIASES, Cron, Refusal, read_cron, read_every
+from raftsched.statemachine.schedule.cron import ALIASES, Cron, Refusal, read_cron, read_every
 
 CRON_INVALID = error_pb2.ERROR_REASON_CRON_INVALID
 

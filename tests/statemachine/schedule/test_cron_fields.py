@@ -11,8 +11,8 @@ from croniter import CroniterBadDateError, croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftsched.statemachine.cron import Refusal, read_cron
-from raftsched.statemachine.cron_fields import CronFields
+from raftsched.statemachine.schedule.cron import Refusal, read_cron
+from raftsched.statemachine.schedule.cron_fields import CronFields
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (a wall clock has no zone)
 DAY = 86_400

@@ -14,9 +14,9 @@ import pytest
 from cronsim import CronSim, CronSimError
 
 from raftsched.proto.v1 import schedule_pb2
-from raftsched.statemachine.cron import Refusal, read_cron
-from raftsched.statemachine.zoned_cron import ZonedCron
-from raftsched.statemachine.zones import Zone, find_zone, year_begin, zone_names
+from raftsched.statemachine.schedule.cron import Refusal, read_cron
+from raftsched.statemachine.schedule.zoned_cron import ZonedCron
+from raftsched.statemachine.schedule.zones import Zone, find_zone, year_begin, zone_names
 
 FIRST_YEAR, LAST_YEAR = 2024, 2030
 DAY_MS = 86_400_000

@@ -7,7 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from raftsched.proto.v1.schedule_pb2 import AfterEnd, Cron, Interval, Once, Schedule
-from raftsched.statemachine.describe import describe
+from raftsched.statemachine.schedule.describe import describe
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from raftsched.proto.v1 import calendar_pb2, schedule_pb2
 from raftsched.proto.v1.schedule_pb2 import Schedule, Timing
-from raftsched.statemachine.calendar_days import CalendarDays, compile_calendar
-from raftsched.statemachine.plan import (
+from raftsched.statemachine.schedule.calendar_days import CalendarDays, compile_calendar
+from raftsched.statemachine.schedule.compiler import compile_plan
+from raftsched.statemachine.schedule.plan import (
     BEFORE_ALL,
     COUNT_MAX,
     Count,
@@ -32,7 +33,6 @@ from raftsched.statemachine.plan import (
     next_nominal,
     nominal_times,
 )
-from raftsched.statemachine.schedule import compile_plan
 
 if TYPE_CHECKING:
     from .conftest import MakePlan

@@ -11,10 +11,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from raftsched.proto.v1 import calendar_pb2
 from raftsched.proto.v1.schedule_pb2 import AfterEnd, OccurrenceEdit, Schedule, Timing
-from raftsched.statemachine.calendar_days import CalendarDays, compile_calendar
-from raftsched.statemachine.plan import BEFORE_ALL, excluded, next_nominal
-from raftsched.statemachine.preview import Foreseen, preview
-from raftsched.statemachine.zones import find_zone
+from raftsched.statemachine.schedule.calendar_days import CalendarDays, compile_calendar
+from raftsched.statemachine.schedule.plan import BEFORE_ALL, excluded, next_nominal
+from raftsched.statemachine.schedule.preview import Foreseen, preview
+from raftsched.statemachine.schedule.zones import find_zone
 
 if TYPE_CHECKING:
     from .conftest import MakePlan

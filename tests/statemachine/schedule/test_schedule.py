@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from raftsched.proto.v1 import error_pb2, schedule_pb2
 from raftsched.proto.v1.schedule_pb2 import Schedule, Timing
-from raftsched.statemachine import cron
-from raftsched.statemachine import schedule as engine
-from raftsched.statemachine.calendar_days import CalendarDays
-from raftsched.statemachine.field_fault import FieldFault
-from raftsched.statemachine.plan import BEFORE_ALL, Plan, next_nominal
-from raftsched.statemachine.schedule import compile_plan, lints, restore_plan, shape_of
-from raftsched.statemachine.zoned_cron import zoned_cron
+from raftsched.statemachine.core.field_fault import FieldFault
+from raftsched.statemachine.schedule import compiler as engine
+from raftsched.statemachine.schedule import cron
+from raftsched.statemachine.schedule.calendar_days import CalendarDays
+from raftsched.statemachine.schedule.compiler import compile_plan, lints, restore_plan, shape_of
+from raftsched.statemachine.schedule.plan import BEFORE_ALL, Plan, next_nominal
+from raftsched.statemachine.schedule.zoned_cron import zoned_cron
 
 if TYPE_CHECKING:
     from .conftest import Compile, MakePlan

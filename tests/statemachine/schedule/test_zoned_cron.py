@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftsched.proto.v1 import schedule_pb2
-from raftsched.statemachine.cron import Refusal, read_cron
-from raftsched.statemachine.cron_fields import HourKind
-from raftsched.statemachine.zoned_cron import ZonedCron
-from raftsched.statemachine.zones import Zone, find_zone, year_begin, zone_names
+from raftsched.statemachine.schedule.cron import Refusal, read_cron
+from raftsched.statemachine.schedule.cron_fields import HourKind
+from raftsched.statemachine.schedule.zoned_cron import ZonedCron
+from raftsched.statemachine.schedule.zones import Zone, find_zone, year_begin, zone_names
 
 NEXT, SKIP = schedule_pb2.GAP_RULE_NEXT, schedule_pb2.GAP_RULE_SKIP
 FIRST, SECOND = schedule_pb2.FOLD_RULE_FIRST, schedule_pb2.FOLD_RULE_SECOND

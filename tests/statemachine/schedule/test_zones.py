@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 import tzdata  # type: ignore[import-untyped]  # It has no types.
 
-from raftsched.statemachine import zones
-from raftsched.statemachine.zones import Zone, find_zone, near_names, zone_names
+from raftsched.statemachine.schedule import zones
+from raftsched.statemachine.schedule.zones import Zone, find_zone, near_names, zone_names
 
 
 def file_transitions(name: str) -> list[int]:

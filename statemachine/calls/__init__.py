@@ -1,0 +1,12 @@
+"""What people ask for.
+
+Others may use:
+
+* jobs: create, update, pause and delete jobs.
+* imports: many jobs in one call.
+* occurrences: trigger, backfill, skip, move and add.
+* runs: cancel runs and requeue dead letters.
+* dead_letters: all dead letters that fit a filter.
+* alerts: conditions that somebody wants to be told of.
+* job_warnings: what may not mean what it seems to.
+"""

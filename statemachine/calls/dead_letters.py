@@ -1,0 +1,107 @@
+"""What a person does to all dead letters that fit a filter.
+
+Where few of them fit, many are looked at in vain. So a call looks in as many decisions as it takes,
+each with others in between, until it finds some; with these it ends.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from ...proto.v1 import dead_letter_pb2
+from ..core import filters, limits
+from ..core.rejection import Reason, Refused
+from ..model import keys
+from ..model.record import JobRecord, LaneRecord, RunRecord
+from ..model.request import Letters
+from ..model.view import View
+from ..runs import runs
+from ..tenants import audit_log, idempotency, namespaces
+from . import runs as run_calls
+
+Requeue = dead_letter_pb2.RequeueDeadLettersRequest
+Purge = dead_letter_pb2.PurgeDeadLettersRequest
+Requeued = dead_letter_pb2.RequeueDeadLettersResponse
+Purged = dead_letter_pb2.PurgeDeadLettersResponse
+LOOK = 16  # Letters that are looked at between two questions for the time.
+
+
+def all_at_once(view: View, request: Requeue | Purge, actor: str) -> Requeued | Purged:
+    """A call in one decision, however long it looks."""
+    done, rest = _go_through(view, Letters(request), is_whole=True)
+    return _answer(view, request, actor, done, more=rest is not None)
+
+
+def some(view: View, body: Letters, actor: str) -> Requeued | Purged | Letters:
+    """As far as there is room: what was done, or where to look on."""
+    request = body.request
+    if request.request_id:
+        before = idempotency.find(view, request.request_id, request)
+        if before is not None:
+            assert isinstance(before, Requeued | Purged), before
+            return before
+    done, rest = _go_through(view, body, is_whole=False)
+    if rest is not None and not done:
+        return rest
+    answer = _answer(view, request, actor, done, more=rest is not None)
+    if request.request_id:
+        idempotency.add(view, request.request_id, request, answer)
+    return answer
+
+
+def _go_through(view: View, body: Letters, *, is_whole: bool) -> tuple[int, Letters | None]:
+    """How many were done, newest first, and where those begin that were not looked at."""
+    request = body.request
+    number = namespaces.need(view, request.namespace).number
+    wanted = filters.parse(request.filter, {"job", "queue", "kind"})
+    prefix = keys.in_namespace(keys.DEAD, number)
+    found = view.scan_stored(body.begin or prefix, keys.after(prefix))
+    done = 0
+    for looked, key in zip(count(body.looked), found, strict=False):
+        asks = looked > body.looked and (done or looked % LOOK == 0)
+        if done == limits.CHANGE_ITEMS or (asks and view.is_full and (done or not is_whole)):
+            return done, Letters(request, key, looked)
+        if looked == limits.LETTERS_LOOKED_AT:
+            if done:
+                return done, Letters(request, key, looked)
+            raise _too_few(looked)
+        done += _do(view, request, key, wanted)
+    return done, None
+
+
+def _do(view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.Term]) -> bool:
+    """Whether a letter fits; then it is requeued or purged."""
+    jid, occasion = keys.run_of(key)
+    run = view.need(keys.ended(jid, occasion), RunRecord)
+    job = view.need(keys.job(jid), JobRecord)
+    if wanted:
+        lane = view.need(keys.lane(run.lane), LaneRecord)
+        kind = run.error.kind if run.error else ""
+        if not filters.matches(wanted, {"job": job.name, "queue": lane.queue, "kind": kind}):
+            return False
+    if isinstance(request, Purge):
+        runs.forget(view, jid, occasion, run)
+    else:
+        run_calls.begin_again(view, jid, occasion, run, job)
+    return True
+
+
+def _too_few(looked: int) -> Refused:
+    return Refused.because(
+        Reason.ERROR_REASON_LIMIT_EXCEEDED,
+        f"of the newest {looked} dead letters none fits, and one call looks at no more; take a "
+        "filter that more of them fit",
+        limit="looked_at", maximum=looked, actual=looked + 1,
+    )  # fmt: skip
+
+
+def _answer(
+    view: View, request: Requeue | Purge, actor: str, done: int, *, more: bool
+) -> Requeued | Purged:
+    is_purge = isinstance(request, Purge)
+    if done:
+        method = "PurgeDeadLetters" if is_purge else "RequeueDeadLetters"
+        namespace = request.namespace or namespaces.DEFAULT
+        said = f"{done} dead letters"
+        audit_log.add(view, actor, method, namespace, "dead", request, said)
+    return Purged(purged=done, more=more) if is_purge else Requeued(requeued=done, more=more)

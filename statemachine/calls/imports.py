@@ -1,0 +1,195 @@
+"""Many jobs in one call, each taken or refused alone, in as many changes as it takes.
+
+They are taken upstream first, whatever their order in the call, so that what was exported can be
+imported as it is. An import goes on where it ended, also when the call is repeated with its request
+id: what each change answered is remembered. On trial each part sees what those before it would have
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+
+from ...proto.v1 import job_pb2
+from ..core import limits, masks
+from ..core.rejection import Fault, Reason, Refused
+from ..flows import graph
+from ..model import keys, validate
+from ..model.layer import Layer
+from ..model.record import JobRecord, StateRecord
+from ..model.request import Imported, ImportSome
+from ..model.view import View
+from ..tenants import audit_log, idempotency, namespaces
+from . import jobs
+
+Import = job_pb2.ImportJobsRequest
+Result = job_pb2.ImportResult
+Answer = job_pb2.ImportJobsResponse
+APART = 1 << 30  # Between numbers of jobs that are there and of those on trial.
+
+
+def import_jobs(view: View, request: Import, actor: str) -> Answer:
+    """All of an import as one change, however long that takes."""
+    _check(request)
+    order = order_of(request.jobs)
+    return in_order(_take(view, request, order, actor, all_of_it=True), order)
+
+
+def import_some(view: View, body: ImportSome, actor: str) -> Imported:
+    """As much of an import as there is room for, at least one job."""
+    request, first = body.request, body.first
+    if not first:
+        _check(request)
+    request_id = _id_of(request.request_id, first) if request.request_id else ""
+    if request_id:
+        before = idempotency.find(view, request_id, request, body.digest)
+        if before is not None:
+            assert isinstance(before, Answer), before
+            return Imported(before, first + len(before.results))
+    trial = None
+    if request.validate_only:
+        view, trial = _on_trial(view, body)
+    answer = _take(view, request, body.order[first:], actor, all_of_it=False)
+    if trial is not None:
+        view.seal()
+        trial.absorb(view)
+    if not first and len(answer.results) == len(request.jobs):
+        answer = in_order(answer, body.order)
+    if request_id:
+        idempotency.add(view, request_id, request, answer, body.digest)
+    return Imported(answer, first + len(answer.results), trial)
+
+
+def _on_trial(view: View, body: ImportSome) -> tuple[View, Layer]:
+    """A view over what the parts before would have written, and over the state as it is by now."""
+    layer = body.trial or Layer(view.stored)
+    layer.below = view.stored
+    over = View(layer, view.now_ms, is_spent=view.is_spent)
+    over.lacking = view.lacking
+    if body.trial is None:
+        # Others may make jobs meanwhile, which are not to get the same numbers.
+        over.meta.job_serial += APART
+    return over, layer
+
+
+def rest_of(body: ImportSome, imported: Imported) -> ImportSome:
+    """What is left of an import."""
+    return replace(body, first=imported.next, trial=imported.trial)
+
+
+def some_of(request: Import) -> ImportSome:
+    """The beginning of an import."""
+    digest = idempotency.fingerprint(request) if request.request_id else b""
+    return ImportSome(request, digest, order_of(request.jobs))
+
+
+def joined(whole: ImportSome, parts: Sequence[Answer]) -> Answer:
+    """What all parts of an import answered, in the order of its jobs."""
+    if len(parts) == 1:
+        return parts[0]
+    answer = Answer()
+    for part in parts:
+        answer.results.extend(part.results)
+    return in_order(answer, whole.order)
+
+
+def order_of(wanted: Sequence[job_pb2.Job]) -> Sequence[int]:
+    """The places of jobs, upstream before downstream, otherwise as they are given."""
+    if not any(job.spec.HasField("upstream") for job in wanted):
+        return range(len(wanted))
+    places = {(job.namespace, job.name): place for place, job in enumerate(wanted)}
+    waits = [0] * len(wanted)
+    behind: list[list[int]] = [[] for _ in wanted]
+    for place, job in enumerate(wanted):
+        for dependency in job.spec.upstream.jobs:
+            source = places.get((job.namespace, dependency.job))
+            if source is not None and source != place:
+                waits[place] += 1
+                behind[source].append(place)
+    order = [place for place, count in enumerate(waits) if not count]
+    for place in order:  # It grows meanwhile.
+        for other in behind[place]:
+            waits[other] -= 1
+            if not waits[other]:
+                order.append(other)
+    # Those that wait for each other are refused in their turn.
+    return order + [place for place, count in enumerate(waits) if count]
+
+
+def _check(request: Import) -> None:
+    faults = validate.count("jobs", len(request.jobs), limits.IMPORT_JOBS)
+    faults += validate.enum("mode", request, "mode")
+    size = request.ByteSize()
+    if size > limits.IMPORT_BYTES:
+        message = (
+            f"the request has {size} bytes; the most is {limits.IMPORT_BYTES}. Send it in parts"
+        )
+        faults.append(Fault("jobs", Reason.ERROR_REASON_LIMIT_EXCEEDED, message))
+    if faults:
+        raise Refused.of(faults)
+
+
+def _id_of(request_id: str, first: int) -> str:
+    """Under which id the answer of a part is remembered: the first one's is that of the call."""
+    if not first:
+        return request_id
+    return blake2b(f"{first} {request_id}".encode(), digest_size=16).hexdigest()
+
+
+def in_order(answer: Answer, order: Sequence[int]) -> Answer:
+    """Results as they were taken, in the order of the call."""
+    if isinstance(order, range):
+        return answer
+    by_place = dict(zip(order, answer.results, strict=True))
+    return Answer(results=[by_place[place] for place in range(len(by_place))])
+
+
+def _take(
+    view: View, request: Import, places: Sequence[int], actor: str, *, all_of_it: bool
+) -> Answer:
+    upsert = request.mode == Import.MODE_UPSERT
+    answer = Answer()
+    wanted, results = request.jobs, answer.results
+    done = 0
+    for place in places:
+        if not all_of_it and results and view.is_full:
+            break
+        done += _take_one(view, wanted[place], upsert, actor, results.add())
+    if done:
+        looked = len(answer.results)
+        rest = "" if looked == len(request.jobs) else f", of {len(request.jobs)} in all"
+        said = f"{done} of {looked} jobs created or updated{rest}"
+        namespace = request.jobs[0].namespace or namespaces.DEFAULT
+        audit_log.add(view, actor, "ImportJobs", namespace, "job", request, said)
+    return answer
+
+
+def _take_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str, result: Result) -> bool:
+    """Whether a job was created or updated."""
+    result.job = wanted.name
+    try:
+        if upsert:
+            number = namespaces.need(view, wanted.namespace).number
+            jid = graph.jid_named(view, number, wanted.name)
+            if jid is not None:
+                job = view.need(keys.job(jid), JobRecord)
+                namespaces.check_etag(wanted.etag, job.version)
+                before = job.order()
+                if before == wanted.spec:
+                    result.verdict = Result.VERDICT_UNCHANGED
+                    return False
+                changed = masks.differing(before, wanted.spec, "spec.")[: limits.IMPORT_PATHS]
+                jobs.replace_spec(view, jid, job, view.need(keys.state(jid), StateRecord), wanted)
+                result.verdict = Result.VERDICT_UPDATED
+                result.changed_paths.extend(changed)
+                return True
+        jobs.add(view, wanted, actor)
+        result.verdict = Result.VERDICT_CREATED
+        return True
+    except Refused as refused:
+        no = refused.rejection
+        result.verdict, result.reason = Result.VERDICT_REFUSED, no.word
+        result.field, result.message = no.values.get("field", ""), no.message
+        return False

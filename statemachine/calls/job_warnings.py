@@ -1,0 +1,49 @@
+"""Warnings about a job: what may not mean what it seems to, and herds it belongs to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+
+from ..core import limits
+from ..flows import graph
+from ..model import keys
+from ..model.record import JobRecord, StateRecord
+from ..model.view import View
+from ..occurrences import next_time
+from . import templates
+
+HERD = 1_000  # So many jobs due in one second are worth a word.
+COUNTED = 1_000  # More are "over 1,000": each is a step of a scan while somebody waits.
+
+
+def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[str]:
+    try:
+        warned = next_time.plan_of(view, jid, job).warnings
+    except next_time.Unreadable as unreadable:
+        warned = (str(unreadable),)
+    found = [*warned, *templates.check(job.form).at_odds, *graph.apart(view, jid, job)]
+    if state.next_due_at_ms and not job.form.spec.timing.HasField("jitter"):
+        found += _herd(view, state.next_due_at_ms)
+    return found
+
+
+def _herd(view: View, due_ms: int) -> list[str]:
+    second = due_ms // limits.SECOND_MS
+    view.herds = view.herds or {}
+    jobs = view.herds.get(second)
+    if jobs is None:
+        jobs = view.herds[second] = _count(view, second)
+    if jobs < HERD:
+        return []
+    count = f"over {COUNTED:,}" if jobs > COUNTED else f"{jobs:,}"
+    clock = f"{datetime.fromtimestamp(second, UTC):%H:%M:%S}"
+    return [f"{count} jobs are due in the same second at {clock} UTC; give it a jitter"]
+
+
+def _count(view: View, second: int) -> int:
+    """How many jobs were due in a second before this decision."""
+    first = keys.timers_from(second * limits.SECOND_MS)
+    end = keys.timers_from((second + 1) * limits.SECOND_MS)
+    timers = islice(view.stored.scan(first, end), COUNTED + 1)
+    return sum(key[9:10] == keys.WAKE_JOB for key, _ in timers)

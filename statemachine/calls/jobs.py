@@ -1,0 +1,463 @@
+"""Jobs: the standing orders, and what a person does to them as a whole.
+
+Each rule asks everything that may be refused first, and writes only then.
+"""
+
+from __future__ import annotations
+
+from ...proto.v1 import job_pb2
+from ..core import limits, masks
+from ..core.field_fault import FieldFault
+from ..core.instants import ms_or, told
+from ..core.rejection import Fault, Reason, Refused
+from ..firing import backlog, bring_back, catch_up, dispatch, job_deletion, occurrence
+from ..firing import resume as resume_
+from ..flows import graph, waves
+from ..model import answers, former_specs, keys, specs, validate
+from ..model.record import (
+    EditRecord,
+    JobRecord,
+    NamespaceRecord,
+    StateRecord,
+    UsageRecord,
+    encode,
+    payload_of,
+)
+from ..model.specs import Parts
+from ..model.view import Mold, View
+from ..occurrences import ledger, ledger_purge, next_time
+from ..runs import lanes, runs, set_aside, slots
+from ..schedule.compiler import compile_plan, shape_of
+from ..schedule.plan import Plan, count_nominals, due
+from ..tenants import audit_log, namespaces
+from . import job_warnings, templates
+from .templates import Checked
+
+CHANGEABLE = frozenset({"spec"})
+NAMED = 10  # Dependents that a refusal names.
+
+
+def find(view: View, namespace: str, name: str) -> tuple[int, JobRecord, StateRecord]:
+    """A job with its state. One that is being deleted is not there any more."""
+    number = namespaces.need(view, namespace).number
+    jid = graph.jid_named(view, number, name)
+    if jid is None:
+        namespace = namespace or namespaces.DEFAULT
+        raise Refused.because(
+            Reason.ERROR_REASON_JOB_NOT_FOUND,
+            f"there is no job '{name}' in the namespace '{namespace}'; list what there is",
+            namespace=namespace, job=name,
+        )  # fmt: skip
+    return jid, view.need(keys.job(jid), JobRecord), view.need(keys.state(jid), StateRecord)
+
+
+def create(view: View, request: job_pb2.CreateJobRequest, actor: str) -> job_pb2.Job:
+    jid, job, state = add(view, request.job, actor)
+    audit_log.add(view, actor, "CreateJob", job.namespace, f"job/{job.name}", request)
+    return _with_warnings(view, jid, job, state)
+
+
+def _with_warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> job_pb2.Job:
+    answer = answers.job(job.namespace, jid, job, state)
+    answer.status.warnings.extend(job_warnings.warnings(view, jid, job, state))
+    return answer
+
+
+def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, StateRecord]:
+    namespace = namespaces.need(view, wanted.namespace)
+    number, name, spec = namespace.number, wanted.name, wanted.spec
+    parts = specs.of(spec)
+    mold = view.molds.get((number, parts.form, parts.schedules))
+    if mold is None:
+        known = templates.check(parts.form)
+        plan = check(view, namespace, wanted, parts, known, view.now_ms)
+    else:
+        faults = _faults(wanted, parts, ())
+        if faults:
+            raise Refused.of(faults)
+    name_key = keys.job_name(number, name)
+    if view.get_raw(name_key) is not None:
+        raise _taken(view, namespace, name)
+    size = len(spec.payload.data)
+    _check_quota(view, namespace, 1, size)
+    view.meta.job_serial += 1
+    jid = keys.jid_of(number, view.meta.job_serial)
+    job = JobRecord(
+        name=name, namespace=namespace.settings.name,
+        form=parts.form, schedules=parts.schedules, notes=parts.notes, payload=payload_of(spec),
+        version=1, created_at_ms=view.now_ms, updated_at_ms=view.now_ms, creator=actor,
+        schedules_since_ms=view.now_ms,
+    )  # fmt: skip
+    view.put_raw(name_key, jid.to_bytes(8, "big"))
+    usage = runs.usage_of(view, jid)
+    usage.jobs += 1
+    usage.payload_bytes += size
+    if mold is None:
+        mold = _mold(view, jid, namespace, job, known, plan)
+    else:
+        job.lane = mold.lane
+        if mold.state.timer_at_ms:
+            view.put_timer(keys.job_timer(mold.state.timer_at_ms, jid))
+    # Not as records: those that come with a big import would push others out of the memory.
+    view.put_once(keys.job(jid), job)
+    view.put_encoded(keys.state(jid), mold.encoded)
+    return jid, job, mold.state
+
+
+def _taken(view: View, namespace: NamespaceRecord, name: str) -> Refused:
+    going = graph.jid_named(view, namespace.number, name) is None
+    hint = "it is being deleted, wait for its end" if going else "update it"
+    return Refused.because(
+        Reason.ERROR_REASON_JOB_EXISTS,
+        f"there is a job '{name}' already; {hint}, or take another name",
+        namespace=namespace.settings.name, job=name,
+    )  # fmt: skip
+
+
+def _mold(
+    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, known: Checked, plan: Plan
+) -> Mold:
+    """Set a new job going, and remember what others like it need not be asked again."""
+    state = StateRecord(state=next_time.ACTIVE)
+    _wire(view, jid, namespace, job, state, known, plan)
+    next_time.start(view, state, plan)
+    next_time.settle(view, jid, state)
+    mold = Mold(job.lane, state, encode(state))
+    if specs.shape(job.form, job.schedules).is_common and not known.has_upstream:
+        view.molds[namespace.number, job.form, job.schedules] = mold
+    return mold
+
+
+def _wire(
+    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, state: StateRecord,
+    known: Checked, plan: Plan,
+) -> None:  # fmt: skip
+    """Derive from a job's spec what firing and ending look at. The caller puts both records."""
+    form = job.form
+    lane = view.lanes_of_forms.get((namespace.number, form))
+    if lane is None:
+        spec = form.spec
+        queue = spec.queue or "default"
+        lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
+        view.lanes_of_forms[namespace.number, form] = lane
+    job.lane = lane
+    state.keep_ms = known.keep_ms
+    state.after_end = bool(plan.rests)
+    state.once = specs.shape(form, job.schedules).is_once
+    state.may_finish = bool(job.schedules) and not state.after_end and not known.has_upstream
+    state.delete_after_ms = known.delete_after_ms
+    if known.has_upstream:
+        graph.link(view, jid, job)
+    if form.calendars:
+        namespaces.use_calendars(view, namespace.number, form.calendars, 1)
+
+
+def check(
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: Parts, known: Checked,
+    since_ms: int,
+) -> Plan:  # fmt: skip
+    """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
+    faults = _faults(wanted, parts, known.faults)
+    plan = _plan(view, namespace, wanted, parts, since_ms)
+    if not isinstance(plan, Plan):
+        faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]
+    if faults:
+        raise Refused.of(faults + graph.missing(view, namespace.number, wanted))
+    assert isinstance(plan, Plan)
+    if view.lacking:
+        _check_members(view, wanted)
+    if known.has_upstream:
+        graph.check(view, namespace.number, wanted.name, wanted.spec)
+    return plan
+
+
+def _check_members(view: View, wanted: job_pb2.Job) -> None:
+    """Refuse what a member could not go on with, if it led next."""
+    zone = wanted.spec.timing.zone
+    member = view.lacking.get(zone)
+    if member is not None:
+        raise Refused.because(
+            Reason.ERROR_REASON_MEMBER_LACKS,
+            f"spec.timing.zone: {member} does not know the zone {zone}, so it could not fire "
+            f"'{wanted.name}' if it led; bring its time zone data up to date, or take another zone",
+            member=member, lacks=zone, field="spec.timing.zone",
+        )  # fmt: skip
+
+
+def _faults(wanted: job_pb2.Job, parts: Parts, of_form: tuple[Fault, ...]) -> list[Fault]:
+    """What is wrong with a job, schedules apart."""
+    faults = validate.name("name", wanted.name)
+    if parts.notes:
+        faults += validate.notes(wanted.spec)
+    faults += of_form
+    return faults + validate.payload("spec.payload", wanted.spec.payload)
+
+
+def _plan(
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: Parts, since_ms: int
+) -> Plan | list[FieldFault]:
+    """The plan of a job, or what is wrong with its schedules. What has nothing of the job's own in
+    it is compiled once in a decision for all jobs that have the same."""
+    place = (parts.schedules, parts.form.timing, since_ms)
+    plan: Plan | list[FieldFault] | None = view.plans.get(place)
+    if plan is None:
+        shape = specs.shape(parts.form, parts.schedules)
+        plan = compile_plan(
+            wanted.spec.schedules, wanted.spec.timing,
+            seed=f"{namespace.settings.name}/{wanted.name}", shape=shape,
+            created_at_ms=view.now_ms, since_ms=since_ms,
+            calendars=next_time.calendars_of(view, namespace.number, parts.form.calendars),
+        )  # fmt: skip
+        if shape.is_common and isinstance(plan, Plan):
+            # Its job is there in a moment, and has warnings: its plan is the same.
+            view.plans[place] = view.restored[place] = plan
+    return plan
+
+
+def _check_quota(view: View, namespace: NamespaceRecord, jobs: int, size: int) -> None:
+    quota = namespace.settings.quota
+    if not quota.jobs and not quota.payload_bytes:
+        return
+    usage = view.get(keys.usage(namespace.number), UsageRecord)
+    for name, used, more, most in (
+        ("jobs", usage.jobs if usage else 0, jobs, quota.jobs),
+        ("payload_bytes", usage.payload_bytes if usage else 0, size, quota.payload_bytes),
+    ):
+        if most and more > 0 and used + more > most:
+            raise Refused.because(
+                Reason.ERROR_REASON_QUOTA_EXCEEDED,
+                f"the namespace '{namespace.settings.name}' has used {used} of its quota of {most} "
+                f"{name}, and this needs {more} more; delete some, or raise the quota",
+                quota=name, maximum=most, used=used,
+            )  # fmt: skip
+
+
+def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2.Job:
+    sent = request.job
+    jid, job, state = find(view, sent.namespace, sent.name)
+    namespaces.check_etag(sent.etag, job.version)
+    before = job.order()
+    merged = job_pb2.Job(name=job.name, spec=before)
+    if request.update_mask.paths:
+        masks.merge(sent, merged, request.update_mask, CHANGEABLE)
+    else:
+        for field, _ in sent.spec.ListFields():
+            merged.spec.ClearField(field.name)  # type: ignore[arg-type]
+        merged.spec.MergeFrom(sent.spec)
+    if merged.spec == before and state.state != next_time.BROKEN:
+        return _with_warnings(view, jid, job, state)
+    changed = audit_log.difference(before, merged.spec, "spec.")
+    dropped = replace_spec(view, jid, job, state, merged)
+    audit_log.add(view, actor, "UpdateJob", job.namespace, f"job/{job.name}", request, changed)
+    answer = _with_warnings(view, jid, job, state)
+    answer.status.warnings.extend(map(_gone, dropped))
+    return answer
+
+
+def _gone(edit: EditRecord) -> str:
+    at = told(edit.nominal_at_ms)
+    if edit.kind == next_time.MOVE:
+        moved = told(edit.moved_to_ms)
+        return f"the new schedules do not name {at}, which was moved to {moved}: it is MISSED"
+    return f"the new schedules do not name {at}, which was to be skipped"
+
+
+def replace_spec(
+    view: View, jid: int, job: JobRecord, state: StateRecord, merged: job_pb2.Job
+) -> list[EditRecord]:
+    """Give a job another spec, after asking whether it is right. The answer is what was changed by
+    hand and goes, since the new schedules do not name it."""
+    namespace = namespaces.need(view, job.namespace)
+    old, new = job.order(), merged.spec
+    rescheduled = _are_others(old, new)
+    retimed = old.timing != new.timing
+    # A job that has had all its runs and may have more begins anew: it catches up with nothing.
+    used_up = 0 < old.timing.max_runs <= state.fired and not next_time.missed(state)
+    anew = rescheduled or (used_up and old.timing.max_runs != new.timing.max_runs)
+    since_ms = _begin(view, jid, job, state) if anew else job.schedules_since_ms
+    parts = specs.of(new)
+    known = templates.check(parts.form)
+    plan = check(view, namespace, merged, parts, known, since_ms)
+    grown = len(new.payload.data) - len(old.payload.data)
+    _check_quota(view, namespace, 0, grown)
+    reordered = old.action != new.action or job.payload != payload_of(new)
+    if reordered:
+        former_specs.check_room(view, job, state)
+    if rescheduled and state.state == next_time.ACTIVE:
+        _check_books(view, jid, job, state)
+    record = set_aside.find(view, jid) if state.state == next_time.BROKEN else None
+    if rescheduled and (record is None or next_time.is_readable(view, jid, job)):
+        # Of schedules that cannot be read nobody knows which times they had.
+        _close_books(view, jid, job, state, goes_on_from_now=since_ms == view.now_ms)
+    comes_back = anew and since_ms == view.now_ms and next_time.decided_ahead(view, state) > 0
+    if comes_back:
+        bring_back.free(view, jid, job, state)
+    if record is not None:
+        set_aside.bring_back(view, jid, state, record)
+    graph.unlink(view, jid, job)
+    namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
+    runs.usage_of(view, jid).payload_bytes += grown
+    if reordered:
+        former_specs.keep(view, jid, job, state)
+    job.form, job.schedules, job.notes = parts
+    job.payload = payload_of(new)
+    job.version += 1
+    job.updated_at_ms = view.now_ms
+    job.schedules_since_ms = since_ms
+    _wire(view, jid, namespace, job, state, known, plan)
+    dropped: list[EditRecord] = []
+    if rescheduled or comes_back:
+        # By the plan that the job goes on with: what was checked counts intervals from now.
+        plan = next_time.plan_of(view, jid, job)
+        dropped = occurrence.drop_unnamed(view, jid, state, plan)
+        if since_ms == view.now_ms < state.last_nominal_at_ms:
+            ledger.mark_ahead(view, jid, plan, view.now_ms)
+    if anew:
+        next_time.look_ahead(view, jid, job, state, since_ms)
+    elif retimed:
+        next_time.retime(view, jid, job, state)
+    elif record is not None:
+        next_time.go_on(view, jid, job, state)
+    next_time.settle(view, jid, state)
+    view.put(keys.job(jid), job)
+    view.put(keys.state(jid), state)
+    if old.upstream != new.upstream:
+        waves.look_again(view, jid)
+    if rescheduled or old.overlap != new.overlap:
+        runs.look_at_held(view, jid, state)
+    if old.concurrency != new.concurrency:
+        slots.limits_changed(view, jid, state, old.concurrency, new.concurrency)
+    return dropped
+
+
+def _begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
+    """From when on other schedules count: now, or behind what was decided on ahead if a job cannot
+    be brought back."""
+    ahead_ms = next_time.decided_ahead(view, state)
+    if ahead_ms and not bring_back.can_free(view, jid, job, state, keys.LEDGER):
+        return ahead_ms
+    return view.now_ms
+
+
+def _are_others(old: job_pb2.JobSpec, new: job_pb2.JobSpec) -> bool:
+    """Whether the schedules of a job name other instants than before, however they are written."""
+    if list(old.schedules) == list(new.schedules) and old.timing == new.timing:
+        return False
+    before, after = (shape_of(spec.schedules, spec.timing) for spec in (old, new))
+    return bool(before.faults or after.faults) or before.meaning != after.meaning
+
+
+def _check_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """What is due fires under the old schedules, in one change; so it must not be much."""
+    if not 0 < state.next_due_at_ms <= view.now_ms:
+        return
+    old = next_time.plan_of(view, jid, job)
+    end = view.now_ms - due(old, 0) + 1
+    first = max(state.next_nominal_at_ms, end - 1 - job.form.grace_ms)
+    count = count_nominals(old, first, end).number
+    if count > limits.STEP:
+        raise Refused.because(
+            Reason.ERROR_REASON_BACKLOG_FULL,
+            f"{count} nominal times of '{job.name}' are due and not decided on yet, and one change "
+            f"takes {limits.STEP}; nothing was done, try again in a moment",
+            job=job.name,
+        )  # fmt: skip
+
+
+def _close_books(
+    view: View, jid: int, job: JobRecord, state: StateRecord, *, goes_on_from_now: bool
+) -> None:
+    """Give what has come under the old schedules its outcome, before they are gone: what is due
+    fires, and what waits for its turn or its jitter is missed."""
+    if state.state == next_time.ACTIVE:
+        for _ in range(limits.STEP):
+            if not state.next_nominal_at_ms or state.next_due_at_ms > view.now_ms:
+                break
+            dispatch.fire_due(view, jid, job, state)
+        if state.backlog:
+            backlog.release(view, jid, job, state, backfills=False)
+    if state.backlog:
+        if goes_on_from_now:
+            backlog.cut(view, jid, state, next_time.plan_of(view, jid, job), view.now_ms)
+        backlog.drop(view, jid, job, state)
+    if 0 < state.next_nominal_at_ms <= view.now_ms:
+        catch_up.give_up(view, jid, job, state)
+
+
+def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2.DeleteJobResponse:
+    jid, job, state = find(view, request.namespace, request.job)
+    namespaces.check_etag(request.etag, job.version)
+    some, count = graph.first_downstream(view, jid, NAMED)
+    if some:
+        shown = ", ".join(sorted(view.need(keys.job(other), JobRecord).name for other in some))
+        waiting = "1 job waits" if count == 1 else f"{count} jobs wait"
+        raise Refused.because(
+            Reason.ERROR_REASON_HAS_DEPENDENTS,
+            f"'{job.name}' cannot be deleted, since {waiting} for it: {shown}; take "
+            "it out of their upstream first",
+            job=job.name, dependents=shown,
+        )  # fmt: skip
+    live = state.live
+    if state.state == next_time.BROKEN:
+        view.delete(keys.broken(jid))
+    job_deletion.begin(view, jid, job, state)
+    next_time.settle(view, jid, state)
+    view.put(keys.state(jid), state)
+    audit_log.add(view, actor, "DeleteJob", job.namespace, f"job/{job.name}", request)
+    return job_pb2.DeleteJobResponse(cancelled_runs=live)
+
+
+def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.Job:
+    jid, job, state = find(view, request.namespace, request.job)
+    namespaces.check_etag(request.etag, job.version)
+    set_aside.refuse(view, jid, job, state)
+    faults = validate.text("reason", request.reason, limits.REASON_CHARS)
+    faults += validate.instant("until", request, "until")
+    until_ms = ms_or(request, "until", 0)
+    if until_ms and until_ms <= view.now_ms:
+        message = "it has passed already; give an instant to come, or none"
+        faults.append(Fault("until", Reason.ERROR_REASON_FIELD_INVALID, message))
+    if faults:
+        raise Refused.of(faults)
+    state.state = next_time.PAUSED
+    state.pause_reason = request.reason
+    state.pause_until_ms = until_ms
+    resume_.forget(view, jid)
+    ledger_purge.step(view, jid, job, state)
+    _changed(view, jid, job, state)
+    audit_log.add(
+        view, actor, "PauseJob", job.namespace, f"job/{job.name}", request, request.reason
+    )
+    return answers.job(job.namespace, jid, job, state)
+
+
+def resume(view: View, request: job_pb2.ResumeJobRequest, actor: str) -> job_pb2.Job:
+    jid, job, state = find(view, request.namespace, request.job)
+    namespaces.check_etag(request.etag, job.version)
+    if state.state == next_time.PAUSED:
+        state.state = next_time.ACTIVE
+        state.pause_reason = ""
+        state.pause_until_ms = 0
+        resume_.begin(view, jid, state)
+    elif state.state == next_time.BROKEN or not bring_back.stands_until(view, job, state):
+        return answers.job(job.namespace, jid, job, state)
+    elif why := bring_back.why_not(view, jid, job, state):
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"'{job.name}' stands still until {told(bring_back.stands_until(view, job, state))} "
+            f"and cannot be brought back, since {why}; wait until then, or delete it and create "
+            "it anew",
+            limit="ledger_ahead", maximum=ledger.AHEAD, job=job.name,
+        )  # fmt: skip
+    bring_back.bring_back(view, jid, job, state)
+    _changed(view, jid, job, state)
+    audit_log.add(view, actor, "ResumeJob", job.namespace, f"job/{job.name}", request)
+    return answers.job(job.namespace, jid, job, state)
+
+
+def _changed(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    job.version += 1
+    job.updated_at_ms = view.now_ms
+    next_time.settle(view, jid, state)
+    view.put(keys.job(jid), job)
+    view.put(keys.state(jid), state)

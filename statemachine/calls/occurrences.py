@@ -1,0 +1,364 @@
+"""What a person does to single occasions of a job: trigger, backfill, skip, move, add."""
+
+from __future__ import annotations
+
+from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
+from ..core import limits
+from ..core.instants import ms_or, to_ms, told
+from ..core.rejection import Fault, Reason, Refused
+from ..firing import backlog
+from ..flows import waves
+from ..model import answers, keys, validate
+from ..model.record import (
+    BacklogRecord,
+    EditRecord,
+    JobRecord,
+    LedgerRecord,
+    RunRecord,
+    StateRecord,
+    UniqueRecord,
+    UsageRecord,
+)
+from ..model.view import View
+from ..occurrences import ledger, next_time
+from ..runs import lanes, overlap, runs, set_aside
+from ..schedule.plan import names, next_nominal, nominal_times
+from ..tenants import audit_log, namespaces, quota
+from .jobs import find
+
+Edit = schedule_pb2.OccurrenceEdit
+Trigger = job_pb2.TriggerJobRequest
+Unique = run_pb2.UniqueKey
+INVALID = Reason.ERROR_REASON_FIELD_INVALID
+
+
+def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_pb2.Run:
+    """Start a run by hand. It waits where the overlap policy says no, unless it is forced."""
+    jid, job, state = find(view, request.namespace, request.job)
+    _check_trigger(request)
+    taken = _holder(view, jid, request)
+    if taken is not None and request.unique.policy != Unique.POLICY_REPLACE:
+        # Whether one more could begin now does not matter to who asks for the same again.
+        return _show(view, jid, taken, job)
+    set_aside.refuse(view, jid, job, state)
+    _check_may_begin(view, request, job, state)
+    due_ms = max(view.now_ms, ms_or(request, "due_time", 0))
+    later = due_ms > view.now_ms
+    if not later and taken is None:
+        _check_beside(view, request, jid, job, state)
+    if taken is not None:
+        held = view.get(keys.run(jid, taken), RunRecord)
+        if held is not None:
+            runs.cancel(view, jid, taken, held, "a newer run took its unique key", 0)
+    verdict = _verdict(view, request, jid, job, state)
+    occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
+    run = _triggered(view, request, job, due_ms)
+    run.held = later or overlap.make_room(view, jid, state, verdict, occasion)
+    if run.unique_key:
+        _take(view, jid, occasion, run.unique_key)
+    if state.has_downstream:
+        waves.start(view, jid, occasion, run)
+    runs.begin(view, jid, occasion, run, job.form, state)
+    view.put(keys.state(jid), state)
+    audit_log.add(view, actor, "TriggerJob", job.namespace, f"job/{job.name}", request)
+    return answers.run(view, jid, occasion, run, job)
+
+
+def _verdict(
+    view: View, request: job_pb2.TriggerJobRequest, jid: int, job: JobRecord, state: StateRecord
+) -> overlap.Verdict:
+    return overlap.GO if request.force else overlap.judge_wanted(view, jid, state, job)
+
+
+def _check_beside(
+    view: View, request: job_pb2.TriggerJobRequest, jid: int, job: JobRecord, state: StateRecord
+) -> None:
+    """Refuse what would have to wait, where that is not wanted or too much waits already."""
+    verdict = _verdict(view, request, jid, job, state)
+    if verdict is overlap.GO or verdict is overlap.REPLACE:
+        return
+    waiting, live = state.held - state.later, state.live - state.held
+    if request.if_running == Trigger.IF_RUNNING_REFUSE:
+        raise Refused.because(
+            Reason.ERROR_REASON_OVERLAP_REFUSED,
+            f"'{job.name}' has {_runs(live)} under way, and its overlap policy allows no more "
+            "beside; let this one wait for them (if_running), cancel them, or trigger with force",
+            job=job.name, live=live,
+        )  # fmt: skip
+    if waiting >= limits.WAITING_RUNS:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"{waiting} runs of '{job.name}' wait for those under way already; that is the most. "
+            "Wait for some to end, or let its overlap policy allow more at once",
+            limit="waiting_runs", maximum=limits.WAITING_RUNS, actual=waiting + 1,
+        )  # fmt: skip
+
+
+def _check_trigger(request: job_pb2.TriggerJobRequest) -> None:
+    faults = validate.enum("priority", request, "priority")
+    faults += validate.enum("if_running", request, "if_running")
+    faults += validate.instant("due_time", request, "due_time")
+    if request.if_running == Trigger.IF_RUNNING_REFUSE and request.HasField("due_time"):
+        message = "a run for later is not refused at the call; leave if_running or due_time unset"
+        faults.append(Fault("if_running", INVALID, message))
+    faults += validate.text("unique.key", request.unique.key, limits.UNIQUE_KEY_CHARS)
+    faults += validate.enum("unique.policy", request.unique, "policy")
+    faults += validate.span("unique.hold", request.unique, "hold", 0)
+    if request.HasField("payload"):
+        faults += validate.payload("payload", request.payload)
+    if request.queue:
+        faults += validate.name("queue", request.queue)
+    if faults:
+        raise Refused.of(faults)
+
+
+def _check_may_begin(
+    view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, state: StateRecord
+) -> None:
+    if state.state == next_time.PAUSED and not request.force:
+        raise Refused.because(
+            Reason.ERROR_REASON_JOB_PAUSED,
+            f"'{job.name}' is paused ({state.pause_reason or 'no reason given'}); resume it, or "
+            "trigger with force",
+            job=job.name, pause_reason=state.pause_reason,
+        )  # fmt: skip
+    namespace = namespaces.need(view, job.namespace)
+    usage = view.get(keys.usage(namespace.number), UsageRecord)
+    is_later = ms_or(request, "due_time", 0) > view.now_ms
+    if not is_later and usage is not None and quota.is_full(view, usage, job.namespace):
+        most = namespaces.live_runs(view, job.namespace)
+        raise Refused.because(
+            Reason.ERROR_REASON_QUOTA_EXCEEDED,
+            f"the namespace '{job.namespace}' has {_runs(quota.used(usage))} under way, and its "
+            f"quota is {most}; wait, or raise the quota",
+            quota="live_runs", maximum=most,
+        )  # fmt: skip
+
+
+def _holder(view: View, jid: int, request: job_pb2.TriggerJobRequest) -> int | None:
+    """The run that holds the wanted business key, if any."""
+    unique = request.unique
+    if not unique.key:
+        return None
+    taken = view.get(keys.unique(jid, unique.key), UniqueRecord)
+    if taken is None or 0 < taken.until_ms <= view.now_ms:
+        return None
+    if unique.policy == Unique.POLICY_REJECT:
+        run = keys.run_id(request.job, jid, taken.occasion)
+        raise Refused.because(
+            Reason.ERROR_REASON_UNIQUE_KEY_TAKEN,
+            f"the run {run} holds the key '{unique.key}'; wait for its end, or take another key",
+            unique_key=unique.key, run=run,
+        )  # fmt: skip
+    return taken.occasion
+
+
+def _take(view: View, jid: int, occasion: int, name: str) -> None:
+    """Give a business key to a run; the time for which another one held it is over."""
+    key = keys.unique(jid, name)
+    before = view.get(key, UniqueRecord)
+    if before is not None and before.until_ms:
+        view.delete(keys.unique_timer(before.until_ms, jid, name))
+    view.put(key, UniqueRecord(occasion=occasion))
+
+
+def _show(view: View, jid: int, occasion: int, job: JobRecord) -> run_pb2.Run:
+    run = view.get(keys.run(jid, occasion), RunRecord)
+    run = run or view.get(keys.ended(jid, occasion), RunRecord)
+    if run is None:
+        # The key is held longer than the history is kept.
+        return run_pb2.Run(
+            namespace=job.namespace, job=job.name, id=keys.run_id(job.name, jid, occasion)
+        )
+    return answers.run(view, jid, occasion, run, job)
+
+
+def _triggered(
+    view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, due_ms: int
+) -> RunRecord:
+    run = runs.new(job, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
+    run.made_in = view.base + 1
+    run.spared = RunRecord.SPARED_OVERLAP if request.force else 0
+    if request.HasField("payload"):
+        run.payload = request.payload
+    if request.priority or request.queue:
+        run.priority = request.priority or job.form.spec.priority
+        queue = request.queue or job.form.spec.queue or "default"
+        number = namespaces.need(view, job.namespace).number
+        run.lane = lanes.lane_for(view, number, job.form.spec, queue, run.priority)
+    if request.unique.key:
+        run.unique_key = request.unique.key
+        run.unique_hold_ms = ms_or(request.unique, "hold", 0)
+    return run
+
+
+def _or_not(ms: int) -> str:
+    return "not given" if ms == -1 else told(ms)
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def backfill(
+    view: View, request: job_pb2.BackfillJobRequest, actor: str
+) -> job_pb2.BackfillJobResponse:
+    """Plan past nominal times to run, at a pace; those that ran are left alone."""
+    jid, job, state = find(view, request.namespace, request.job)
+    first, end = ms_or(request, "from_time", -1), ms_or(request, "to_time", -1)
+    faults = validate.between("runs_per_minute", request.runs_per_minute, 0, 60_000)
+    if not 0 <= first < end <= view.now_ms:
+        said = f"it is {_or_not(end)}, from_time is {_or_not(first)} and now is {told(view.now_ms)}"
+        message = f"{said}; give from_time before to_time, and to_time not in the future"
+        faults.append(Fault("to_time", INVALID, message))
+    if faults:
+        raise Refused.of(faults)
+    set_aside.refuse(view, jid, job, state)
+    plan = next_time.plan_of(view, jid, job)
+    # A range before the present schedules is computed by them all the same: that is what is asked.
+    found = nominal_times(plan, first, end, limits.BACKFILL_RUNS, ever=True)
+    if len(state.backlog) >= limits.SCHEDULES:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"{limits.SCHEDULES} backlogs of the job are under way; wait for one to end",
+            limit="backlogs", maximum=limits.SCHEDULES, actual=len(state.backlog),
+        )  # fmt: skip
+    if found.cut:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"the range has over {limits.BACKFILL_RUNS} nominal times; take a shorter one, such as "
+            f"up to {told(found.times[-1])}",
+            limit="backfill_runs", maximum=limits.BACKFILL_RUNS, actual=len(found.times),
+        )  # fmt: skip
+    planned = backlog.backfillable(view, jid, job, state, plan, found.times)
+    if planned:
+        pace_ms = max(1, limits.MINUTE_MS // (request.runs_per_minute or 60))
+        part = BacklogRecord(
+            next_at_ms=planned[0], to_ms=planned[-1] + 1, left=len(planned), pace_ms=pace_ms,
+            release_at_ms=view.now_ms, cause=run_pb2.CAUSE_BACKFILL,
+        )  # fmt: skip
+        backlog.add(view, jid, state, part)
+        next_time.settle(view, jid, state)
+        view.put(keys.state(jid), state)
+        said = f"{len(planned)} nominal times"
+        audit_log.add(view, actor, "BackfillJob", job.namespace, f"job/{job.name}", request, said)
+    left_alone = len(found.times) - len(planned)
+    return job_pb2.BackfillJobResponse(planned=len(planned), left_alone=left_alone)
+
+
+def drop_backlog(
+    view: View, request: job_pb2.DropBacklogRequest, actor: str
+) -> job_pb2.DropBacklogResponse:
+    """Give up the missed nominal times that still wait for their run."""
+    jid, job, state = find(view, request.namespace, request.job)
+    if not state.backlog:
+        return job_pb2.DropBacklogResponse()
+    dropped = backlog.drop(view, jid, job, state)
+    next_time.settle(view, jid, state)
+    view.put(keys.state(jid), state)
+    said = f"{dropped} nominal times"
+    audit_log.add(view, actor, "DropBacklog", job.namespace, f"job/{job.name}", request, said)
+    return job_pb2.DropBacklogResponse(dropped=dropped)
+
+
+def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_pb2.Job:
+    """Skip, move or add one occurrence that lies ahead."""
+    jid, job, state = find(view, request.namespace, request.job)
+    wanted = request.edit
+    nominal_ms = to_ms(wanted.nominal_time)
+    _check_edit(view, wanted, nominal_ms)
+    plan = next_time.plan_of(view, jid, job)
+    _check_outcome(view, jid, job, nominal_ms)
+    named = next_nominal(plan, nominal_ms - 1) == nominal_ms
+    if named and wanted.kind == Edit.KIND_ADD:
+        message = f"'{job.name}' has an occurrence at {told(nominal_ms)} already; add another time"
+        raise Refused.of([Fault("edit.nominal_time", INVALID, message)])
+    if not named and wanted.kind != Edit.KIND_ADD:
+        raise Refused.because(
+            Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
+            f"'{job.name}' has no occurrence at that instant; look at its next ones",
+            job=job.name, nominal_time=nominal_ms,
+        )  # fmt: skip
+    kept = [item for item in state.edits if item.nominal_at_ms != nominal_ms]
+    if len(kept) >= limits.EDITS:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"'{job.name}' has {len(kept)} changed occurrences ahead, the most; revert one",
+            limit="edits", maximum=limits.EDITS, actual=len(kept) + 1,
+        )  # fmt: skip
+    kept.append(EditRecord(nominal_ms, wanted.kind, to_ms(wanted.moved_to)))
+    state.edits = tuple(sorted(kept, key=lambda item: item.nominal_at_ms))
+    return _edited(view, jid, job, state, request, actor, "EditOccurrence")
+
+
+def _check_edit(view: View, wanted: Edit, nominal_ms: int) -> None:
+    faults = validate.enum("edit.kind", wanted, "kind")
+    faults += validate.instant("edit.nominal_time", wanted, "nominal_time")
+    faults += validate.instant("edit.moved_to", wanted, "moved_to")
+    if not wanted.kind:
+        faults.append(Fault("edit.kind", Reason.ERROR_REASON_FIELD_REQUIRED, "say what to do"))
+    if nominal_ms <= view.now_ms:
+        faults.append(Fault("edit.nominal_time", INVALID, "it has passed; take one ahead"))
+    if wanted.kind == Edit.KIND_MOVE and to_ms(wanted.moved_to) <= view.now_ms:
+        faults.append(Fault("edit.moved_to", INVALID, "it has passed, or is not set"))
+    if faults:
+        raise Refused.of(faults)
+
+
+def _check_outcome(view: View, jid: int, job: JobRecord, nominal_ms: int) -> None:
+    """What was moved to before its time may have run by then."""
+    entry = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
+    if entry is None:
+        return
+    at, word = told(nominal_ms), run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
+    message = f"the occurrence of '{job.name}' at {at} has the outcome {word} already; take another"
+    if entry.outcome in ledger.WITH_RUN:
+        run = keys.run_id(job.name, jid, keys.occasion_of(nominal_ms))
+        message = (
+            f"the occurrence of '{job.name}' at {at} ran before its time, as the run {run}; cancel "
+            "that one, or take another occurrence"
+        )
+    raise Refused.of([Fault("edit.nominal_time", INVALID, message)])
+
+
+def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> job_pb2.Job:
+    jid, job, state = find(view, request.namespace, request.job)
+    nominal_ms = to_ms(request.nominal_time)
+    undone = [item for item in state.edits if item.nominal_at_ms == nominal_ms]
+    if not undone:
+        raise Refused.because(
+            Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
+            f"no occurrence of '{job.name}' at that instant was changed; get the job to see which",
+            job=job.name, nominal_time=nominal_ms,
+        )  # fmt: skip
+    state.edits = tuple(item for item in state.edits if item.nominal_at_ms != nominal_ms)
+    if undone[0].kind != Edit.KIND_MOVE or not _is_over(view, jid, job, state, nominal_ms):
+        pass
+    elif backlog.spans(state, nominal_ms):
+        backlog.add(view, jid, state, backlog.alone(nominal_ms, view.now_ms))
+    else:
+        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_MISSED)
+        next_time.go_on(view, jid, job, state)
+    return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
+
+
+def _is_over(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
+    """Whether the job has gone past a nominal time without an outcome, since it was moved."""
+    decided_ms = max(view.now_ms, next_time.decided_ahead(view, state))
+    if nominal_ms > decided_ms or next_time.awaits(state, nominal_ms):
+        return False
+    plan = next_time.plan_of(view, jid, job)
+    # The schedules of its time may be gone, or it followed from the end of a run.
+    known = nominal_ms <= job.schedules_since_ms or bool(plan.rests) or names(plan, nominal_ms)
+    return known and ledger.covering(view, jid, nominal_ms) is None
+
+
+def _edited(
+    view: View, jid: int, job: JobRecord, state: StateRecord,
+    request: job_pb2.EditOccurrenceRequest | job_pb2.RevertOccurrenceRequest,
+    actor: str, method: str,
+) -> job_pb2.Job:  # fmt: skip
+    next_time.settle(view, jid, state)
+    view.put(keys.state(jid), state)
+    audit_log.add(view, actor, method, job.namespace, f"job/{job.name}", request)
+    return answers.job(job.namespace, jid, job, state)

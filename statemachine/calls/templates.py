@@ -1,0 +1,45 @@
+"""What is to be known of a form before a job is made of it, looked at once for many jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..core.instants import ms_or
+from ..core.rejection import Fault
+from ..model import policies, validate
+from ..model.specs import BYTES_KEPT, KEPT, Form
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A form after it was looked at."""
+
+    # What is wrong with it.
+    faults: tuple[Fault, ...]
+    has_upstream: bool
+    keep_ms: int
+    # None: never.
+    delete_after_ms: int | None
+    # Where its policies go against each other, for people.
+    at_odds: tuple[str, ...]
+
+
+def check(form: Form) -> Checked:
+    return _kept(form) if len(form.data) <= BYTES_KEPT else _check(form)
+
+
+def _check(form: Form) -> Checked:
+    spec = form.spec
+    faults = tuple(validate.form(spec))
+    delete_after = spec.HasField("delete_after")
+    return Checked(
+        faults=faults,
+        has_upstream=bool(spec.upstream.jobs),
+        keep_ms=ms_or(spec, "keep_history", 0),
+        delete_after_ms=ms_or(spec, "delete_after", 0) if delete_after else None,
+        at_odds=() if faults else tuple(policies.at_odds(spec)),
+    )
+
+
+_kept = lru_cache(KEPT)(_check)

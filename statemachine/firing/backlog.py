@@ -1,0 +1,184 @@
+"""Past nominal times that are still to run.
+
+After an outage those of all jobs of a namespace become runs at one pace, whatever their misfire
+policies let through: the outage guard. Each job takes the next free place in that line when it has
+used its last one, so they take turns. A backfill has a pace of its own.
+"""
+
+from __future__ import annotations
+
+from ...proto.v1 import run_pb2
+from ..core import limits
+from ..model.record import BacklogRecord, JobRecord, StateRecord
+from ..model.view import View
+from ..occurrences import ledger, next_time
+from ..runs import overlap, runs
+from ..schedule.plan import Plan, count_nominals, due, excluded, latest_nominal_before, next_nominal
+from ..tenants import namespaces
+from . import occurrence
+from .occurrence import BACKFILL, SCHEDULED
+
+
+def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
+    """Let some past nominal times wait for their turn; what was missed does not wait for backfills,
+    which may take days, and takes its turn when it is the first. The caller settles and puts the
+    state."""
+    parts = sorted((*state.backlog, part), key=_place)
+    for behind in parts[1:]:
+        # The end of a run wakes the first one only.
+        behind.release_at_ms = behind.release_at_ms or view.now_ms
+    state.backlog = tuple(parts)
+    runs.usage_of(view, jid).backlog += part.left
+
+
+def _place(part: BacklogRecord) -> tuple[bool, int]:
+    return part.cause == BACKFILL, part.due_at_ms or part.next_at_ms
+
+
+def alone(nominal_ms: int, release_ms: int) -> BacklogRecord:
+    """One missed time."""
+    return BacklogRecord(
+        next_at_ms=nominal_ms, to_ms=nominal_ms + 1, left=1, release_at_ms=release_ms,
+        cause=SCHEDULED,
+    )  # fmt: skip
+
+
+def spans(state: StateRecord, nominal_ms: int) -> bool:
+    """Whether missed times before and behind one wait."""
+    parts = next_time.missed(state)
+    return bool(parts) and parts[0].next_at_ms <= nominal_ms < parts[-1].to_ms
+
+
+def clear(view: View, jid: int, state: StateRecord) -> int:
+    """Forget what waits; how many times that were. The caller settles and puts the state."""
+    left = sum(part.left for part in state.backlog)
+    if left:
+        runs.usage_of(view, jid).backlog -= left
+    state.backlog = ()
+    return left
+
+
+def turn(view: View, jid: int, job: JobRecord) -> int:
+    """When the next missed nominal time of the namespace may become a run."""
+    usage = runs.usage_of(view, jid)
+    at_us = max(usage.backlog_free_us, (view.now_ms - limits.BACKLOG_BURST_MS) * 1000)
+    usage.backlog_free_us = at_us + 1_000_000 // namespaces.backlog_rate(view, job.namespace)
+    return at_us // 1000
+
+
+def release(
+    view: View, jid: int, job: JobRecord, state: StateRecord, *, backfills: bool = True
+) -> None:
+    """Fire past nominal times whose turn has come, oldest first."""
+    plan = next_time.plan_of(view, jid, job)
+    for done in range(limits.STEP):
+        part = state.backlog[0]
+        if not part.release_at_ms or part.release_at_ms > view.now_ms:
+            return
+        if part.cause == BACKFILL and not backfills:
+            return
+        if done and overlap.pauses(view, jid, state):
+            return
+        nominal_ms = part.next_at_ms
+        if _may_run(view, jid, job, state, part):
+            due_ms = part.due_at_ms or due(plan, nominal_ms)
+            if not occurrence.fire(
+                view, jid, job, state, nominal_ms, due_ms, part.cause, patient=True
+            ):
+                # Its overlap policy lets it run only when the last has ended.
+                part.release_at_ms = 0
+                return
+            if part.due_at_ms:
+                occurrence.mark(view, jid, plan, nominal_ms)
+            _shrink(view, jid, part, 1)
+            if part.left > 0:
+                part.release_at_ms = _next_turn(view, jid, job, part)
+        following = next_nominal(plan, nominal_ms, ever=part.cause == BACKFILL)
+        if following is None or following >= part.to_ms or part.left <= 0:
+            _shrink(view, jid, part, part.left)
+            state.backlog = state.backlog[1:]
+            if not state.backlog:
+                return
+            if state.backlog[0].cause == SCHEDULED:
+                state.backlog[0].release_at_ms = turn(view, jid, job)
+        else:
+            part.next_at_ms = following
+
+
+def _shrink(view: View, jid: int, part: BacklogRecord, by: int) -> None:
+    part.left -= by
+    if by:
+        runs.usage_of(view, jid).backlog -= by
+
+
+def _next_turn(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int:
+    if part.cause == SCHEDULED:
+        return turn(view, jid, job)
+    return max(part.release_at_ms, view.now_ms - limits.SECOND_MS) + part.pace_ms
+
+
+def _may_run(view: View, jid: int, job: JobRecord, state: StateRecord, part: BacklogRecord) -> bool:
+    """Whether a time whose turn has come has no run yet, and is not left out."""
+    if part.cause == BACKFILL:
+        return may_backfill(view, jid, job, state, part.next_at_ms)
+    if ledger.knows(view, jid, part.next_at_ms):
+        # It ran before its time, or a backfill has run it.
+        return False
+    if part.due_at_ms or not occurrence.left_out(view, jid, job, state, part.next_at_ms):
+        return True
+    _shrink(view, jid, part, 1)
+    return False
+
+
+def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
+    """Whether a past nominal time may still run: it has not, and no calendar leaves it out now."""
+    if job.form.calendars and excluded(next_time.plan_of(view, jid, job), nominal_ms) is not None:
+        return False
+    return ledger.may_backfill(view, jid, job, state, nominal_ms)
+
+
+def backfillable(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, times: list[int]
+) -> list[int]:
+    """Those of some past nominal times that may run, as `may_backfill` says of one."""
+    for _, calendar in plan.calendars:
+        times = calendar.leaves_in(times, plan.zone)
+    return ledger.backfillable(view, jid, job, state, times) if times else []
+
+
+def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
+    """Give up what waits; how many times that were. What a backfill was to run has an outcome
+    already, and keeps it. The caller settles and puts the state."""
+    plan = next_time.plan_of(view, jid, job)
+    for part in state.backlog:
+        if part.cause == SCHEDULED:
+            _miss(view, jid, state, plan, part)
+    dropped = clear(view, jid, state)
+    next_time.go_on(view, jid, job, state)
+    return dropped
+
+
+def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> None:
+    """What of the schedules waits behind an instant is decided on again, so it waits no more. The
+    caller settles and puts the state."""
+    for part in next_time.missed(state):
+        if part.to_ms <= at_ms + 1 or part.due_at_ms:
+            continue
+        # The first may follow from the end of a run, and then no count finds it.
+        behind = count_nominals(plan, part.next_at_ms + 1, at_ms + 1).number
+        left = min(part.left, 1 + behind) if part.next_at_ms <= at_ms else 0
+        _shrink(view, jid, part, part.left - left)
+        part.to_ms = at_ms + 1
+    state.backlog = tuple(part for part in state.backlog if part.left or part.cause != SCHEDULED)
+    if state.backlog and not state.backlog[0].release_at_ms and state.live == state.held:
+        # The end of a run woke the one before it.
+        state.backlog[0].release_at_ms = view.now_ms
+
+
+def _miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRecord) -> None:
+    first = part.next_at_ms
+    # The first may follow from the end of a run, and then no schedule names it.
+    last = max(first, latest_nominal_before(plan, part.to_ms) or first)
+    ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
+    if part.due_at_ms:
+        occurrence.mark(view, jid, plan, first)

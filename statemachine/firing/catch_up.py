@@ -1,0 +1,125 @@
+"""Times that are due, late or several at once, get their outcome: what `misfire.choose` says of the
+`timeline` is carried out.
+
+What runs now is left to whoever fires; what is to wait goes into the backlog; all others are
+recorded, as stretches between those that have an outcome of their own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from ...proto.v1 import run_pb2
+from ..model.record import BacklogRecord, JobRecord, StateRecord
+from ..model.view import View
+from ..occurrences import ledger, misfire, next_time, timeline
+from ..occurrences.misfire import Fate, Fated
+from ..occurrences.timeline import Stretch
+from ..runs import overlap
+from ..schedule.plan import Plan, due
+from . import backlog, occurrence
+
+OUTCOME = {
+    Fate.COALESCE: run_pb2.OUTCOME_COALESCED,
+    Fate.MISS: run_pb2.OUTCOME_MISSED,
+    Fate.EXCLUDE: run_pb2.OUTCOME_SKIPPED_CALENDAR,
+    Fate.SKIP: run_pb2.OUTCOME_SKIPPED_BY_HAND,
+}
+
+
+def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+    """Decide on all that is due but what runs now; whether the job's next time is another by that.
+    The caller settles and puts the state."""
+    plan = next_time.plan_of(view, jid, job)
+    until_ms = view.now_ms - due(plan, 0)
+    due_now, last = timeline.undecided(view, jid, job, state, plan, until_ms)
+    spec = job.form.spec
+    room = overlap.room(state, job)
+    chosen = misfire.choose(spec.misfire, due_now, plan, view.now_ms, job.form.grace_ms, room)
+    before = state.next_nominal_at_ms
+    if last:
+        _carry_out(view, jid, job, state, plan, chosen, last)
+    for one, fate in chosen:
+        if one.edit is not None and one.kind is timeline.OPEN and fate is not Fate.RUN:
+            _edited(view, jid, job, state, plan, one, fate)
+    return state.next_nominal_at_ms != before
+
+
+def give_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """What came under schedules that are about to go, and is not decided on, is missed. The caller
+    settles and puts the state."""
+    plan = next_time.plan_of(view, jid, job)
+    found, last = timeline.undecided(view, jid, job, state, plan, view.now_ms)
+    missed = [one for one in found if one.edit is None or one.kind is timeline.SKIPPED]
+    _carry_out(view, jid, job, state, plan, misfire.miss(missed), last)
+
+
+def _carry_out(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan,
+    chosen: list[Fated], last: int,
+) -> None:  # fmt: skip
+    """What becomes of the times of the schedules, up to the first that runs now."""
+    ours = [(one, fate) for one, fate in chosen if one.edit is None or fate is Fate.SKIP]
+    run = next((one for one, fate in ours if fate is Fate.RUN), None)
+    if run is not None:
+        ours = ours[: ours.index((run, Fate.RUN))]
+    apart = [edit.nominal_at_ms for edit in state.edits] + next_time.waiting_alone(state)
+    for one, fate in _joined(ours, sorted(apart)):
+        if fate is Fate.WAIT:
+            _wait(view, jid, job, state, one)
+        elif fate is Fate.SKIP:
+            assert one.edit is not None
+            occurrence.drop_edit(state, one.edit)
+            ledger.settle(view, jid, state, one.first, OUTCOME[fate])
+        else:
+            ledger.stretch(view, jid, state, plan, one.first, one.last, OUTCOME[fate])
+    if run is None:
+        next_time.advance(view, jid, job, state, last)
+    elif run.first != state.next_nominal_at_ms:
+        state.next_nominal_at_ms, state.next_due_at_ms = run.first, run.due_ms
+
+
+def _joined(chosen: Iterable[Fated], edited: list[int]) -> list[Fated]:
+    """Stretches with one outcome as one, where between them lies nothing but what ran before its
+    time."""
+    found: list[Fated] = []
+    for one, fate in chosen:
+        if found and found[-1][1] is fate is not Fate.SKIP:
+            before = found[-1][0]
+            between = bisect_left(edited, one.first) - bisect_left(edited, before.last)
+            if not between:
+                count = before.count + one.count
+                found[-1] = (Stretch(before.first, one.last, count, before.due_ms), fate)
+                continue
+        found.append((one, fate))
+    return found
+
+
+def _wait(view: View, jid: int, job: JobRecord, state: StateRecord, one: Stretch) -> None:
+    part = BacklogRecord(
+        next_at_ms=one.first, to_ms=one.last + 1, left=one.count,
+        release_at_ms=view.now_ms if next_time.missed(state) else backlog.turn(view, jid, job),
+        cause=occurrence.SCHEDULED,
+        due_at_ms=one.due_ms if one.edit is not None else 0,
+    )  # fmt: skip
+    backlog.add(view, jid, state, part)
+
+
+def _edited(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, one: Stretch, fate: Fate
+) -> None:
+    """What becomes of one that somebody moved or added."""
+    edit = one.edit
+    assert edit is not None
+    occurrence.drop_edit(state, edit)
+    if ledger.knows(view, jid, one.first):
+        # The schedules were changed, and those before or after had it as well.
+        return
+    if fate is Fate.WAIT:
+        _wait(view, jid, job, state, one)
+        return
+    ledger.take_out(view, jid, job, plan, one.first)
+    ledger.settle(view, jid, state, one.first, OUTCOME[fate])
+    occurrence.mark(view, jid, plan, one.first)
+    next_time.used_up(job, state)

@@ -1,0 +1,479 @@
+"""Timers ring: nominal times become runs, and whatever else has an end comes to it.
+
+A nominal time gets its outcome in the same change in which the job moves on to the next one, and
+the run's id is made of job and nominal time, so none can be lost between two steps or become two
+runs. The ledger holds the outcome of each: what ran, and why the others did not.
+"""
+
+from __future__ import annotations
+
+from itertools import islice, zip_longest
+
+from ...proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
+from ..core import limits
+from ..core.instants import ms_or
+from ..flows import waves
+from ..model import keys, timers
+from ..model.record import JobRecord, RunRecord, StateRecord, UniqueRecord
+from ..model.request import Ring, RingOne, Rung
+from ..model.view import View
+from ..occurrences import ledger, ledger_purge, next_time
+from ..runs import overlap, runs, set_aside
+from ..runs.reports import attempt_failed, log_attempt
+from ..schedule.plan import due, next_nominal
+from ..tenants import quota
+from . import backlog, catch_up, job_deletion, namespace_deletion, occurrence, resume
+
+Misfire = job_pb2.MisfirePolicy
+Edit = schedule_pb2.OccurrenceEdit
+Attempt = run_pb2.Attempt
+LOST = worker_pb2.Stop.KIND_LOST
+# A job's one ring may make many runs; after so many writes the rest waits for the next change.
+WRITES_MAX = 8 * limits.CHANGE_ITEMS
+LATER_BYTE = keys.LATER >> 56  # With which the instants of timers of what can wait begin.
+AHEAD = 256  # Timers whose jobs are read together; it may be that no more of them ring now.
+
+
+def ring(view: View, request: Ring, actor: str) -> Rung:
+    """Do what is due, oldest first."""
+    if request.later is not None:
+        return _ring_line(view, request, later=request.later)
+    first = _ring_line(view, request, later=False)
+    if first.more:
+        return first
+    then = _ring_line(view, request, later=True)
+    return Rung(first.timers + then.timers, then.more)
+
+
+def _ring_line(view: View, request: Ring, *, later: bool) -> Rung:
+    most = request.most
+    due, more, end = due_now(view, most, later=later)
+    fresh, fresh_from = ([], end) if later else _fresh(view, request, due, end)
+    if fresh:
+        taken = frozenset(fresh)
+        due = [key for key in due if key not in taken][: most - len(fresh)]
+    # Timers that this decision has set already are not stored yet; the next ring finds them.
+    behind = due[-1] + b"\0" if more else max(end, _begin(view, later=later))
+    _mark(view, behind, later=later)
+    if later:
+        due += _just_set(view)
+    elif fresh:
+        due = _in_turn(fresh, due)
+    if due:
+        ledger.index(view)
+    for done, key in enumerate(due):
+        if done and view.is_over(WRITES_MAX):
+            rest = due[done:]
+            _mark(view, min(behind, *rest), later=later)
+            left = next((key for key in rest if key in taken), fresh_from) if fresh else fresh_from
+            return Rung(done, more=True, fresh_from=left)
+        if done % AHEAD == 0:
+            _read_ahead(view, due[done : done + AHEAD])
+        # What rang before may have moved it, or ended what it was for.
+        if view.take(key):
+            _ring_one(view, key)
+    return Rung(len(due), more, fresh_from)
+
+
+def _fresh(view: View, request: Ring, due: list[bytes], end: bytes) -> tuple[list[bytes], bytes]:
+    """Jobs that have fallen due behind what is left over, which they need not wait for; and where
+    the next ones begin. But what else is due of a job with runs comes before, if they may not
+    overlap."""
+    first = request.fresh_from or keys.timers_from(view.since_ms + 1)
+    if not due or due[0] >= first or first >= end:
+        return [], end  # Nothing was left over, or nothing came since.
+    most = request.most // 2
+    if not most:
+        return [], first
+    found = list(islice(view.scan_stored(first, end), most))
+    _read_ahead(view, found)
+    fresh = [key for key in found if key[9:10] == keys.WAKE_JOB and _may_overtake(view, key[10:18])]
+    return fresh, found[-1] + b"\0" if len(found) == most else end
+
+
+def _may_overtake(view: View, jid: bytes) -> bool:
+    if not view.need(keys.STATE + jid, StateRecord).live:
+        return True
+    rule = view.need(keys.JOB + jid, JobRecord).form.spec.overlap.rule
+    return rule == job_pb2.OverlapPolicy.RULE_ALLOW
+
+
+def _in_turn(*lines: list[bytes]) -> list[bytes]:
+    return [key for turn in zip_longest(*lines) for key in turn if key is not None]
+
+
+def _just_set(view: View) -> list[bytes]:
+    """What this decision itself has found to be missed, or to be deleted, goes on at once. All else
+    that it began is found in the next one, when what it wrote is stored."""
+    end = keys.timers_from(keys.LATER | view.now_ms + 1)
+    return [key for key in view.set_later or () if key < end and _may_go_on(view, key)]
+
+
+def _may_go_on(view: View, key: bytes) -> bool:
+    if key[9:10] == keys.WAKE_JOB:
+        state = view.get(keys.STATE + key[10:18], StateRecord)
+        return state is not None and state.state != next_time.DELETING
+    return key[9:10] == keys.WAKE_BACKLOG
+
+
+def _begin(view: View, *, later: bool) -> bytes:
+    if later:
+        return view.meta.later_from or keys.timers_from(keys.LATER)
+    return view.meta.timers_from or keys.TIMER
+
+
+def _mark(view: View, key: bytes, *, later: bool) -> None:
+    """No timer of a line lies before a key, but for those that this decision has set."""
+    if later:
+        view.meta.later_from = min(key, view.first_later)
+    else:
+        view.meta.timers_from = min(key, view.first_timer)
+
+
+def _ring_one(view: View, key: bytes) -> None:
+    kind = key[9:10]
+    if kind == keys.WAKE_JOB:
+        _ring_job(view, int.from_bytes(key[10:18], "big"), key[1] >= LATER_BYTE)
+    elif kind == keys.WAKE_RUN:
+        _ring_run(view, *keys.run_of(key))
+    elif kind == keys.WAKE_PURGE:
+        _purge(view, *keys.run_of(key))
+    else:
+        _ring_rare(view, kind, key)
+
+
+def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
+    if kind == keys.WAKE_UNIQUE:
+        _free_unique(view, key)
+    elif kind == keys.WAKE_SWEEP:
+        namespace_deletion.ring(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_ROOM:
+        overlap.go_on(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_BACKLOG:
+        _ring_backlog(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_LINE:
+        runs.serve_line(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_WAVES:
+        looked = int.from_bytes(key[18:22], "big")
+        waves.ring_waves(view, int.from_bytes(key[10:18], "big"), looked, key[22:])
+    elif kind == keys.WAKE_RESUME:
+        resume.ring(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_HELD:
+        runs.ring_held(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_RETURN:
+        set_aside.ring(view, *keys.run_of(key))
+    else:
+        assert kind == keys.WAKE_FLOW, f"unknown timer {key!r}"
+        waves.ring(view, *keys.run_of(key))
+
+
+def due_now(view: View, most: int, *, later: bool) -> tuple[list[bytes], bool, bytes]:
+    """Timers of one line that are due, oldest first; whether there are more; where those begin
+    that are due later."""
+    end = keys.timers_from((keys.LATER if later else 0) | view.now_ms + 1)
+    first = _begin(view, later=later)
+    due = list(islice(view.scan_stored(first, end), most + 1)) if first < end else []
+    return due[:most], len(due) > most, end
+
+
+def ring_one(view: View, request: RingOne, actor: str) -> None:
+    """Do what one timer is for, unless it was moved or is gone."""
+    if view.get_raw(request.timer) is not None:
+        view.delete_raw(request.timer)
+        _ring_one(view, request.timer)
+
+
+def _read_ahead(view: View, due: list[bytes]) -> None:
+    """Jobs that were made together ring together."""
+    jids = sorted(key[10:18] for key in due if key[9:10] == keys.WAKE_JOB)
+    view.read_ahead([keys.JOB + jid for jid in jids], JobRecord)
+    view.read_ahead([keys.STATE + jid for jid in jids], StateRecord)
+
+
+def _ring_job(view: View, jid: int, is_later: bool) -> None:
+    key = keys.state(jid)
+    state = view.need(key, StateRecord)
+    state.timer_at_ms = 0
+    if state.state == next_time.BROKEN:
+        view.put(key, state)
+        return
+    job = view.need(keys.job(jid), JobRecord)
+    if 0 < state.delete_at_ms <= view.now_ms and next_time.over(state):
+        if not is_later:
+            timers.set_job(view, jid, state, keys.LATER | view.now_ms)
+            view.put(key, state)
+            return
+        job_deletion.begin(view, jid, job, state)
+    if state.state == next_time.DELETING:
+        job_deletion.step(view, jid, job, state)
+        return
+    if state.state == next_time.PAUSED and 0 < state.pause_until_ms <= view.now_ms:
+        state.state = next_time.ACTIVE
+        state.pause_reason = ""
+        state.pause_until_ms = 0
+        resume.begin(view, jid, state)
+        job.version += 1
+        job.updated_at_ms = view.now_ms
+        view.put(keys.job(jid), job)
+    if state.held and not _has_room(view, jid, state):
+        # What is due now would replace a run that was not given the room that it came for.
+        timers.set_job(view, jid, state, view.now_ms)
+        view.put(key, state)
+        return
+    if state.state != next_time.PAUSED:
+        fire_due(view, jid, job, state)
+    if state.ledger_purge_at_ms or not state.live:
+        _plan_purge(view, jid, job, state)
+    next_time.settle(view, jid, state)
+    view.put(key, state)
+
+
+def _ring_backlog(view: View, jid: int) -> None:
+    """It is the turn of a job's backlog, unless that is gone or waits for something else."""
+    view.delete(keys.catch_up(jid))
+    key = keys.state(jid)
+    state = view.get(key, StateRecord)
+    if state is None or not state.backlog or state.state != next_time.ACTIVE:
+        return
+    job = view.need(keys.job(jid), JobRecord)
+    # What is due of its schedules goes before.
+    is_due = 0 < state.next_due_at_ms <= view.now_ms
+    if not is_due and (not state.held or _has_room(view, jid, state)):
+        backlog.release(view, jid, job, state)
+        next_time.go_on(view, jid, job, state)
+    next_time.settle(view, jid, state)
+    view.put(key, state)
+
+
+def _has_room(view: View, jid: int, state: StateRecord) -> bool:
+    """Whether no run of a job waits for room, after another step of making it."""
+    if overlap.waits_for_room(view, jid, state):
+        overlap.go_on(view, jid)
+    return not overlap.waits_for_room(view, jid, state)
+
+
+def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Its ledger goes on with time, also when no run is there to take it along."""
+    alone = not state.live and not state.last_occasion and ledger_purge.idle(state)
+    if alone or 0 < state.ledger_purge_at_ms <= view.now_ms:
+        ledger_purge.step(view, jid, job, state, limits.STEP)
+
+
+def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Give every nominal time that is due its outcome: those of the schedules, then what was moved
+    or added. What a decision has no time for is due in the next, in the same order. The caller
+    settles and puts the state."""
+    now_ms = view.now_ms
+    grace_ms = job.form.grace_ms
+    for done in range(limits.STEP):
+        nominal_ms, due_ms = state.next_nominal_at_ms, state.next_due_at_ms
+        if not nominal_ms or due_ms > now_ms:
+            break
+        if done and overlap.pauses(view, jid, state):
+            return
+        late_ms = now_ms - due_ms
+        together = late_ms > grace_ms
+        if not together and (late_ms >= limits.SECOND_MS or state.edits):
+            together = _is_choice(view, jid, job, state)
+        if together and catch_up.decide(view, jid, job, state):
+            continue
+        if not occurrence.left_out(view, jid, job, state, nominal_ms):
+            occurrence.fire(view, jid, job, state, nominal_ms, due_ms, occurrence.SCHEDULED)
+        next_time.advance(view, jid, job, state, nominal_ms)
+    if not state.edits or overlap.waits_for_room(view, jid, state):
+        return
+    if _fire_edits(view, jid, job, state):
+        next_time.go_on(view, jid, job, state)
+
+
+def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+    """Whether more than one time is due, so that they are decided on together. Times of schedules
+    are rarely less than a second apart, and then come one by one."""
+    if _is_edit_due(view, state):
+        return True
+    if state.once or not overlap.room(state, job):
+        return False
+    plan = next_time.plan_of(view, jid, job)
+    following = next_nominal(plan, state.next_nominal_at_ms)
+    return following is not None and due(plan, following) <= view.now_ms
+
+
+def _is_edit_due(view: View, state: StateRecord) -> bool:
+    return any(0 < next_time.edit_due(edit) <= view.now_ms for edit in state.edits)
+
+
+def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+    """Fire the occurrences that somebody moved or added, as far as they are due; whether all."""
+    if _is_edit_due(view, state):
+        catch_up.decide(view, jid, job, state)
+    for done, edit in enumerate(state.edits):
+        if done and overlap.pauses(view, jid, state):
+            # As long as one is due, the job's timer rings.
+            return False
+        due_ms = next_time.edit_due(edit)
+        if due_ms:
+            if due_ms <= view.now_ms:
+                occurrence.drop_edit(state, edit)
+                if ledger.knows(view, jid, edit.nominal_at_ms):
+                    # The schedules were changed, and those before or after had it as well.
+                    continue
+                plan = next_time.plan_of(view, jid, job)
+                ledger.take_out(view, jid, job, plan, edit.nominal_at_ms)
+                occurrence.fire(
+                    view, jid, job, state, edit.nominal_at_ms, due_ms, occurrence.SCHEDULED
+                )
+                occurrence.mark(view, jid, plan, edit.nominal_at_ms)
+                next_time.used_up(job, state)
+        elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
+            occurrence.drop_edit(state, edit)
+    return True
+
+
+def _ring_run(view: View, jid: int, occasion: int) -> None:
+    key = keys.run(jid, occasion)
+    run = view.need(key, RunRecord)
+    rung_ms, run.timer_at_ms = run.timer_at_ms, 0
+    job = view.need(keys.job(jid), JobRecord)
+    now_ms = view.now_ms
+    timeouts = job.form.spec.timeouts
+    run_ms = ms_or(timeouts, "run", 0)
+    if run_ms and run.ready_at_ms and run.ready_at_ms + run_ms <= now_ms:
+        _fail(view, jid, occasion, run, "timeout.run", f"it had not ended after {run_ms} ms")
+    elif run.state == runs.RUNNING:
+        _ring_running(view, jid, occasion, run, job)
+    elif run.held:
+        _ring_held(view, jid, occasion, run, job, rung_ms)
+    else:
+        _ring_waiting(view, jid, occasion, run, job)
+
+
+def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+    now_ms = view.now_ms
+    heartbeat_ms = ms_or(job.form.spec.timeouts, "heartbeat", 0)
+    if 0 < run.cancel_at_ms <= now_ms:
+        runs.stop(view, jid, occasion, run, LOST)
+        runs.end(view, jid, occasion, run, runs.CANCELLED)
+    elif 0 < run.deadline_at_ms <= now_ms:
+        taken_ms = run.deadline_at_ms - run.leased_at_ms
+        _attempt_over(view, jid, occasion, run, "timeout.attempt", f"it took over {taken_ms} ms")
+    elif heartbeat_ms and run.heard_at_ms + heartbeat_ms <= now_ms:
+        said = f"it reported no progress for {heartbeat_ms} ms"
+        _attempt_over(view, jid, occasion, run, "timeout.heartbeat", said)
+    else:
+        runs.arm(view, jid, occasion, run, job.form)
+        view.put(keys.run(jid, occasion), run)
+
+
+def _attempt_over(
+    view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str
+) -> None:
+    error = run_pb2.RunError(kind=kind, message=message)
+    runs.stop(view, jid, occasion, run, LOST)
+    attempt_failed(view, jid, occasion, run, Attempt.END_TIMED_OUT, error)
+
+
+def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+    now_ms = view.now_ms
+    queue_ms = ms_or(job.form.spec.timeouts, "queue", 0)
+    started = run.started_at_ms
+    if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
+        _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
+    elif 0 < runs.start_deadline(run, job.form) <= now_ms:
+        _skip_late(view, jid, occasion, run, job)
+    elif 0 < run.retry_at_ms <= now_ms:
+        runs.make_ready(view, jid, occasion, run, job.form)
+        view.put(keys.run(jid, occasion), run)
+    else:
+        runs.arm(view, jid, occasion, run, job.form)
+        view.put(keys.run(jid, occasion), run)
+
+
+def _skip_late(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+    message = f"it had not started {job.form.start_deadline_ms} ms after its due time"
+    outcome = run_pb2.OUTCOME_SKIPPED_DEADLINE
+    overlap.drop(view, jid, occasion, run, outcome, "start_deadline", message)
+
+
+def _ring_held(
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, rung_ms: int
+) -> None:
+    """A run that was triggered for later is due now, so the overlap policy judges it now; or one
+    that is held back has waited for too long."""
+    state_key = keys.state(jid)
+    state = view.need(state_key, StateRecord)
+    if 0 < runs.start_deadline(run, job.form) <= view.now_ms:
+        _skip_late(view, jid, occasion, run, job)
+        return
+    if not _has_room(view, jid, state):
+        if view.get(keys.run(jid, occasion), RunRecord) is not None:
+            timers.set_run(view, jid, occasion, run, rung_ms)
+            view.put(keys.run(jid, occasion), run)
+        return
+    if not run.held:
+        # It had waited for room, or it gave way.
+        return
+    if run.held == RunRecord.HELD_FOR_RESUME:
+        runs.arm(view, jid, occasion, run, job.form)
+        view.put(keys.run(jid, occasion), run)
+        return
+    before = run.held is True and rung_ms > run.due_at_ms and state.live > state.held
+    if run.held == RunRecord.HELD_FOR_ROOM or before:
+        # It was judged, and its job has a later start deadline by now.
+        runs.arm(view, jid, occasion, run, job.form)
+        view.put(keys.run(jid, occasion), run)
+        runs.look_at_held(view, jid, state)
+        return
+    is_spared = run.spared & RunRecord.SPARED_OVERLAP
+    if state.state == next_time.PAUSED and not is_spared:
+        runs.let_go(view, jid, run, state)
+        run.held = RunRecord.HELD_FOR_RESUME
+        runs.hold(view, jid, occasion, run, job.form, state)
+        view.put(state_key, state)
+        view.put(keys.run(jid, occasion), run)
+        return
+    usage = runs.usage_of(view, jid)
+    is_taken = quota.is_taken(view, usage, job.namespace)
+    # It does not stand in its own way.
+    runs.let_go(view, jid, run, state)
+    state.live -= 1
+    verdict = overlap.GO if is_spared else overlap.judge_wanted(view, jid, state, job)
+    state.live += 1
+    state.held += 1
+    waits = overlap.make_room(view, jid, state, verdict, occasion)
+    state.held -= 1
+    if not waits and is_taken:
+        quota.wait(view, jid, state, usage)
+        waits = True
+    if waits:
+        runs.hold(view, jid, occasion, run, job.form, state)
+    else:
+        runs.make_ready(view, jid, occasion, run, job.form)
+    view.put(state_key, state)
+    view.put(keys.run(jid, occasion), run)
+
+
+def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str) -> None:
+    run.error = run_pb2.RunError(kind=kind, message=message)
+    if run.state == runs.RUNNING:
+        log_attempt(view, run, Attempt.END_TIMED_OUT, run.error)
+    runs.stop(view, jid, occasion, run, LOST)
+    runs.end(view, jid, occasion, run, runs.FAILED)
+
+
+def _purge(view: View, jid: int, occasion: int) -> None:
+    if not runs.purge(view, jid, occasion):
+        return
+    state = view.need(keys.state(jid), StateRecord)
+    if state.ledger_from_ms and state.state != next_time.DELETING:
+        job = view.need(keys.job(jid), JobRecord)
+        if ledger_purge.step(view, jid, job, state):
+            next_time.settle(view, jid, state)
+            view.put(keys.state(jid), state)
+
+
+def _free_unique(view: View, key: bytes) -> None:
+    jid = int.from_bytes(key[10:18], "big")
+    unique_key = keys.unique(jid, key[18:].decode())
+    taken = view.get(unique_key, UniqueRecord)
+    if taken is not None and 0 < taken.until_ms <= view.now_ms:
+        view.delete(unique_key)

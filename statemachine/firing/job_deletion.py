@@ -1,0 +1,85 @@
+"""A job goes: its runs end, then its history, its ledger and its keys, and its name at last.
+
+All of that may be much, so it goes in steps, each of which sets the job's timer for the next one.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from ...proto.v1 import run_pb2, worker_pb2
+from ..core import limits
+from ..flows import graph
+from ..model import keys, timers
+from ..model.record import JobRecord, RunRecord, StateRecord, UniqueRecord
+from ..model.view import View
+from ..occurrences import ledger, next_time
+from ..runs import overlap, runs
+from ..tenants import namespaces, quota
+from . import backlog, resume
+
+LOST = worker_pb2.Stop.KIND_LOST
+
+
+def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """From now on nothing finds the job; it goes in steps. The caller puts the state."""
+    namespace = keys.namespace_of(jid)
+    # Unchanged: with its state it tells watchers that the job was deleted.
+    view.put(keys.job(jid), job)
+    usage = runs.usage_of(view, jid)
+    usage.jobs -= 1
+    usage.payload_bytes -= len(job.order().payload.data)
+    graph.unlink(view, jid, job)
+    namespaces.use_calendars(view, namespace, job.form.calendars, -1)
+    state.state = next_time.DELETING
+    backlog.clear(view, jid, state)
+    overlap.forget(view, jid)
+    resume.forget(view, jid)
+    quota.leave(view, jid, state, usage)
+    state.edits = ()
+    state.next_nominal_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
+    state.has_downstream = state.after_end = False
+
+
+def step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Cancel some runs, then purge some history, then some of the ledger; at last the job."""
+    # What ended in this very change is not stored yet, and is found in the next step only.
+    next_ms = view.now_ms + (1 if state.last_end_at_ms == view.now_ms else 0)
+    live = runs.live_of(view, jid, state, limits.STEP)
+    for occasion, run in live:
+        message = f"the job {job.name} was deleted"
+        run.error = run_pb2.RunError(kind="cancelled", message=message)
+        runs.stop(view, jid, occasion, run, LOST)
+        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        if view.is_full:
+            break
+    if not live:
+        prefix = keys.of_job(keys.ENDED, jid)
+        past = list(islice(view.scan_stored(prefix, keys.after(prefix)), limits.STEP))
+        for done, key in enumerate(past):
+            if done and view.is_full:
+                break
+            runs.forget(view, jid, keys.ended_of(key)[1], view.need(key, RunRecord))
+        gone = not past and next_ms == view.now_ms
+        lines = ledger.oldest(view, jid, state, limits.STEP) if gone else []
+        for key in lines:
+            ledger.drop(view, key)
+        if gone and not lines and not _free_all_unique(view, jid):
+            timers.set_job(view, jid, state, 0)
+            view.delete(keys.job_name(keys.namespace_of(jid), job.name))
+            view.delete(keys.job(jid))
+            view.delete(keys.state(jid))
+            return
+    timers.set_job(view, jid, state, keys.LATER | next_ms)
+    view.put(keys.state(jid), state)
+
+
+def _free_all_unique(view: View, jid: int) -> int:
+    prefix = keys.of_job(keys.UNIQUE, jid)
+    found = list(islice(view.scan(prefix, keys.after(prefix)), limits.STEP))
+    for key in found:
+        until_ms = view.need(key, UniqueRecord).until_ms
+        if until_ms:
+            view.delete(keys.unique_timer(until_ms, jid, key[9:].decode()))
+        view.delete(key)
+    return len(found)

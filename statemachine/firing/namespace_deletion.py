@@ -1,0 +1,64 @@
+"""A namespace goes. Its name is free at once, and its secrets open nothing any more; its queues,
+lanes, calendars and alerts may be many, so they go in steps. They lie under a number that no other
+namespace will have, so nothing meets them meanwhile."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from ...proto.v1 import namespace_pb2
+from ..core import limits
+from ..core.rejection import Reason, Refused
+from ..model import keys
+from ..model.record import SweepRecord
+from ..model.view import View
+from ..tenants import access, audit_log, namespaces
+
+TABLES = (keys.QUEUE, keys.LANE_OF, keys.CALENDAR, keys.ALERT)
+
+
+def delete(
+    view: View, request: namespace_pb2.DeleteNamespaceRequest, actor: str
+) -> namespace_pb2.DeleteNamespaceResponse:
+    record = namespaces.need(view, request.namespace)
+    name, number = record.settings.name, record.number
+    namespaces.check_etag(request.etag, record.version)
+    prefix = keys.job(keys.jid_of(number, 0))[:4]
+    used = "jobs" if any(True for _ in view.scan(prefix, keys.after(prefix))) else ""
+    if name == namespaces.DEFAULT or used:
+        why = "it is always there" if name == namespaces.DEFAULT else "it has jobs; delete them"
+        raise Refused.because(
+            Reason.ERROR_REASON_IN_USE,
+            f"the namespace '{name}' cannot be deleted: {why}",
+            kind="namespace", name=name, used_by=used or "everybody",
+        )  # fmt: skip
+    view.delete(keys.namespace(name))
+    view.namespaces[name] = None
+    access.revoke_all(view, name)
+    _go_on(view, number)
+    audit_log.add(view, actor, "DeleteNamespace", name, f"namespace/{name}", request)
+    return namespace_pb2.DeleteNamespaceResponse()
+
+
+def ring(view: View, number: int) -> None:
+    """Drop some of what is left; at last the note that something is."""
+    left = limits.STEP
+    for table in TABLES:
+        prefix = keys.in_namespace(table, number)
+        for key in list(islice(view.scan_stored(prefix, keys.after(prefix)), left)):
+            value = view.get_raw(key) if table == keys.LANE_OF else None
+            if value is not None:
+                view.delete(keys.lane(int.from_bytes(value, "big")))
+            view.delete(key)
+            left -= 1
+    if left < limits.STEP:
+        _go_on(view, number)
+        return
+    view.delete(keys.usage(number))
+    view.delete(keys.sweep(number))
+
+
+def _go_on(view: View, number: int) -> None:
+    at_ms = keys.LATER | view.now_ms
+    view.put(keys.sweep(number), SweepRecord(timer_at_ms=at_ms))
+    view.put_later(keys.sweep_timer(at_ms, number))

@@ -1,0 +1,138 @@
+"""The state's time is set back, after clocks that were ahead have moved it.
+
+Time in the state never goes back by itself, so while it is ahead of the clocks nothing that was
+planned comes to pass. Setting it back decides no scheduled time anew: each job goes on behind the
+last one it decided, unless it is brought back (bring_back.py), and what was planned by the wrong
+time is moved with it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from ...proto.v1 import cluster_pb2
+from ..core import limits
+from ..core.rejection import Reason, Refused
+from ..core.store import Reading
+from ..model import keys
+from ..model.record import AuditEntryRecord, Change, JobRecord, RunRecord, StateRecord, parse
+from ..model.request import RingOne, SetTime, TimeSet
+from ..model.view import View
+from ..occurrences import next_time
+from ..runs import runs
+from ..tenants import audit_log
+from . import dispatch
+
+METHOD = "SetStateTime"
+LEAST_MS = 1_000  # A state this little ahead is there before anybody has typed the command.
+PACE_MS = limits.MINUTE_MS  # The next of a backlog is at most so far ahead, or waits in line.
+RUNS = 500  # Whose timers are looked at in one change.
+Consequences = cluster_pb2.SetStateTimeResponse
+
+
+def set_time(view: View, request: SetTime, actor: str) -> TimeSet:
+    """Set the time back; then move, some at a time, what runs wait for."""
+    if not request.after:
+        _set_back(view, request, actor)
+    first = request.after + b"\0" if request.after else keys.timers_from(request.to_ms)
+    found = list(islice(view.scan_stored(first, keys.after(keys.TIMER)), RUNS + 1))
+    for done, key in enumerate(found[:RUNS]):
+        if done and view.is_full:
+            return TimeSet(found[done - 1])
+        is_job = key[9:10] in (keys.WAKE_JOB, keys.WAKE_BACKLOG)
+        if key[9:10] == keys.WAKE_RUN:
+            _move(view, *keys.run_of(key), request.from_ms - request.to_ms)
+        elif is_job and keys.instant(keys.timer_at(key)) <= request.from_ms + PACE_MS:
+            _move_job(view, int.from_bytes(key[10:18], "big"), request.from_ms - request.to_ms)
+        elif keys.LATER < keys.timer_at(key) <= keys.LATER | request.from_ms:
+            # Work in steps goes on at once.
+            dispatch.ring_one(view, RingOne(key), actor)
+    return TimeSet(found[RUNS - 1] if len(found) > RUNS else b"")
+
+
+def _set_back(view: View, request: SetTime, actor: str) -> None:
+    from_ms, to_ms = view.now_ms, request.to_ms
+    if from_ms - to_ms < LEAST_MS:
+        raise Refused.because(
+            Reason.ERROR_REASON_FIELD_INVALID,
+            "the state's time is not ahead of the clocks, so there is nothing to set back",
+            field="",
+        )
+    view.set_back(to_ms)
+    # Jobs may have decided further ahead by the clocks of a time before.
+    furthest_ms = max(set_back_from(view.stored), from_ms)
+    view.put_raw(keys.SET_BACK, furthest_ms.to_bytes(8, "big"))
+    for key, _ in view.stored.scan(keys.USAGE, keys.after(keys.USAGE)):
+        usage = runs.usage_of(view, int.from_bytes(key[1:5], "big") << keys.SERIAL_BITS)
+        usage.backlog_free_us = min(usage.backlog_free_us, to_ms * 1000)
+    said = f"{from_ms - to_ms} ms back"
+    audit_log.add(view, actor, METHOD, "", "cluster", request.request, said)
+
+
+def _move(view: View, jid: int, occasion: int, back_ms: int) -> None:
+    """What was planned by the wrong time is as long after the right one. What began before, or
+    stands at an instant of its own, stays."""
+    now_ms, key = view.now_ms, keys.run(jid, occasion)
+    run = view.need(key, RunRecord)
+    if run.held:
+        return  # Its timer is the instant at which it is due.
+    begun_ms = run.attempts[-1].ended_at_ms if run.attempts and run.retry_at_ms else 0
+    begun_ms = run.leased_at_ms if run.state == runs.RUNNING else begun_ms
+    if run.retry_at_ms and begun_ms > now_ms:
+        run.retry_at_ms = max(now_ms, run.retry_at_ms - back_ms)
+    if run.state == runs.RUNNING and begun_ms > now_ms:
+        run.leased_at_ms = now_ms
+        if run.deadline_at_ms:
+            run.deadline_at_ms = max(now_ms, run.deadline_at_ms - (begun_ms - now_ms))
+    if run.cancel_at_ms > now_ms + back_ms:
+        run.cancel_at_ms -= back_ms
+    run.heard_at_ms = min(run.heard_at_ms, now_ms)
+    run.ready_at_ms = min(run.ready_at_ms, now_ms)
+    run.started_at_ms = min(run.started_at_ms, now_ms)
+    runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).form)
+    view.put(key, run)
+
+
+def _move_job(view: View, jid: int, back_ms: int) -> None:
+    """A job that was in line, or goes, or has a backlog, is not to wait until the wrong time comes
+    again."""
+    now_ms, key = view.now_ms, keys.state(jid)
+    state = view.need(key, StateRecord)
+    timer_ms = state.timer_at_ms
+    for part in state.backlog:
+        if part.release_at_ms > now_ms:
+            part.release_at_ms = max(now_ms, part.release_at_ms - back_ms)
+    next_time.settle(view, jid, state)
+    if state.timer_at_ms != timer_ms or state.backlog:
+        view.put(key, state)
+
+
+def set_back_from(store: Reading) -> int:
+    """From what time the state was set back, the furthest; 0 if never."""
+    return int.from_bytes(store.get(keys.SET_BACK) or b"", "big")
+
+
+def may_set_back(change: Change) -> bool:
+    """Whether a change is one that sets the time back, and no mistake."""
+    return any(
+        key[:1] == keys.AUDIT and parse(key, value, AuditEntryRecord).method == METHOD
+        for key, value in zip(change.keys, change.values, strict=True)
+    )
+
+
+def consequences(store: Reading, from_ms: int, to_ms: int) -> Consequences:
+    """What was decided in between and will not come again, and what moves. Reads all jobs, so it is
+    done aside from the loop."""
+    found = Consequences()
+    found.from_time.FromMilliseconds(from_ms)
+    found.to_time.FromMilliseconds(to_ms)
+    for key, value in store.scan(keys.STATE, keys.after(keys.STATE)):
+        if parse(key, value, StateRecord).last_nominal_at_ms > to_ms:
+            found.jobs += 1
+            jid = key[1:9]
+            first = keys.ledger(int.from_bytes(jid, "big"), to_ms + 1)
+            ends = store.scan(first, keys.after(keys.LEDGER + jid))
+            found.scheduled_times += sum(1 for _ in ends)
+    for key, _ in store.scan(keys.timers_from(to_ms), keys.after(keys.TIMER)):
+        found.runs += key[9:10] == keys.WAKE_RUN
+    return found

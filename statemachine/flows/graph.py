@@ -1,0 +1,267 @@
+"""Which job waits for which: the edges between jobs, and what may become one."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from ...proto.v1 import job_pb2
+from ..core import limits, rejection
+from ..model import keys, validate
+from ..model.record import DependsRecord, JobRecord, StateRecord
+from ..model.view import View
+from ..occurrences import next_time
+
+Reason = rejection.Reason
+
+
+def jid_named(view: View, namespace: int, name: str) -> int | None:
+    """The job of a name. One that is being deleted has its name still, but nothing finds it."""
+    value = view.get_raw(keys.job_name(namespace, name))
+    if value is None:
+        return None
+    jid = int.from_bytes(value, "big")
+    deleting = view.need(keys.state(jid), StateRecord).state == next_time.DELETING
+    return None if deleting else jid
+
+
+def downstream_of(view: View, jid: int) -> list[int]:
+    prefix = keys.of_job(keys.EDGE, jid)
+    return [keys.run_of(key)[1] for key in view.scan(prefix, keys.after(prefix))]
+
+
+def link(view: View, jid: int, job: JobRecord) -> None:
+    """Let the upstream jobs know who depends on them."""
+    depth = 0
+    for dependency in job.form.spec.upstream.jobs:
+        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+        assert source is not None, f"upstream {dependency.job} was checked and is not there"
+        depends = _depends(view, source)
+        depth = max(depth, depends.depth)
+        edge = keys.edge(source, jid)
+        if view.get_raw(edge) is None:
+            view.put_raw(edge)
+            depends.dependents += 1
+            _keep(view, source, depends)
+        key = keys.state(source)
+        state = view.need(key, StateRecord)
+        if not state.has_downstream:
+            state.has_downstream = True
+            # What others depend on is not deleted by itself.
+            next_time.settle(view, source, state)
+            view.put(key, state)
+    own = _depends(view, jid)
+    own.depth = depth + 1
+    _keep(view, jid, own)
+
+
+def unlink(view: View, jid: int, job: JobRecord) -> None:
+    """Let the upstream jobs know that this one depends on them no more."""
+    for dependency in job.form.spec.upstream.jobs:
+        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+        if source is None:
+            continue
+        edge = keys.edge(source, jid)
+        if view.get_raw(edge) is not None:
+            depends = _depends(view, source)
+            depends.dependents -= 1
+            _keep(view, source, depends)
+        view.delete(edge)
+        key = keys.state(source)
+        state = view.need(key, StateRecord)
+        prefix = keys.of_job(keys.EDGE, source)
+        state.has_downstream = next(view.scan(prefix, keys.after(prefix)), None) is not None
+        next_time.settle(view, source, state)
+        view.put(key, state)
+    own = view.get(keys.depends(jid), DependsRecord)
+    if own is not None:
+        own.depth = 1
+        _keep(view, jid, own)
+
+
+def reaches(view: View, root: int, jid: int) -> bool:
+    """Whether a wave that begins with one job may come to another; True where that takes too long
+    to find out."""
+    known, left = {jid}, [jid]
+    while left and len(known) <= limits.GRAPH_JOBS:
+        at = left.pop()
+        if at == root:
+            return True
+        for dependency in view.need(keys.job(at), JobRecord).form.spec.upstream.jobs:
+            source = jid_named(view, keys.namespace_of(at), dependency.job)
+            if source is not None and source not in known:
+                known.add(source)
+                left.append(source)
+    return bool(left)
+
+
+def apart(view: View, jid: int, job: JobRecord) -> list[str]:
+    """A word where a job waits for all of some jobs that never have runs in one wave: a wave begins
+    with one job, which must come before them all."""
+    upstream = job.form.spec.upstream
+    if upstream.join == job_pb2.Upstream.JOIN_ANY or len(upstream.jobs) < 2:
+        return []
+    common: set[int] | None = None
+    for place, dependency in enumerate(upstream.jobs):
+        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+        before = _up_to(view, source) if source is not None else None
+        if before is None:
+            return []
+        common = before if common is None else common & before
+        if not common:
+            others = [item.job for item in upstream.jobs[:place]]
+            shown = others[0] if place == 1 else f"all of {', '.join(others)}"
+            return [
+                f"no job comes before both {dependency.job} and {shown}, so no flow has a run of "
+                "both and this job never runs after them; let one run after the other, or both "
+                "after a third, or join by ANY"
+            ]
+    return []
+
+
+def _up_to(view: View, jid: int) -> set[int] | None:
+    """A job and all that come before it; None where these are very many."""
+    known, left = {jid}, [jid]
+    while left and len(known) <= limits.COMMON_JOBS:
+        at = left.pop()
+        for dependency in view.need(keys.job(at), JobRecord).form.spec.upstream.jobs:
+            source = jid_named(view, keys.namespace_of(at), dependency.job)
+            if source is not None and source not in known:
+                known.add(source)
+                left.append(source)
+    return None if left else known
+
+
+def _keep(view: View, jid: int, depends: DependsRecord) -> None:
+    """A job that waits for none, and that none waits for, needs no record."""
+    if depends.dependents or depends.depth > 1:
+        view.put(keys.depends(jid), depends)
+    else:
+        view.delete(keys.depends(jid))
+
+
+def first_downstream(view: View, jid: int, most: int) -> tuple[list[int], int]:
+    """Some of the jobs that wait for one, and how many do."""
+    prefix = keys.of_job(keys.EDGE, jid)
+    found = [keys.run_of(key)[1] for key in islice(view.scan(prefix, keys.after(prefix)), most)]
+    return found, _depends(view, jid).dependents
+
+
+def _depends(view: View, jid: int) -> DependsRecord:
+    """How many jobs wait for one, and how many wait for each other up to it. A state from before
+    this was counted has no record, and then its edges are counted once."""
+    record = view.get(keys.depends(jid), DependsRecord)
+    if record is None:
+        prefix = keys.of_job(keys.EDGE, jid)
+        waiting = sum(1 for _ in view.scan(prefix, keys.after(prefix)))
+        record = DependsRecord(dependents=waiting, depth=1)
+    return record
+
+
+def missing(view: View, namespace: int, wanted: job_pb2.Job) -> list[rejection.Fault]:
+    """Upstream jobs that are not there, to be named beside what else is wrong."""
+    return [
+        rejection.Fault(
+            "spec.upstream.jobs",
+            Reason.ERROR_REASON_JOB_NOT_FOUND,
+            f"there is no job '{dependency.job}'; create it first",
+        )
+        for dependency in wanted.spec.upstream.jobs[: limits.UPSTREAM_JOBS]
+        if dependency.job != wanted.name
+        and not validate.name("", dependency.job)
+        and jid_named(view, namespace, dependency.job) is None
+    ]
+
+
+def check(view: View, namespace: int, name: str, spec: job_pb2.JobSpec) -> None:
+    """Refuse upstream jobs that are not there, that too many wait for, or that wait for this one.
+
+    Only what a job is now to wait for in addition can close a circle, and only when another job
+    waits for it already.
+    """
+    jid = jid_named(view, namespace, name)
+    before = set[str]()
+    if jid is not None:
+        job = view.need(keys.job(jid), JobRecord)
+        before = {dependency.job for dependency in job.form.spec.upstream.jobs}
+    added = []
+    gone: list[str] = []
+    for dependency in spec.upstream.jobs:
+        source = jid_named(view, namespace, dependency.job)
+        if source is None and dependency.job != name:
+            gone.append(dependency.job)
+        elif dependency.job not in before:
+            added.append(dependency.job)
+            if source is not None:
+                _check_room(view, name, dependency.job, source)
+    if gone:
+        shown = ", ".join(f"'{job}'" for job in gone)
+        none = (
+            f"there is no job {shown}; create it"
+            if len(gone) == 1
+            else f"there are no jobs {shown}; create them"
+        )
+        raise rejection.Refused.because(
+            Reason.ERROR_REASON_JOB_NOT_FOUND, f"spec.upstream.jobs: {none} first",
+            job=gone[0], field="spec.upstream.jobs",
+        )  # fmt: skip
+    waited_for = jid is not None and view.need(keys.state(jid), StateRecord).has_downstream
+    if name in added or (added and waited_for):
+        _check_circle(view, namespace, name, added)
+
+
+def _check_room(view: View, name: str, upstream: str, source: int) -> None:
+    depends = _depends(view, source)
+    if depends.dependents >= limits.DEPENDENTS:
+        raise rejection.Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"{depends.dependents} jobs wait for '{upstream}' already; that is the most. Let "
+            f"'{name}' wait for another job that itself waits for '{upstream}'",
+            limit="dependents", maximum=limits.DEPENDENTS, actual=depends.dependents + 1,
+        )  # fmt: skip
+    if depends.depth >= limits.FLOW_DEPTH:
+        raise rejection.Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"'{upstream}' is the last of {depends.depth} jobs that wait one for the other; that "
+            f"is the most. Let '{name}' wait for a job further up",
+            limit="flow_depth", maximum=limits.FLOW_DEPTH, actual=depends.depth + 1,
+        )  # fmt: skip
+
+
+def _check_circle(view: View, namespace: int, name: str, added: list[str]) -> None:
+    """Walk upstream from the jobs that are added, through each job once."""
+    # By job, the one that it was met behind: the way back to the wanted one.
+    behind = dict.fromkeys(added, name)
+    waiting = added[::-1]
+    while waiting:
+        at = waiting.pop()
+        if at == name:
+            path = _path(behind, name)
+            raise rejection.Refused.because(
+                Reason.ERROR_REASON_CYCLE,
+                f"the jobs would wait for each other: {path}; take one of these out",
+                path=path,
+            )
+        if len(behind) > limits.GRAPH_JOBS:
+            raise rejection.Refused.because(
+                Reason.ERROR_REASON_LIMIT_EXCEEDED,
+                f"over {limits.GRAPH_JOBS} jobs lie upstream of '{name}', and no more are looked "
+                "through for a circle; create it under another name instead of changing it",
+                limit="graph_jobs", maximum=limits.GRAPH_JOBS, actual=len(behind),
+            )  # fmt: skip
+        jid = jid_named(view, namespace, at)
+        job = view.get(keys.job(jid), JobRecord) if jid is not None else None
+        if job is not None:
+            found = [d.job for d in job.form.spec.upstream.jobs if d.job not in behind]
+            behind.update(dict.fromkeys(found, at))
+            waiting.extend(reversed(found))
+
+
+def _path(behind: dict[str, str], name: str) -> str:
+    path = [name, behind[name]]
+    while path[-1] != name:
+        path.append(behind[path[-1]])
+    shown = path[::-1]
+    if len(shown) > limits.PATH_JOBS:
+        half = limits.PATH_JOBS // 2
+        shown = [*shown[:half], "...", *shown[-half:]]
+    return " -> ".join(shown)

@@ -1,0 +1,460 @@
+"""Waves through jobs that depend on each other.
+
+A wave begins with a run of a job that others depend on, and carries that run's id and nominal time
+along. When a run of the wave ends, each job downstream looks at its own step of the wave: its
+condition is met (then it fires, once), can no longer be met (then it is marked, and so is what
+depends on it), or still waits. A step that waits too long is reported as stuck, with what it waits
+for; it still fires if that comes.
+
+A wave may be long and wide, so it goes on in steps: who is still to be told of an end stands in the
+state (TellRecord), and the wave's timer goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...proto.v1 import flow_pb2, job_pb2, run_pb2
+from ..core import limits
+from ..core.instants import ms_or
+from ..model import keys
+from ..model.record import (
+    FlowRecord,
+    JobRecord,
+    RunRecord,
+    StateRecord,
+    StepRecord,
+    TellRecord,
+    UpstreamRecord,
+)
+from ..model.view import View
+from ..runs import overlap, runs
+from ..tenants import namespaces, quota
+from .graph import jid_named, reaches
+
+Step = flow_pb2.FlowStep
+Dependency = job_pb2.Dependency
+Join = job_pb2.Upstream
+NEVER = limits.INSTANT_MAX_MS
+# A job that is over, and what those downstream are to be told.
+Tell = tuple[int, TellRecord]
+
+MET = {
+    Dependency.CONDITION_UNSPECIFIED: frozenset({run_pb2.RUN_STATE_SUCCEEDED}),
+    Dependency.CONDITION_SUCCESS: frozenset({run_pb2.RUN_STATE_SUCCEEDED}),
+    Dependency.CONDITION_FAILURE: frozenset({run_pb2.RUN_STATE_FAILED}),
+    Dependency.CONDITION_ANY_END: frozenset(
+        {run_pb2.RUN_STATE_SUCCEEDED, run_pb2.RUN_STATE_FAILED, run_pb2.RUN_STATE_CANCELLED}
+    ),
+}
+
+
+@dataclass(slots=True)
+class Wave:
+    """A wave, by the run it began with."""
+
+    jid: int
+    occasion: int
+    flow: FlowRecord
+
+    def step(self, view: View, jid: int) -> StepRecord | None:
+        """Where a job stands in it."""
+        step = view.get(keys.step(self.jid, self.occasion, jid), StepRecord)
+        return step if step is not None and step.round == self.flow.round else None
+
+
+def find(view: View, jid: int, occasion: int) -> Wave | None:
+    flow = view.get(keys.flow(jid, occasion), FlowRecord)
+    return None if flow is None or flow.going else Wave(jid, occasion, flow)
+
+
+def start(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+    """A run that others wait for begins a wave. The caller puts the run."""
+    run.flow_jid, run.flow_occasion = jid, occasion
+    key = keys.flow(jid, occasion)
+    flow = FlowRecord(live=1, created_at_ms=view.now_ms, ahead_ms=NEVER)
+    before = view.get(key, FlowRecord)
+    if before is not None:
+        # What it has left behind counts for nothing, and goes with this one.
+        flow.round, flow.timer_at_ms = before.round + 1, before.timer_at_ms
+        _take_off_line(view, Wave(jid, occasion, before))
+    view.put_raw(keys.flow_line(keys.namespace_of(jid), view.now_ms, jid, occasion))
+    _put(view, Wave(jid, occasion, flow))
+
+
+def begin_anew(view: View, jid: int, occasion: int) -> None:
+    """The run a wave began with is made once more: nothing stays of what it was before."""
+    wave = find(view, jid, occasion)
+    if wave is not None:
+        _let_go(view, wave)
+        _put(view, wave)
+
+
+def reopen(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+    """A run of a wave begins once more: what depends on it is told when it ends. The caller puts
+    the run, which is in no wave if that is gone, or has begun anew without it."""
+    wave = find(view, run.flow_jid, run.flow_occasion) if run.flow_jid else None
+    if wave is not None and (wave.jid, wave.occasion) != (jid, occasion):
+        step = wave.step(view, jid)
+        wave = wave if step is not None and step.occasion == occasion else None
+    if wave is None:
+        run.flow_jid = run.flow_occasion = 0
+        return
+    wave.flow.live += 1
+    wave.flow.ended_at_ms = wave.flow.stuck_since_ms = 0
+    _put(view, wave)
+
+
+def run_ended(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
+    """A run of a wave has ended: tell the jobs downstream, or begin to."""
+    if not run.flow_jid:
+        # It began before anything depended on its job, so there is no wave to tell.
+        return
+    flow = view.need(keys.flow(run.flow_jid, run.flow_occasion), FlowRecord)
+    wave = Wave(run.flow_jid, run.flow_occasion, flow)
+    flow.live -= 1
+    flow.failed |= run.state == run_pb2.RUN_STATE_FAILED
+    if state.has_downstream:
+        tell = jid, TellRecord(occasion=occasion, state=run.state, round=flow.round)
+        if view.in_wave:
+            # A run that begins has ended this one; what comes of that waits for its own turn.
+            _keep(view, wave, tell)
+        else:
+            _tell(view, wave, [tell], 0 if view.is_full else limits.STEP)
+    _settle(view, wave)
+
+
+def _tell(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
+    """Tell those downstream, at most so many, and what cannot run then to those behind; keep what
+    is left over. The last first, so that little is in hand at a time."""
+    view.in_wave = True
+    while tells and most > 0:
+        source, tell = tells.pop()
+        dead: list[Tell] = []
+        for jid in _downstream(view, source, tell.next_jid):
+            if most <= 0:
+                tell.next_jid = jid
+                tells.append((source, tell))
+                break
+            if _look(view, wave, jid, source, tell):
+                dead.append((jid, TellRecord(round=wave.flow.round)))
+            most = 0 if view.is_full else most - 1
+        tells += dead
+    view.in_wave = False
+    for left in tells:
+        _keep(view, wave, left)
+
+
+def _downstream(view: View, jid: int, first: int) -> Iterator[int]:
+    end = keys.after(keys.of_job(keys.EDGE, jid))
+    return (keys.run_of(key)[1] for key in view.scan(keys.edge(jid, first), end))
+
+
+def _keep(view: View, wave: Wave, left: Tell) -> None:
+    """Whom this is to be told is left to the wave's timer."""
+    jid, tell = left
+    key = keys.tell(wave.jid, wave.occasion, jid)
+    before = view.get(key, TellRecord)
+    wave.flow.telling += before is None or before.round != wave.flow.round
+    view.put(key, tell)
+
+
+def _look(view: View, wave: Wave, jid: int, source: int, tell: TellRecord) -> bool:
+    """One upstream of a step is over: see what that means. Whether others are to be told now that
+    the step cannot run."""
+    flow = wave.flow
+    job = view.need(keys.job(jid), JobRecord)
+    step = wave.step(view, jid)
+    is_new = step is None
+    if step is None:
+        stuck_ms = ms_or(job.form.spec.upstream, "stuck_after", limits.STUCK_AFTER_MS)
+        step = StepRecord(
+            state=Step.STATE_WAITING, waiting_since_ms=view.now_ms,
+            stuck_at_ms=view.now_ms + stuck_ms, round=flow.round,
+        )  # fmt: skip
+    if tell.state:
+        # One that was requeued ends once more, and only its last end counts.
+        others = tuple(item for item in step.ended if item.jid != source)
+        ended = UpstreamRecord(jid=source, occasion=tell.occasion, state=tell.state)
+        step.ended = (*others, ended)
+    was = verdict = step.state
+    if verdict == Step.STATE_WAITING or (verdict == Step.STATE_CANNOT_RUN and tell.state):
+        verdict = _verdict(view, wave, jid, job, step)
+        waited = was == Step.STATE_WAITING and not is_new
+        flow.waiting += (verdict == Step.STATE_WAITING) - waited
+        flow.cannot_run -= was == Step.STATE_CANNOT_RUN != verdict
+        if verdict == Step.STATE_WAITING and not waited:
+            flow.stuck_since_ms = 0
+            flow.ahead_ms = min(flow.ahead_ms, step.stuck_at_ms)
+    return _enact(view, wave, jid, job, step, verdict)
+
+
+def _enact(
+    view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord,
+    verdict: Step.State.ValueType,
+) -> bool:  # fmt: skip
+    """Carry out what was found about a step, which is put here. Whether others are to be told now
+    that it cannot run."""
+    flow = wave.flow
+    was, step.state = step.state, verdict
+    view.put(keys.step(wave.jid, wave.occasion, jid), step)
+    if was == verdict:
+        return False
+    if verdict == Step.STATE_FIRED:
+        flow.live += 1
+        before, view.subject = view.subject, keys.job(jid)
+        step.occasion = _fire(view, wave, jid, job, step)
+        view.subject = before
+        return False
+    if verdict == Step.STATE_WAITING:
+        return False
+    flow.cannot_run += 1
+    return view.need(keys.state(jid), StateRecord).has_downstream
+
+
+def _verdict(
+    view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord, *, is_changed: bool = False
+) -> Step.State.ValueType:
+    """What becomes of a step; `is_changed`: its job may wait for one that is not in the wave."""
+    met = lost = 0
+    ends = {item.jid: item.state for item in step.ended}
+    upstream = job.form.spec.upstream
+    for dependency in upstream.jobs:
+        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+        if source in ends:
+            if ends[source] in MET[dependency.condition]:
+                met += 1
+            else:
+                lost += 1
+        elif source is None or _cannot_run(view, wave, source):
+            lost += 1
+        elif is_changed:
+            lost += not reaches(view, wave.jid, source)
+    if upstream.join == Join.JOIN_ANY:
+        if met:
+            return Step.STATE_FIRED
+        return Step.STATE_CANNOT_RUN if lost == len(upstream.jobs) else Step.STATE_WAITING
+    if lost or not upstream.jobs:
+        return Step.STATE_CANNOT_RUN
+    return Step.STATE_FIRED if met == len(upstream.jobs) else Step.STATE_WAITING
+
+
+def look_again(view: View, jid: int) -> None:
+    """A job waits for others than before: look at the waves in which it waits, in steps."""
+    view.put_later(keys.waves_timer(keys.LATER | view.now_ms, jid, 0, b""))
+
+
+def ring_waves(view: View, jid: int, looked: int, place: bytes) -> None:
+    """Look at some more waves in which a job that was changed may wait, the newest first."""
+    if view.get(keys.job(jid), JobRecord) is None:
+        return
+    prefix = keys.in_namespace(keys.FLOW_LINE, keys.namespace_of(jid))
+    for key in view.scan_stored(prefix + place, keys.after(prefix)):
+        if looked % limits.STEP == limits.STEP - 1 or view.is_full:
+            at_ms = keys.LATER | view.now_ms
+            view.put_later(keys.waves_timer(at_ms, jid, looked + 1, key[len(prefix) :]))
+            return
+        wave = find(view, *keys.run_of(key))
+        if wave is not None:
+            _look_at_changed(view, wave, jid)
+        looked += 1
+        if looked >= limits.WAVES_LOOKED_AT:
+            return
+
+
+def _look_at_changed(view: View, wave: Wave, jid: int) -> None:
+    step = wave.step(view, jid)
+    if step is None or step.state != Step.STATE_WAITING:
+        return
+    job = view.need(keys.job(jid), JobRecord)
+    verdict = _verdict(view, wave, jid, job, step, is_changed=True)
+    if verdict == Step.STATE_WAITING:
+        return
+    wave.flow.waiting -= 1
+    if _enact(view, wave, jid, job, step, verdict):
+        _tell(view, wave, [(jid, TellRecord(round=wave.flow.round))], limits.STEP)
+    _settle(view, wave)
+
+
+def _cannot_run(view: View, wave: Wave, jid: int) -> bool:
+    step = wave.step(view, jid)
+    return step is not None and step.state == Step.STATE_CANNOT_RUN
+
+
+def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) -> int:
+    """A step's condition is met: its run begins, at the wave's nominal time."""
+    state_key = keys.state(jid)
+    state = view.need(state_key, StateRecord)
+    occasion = runs.free_occasion(view, jid, state, keys.nominal_of(wave.occasion))
+    run = runs.new(job, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
+    run.flow_jid, run.flow_occasion = wave.jid, wave.occasion
+    run.upstream = step.ended
+    run.made_in = view.base + 1
+    usage = runs.usage_of(view, jid)
+    if state.state == job_pb2.JobStatus.STATE_PAUSED:
+        run.held = RunRecord.HELD_FOR_RESUME
+    else:
+        verdict = overlap.judge_wanted(view, jid, state, job)
+        run.held = overlap.make_room(view, jid, state, verdict, occasion)
+    if not run.held and quota.is_taken(view, usage, job.namespace):
+        quota.wait(view, jid, state, usage)
+        run.held = True
+    runs.begin(view, jid, occasion, run, job.form, state)
+    view.put(state_key, state)
+    return occasion
+
+
+def _settle(view: View, wave: Wave) -> None:
+    """A wave with nothing under way, nothing to tell and nothing to wait for has ended."""
+    flow = wave.flow
+    if not (flow.live or flow.waiting or flow.telling or flow.ended_at_ms):
+        flow.ended_at_ms = view.now_ms
+        flow.stuck = False
+        flow.stuck_since_ms = flow.looked_to = 0
+    _put(view, wave)
+
+
+def _put(view: View, wave: Wave) -> None:
+    """Set a wave's timer to what lies ahead of it, and put it."""
+    flow = wave.flow
+    at_ms = _wake(view, wave)
+    later = at_ms & keys.LATER
+    waits = later and later < flow.timer_at_ms <= at_ms
+    if at_ms != flow.timer_at_ms and not waits:
+        if flow.timer_at_ms:
+            view.delete(keys.flow_timer(flow.timer_at_ms, wave.jid, wave.occasion))
+        if later:
+            view.put_later(keys.flow_timer(at_ms, wave.jid, wave.occasion))
+        elif at_ms:
+            view.put_timer(keys.flow_timer(at_ms, wave.jid, wave.occasion))
+        flow.timer_at_ms = at_ms
+    view.put(keys.flow(wave.jid, wave.occasion), flow)
+
+
+def _wake(view: View, wave: Wave) -> int:
+    """When something is to be done about a wave; 0 for never."""
+    flow = wave.flow
+    if flow.going or flow.telling or flow.looked_to:
+        return keys.LATER | view.now_ms
+    if _is_over(flow):
+        return _kept_until(view, wave)
+    if flow.waiting and flow.ahead_ms < NEVER:
+        # A wave of before may not know.
+        return flow.ahead_ms or view.now_ms
+    return 0
+
+
+def _is_over(flow: FlowRecord) -> bool:
+    """What its last run did not free, nothing will; it goes as a failure does."""
+    return bool(flow.ended_at_ms or (flow.stuck_since_ms and not flow.live))
+
+
+def _kept_until(view: View, wave: Wave) -> int:
+    """When a wave that has ended, or waits for ever, is forgotten."""
+    flow = wave.flow
+    if view.get(keys.job(wave.jid), JobRecord) is None:
+        return view.now_ms
+    well_ms, failed_ms = namespaces.keep_times(view, wave.jid)
+    if flow.ended_at_ms:
+        return flow.ended_at_ms + (failed_ms if flow.failed else well_ms)
+    return flow.stuck_since_ms + failed_ms
+
+
+def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
+    """There is more to tell, a step may be stuck, or the memory of a wave has had its time."""
+    flow = view.need(keys.flow(flow_jid, flow_occasion), FlowRecord)
+    wave = Wave(flow_jid, flow_occasion, flow)
+    flow.timer_at_ms = 0
+    flow.jids = ()
+    if _is_over(flow) and not flow.telling and _kept_until(view, wave) <= view.now_ms:
+        _let_go(view, wave)
+    if flow.going:
+        if _forget_some(view, wave):
+            return
+    elif flow.telling:
+        _go_on(view, wave)
+    elif flow.waiting and _look_for_stuck(view, wave):
+        if flow.stuck:
+            flow.found_stuck_ms = view.now_ms
+        if flow.ahead_ms == NEVER:
+            flow.stuck_since_ms = flow.stuck_since_ms or view.now_ms
+    if flow.going:
+        _put(view, wave)
+    else:
+        _settle(view, wave)
+
+
+def _go_on(view: View, wave: Wave) -> None:
+    """Tell what was left over, as long as there is room."""
+    prefix = keys.tells_of(wave.jid, wave.occasion)
+    # What is found in the store was left by decisions before this one.
+    for key in view.scan_stored(prefix, keys.after(prefix)):
+        tell = view.need(key, TellRecord)
+        view.delete(key)
+        if tell.round != wave.flow.round:
+            continue
+        wave.flow.telling -= 1
+        _tell(view, wave, [(int.from_bytes(key[-8:], "big"), tell)], limits.CHANGE_ITEMS)
+        if view.is_full:
+            return
+
+
+def _look_for_stuck(view: View, wave: Wave) -> bool:
+    """Mark a wave some step of which waits for too long, and find the next instant to look. False
+    when there is more to look at."""
+    flow = wave.flow
+    first, again = flow.looked_to, bool(flow.looked_to)
+    if not again:
+        flow.ahead_ms = NEVER
+    prefix = keys.steps_of(wave.jid, wave.occasion)
+    begin = keys.step(wave.jid, wave.occasion, first)
+    for count, key in enumerate(view.scan(begin, keys.after(prefix))):
+        if count and view.is_full:
+            flow.looked_to = int.from_bytes(key[-8:], "big")
+            return False
+        _look_at(view, wave, key)
+    flow.looked_to = 0
+    if again:
+        flow.ahead_ms = min(NEVER, max(flow.ahead_ms, view.now_ms + limits.STUCK_LOOK_MS))
+    return True
+
+
+def _look_at(view: View, wave: Wave, key: bytes) -> None:
+    step, flow = view.need(key, StepRecord), wave.flow
+    if step.state != Step.STATE_WAITING or step.round != flow.round:
+        return
+    if view.get(keys.JOB + key[-8:], JobRecord) is None:
+        step.state = Step.STATE_CANNOT_RUN
+        view.put(key, step)
+        flow.waiting -= 1
+        flow.cannot_run += 1
+    elif step.stuck_at_ms <= view.now_ms:
+        flow.stuck = True
+    else:
+        flow.ahead_ms = min(flow.ahead_ms, step.stuck_at_ms)
+
+
+def _let_go(view: View, wave: Wave) -> None:
+    """Nothing finds the wave any more; what is left of it goes in steps. The caller puts it."""
+    _take_off_line(view, wave)
+    wave.flow.going = True
+
+
+def _take_off_line(view: View, wave: Wave) -> None:
+    number = keys.namespace_of(wave.jid)
+    view.delete(keys.flow_line(number, wave.flow.created_at_ms, wave.jid, wave.occasion))
+
+
+def _forget_some(view: View, wave: Wave) -> bool:
+    """Whether the last of a wave is gone."""
+    for prefix in (
+        keys.tells_of(wave.jid, wave.occasion),
+        keys.steps_of(wave.jid, wave.occasion),
+    ):
+        for key in view.scan(prefix, keys.after(prefix)):
+            view.delete(key)
+            if view.is_full:
+                return False
+    view.delete(keys.flow(wave.jid, wave.occasion))
+    return True

@@ -1,0 +1,20 @@
+"""What is stored, and how a decision sees it.
+
+Others may use:
+
+* keys: the tables and their keys.
+* record: what lies in the tables.
+* specs: what jobs that are alike have in common.
+* former_specs: what a run does whose job was changed.
+* view: the state as a decision sees it.
+* layer: a state with writes over it that are not stored yet.
+* request: what the leader asks of the rules beside the messages of the API.
+* workers: workers as the leader knows them.
+* timers: the timers in the state.
+* policies: what the policies of a job say, with their defaults.
+* validate: what a user may write.
+* hiding: fields that may hold secrets.
+* answers: from records to messages of the API.
+* difference: what the self-check finds.
+* remembered_line: which remembered request goes first.
+"""

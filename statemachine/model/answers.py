@@ -1,0 +1,215 @@
+"""From records to the messages of the API."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
+from ..core import limits
+from ..core.instants import set_ms, timestamp
+from . import former_specs, keys
+from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord, StateRecord
+from .view import View
+
+TIMES_KEPT = 1_024
+EDITS_KEPT = 4_096
+
+
+def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
+    # Field by field: a message that is made of keywords costs half as much again.
+    # And bytes where many leases say the same: to read them costs a third of saying it.
+    form = ordered = job.form
+    payload = job.payload
+    if run.ordered_in != job.ordered_in:
+        ordered, payload = former_specs.former(view, jid, run)
+    answer = worker_pb2.Lease.FromString(ordered.lease + _times(occasion >> 16, run.due_at_ms))
+    answer.namespace = job.namespace
+    answer.job = job.name
+    answer.run = keys.run_id(job.name, jid, occasion)
+    answer.token = run.token
+    answer.attempt = run.attempt
+    answer.max_attempts = run.attempts_forgiven + form.max_attempts
+    if run.payload is not None:
+        answer.payload.CopyFrom(run.payload)
+    elif payload is not None:
+        answer.payload.MergeFromString(payload)
+    if run.deadline_at_ms:
+        set_ms(answer.deadline, run.deadline_at_ms)
+    if run.checkpoint:
+        answer.checkpoint = run.checkpoint
+    if run.heard_at_ms and form.spec.timeouts.HasField("heartbeat"):
+        answer.heartbeat_timeout.CopyFrom(form.spec.timeouts.heartbeat)
+    if run.flow_jid:
+        answer.flow = flow_id(view, run)
+        answer.upstream.extend(upstream(view, run))
+    return answer
+
+
+@lru_cache(TIMES_KEPT)
+def _times(nominal_ms: int, due_ms: int) -> bytes:
+    """The times of a lease, as bytes of that message: many runs fire at the same instant."""
+    told = worker_pb2.Lease()
+    set_ms(told.nominal_time, nominal_ms)
+    set_ms(told.due_time, due_ms)
+    return told.SerializeToString()
+
+
+def flow_id(view: View, run: RunRecord) -> str:
+    job = view.get(keys.job(run.flow_jid), JobRecord)
+    return keys.run_id(job.name if job else "deleted", run.flow_jid, run.flow_occasion)
+
+
+def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
+    results = []
+    room = limits.UPSTREAM_BYTES
+    for item in run.upstream:
+        job = view.get(keys.job(item.jid), JobRecord)
+        name = job.name if job else "deleted"
+        result = run_pb2.UpstreamResult(
+            job=name, run=keys.run_id(name, item.jid, item.occasion), state=item.state
+        )
+        ended = view.get(keys.ended(item.jid, item.occasion), RunRecord)
+        if ended is not None and ended.result is not None:
+            size = len(ended.result.data)
+            if size <= room:
+                room -= size
+                result.result.CopyFrom(ended.result)
+            else:
+                result.result_omitted = True
+        results.append(result)
+    return results
+
+
+def is_later(view: View, run: RunRecord) -> bool:
+    """Whether a run was triggered for later; a state of before tells it by the clock only."""
+    if run.held is True:
+        return run.due_at_ms > view.now_ms
+    return run.held == RunRecord.HELD_FOR_DUE
+
+
+def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) -> run_pb2.Run:
+    answer = run_pb2.Run(
+        namespace=job.namespace, id=keys.run_id(job.name, jid, occasion), job=job.name,
+        state=record.state, cause=record.cause, outcome=record.outcome, attempt=record.attempt,
+        priority=record.priority or common_pb2.PRIORITY_MEDIUM, token=record.token,
+        unique_key=record.unique_key, cancel_requested=bool(record.cancel_at_ms),
+        held=bool(record.held) and not is_later(view, record), later=is_later(view, record),
+        log_tail=record.log_tail, checkpoint=record.checkpoint,
+    )  # fmt: skip
+    lane = view.need(keys.lane(record.lane), LaneRecord)
+    answer.queue = lane.queue
+    set_ms(answer.nominal_time, occasion >> 16)
+    set_ms(answer.due_time, record.due_at_ms)
+    for name, ms in (
+        ("ready_time", record.ready_at_ms),
+        ("start_time", record.started_at_ms),
+        ("end_time", record.ended_at_ms),
+        ("retry_time", record.retry_at_ms),
+        ("lease_deadline", record.deadline_at_ms),
+    ):
+        if ms:
+            set_ms(getattr(answer, name), ms)
+    if record.state == run_pb2.RUN_STATE_RUNNING:
+        answer.worker = record.worker
+    for name in ("payload", "result", "error"):
+        if getattr(record, name) is not None:
+            getattr(answer, name).CopyFrom(getattr(record, name))
+    if record.progress is not None:
+        done = record.progress
+        answer.progress.CopyFrom(
+            run_pb2.Progress(
+                done=done.done, total=done.total, message=done.message, time=timestamp(done.at_ms)
+            )
+        )
+    answer.attempts.extend(attempts(record))
+    if record.flow_jid:
+        answer.flow = flow_id(view, record)
+        answer.upstream.extend(upstream(view, record))
+    return answer
+
+
+def attempts(record: RunRecord) -> list[run_pb2.Attempt]:
+    """Those that ended without success, and the present or last one."""
+    found = [_attempt(item) for item in record.attempts]
+    if record.leased_at_ms and (not found or found[-1].token != record.token):
+        last = run_pb2.Attempt(
+            number=record.attempt,
+            worker=record.worker,
+            token=record.token,
+            start_time=timestamp(record.leased_at_ms),
+        )
+        if record.ended_at_ms:
+            last.end_time.CopyFrom(timestamp(record.ended_at_ms))
+            last.end = ENDS[record.state]
+        found.append(last)
+    return found
+
+
+def _attempt(item: AttemptRecord) -> run_pb2.Attempt:
+    return run_pb2.Attempt(
+        number=item.number,
+        worker=item.worker,
+        token=item.token,
+        end=item.end,
+        start_time=timestamp(item.started_at_ms),
+        end_time=timestamp(item.ended_at_ms),
+        error=item.error,
+    )
+
+
+ENDS = {
+    run_pb2.RUN_STATE_SUCCEEDED: run_pb2.Attempt.END_SUCCEEDED,
+    run_pb2.RUN_STATE_FAILED: run_pb2.Attempt.END_FAILED,
+    run_pb2.RUN_STATE_CANCELLED: run_pb2.Attempt.END_CANCELLED,
+    run_pb2.RUN_STATE_SKIPPED: run_pb2.Attempt.END_CANCELLED,
+}
+
+
+def job(namespace: str, jid: int, record: JobRecord, state: StateRecord) -> job_pb2.Job:
+    answer = job_pb2.Job(
+        namespace=namespace, name=record.name, spec=record.order(), uid=jid,
+        etag=etag(record.version), version=record.version, creator=record.creator,
+        create_time=timestamp(record.created_at_ms), update_time=timestamp(record.updated_at_ms),
+    )  # fmt: skip
+    status(record, jid, state, answer.status)
+    return answer
+
+
+def status(record: JobRecord, jid: int, state: StateRecord, answer: job_pb2.JobStatus) -> None:
+    answer.state = state.state
+    answer.pause_reason = state.pause_reason
+    for name in ("fired", "succeeded", "failed", "skipped", "running", "held"):
+        setattr(answer, name, getattr(state, name))
+    answer.held -= state.later
+    answer.live, answer.later = state.live, state.later
+    answer.backlog = sum(part.left for part in state.backlog)
+    for name, ms in (
+        ("pause_until", state.pause_until_ms),
+        ("next_nominal_time", state.next_nominal_at_ms),
+        ("next_due_time", state.next_due_at_ms),
+        ("last_nominal_time", state.last_nominal_at_ms),
+    ):
+        if ms:
+            set_ms(getattr(answer, name), ms)
+    if state.last_state:
+        answer.last_run = keys.run_id(record.name, jid, state.last_occasion)
+        answer.last_state = state.last_state
+    if state.edits:
+        answer.edits.extend(
+            _edit(edit.nominal_at_ms, edit.kind, edit.moved_to_ms) for edit in state.edits
+        )
+
+
+@lru_cache(EDITS_KEPT)
+def _edit(
+    nominal_ms: int, kind: schedule_pb2.OccurrenceEdit.Kind.ValueType, moved_to_ms: int
+) -> schedule_pb2.OccurrenceEdit:
+    """Nobody may change it: each answer about its job shows all edits, and has a copy."""
+    shown = schedule_pb2.OccurrenceEdit(nominal_time=timestamp(nominal_ms), kind=kind)
+    if moved_to_ms:
+        set_ms(shown.moved_to, moved_to_ms)
+    return shown
+
+
+def etag(version: int) -> str:
+    return f"v{version}"

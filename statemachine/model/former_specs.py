@@ -1,0 +1,56 @@
+"""What runs are to do: each keeps the action and payload that its job had when it was made.
+
+As long as nobody changes those, a run need only look at its job. When they are changed while runs
+are under way, what those runs go by stays as a former order until the last of them has ended.
+"""
+
+from __future__ import annotations
+
+from ..core import limits
+from ..core.rejection import Reason, Refused
+from . import keys
+from .record import FormerRecord, JobRecord, RunRecord, StateRecord
+from .specs import Form
+from .view import View
+
+
+def check_room(view: View, job: JobRecord, state: StateRecord) -> None:
+    """Former orders may be large, and an import may change more of them than fit into a change."""
+    if view.has_bytes and state.live > state.former:
+        raise Refused.because(
+            Reason.ERROR_REASON_LIMIT_EXCEEDED,
+            f"runs of the job '{job.name}' are under way and keep what they do, and this call has "
+            "changed as much of that as one may; import this job in another call",
+            job=job.name, limit="change_bytes", maximum=limits.CHANGE_BYTES,
+            actual=limits.CHANGE_BYTES + job.weight(),
+        )  # fmt: skip
+
+
+def keep(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """The next version of a job has another action or payload. The caller puts both records."""
+    live = state.live - state.former
+    if live:
+        former = FormerRecord(form=job.form, payload=job.payload, live=live)
+        view.put(keys.former(jid, job.ordered_in), former)
+        state.former = state.live
+    job.ordered_in = job.version + 1
+
+
+def ended(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
+    """A run has ended of a job that has former orders. The caller puts the state."""
+    key = keys.former(jid, run.ordered_in)
+    former = view.get(key, FormerRecord)
+    if former is None:
+        return
+    state.former -= 1
+    former.live -= 1
+    if former.live:
+        view.put(key, former)
+    else:
+        view.delete(key)
+
+
+def former(view: View, jid: int, run: RunRecord) -> tuple[Form, bytes | None]:
+    """What a run goes by whose job has changed: the form with its action, and its payload."""
+    record = view.need(keys.former(jid, run.ordered_in), FormerRecord)
+    return record.form, record.payload

@@ -1,0 +1,775 @@
+"""What is stored: one value for each key, and what the log holds.
+
+A record is an array in MessagePack: its format first, then its fields in the order in which they
+stand here. Fields are only ever appended, and a new one comes with a new format, since a version
+that does not know a field would lose it when it writes the record again: it stops instead.
+tests/wire/golden holds the bytes of each. What a user ordered or a worker said is kept as the
+message of the API that it came in.
+
+Times are milliseconds since 1970, UTC. 0 means "none" where nothing else is said. A `jid` is the
+number of a job and an `occasion` names a run of it (keys.py).
+
+Lists are tuples: a record that is shared is never half changed.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+import msgspec
+from google.protobuf.message import Message
+
+from ...proto.v1 import (
+    access_pb2,
+    alert_pb2,
+    calendar_pb2,
+    common_pb2,
+    flow_pb2,
+    job_pb2,
+    namespace_pb2,
+    run_pb2,
+    schedule_pb2,
+)
+from . import specs
+from .specs import Form
+
+FORMAT = 1
+Outcome = run_pb2.Outcome
+RunState = run_pb2.RunState
+
+
+class UnknownFormat(Exception):
+    """A record or change was written by a newer version. The node must stop."""
+
+
+class Part(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A part of a record: the record's own format speaks for it."""
+
+
+class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A value in the store. No record holds itself, so the collector need not look at it."""
+
+    format: int = FORMAT
+
+    def weight(self) -> int:
+        """About how many bytes it is, for the kinds that can be large."""
+        return 0
+
+
+class MetaRecord(Record):
+    """What is there once: written with every change."""
+
+    # Index of the log entry that was applied last.
+    applied_index: int = 0
+    # Sequence number of the change that was applied last.
+    revision: int = 0
+    # The clock of the last change; it never runs backwards by itself (set_time.py).
+    now_ms: int = 0
+    # Hash over all changes applied so far, in order.
+    fingerprint: bytes = b""
+    # The last token given out.
+    token: int = 0
+    # The last number given to a job, a lane, a session, a namespace.
+    job_serial: int = 0
+    lane_serial: int = 0
+    session_serial: int = 0
+    namespace_serial: int = 0
+    # No timer has a smaller key: where the scan for due timers starts.
+    timers_from: bytes = b""
+    # The oldest and the next place in the line of remembered requests.
+    remembered_from: int = 0
+    remembered_next: int = 0
+    # The oldest and the next place in the audit log.
+    audit_from: int = 0
+    audit_next: int = 0
+    # The last edition of the cluster's own alerts that were made.
+    alerts_made: int = 0
+    # No timer of what can wait has a smaller key.
+    later_from: bytes = b""
+
+
+class NamespaceRecord(Record):
+    """A namespace's settings."""
+
+    # Its number in keys.
+    number: int = 0
+    # What the user ordered; output-only fields are empty.
+    settings: namespace_pb2.Namespace = msgspec.field(default_factory=namespace_pb2.Namespace)
+    # See Namespace.etag.
+    version: int = 0
+    created_at_ms: int = 0
+
+
+class UsageRecord(Record):
+    """What a namespace uses: derived, kept by every change."""
+
+    # Jobs registered, runs under way, runs leased, dead letters.
+    jobs: int = 0
+    live: int = 0
+    leased: int = 0
+    dead: int = 0
+    # Bytes of payloads of registered jobs.
+    payload_bytes: int = 0
+    # Where it stands in the round of namespaces that share workers: the lowest goes next.
+    turn: int = 0
+    # Missed nominal times that still wait for their run.
+    backlog: int = 0
+    # From when on the next one of them, after an outage, may become a run: microseconds since 1970.
+    backlog_free_us: int = 0
+    # How many leases ended in the clock hour that began at `hour_at_ms`, and how long they lasted;
+    # and the same of the clock hour before that.
+    hour_at_ms: int = 0
+    leases_ended: int = 0
+    leases_took_ms: int = 0
+    before_ended: int = 0
+    before_took_ms: int = 0
+    # Of very many lanes with ready runs, behind which the next ones are looked at.
+    lane_from: bytes = b""
+    # Of the runs, those that are held: the quota of runs does not count them.
+    held: int = 0
+    # Jobs in line for that quota, and where the timer stands that serves them. 0: none does.
+    in_line: int = 0
+    line_timer_ms: int = 0
+
+
+class JobRecord(Record):
+    """A job's definition: written when a person changes it, read when it fires and is leased."""
+
+    name: str = ""
+    # Its namespace's name.
+    namespace: str = ""
+    # What the user ordered, but for schedules, notes and payload.
+    form: Form = specs.EMPTY
+    # The schedules; labels, owner and description: each as bytes of a spec that says nothing else,
+    # since most runs need not look at them.
+    schedules: bytes = b""
+    notes: bytes = b""
+    # The message of the payload, in bytes, since it goes to workers as it is. None: there is none.
+    payload: bytes | None = None
+    # See Job.version.
+    version: int = 0
+    created_at_ms: int = 0
+    # When it was last changed.
+    updated_at_ms: int = 0
+    # Who created it.
+    creator: str = ""
+    # The lane its runs wait in.
+    lane: int = 0
+    # Since when the schedules are the present ones.
+    schedules_since_ms: int = 0
+    # The version in which it got its present action and payload. 0: it never had others.
+    ordered_in: int = 0
+
+    def order(self) -> job_pb2.JobSpec:
+        """All that the user ordered."""
+        spec = job_pb2.JobSpec.FromString(self.form.data + self.schedules + self.notes)
+        if self.payload is not None:
+            spec.payload.MergeFromString(self.payload)
+        return spec
+
+    def weight(self) -> int:
+        parts = (self.form.data, self.schedules, self.notes, self.payload or b"")
+        return sum(map(len, parts))
+
+
+class FormerRecord(Record):
+    """An action and payload that a job had before, as long as runs go by them."""
+
+    # The action stands in it.
+    form: Form = specs.EMPTY
+    # See JobRecord.payload.
+    payload: bytes | None = None
+    # Runs under way that go by them.
+    live: int = 0
+
+    def weight(self) -> int:
+        return len(self.form.data) + len(self.payload or b"")
+
+
+def payload_of(spec: job_pb2.JobSpec) -> bytes | None:
+    """A spec's payload as a job keeps it."""
+    if not spec.HasField("payload"):
+        return None
+    return spec.payload.SerializeToString(deterministic=True)
+
+
+class EditRecord(Part):
+    """An occurrence changed by hand; see OccurrenceEdit."""
+
+    nominal_at_ms: int = 0
+    kind: schedule_pb2.OccurrenceEdit.Kind.ValueType = schedule_pb2.OccurrenceEdit.KIND_UNSPECIFIED
+    moved_to_ms: int = 0
+
+
+class BacklogRecord(Part):
+    """Past nominal times that are still to run, oldest first."""
+
+    # The next one that is looked at.
+    next_at_ms: int = 0
+    # The end; not included.
+    to_ms: int = 0
+    # How many are left.
+    left: int = 0
+    # One run per so many milliseconds.
+    pace_ms: int = 0
+    # When the next one is released. 0: when a run of the job has ended.
+    release_at_ms: int = 0
+    # SCHEDULE or BACKFILL, as the runs will say.
+    cause: run_pb2.Cause.ValueType = run_pb2.CAUSE_UNSPECIFIED
+    # For one that somebody moved or added: when it was due.
+    due_at_ms: int = 0
+
+
+class StateRecord(Record):
+    """Where a job stands: written when it fires, and when a run of it begins or ends."""
+
+    # See JobStatus.State.
+    state: job_pb2.JobStatus.State.ValueType = job_pb2.JobStatus.STATE_UNSPECIFIED
+    # The next nominal time and when it is due.
+    next_nominal_at_ms: int = 0
+    next_due_at_ms: int = 0
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
+    # Counters; see JobStatus.
+    fired: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    skipped: int = 0
+    live: int = 0
+    running: int = 0
+    held: int = 0
+    # The last nominal time that was decided on.
+    last_nominal_at_ms: int = 0
+    # The run that ended last, how and when.
+    last_occasion: int = 0
+    last_state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
+    last_end_at_ms: int = 0
+    # Why and until when it is paused.
+    pause_reason: str = ""
+    pause_until_ms: int = 0
+    # Occurrences changed by hand, by nominal time.
+    edits: tuple[EditRecord, ...] = ()
+    # Stretches of past nominal times that are still to run.
+    backlog: tuple[BacklogRecord, ...] = ()
+    # It happens at one instant only, so there is nothing behind its first nominal time.
+    once: bool = False
+    # No run under way has a smaller occasion: where scans for them start.
+    live_from: int = 0
+    # No ledger entry has a smaller nominal time: where its purge starts.
+    ledger_from_ms: int = 0
+    # The serial number of the last run that was not fired by a schedule.
+    serial: int = 0
+    # Runs that wait for a slot of this job (JobSpec.concurrency.job).
+    parked: int = 0
+    # When the job is to be deleted.
+    delete_at_ms: int = 0
+    # Other jobs depend on it, so an end of a run must look for them.
+    has_downstream: bool = False
+    # A schedule starts from the end of a run.
+    after_end: bool = False
+    # How long runs that ended well stay in the history. 0: as long as the namespace says.
+    keep_ms: int = 0
+    # Only its schedules make it happen, so without a next nominal time it is FINISHED.
+    may_finish: bool = False
+    # How long after its finish the job is deleted; None: never.
+    delete_after_ms: int | None = None
+    # When its oldest ledger entry has had its time, for a job that nothing else wakes before.
+    ledger_purge_at_ms: int = 0
+    # Ledger entries before this instant were purged. 0: none was yet.
+    ledger_purged_ms: int = 0
+    # Runs under way that go by an action and payload that the job had before.
+    former: int = 0
+    # Of those held, the ones that were triggered for later and are not due yet.
+    later: int = 0
+    # Since when it is in line for the quota of runs. 0: it is not.
+    in_line_since_ms: int = 0
+    # Without a next nominal time: up to which instant those of its schedules were decided on. 0: up
+    # to the last one.
+    decided_ms: int = 0
+
+
+class CatchUpRecord(Record):
+    """A job has a backlog that goes on: derived from that."""
+
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
+
+
+class BrokenRecord(Record):
+    """A job that was set aside; it goes when the job comes back."""
+
+    # See JobStatus.broken_reason.
+    reason: str = ""
+    at_ms: int = 0
+    # Where the job stood before.
+    was: job_pb2.JobStatus.State.ValueType = job_pb2.JobStatus.STATE_UNSPECIFIED
+
+
+class AttemptRecord(Part):
+    """An attempt that ended without success; see Attempt."""
+
+    number: int = 0
+    worker: str = ""
+    token: int = 0
+    started_at_ms: int = 0
+    ended_at_ms: int = 0
+    end: run_pb2.Attempt.End.ValueType = run_pb2.Attempt.END_UNSPECIFIED
+    error: run_pb2.RunError | None = None
+
+
+class ProgressRecord(Part):
+    """How far a handler is; see Progress."""
+
+    done: int = 0
+    total: int = 0
+    message: str = ""
+    at_ms: int = 0
+
+
+class UpstreamRecord(Part):
+    """A run upstream in a wave, and how it ended."""
+
+    jid: int = 0
+    occasion: int = 0
+    state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
+
+
+class RunRecord(Record):
+    """A run: under way in one table, ended in another."""
+
+    # Whose slot a run waits for: nobody's, its job's, its key's.
+    PARKING_UNSPECIFIED: ClassVar[int] = 0
+    PARKING_JOB: ClassVar[int] = 1
+    PARKING_KEY: ClassVar[int] = 2
+    # For no slot: its job was set aside.
+    PARKING_BROKEN: ClassVar[int] = 3
+    # What does not keep it from running, since somebody wants just this run.
+    SPARED_OVERLAP: ClassVar[int] = 1
+    SPARED_DEADLINE: ClassVar[int] = 2
+    # What a run waits for that is held: its due time; room beside others; that its job, which was
+    # paused when it came, fires again. A state of before says True, which is 1, and is told by
+    # whether the run is due.
+    HELD_FOR_DUE: ClassVar[int] = 2
+    HELD_FOR_ROOM: ClassVar[int] = 3
+    HELD_FOR_RESUME: ClassVar[int] = 4
+
+    # Where it stands, why it exists, what became of its nominal time.
+    state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
+    cause: run_pb2.Cause.ValueType = run_pb2.CAUSE_UNSPECIFIED
+    outcome: Outcome.ValueType = run_pb2.OUTCOME_UNSPECIFIED
+    # When it may start.
+    due_at_ms: int = 0
+    # Since when it could have been leased for the first time. 0: it could not yet.
+    ready_at_ms: int = 0
+    # Its place among the ready runs of its lane. 0: it is not among them.
+    turn_ms: int = 0
+    # The lane it waits in.
+    lane: int = 0
+    # The number of the current or last attempt that counts.
+    attempt: int = 0
+    # The current or last lease, who holds it, and that worker's session number.
+    token: int = 0
+    worker: str = ""
+    session: int = 0
+    # When it was granted.
+    leased_at_ms: int = 0
+    # When it ends. 0: with the session.
+    deadline_at_ms: int = 0
+    # When the first attempt was leased.
+    started_at_ms: int = 0
+    ended_at_ms: int = 0
+    # When the next attempt may begin.
+    retry_at_ms: int = 0
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
+    # Attempts that ended without success, and how many are not there any more, to keep it small.
+    attempts: tuple[AttemptRecord, ...] = ()
+    attempts_dropped: int = 0
+    # The payload, if it is not the job's own.
+    payload: common_pb2.Payload | None = None
+    priority: common_pb2.Priority.ValueType = common_pb2.PRIORITY_UNSPECIFIED
+    # What the handler returned.
+    result: common_pb2.Payload | None = None
+    # Why it failed, was cancelled or skipped.
+    error: run_pb2.RunError | None = None
+    # How far the handler says it is, and since when.
+    progress: ProgressRecord | None = None
+    # The end of the handler's log.
+    log_tail: bytes = b""
+    # For the next attempt.
+    checkpoint: bytes = b""
+    # The business key it holds, and how long after its end.
+    unique_key: str = ""
+    unique_hold_ms: int = 0
+    # When a running run that is to be cancelled is terminated. 0: it is not to be cancelled.
+    cancel_at_ms: int = 0
+    # It is not to become ready yet: one of HELD_FOR_*. 0: it is not held.
+    held: bool | int = False
+    # The wave it belongs to: jid and occasion of the run the wave began with.
+    flow_jid: int = 0
+    flow_occasion: int = 0
+    # The attempts that were used up before it was requeued.
+    attempts_forgiven: int = 0
+    # Whose slot it waits for. PARKING_UNSPECIFIED among the ready: nobody's.
+    parking: int = 0
+    # The shared key that limits it, copied from the job when it was leased or parked.
+    limit_key: str = ""
+    # Runs upstream in the wave.
+    upstream: tuple[UpstreamRecord, ...] = ()
+    # When it leaves the history.
+    purge_at_ms: int = 0
+    # The attempt is at risk since this instant, by the heartbeat timeout. 0: not watched.
+    heard_at_ms: int = 0
+    # For a run that was triggered or fired by a wave, or ended in the change that made it: the
+    # revision of that change.
+    made_in: int = 0
+    # As its job had it when it was made: by which action and payload it goes.
+    ordered_in: int = 0
+    # The sum of SPARED_*.
+    spared: int = 0
+
+    def weight(self) -> int:
+        size = len(self.log_tail) + len(self.checkpoint)
+        if self.payload is not None:
+            size += self.payload.ByteSize()
+        if self.result is not None:
+            size += self.result.ByteSize()
+        if self.error is not None:
+            size += self.error.ByteSize()
+        for past in self.attempts:
+            if past.error is not None:
+                size += past.error.ByteSize()
+        return size
+
+
+class LedgerRecord(Record):
+    """What became of a nominal time, or of a stretch of them. An entry for one nominal time inside
+    a stretch takes that one out of the stretch."""
+
+    outcome: Outcome.ValueType = run_pb2.OUTCOME_UNSPECIFIED
+    # For a stretch: the last nominal time. 0: one alone.
+    last_at_ms: int = 0
+    # For a stretch: how many, less those taken out. 0: one alone.
+    count: int = 0
+    # Somebody added it by hand: no schedule names it.
+    added: bool = False
+    # For a stretch: the revision of the change that made it.
+    made_in: int = 0
+
+
+class LabelRecord(Part):
+    """A label and its value."""
+
+    name: str = ""
+    value: str = ""
+
+
+class LaneRecord(Record):
+    """The part of a queue whose runs have one priority and ask the same of a worker, so that any
+    worker may take all of it or nothing, in order of turns."""
+
+    # Its number in keys.
+    number: int = 0
+    # The handler or executor it asks for, and the labels, by name.
+    handler: str = ""
+    labels: tuple[LabelRecord, ...] = ()
+    # Runs that could be leased, those that wait for a slot of a job or key left out.
+    ready: int = 0
+    # No ready run of it has a smaller key: where the scan for them starts.
+    ready_from: bytes = b""
+    # The namespace's number, the queue's name, the priority of its runs.
+    namespace: int = 0
+    queue: str = ""
+    priority: common_pb2.Priority.ValueType = common_pb2.PRIORITY_UNSPECIFIED
+
+
+class QueueRecord(Record):
+    """A queue's settings and counters; see Queue."""
+
+    paused: bool = False
+    pause_reason: str = ""
+    concurrency: int = 0
+    rate: int = 0
+    burst: int = 0
+    # See Queue.etag.
+    version: int = 0
+    # Runs leased now.
+    leased: int = 0
+    # Leases in hand, in thousandths, as of an instant: the token bucket of the rate.
+    allowance: int = 0
+    allowance_at_ms: int = 0
+
+
+class KeyRecord(Record):
+    """A shared key that limits runs (ConcurrencyLimit.key)."""
+
+    # Runs leased now, and runs that wait for a slot.
+    running: int = 0
+    parked: int = 0
+
+
+class SessionRecord(Record):
+    """A worker's session, as far as it must survive the leader."""
+
+    # Its number in keys.
+    number: int = 0
+    # Leases it holds.
+    leased: int = 0
+    # It holds no lease with a smaller token: where scans for them start.
+    token_from: int = 0
+    # Of its leases, those whose runs are to be cancelled.
+    cancels: int = 0
+
+
+class UniqueRecord(Record):
+    """A business key that is taken."""
+
+    # By this run.
+    occasion: int = 0
+    # The run has ended; the key is free from this instant. 0: the run is under way.
+    until_ms: int = 0
+
+
+class RememberedRecord(Record):
+    """The answer to a request id. Refusals are not remembered: they changed nothing, and the same
+    request may be right later."""
+
+    # Hash of the request.
+    request: bytes = b""
+    # Full name of the answer's message, and the answer.
+    type: str = ""
+    answer: bytes = b""
+    # When it was given.
+    at_ms: int = 0
+    # For LeaseRequest, in place of an answer: the session that the leases were granted to, and by
+    # how much the token of each lease is above that of the one before.
+    session: int = 0
+    token_steps: tuple[int, ...] = ()
+
+    def weight(self) -> int:
+        return len(self.answer) + 2 * len(self.token_steps)
+
+
+class AuditEntryRecord(Record):
+    """Who changed what; see AuditRecord."""
+
+    at_ms: int = 0
+    actor: str = ""
+    method: str = ""
+    namespace: str = ""
+    subject: str = ""
+    change: str = ""
+    request_id: str = ""
+    # The change it was made in.
+    revision: int = 0
+
+
+class CalendarRecord(Record):
+    """A shared list of days."""
+
+    # What the user ordered; output-only fields are empty.
+    settings: calendar_pb2.Calendar = msgspec.field(default_factory=calendar_pb2.Calendar)
+    # See Calendar.etag.
+    version: int = 0
+    # When it was last changed.
+    updated_at_ms: int = 0
+    # Jobs that name it.
+    jobs: int = 0
+
+
+class SweepRecord(Record):
+    """What a namespace that was deleted leaves behind, until it is swept away."""
+
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
+
+
+class AlertRecord(Record):
+    """A condition to be told about."""
+
+    # What the user ordered; output-only fields are empty.
+    settings: alert_pb2.Alert = msgspec.field(default_factory=alert_pb2.Alert)
+    # See Alert.etag.
+    version: int = 0
+    # Since when its condition holds. 0: it does not.
+    true_since_ms: int = 0
+    # Since when it is raised. 0: it is not.
+    raised_at_ms: int = 0
+    # The revision of the change in which it was raised or cleared last.
+    told_in: int = 0
+    # The clock of that change.
+    told_at_ms: int = 0
+    # The last of those revisions that its webhook has heard of, or never will.
+    called_in: int = 0
+
+
+class AccessTokenRecord(Record):
+    """A secret that tells who calls."""
+
+    # What it may do; output-only fields are empty.
+    settings: access_pb2.AccessToken = msgspec.field(default_factory=access_pb2.AccessToken)
+    created_at_ms: int = 0
+    # SHA-256 of the secret.
+    digest: bytes = b""
+
+
+class FlowRecord(Record):
+    """A wave through jobs that depend on each other."""
+
+    # Runs of it that are under way, steps that wait, steps that can no longer run.
+    live: int = 0
+    waiting: int = 0
+    cannot_run: int = 0
+    # When it began, and when it ended.
+    created_at_ms: int = 0
+    ended_at_ms: int = 0
+    # A step waits longer than its `stuck_after`.
+    stuck: bool = False
+    # Not used any more: its steps lie under its key.
+    jids: tuple[int, ...] = ()
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
+    # A run of it failed, so it is kept as long as those are.
+    failed: bool = False
+    # Since when nothing lies ahead of it but steps that are stuck. 0: something does.
+    stuck_since_ms: int = 0
+    # Ends and dead ends of which the jobs downstream are still to be told (TellRecord).
+    telling: int = 0
+    # No waiting step counts as stuck before this instant, but for those that do already. 0: it is
+    # not known.
+    ahead_ms: int = 0
+    # While stuck steps are looked for: the jid to go on from.
+    looked_to: int = 0
+    # When a step was last found to be stuck.
+    found_stuck_ms: int = 0
+    # How often its first run was made anew: what is left of an earlier round counts for nothing.
+    round: int = 0
+    # Its time is over, and what is left of it goes in steps.
+    going: bool = False
+
+
+class StepRecord(Record):
+    """One job of a wave."""
+
+    # Where it stands.
+    state: flow_pb2.FlowStep.State.ValueType = flow_pb2.FlowStep.STATE_UNSPECIFIED
+    # Its run, once it has one.
+    occasion: int = 0
+    # Upstream runs that have ended, whether or not as wanted.
+    ended: tuple[UpstreamRecord, ...] = ()
+    # Since when it waits, and from when on it counts as stuck.
+    waiting_since_ms: int = 0
+    stuck_at_ms: int = 0
+    # See FlowRecord.round.
+    round: int = 0
+
+
+class TellRecord(Record):
+    """A job of a wave is over, and those downstream are still to be told."""
+
+    # Its run, and how it ended; UNSPECIFIED: it can no longer run.
+    occasion: int = 0
+    state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
+    # Those with a smaller jid know.
+    next_jid: int = 0
+    # See FlowRecord.round.
+    round: int = 0
+
+
+class DependsRecord(Record):
+    """What hangs on a job: derived, kept by every change of its upstream and downstream."""
+
+    # Jobs that wait for it.
+    dependents: int = 0
+    # How many jobs wait one for the other up to this one, itself included, as far as was known
+    # when it got its upstream.
+    depth: int = 0
+
+
+class RoomRecord(Record):
+    """The overlap policy makes room for a run of a job, and more goes than fits into a change."""
+
+    # The run, which is held back meanwhile.
+    occasion: int = 0
+    # When it came, and in the change that became which revision.
+    came_at_ms: int = 0
+    came_in: int = 0
+    # Those that nothing holds back go as well.
+    replaces: bool = False
+    # All with a smaller occasion have gone.
+    next_occasion: int = 0
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
+
+
+class ResumeRecord(Record):
+    """A job fires again, and more came to it meanwhile than is decided on in one change."""
+
+    # Since when.
+    at_ms: int = 0
+    # How many the misfire policy has chosen, and where to go on. 0: at the beginning.
+    chosen: int = 0
+    next_occasion: int = 0
+    # Where its timer stands in the table of timers.
+    timer_at_ms: int = 0
+
+
+class Change(Record):
+    """One decided change: every node writes the puts and removes the deletes in one batch, with a
+    new MetaRecord. It is refused on any state but the one that it was decided on."""
+
+    # Sequence number of the change it was decided on.
+    base: int = 0
+    # The leader's clock as it was decided; not less than that of the change before.
+    now_ms: int = 0
+    # Keys to put, in their order, in which the store takes them at half the cost; each key occurs
+    # once, here or in `deletes`. Their values are in the same order.
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    deletes: list[bytes] = []
+    # The MetaRecord after this change, without what apply adds: index, revision and fingerprint.
+    meta: MetaRecord = msgspec.field(default_factory=MetaRecord)
+
+
+def _bytes_of(part: Message | Form) -> bytes:
+    if isinstance(part, Form):
+        return part.data
+    # Sorted maps: equal records are equal bytes, whatever the process.
+    return part.SerializeToString(deterministic=True)
+
+
+def _part(kind: type[Message | Form], data: bytes) -> Message | Form:
+    return specs.parse(data) if issubclass(kind, Form) else kind.FromString(data)
+
+
+encode = msgspec.msgpack.Encoder(enc_hook=_bytes_of).encode
+_DECODE = {
+    kind: msgspec.msgpack.Decoder(kind, dec_hook=_part).decode for kind in Record.__subclasses__()
+}
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+def parse(place: bytes | int, data: bytes, kind: type[AnyRecord]) -> AnyRecord:
+    """The record at a key, from its bytes."""
+    try:
+        record = _DECODE[kind](data)
+    except msgspec.ValidationError as error:
+        found = msgspec.msgpack.decode(data)[0]
+        raise UnknownFormat(_unknown(kind, place, found, f" ({error})")) from error
+    if record.format != FORMAT:
+        raise UnknownFormat(_unknown(kind, place, record.format))
+    return record  # type: ignore[return-value]  # The decoder is that of the kind.
+
+
+def parse_change(data: bytes, revision: int) -> Change:
+    """The change that is to become, or became, a revision of the state."""
+    return parse(revision, data, Change)
+
+
+def _unknown(kind: type[Record], place: object, found: int, why: str = "") -> str:
+    return (
+        f"{kind.__name__} at {place!r} has format {found}; this version knows {FORMAT}{why}. "
+        "Run the version that wrote it, or a newer one."
+    )

@@ -1,0 +1,314 @@
+"""What the leader's loop asks of the rules beside the messages of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ...proto.v1 import access_pb2, cluster_pb2, dead_letter_pb2, job_pb2, worker_pb2
+from ..core.budget import Share
+from .difference import Difference
+
+if TYPE_CHECKING:
+    from .layer import Layer
+    from .workers import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks of the rules: a message of the API, or one of those below."""
+
+    body: object
+    # Who asks, as authentication knows them.
+    actor: str = ""
+    # The time it has, with the requests beside it that have the same; None: that of the decision.
+    share: Share | None = None
+
+
+# In place of a reply: there was no room or time for the request; it is to be asked again.
+LEFT: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Do what is due, at most so many timers. The reply is a Rung."""
+
+    most: int
+    # Only what can wait, or only the rest; None: the rest, then what can wait.
+    later: bool | None = None
+    # Where timers begin that need not wait for those before them; b"": what fell due since the last
+    # change.
+    fresh_from: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class RingOne:
+    """Do what one timer is for. The reply is None."""
+
+    timer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Work on a job failed: it is BROKEN from now on. The reply says whether it was not before."""
+
+    jid: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropEntry:
+    """Forget a timer or a ready entry that cannot be worked on, even though its job was set aside;
+    `verify` shows that it is missing. The reply is None."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MakeAlerts:
+    """Give a cluster the alerts it has of its own, once. The reply is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What came of a Ring."""
+
+    timers: int
+    # More is due than was done.
+    more: bool
+    # See Ring, for the next one.
+    fresh_from: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A worker that would take some leases."""
+
+    worker: str
+    credits: int
+    namespaces: tuple[str, ...] = ("default",)
+    queues: tuple[str, ...] = ("default",)
+    handlers: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    # The unary call that the offer comes from: what was taken under its request_id comes again.
+    request: worker_pb2.LeaseRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Give ready runs to workers, at most so many. The reply is a list of Leases by worker."""
+
+    offers: tuple[Offer, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Whether leases were taken under a request_id. The reply is a list of those that still stand,
+    or None when none were taken; then the call may wait for some."""
+
+    request: worker_pb2.LeaseRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How attempts ended, as one worker says. The reply is a list of ResultAcks, for as many of
+    the results as fit into the change; the rest is asked again in the next one."""
+
+    worker: str
+    results: tuple[worker_pb2.Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """How far attempts are, as one worker says. The reply is a list of ResultAcks, for as many of
+    the reports as fit into the change; the rest is asked again in the next one."""
+
+    worker: str
+    reports: tuple[worker_pb2.ProgressReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """A worker was silent for too long: its leases end, at most so many. The reply is a Rung."""
+
+    worker: str
+    most: int
+    # Leases that cannot be ended, and are left alone.
+    but: frozenset[bytes] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A worker said hello on a stream, with the leases it holds: those that do not stand are to
+    stop, and the others of its session end. At most so many are looked at. It gets no lease until
+    all were. The reply is a Resumed."""
+
+    worker: str
+    # Runs by their tokens.
+    held: Mapping[int, str]
+    most: int
+    # Leases that cannot be ended, and are left alone.
+    but: frozenset[bytes] = frozenset()
+    # Where to go on: so many of those that it holds were looked at, and of those of its session all
+    # with tokens below this one.
+    looked: int = 0
+    token_from: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What came of a Resume."""
+
+    # Leases that it may not keep, or is to give up.
+    stops: tuple[worker_pb2.Stop, ...]
+    # What is left to look at: ask that. None: it is done.
+    rest: Resume | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSome:
+    """What is left of an import, in as many changes as it takes. The reply is an Imported."""
+
+    request: job_pb2.ImportJobsRequest
+    # Hash of the request, if it has an id.
+    digest: bytes
+    # The places of its jobs in the order in which they are taken, and how many were.
+    order: Sequence[int]
+    first: int = 0
+    # On trial: what those that were taken would have written.
+    trial: Layer | None = None
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of an ImportSome."""
+
+    # Results in the order in which jobs were taken; of a whole import in that of the request.
+    answer: job_pb2.ImportJobsResponse
+    # How many jobs were taken by now.
+    next: int
+    # See ImportSome.
+    trial: Layer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """A call about all dead letters that fit a filter. The reply is its answer, or what is left to
+    look at, to be asked again: nothing that was looked at fits."""
+
+    request: dead_letter_pb2.RequeueDeadLettersRequest | dead_letter_pb2.PurgeDeadLettersRequest
+    # Where to look on, and how many were looked at before.
+    begin: bytes = b""
+    looked: int = 0
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
+class CreateToken:
+    """An access token, with the hash of the secret that the caller has made for it: the rules throw
+    no dice, and a secret is never stored. The reply is a TokenCreated."""
+
+    request: access_pb2.CreateAccessTokenRequest
+    # SHA-256 of the secret.
+    digest: bytes
+    # The caller has no token, as there is none yet: refused if that is so no more.
+    first: bool = False
+
+    @property
+    def validate_only(self) -> bool:
+        return self.request.validate_only
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCreated:
+    """What came of a CreateToken."""
+
+    # Without the secret.
+    answer: access_pb2.CreateAccessTokenResponse
+    # The secret is to be shown. Otherwise the call came before, and its secret was shown then.
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetTime:
+    """Set the state's time back to what the clocks say, and then move, some at a time, what was
+    planned by the wrong time. The reply is a TimeSet."""
+
+    request: cluster_pb2.SetStateTimeRequest
+    from_ms: int
+    to_ms: int
+    # Behind this place, as the last TimeSet said; empty: the time itself is to be set.
+    after: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSet:
+    """What came of a SetTime."""
+
+    # Where to go on; empty when all is moved.
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Raise and clear alerts, by what is stored and by what only the leader sees. At most so many
+    are looked at. The reply is an Observed."""
+
+    workers: Workers
+    # A node of the cluster can be lost.
+    margin: bool
+    # By how much the clock of a node is off at most.
+    skew_ms: int
+    most: int
+    # Behind this place, as the last Observed said.
+    after: bytes = b""
+    # Alerts that cannot be looked at, and are left out.
+    but: frozenset[bytes] = frozenset()
+    # What this node has seen of late: the longest step of its loop, changes of leader, other work
+    # that was set aside; and whether members differ.
+    step_ms: int = 0
+    leader_changes: int = 0
+    set_aside: int = 0
+    differ: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What came of an Observe."""
+
+    # Where to go on; empty when all were looked at.
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """An alert's webhook has heard what became of it in a revision, or never will. The reply is
+    None."""
+
+    # The alert's place.
+    key: bytes
+    told_in: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Mend derived entries that differ from the records, at most so many. The reply: Repaired."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What came of a Repair."""
+
+    # Empty when there was nothing to mend.
+    mended: tuple[Difference, ...]

@@ -1,0 +1,108 @@
+"""What jobs have in common whose specs differ in schedules, notes and payload only, looked at once.
+
+Thousands of jobs are made that do the same work at other times with other data, and each of them
+is read when it fires. A form follows from its bytes alone, so to remember it can never change an
+answer.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from ...proto.v1 import job_pb2, schedule_pb2, worker_pb2
+from ..core import limits
+from ..core.instants import ms_or
+from ..schedule.compiler import Shape, shape_of
+
+KEPT = 1_024
+# Longer ones are looked at each time, so that what is kept stays small.
+BYTES_KEPT = 4_096
+# Names of executors; no handler may be called so.
+EXECUTORS = frozenset({"http", "grpc", "shell"})
+
+
+class Form:
+    """A spec without its schedules, notes and payload, and what every run asks of it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        # Jobs share it, so nobody may change it.
+        self.spec = spec = job_pb2.JobSpec.FromString(data)
+        # How late a nominal time may fire and still be in time, and how late its run may start.
+        self.grace_ms, self.start_deadline_ms = limits.GRACE_MS, limits.INSTANT_MAX_MS
+        if spec.HasField("misfire"):
+            self.grace_ms = ms_or(spec.misfire, "grace", limits.GRACE_MS)
+            self.start_deadline_ms = ms_or(spec.misfire, "start_deadline", limits.INSTANT_MAX_MS)
+        self.has_timeouts = spec.HasField("timeouts")
+        self.has_limit = spec.HasField("concurrency")
+        self.timing, self.max_runs, self.calendars = b"", 0, tuple[str, ...]()
+        if spec.HasField("timing"):
+            self.timing = spec.timing.SerializeToString(deterministic=True)
+            self.max_runs = spec.timing.max_runs
+            self.calendars = tuple(spec.timing.exclude_calendars)
+        self.max_attempts = limits.RETRY_ATTEMPTS
+        if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
+            self.max_attempts = 1
+        elif spec.HasField("retry") and spec.retry.max_attempts:
+            self.max_attempts = spec.retry.max_attempts
+        self.priority = spec.priority
+
+    @cached_property
+    def lease(self) -> bytes:
+        """What the leases of all jobs of the form say, as bytes of that message."""
+        return worker_pb2.Lease(action=self.spec.action).SerializeToString(deterministic=True)
+
+
+class Parts(NamedTuple):
+    """What a spec says beside its payload."""
+
+    form: Form
+    # As bytes of specs that say nothing else. Empty: there are none.
+    schedules: bytes
+    notes: bytes
+
+
+def of(spec: job_pb2.JobSpec) -> Parts:
+    bare = job_pb2.JobSpec()
+    bare.CopyFrom(spec)
+    bare.ClearField("payload")
+    data = bare.SerializeToString(deterministic=True)
+    return _kept_parts(data) if len(data) <= BYTES_KEPT else _parts(data)
+
+
+def _parts(data: bytes) -> Parts:
+    spec = job_pb2.JobSpec.FromString(data)
+    schedules = notes = b""
+    if spec.schedules:
+        part = job_pb2.JobSpec(schedules=spec.schedules)
+        schedules = part.SerializeToString(deterministic=True)
+        spec.ClearField("schedules")
+    if spec.labels or spec.owner or spec.description:
+        part = job_pb2.JobSpec(labels=spec.labels, owner=spec.owner, description=spec.description)
+        notes = part.SerializeToString(deterministic=True)
+        spec.ClearField("labels")
+        spec.ClearField("owner")
+        spec.ClearField("description")
+    return Parts(parse(spec.SerializeToString(deterministic=True)), schedules, notes)
+
+
+def parse(data: bytes) -> Form:
+    return _kept(data) if len(data) <= BYTES_KEPT else Form(data)
+
+
+def shape(form: Form, schedules: bytes) -> Shape:
+    """Schedules and timing, as far as they are the same for all jobs."""
+    is_kept = len(schedules) + len(form.timing) <= BYTES_KEPT
+    return (_kept_shape if is_kept else _shape)(schedules, form.timing)
+
+
+def _shape(schedules: bytes, timing: bytes) -> Shape:
+    spec = job_pb2.JobSpec.FromString(schedules)
+    return shape_of(spec.schedules, schedule_pb2.Timing.FromString(timing))
+
+
+_kept = lru_cache(KEPT)(Form)
+_kept_parts = lru_cache(KEPT)(_parts)
+_kept_shape = lru_cache(KEPT)(_shape)
+EMPTY = Form(b"")

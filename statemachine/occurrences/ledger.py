@@ -1,0 +1,384 @@
+"""The firing ledger: exactly one outcome for each nominal time of a job.
+
+What was missed during a long outage is one entry for the whole stretch, so that a job that fires
+every second costs no more after a week than one that fires every hour. An entry for one nominal
+time inside a stretch, made by a backfill, takes that one out of the stretch.
+
+Stretches stand in a table of their own as well, so that the one around a nominal time is found
+however many entries lie between. A state that was written before there was that table gets it in
+small pieces (`index`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from ...proto.v1 import run_pb2
+from ..core import limits
+from ..model import keys
+from ..model.record import JobRecord, LedgerRecord, RunRecord, StateRecord, encode, parse
+from ..model.view import View
+from ..schedule.plan import Plan, count_nominals, latest_nominal_before, names, nominal_times
+from ..tenants import namespaces
+
+# Outcomes that stand for a run.
+WITH_RUN = frozenset({run_pb2.OUTCOME_RAN, run_pb2.OUTCOME_LATE, run_pb2.OUTCOME_REPLACED})
+# Outcomes after which a backfill may run the nominal time.
+BACKFILLABLE = frozenset(
+    {
+        run_pb2.OUTCOME_SKIPPED_OVERLAP,
+        run_pb2.OUTCOME_SKIPPED_CALENDAR,
+        run_pb2.OUTCOME_SKIPPED_BY_HAND,
+        run_pb2.OUTCOME_COALESCED,
+        run_pb2.OUTCOME_MISSED,
+        run_pb2.OUTCOME_SKIPPED_DEADLINE,
+        run_pb2.OUTCOME_SKIPPED_QUOTA,
+    }
+)
+# The entry for one nominal time alone, by outcome; every run makes one.
+ALONE = {number: encode(LedgerRecord(outcome=number)) for number in run_pb2.Outcome.values()}
+OUTCOMES = {value: number for number, value in ALONE.items()}
+PURGE = 4  # Old entries that go when a new one comes: more than come in, so it ends.
+AHEAD = 2_000  # Entries ahead of the time that one change looks at.
+PIECE = 1_000  # Entries that are looked at in one piece of making the table of stretches.
+
+
+def settle(
+    view: View, jid: int, state: StateRecord, nominal_ms: int, outcome: run_pb2.Outcome.ValueType,
+    *, is_known: bool = False,
+) -> None:  # fmt: skip
+    """Record what became of a nominal time, which may be known to have had another outcome. The
+    caller puts the state."""
+    newest = nominal_ms > state.last_nominal_at_ms
+    # A backlog is worked off while newer times fire, so a past one may be new all the same.
+    if newest or not (is_known or covering(view, jid, nominal_ms) is not None):
+        state.fired += 1
+        if newest:
+            state.last_nominal_at_ms = nominal_ms
+        if outcome not in WITH_RUN:
+            state.skipped += 1
+    view.put_encoded(keys.ledger(jid, nominal_ms), ALONE[outcome])
+    if not state.ledger_from_ms or nominal_ms < state.ledger_from_ms:
+        state.ledger_from_ms = nominal_ms
+    if newest and outcome not in WITH_RUN:
+        # A run makes room when it leaves the history; this entry has none.
+        purge(view, jid, state, view.need(keys.job(jid), JobRecord).namespace)
+    elif not newest:
+        view.backfilled.add(jid)
+
+
+def mark_added(view: View, jid: int, nominal_ms: int) -> None:
+    """Somebody added this nominal time, so an audit is not surprised that no schedule names it."""
+    view.edit(keys.ledger(jid, nominal_ms), LedgerRecord).added = True
+
+
+def correct(view: View, jid: int, nominal_ms: int, outcome: run_pb2.Outcome.ValueType) -> None:
+    """Another outcome in place of the one that was recorded, if that is kept still."""
+    key = keys.ledger(jid, nominal_ms)
+    if view.get(key, LedgerRecord) is not None:
+        view.edit(key, LedgerRecord).outcome = outcome
+
+
+def stretch(
+    view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
+    outcome: run_pb2.Outcome.ValueType,
+) -> None:  # fmt: skip
+    """Record what became of all nominal times from one to another that have no entry of their own.
+    The caller puts the state."""
+    own = own_entries(view, jid, state, first, last)
+    # The first may follow from the end of a run, and then no count finds it.
+    behind = count_nominals(plan, first + 1, last + 1)
+    count = max(1 + behind.number - len(own), 0 if behind.exact else 2)
+    if own and own[0] == first:
+        # Among so many at least one has none.
+        known = set(own)
+        times = nominal_times(plan, first + 1, last + 1, len(own)).times
+        first = next((at_ms for at_ms in times if at_ms not in known), last)
+    if count < 1:
+        return
+    settle(view, jid, state, first, outcome)
+    if count > 1:
+        entry = LedgerRecord(outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1)
+        _put_stretch(view, jid, first, entry)
+        state.fired += count - 1
+        state.skipped += count - 1
+        state.last_nominal_at_ms = max(last, state.last_nominal_at_ms)
+
+
+def _put_stretch(view: View, jid: int, first: int, entry: LedgerRecord) -> None:
+    view.put(keys.ledger(jid, first), entry)
+    view.put_raw(keys.stretch(jid, first))
+
+
+def knows(view: View, jid: int, nominal_ms: int) -> bool:
+    """Whether a nominal time has an entry of its own."""
+    return view.get(keys.ledger(jid, nominal_ms), LedgerRecord) is not None
+
+
+def own_entries(view: View, jid: int, state: StateRecord, first: int, last: int) -> list[int]:
+    """The nominal times of a range that have an entry of their own, in order, less those that
+    somebody added. Ahead of what was decided on these are only those that were moved to before
+    their time."""
+    if state.last_nominal_at_ms < first:
+        return []
+    found = []
+    for key, value in _entries(view, keys.ledger(jid, first), keys.ledger(jid, last + 1)):
+        if value not in OUTCOMES:
+            entry = view.get(key, LedgerRecord)
+            if entry is None or entry.added:
+                continue
+        found.append(keys.nominal_at(key))
+    return found
+
+
+def _entries(view: View, low: bytes, end: bytes) -> Iterable[tuple[bytes, bytes]]:
+    """What is stored in a range of the ledger; b"" for what this decision has written or deleted,
+    of which the view knows more."""
+    stored = view.stored.scan(low, end)
+    mine = dict.fromkeys(view.touched_between(low, end), b"")
+    return sorted((dict(stored) | mine).items()) if mine else stored
+
+
+def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
+    """The entry that speaks of a nominal time: its own, or a stretch around it."""
+    own = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
+    if own is not None:
+        return nominal_ms, own
+    first = _stretch_before(view, jid, nominal_ms)
+    if first is None:
+        return None
+    entry = view.need(keys.ledger(jid, first), LedgerRecord)
+    return (first, entry) if entry.last_at_ms >= nominal_ms else None
+
+
+def _stretch_before(view: View, jid: int, nominal_ms: int) -> int | None:
+    """Where the last stretch begins that begins before a nominal time."""
+    low, end = keys.stretch(jid, 0), keys.stretch(jid, nominal_ms)
+    key = next(view.scan(low, end, backwards=True), None)
+    found = None if key is None else keys.nominal_at(key)
+    mark = _indexed_to(view)
+    if mark >= keys.LEDGER_END:
+        return found
+    # A state of before: what is not in the table yet has to be walked over.
+    low = max(mark, keys.ledger(jid, found or 0))
+    for key in _stretches(view, low, keys.ledger(jid, nominal_ms), backwards=True):
+        return keys.nominal_at(key)
+    return found
+
+
+def _stretches(view: View, low: bytes, end: bytes, *, backwards: bool = False) -> Iterator[bytes]:
+    """The stored entries of a range that still are stretches."""
+    for key, value in view.stored.scan(low, end, backwards=backwards):
+        if value not in OUTCOMES:
+            entry = view.get(key, LedgerRecord)
+            if entry is not None and entry.last_at_ms:
+                yield key
+
+
+def _indexed_to(view: View) -> bytes:
+    """All stretches before this key of the ledger stand in their table."""
+    return view.get_raw(keys.INDEXED) or keys.LEDGER
+
+
+def index(view: View) -> None:
+    """Go on with the table of stretches, in a state that was written before there was one."""
+    low = _indexed_to(view)
+    if low >= keys.LEDGER_END:
+        return
+    piece = [key for key, _ in islice(view.stored.scan(low, keys.LEDGER_END), PIECE + 1)]
+    end = piece[PIECE] if len(piece) > PIECE else keys.LEDGER_END
+    for key in _stretches(view, low, end):
+        view.put_raw(keys.STRETCH + key[1:])
+    view.put_raw(keys.INDEXED, end)
+
+
+def is_stretch(key: bytes, value: bytes) -> bool:
+    """Whether a stored entry speaks of many nominal times."""
+    return value not in OUTCOMES and bool(parse(key, value, LedgerRecord).last_at_ms)
+
+
+def few_ahead(view: View, jid: int, at_ms: int, table: bytes) -> bool:
+    """Whether one change can look at all entries of a job, or stretches, behind an instant."""
+    first = keys.stretch(jid, at_ms) if table == keys.STRETCH else keys.ledger(jid, at_ms)
+    found = view.stored.scan(first, keys.after(keys.of_job(table, jid)))
+    return len(list(islice(found, AHEAD + 1))) <= AHEAD and _indexed_to(view) >= keys.LEDGER_END
+
+
+def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> None:
+    """End all stretches at an instant, so that what is behind it is decided on again; there are few
+    (`few_ahead`). The caller puts the state."""
+    low, end = keys.stretch(jid, at_ms + 1), keys.after(keys.of_job(keys.STRETCH, jid))
+    firsts = [keys.nominal_at(key) for key in view.scan(low, end)]
+    begun = _stretch_before(view, jid, at_ms + 1)
+    if begun is not None and view.need(keys.ledger(jid, begun), LedgerRecord).last_at_ms > at_ms:
+        firsts.append(begun)
+    for first in firsts:
+        entry = drop(view, keys.ledger(jid, first))
+        state.fired -= entry.count
+        state.skipped -= entry.count
+        if first <= at_ms:
+            last = latest_nominal_before(plan, at_ms + 1, ever=True) or first
+            stretch(view, jid, state, plan, first, max(first, last), entry.outcome)
+
+
+def mark_ahead(view: View, jid: int, plan: Plan, at_ms: int) -> None:
+    """Other schedules need not name the times that were decided on ahead of them; there are few."""
+    low, end = keys.ledger(jid, at_ms + 1), keys.after(keys.of_job(keys.LEDGER, jid))
+    for key in [key for key, _ in _entries(view, low, end)]:
+        entry = view.get(key, LedgerRecord)
+        if entry is not None and not entry.last_at_ms:
+            view.edit(key, LedgerRecord).added = not names(plan, keys.nominal_at(key))
+
+
+def drop(view: View, key: bytes) -> LedgerRecord:
+    """Take an entry out of the ledger."""
+    entry = view.need(key, LedgerRecord)
+    if entry.last_at_ms:
+        view.delete_raw(keys.STRETCH + key[1:])
+    view.delete(key)
+    return entry
+
+
+def backfillable(
+    view: View, jid: int, job: JobRecord, state: StateRecord, times: list[int]
+) -> list[int]:
+    """Those of some nominal times, in order, that may run, as far as the ledger knows; it is read
+    once for all of them. `may_backfill` is asked again for each when its turn comes."""
+    alone, stretches = _read(view, jid, times[0], times[-1])
+    purged_ms = state.ledger_purged_ms
+    # Of what is older than the job, and was purged, only the history may know.
+    forgotten = times[0] < min(purged_ms, job.created_at_ms) and _has_runs(view, jid, times)
+    found, place = [], 0
+    for at_ms in times:
+        outcome = alone.get(at_ms)
+        if outcome is None and stretches:
+            while place < len(stretches) and stretches[place][1].last_at_ms < at_ms:
+                place += 1
+            if place < len(stretches) and stretches[place][0] <= at_ms:
+                outcome = stretches[place][1].outcome
+        if outcome is None and at_ms < purged_ms:
+            older = at_ms < job.created_at_ms
+            if older and not (forgotten and not may_backfill(view, jid, job, state, at_ms)):
+                found.append(at_ms)
+        elif outcome is None or outcome in BACKFILLABLE:
+            found.append(at_ms)
+    return found
+
+
+def _has_runs(view: View, jid: int, times: list[int]) -> bool:
+    """Whether a run of a range of nominal times is under way or in the history."""
+    first, end = keys.occasion_of(times[0]), keys.occasion_of(times[-1] + 1)
+    live = view.scan(keys.run(jid, first), keys.run(jid, end))
+    newest, behind = keys.ended(jid, end), keys.after(keys.ended(jid, first))
+    past = chain(view.scan_stored(newest, behind), view.touched_between(newest, behind))
+    return next(chain(live, past), None) is not None
+
+
+def _read(
+    view: View, jid: int, first: int, last: int
+) -> tuple[dict[int, int], list[tuple[int, LedgerRecord]]]:
+    """What the ledger says of a range: the outcomes of times alone, and stretches in order."""
+    alone: dict[int, int] = {}
+    stretches: list[tuple[int, LedgerRecord]] = []
+    before = covering(view, jid, first)
+    if before is not None and before[0] < first:
+        stretches.append(before)
+    for key, value in _entries(view, keys.ledger(jid, first), keys.ledger(jid, last + 1)):
+        outcome = OUTCOMES.get(value)
+        if outcome is not None:
+            alone[keys.nominal_at(key)] = outcome
+            continue
+        entry = view.get(key, LedgerRecord)
+        if entry is not None and entry.last_at_ms:
+            stretches.append((keys.nominal_at(key), entry))
+        elif entry is not None:
+            alone[keys.nominal_at(key)] = entry.outcome
+    return alone, stretches
+
+
+def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
+    """Whether a past nominal time may still run: it has no run, now or ever."""
+    found = covering(view, jid, nominal_ms)
+    if found is None and job.created_at_ms <= nominal_ms < state.ledger_purged_ms:
+        # Nobody knows any more whether it ran.
+        return False
+    if found is not None and found[1].outcome not in BACKFILLABLE:
+        return False
+    # The ledger may be kept for a shorter time than runs are.
+    occasion = keys.occasion_of(nominal_ms)
+    if view.get(keys.run(jid, occasion), RunRecord) is not None:
+        return False
+    past = view.get(keys.ended(jid, occasion), RunRecord)
+    return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
+
+
+def take_out(view: View, jid: int, job: JobRecord, plan: Plan, nominal_ms: int) -> bool:
+    """A nominal time of a stretch is to have an entry of its own, which the caller makes. Whether
+    it had an outcome, there or alone."""
+    found = covering(view, jid, nominal_ms)
+    if found is None or not found[1].last_at_ms:
+        return found is not None
+    first, entry = found
+    is_former = first <= job.schedules_since_ms
+    is_end = nominal_ms in (first, entry.last_at_ms)
+    if not is_end and (is_former or not names(plan, nominal_ms)):
+        # It is none of them; of what came under other schedules only the ends are known.
+        return False
+    entry.count -= 1
+    if first != nominal_ms and entry.count > 0:
+        view.put(keys.ledger(jid, first), entry)
+        return True
+    drop(view, keys.ledger(jid, first))
+    if entry.count > 0:
+        second = first + 1 if is_former else _second(view, jid, plan, first, entry.last_at_ms)
+        _put_stretch(view, jid, second, entry)
+    return True
+
+
+def _second(view: View, jid: int, plan: Plan, first: int, last: int) -> int:
+    """Where a stretch begins when its first nominal time is taken out. What lies behind may have
+    entries of its own; behind a step of these it begins in any case, and they lie inside it."""
+    if last <= plan.since_ms:
+        # Its times are those of other schedules: which of them are left nobody knows.
+        return first + 1
+    at_ms = first
+    for _ in range(limits.STEP):
+        named = nominal_times(plan, at_ms + 1, last + 1, 1, ever=True).times
+        if not named:
+            return first + 1
+        [at_ms] = named
+        if not knows(view, jid, at_ms):
+            return at_ms
+    return at_ms + 1 if at_ms < last else first + 1
+
+
+def oldest(view: View, jid: int, state: StateRecord, most: int) -> list[bytes]:
+    first = keys.ledger(jid, state.ledger_from_ms)
+    return list(islice(view.scan_stored(first, keys.after(keys.of_job(keys.LEDGER, jid))), most))
+
+
+def purge(view: View, jid: int, state: StateRecord, namespace: str, most: int = PURGE) -> int:
+    """Drop a few entries that are older than the namespace keeps. The caller puts the state.
+
+    The answer is when the oldest of the others has had its time; 0 when there are none.
+    """
+    keep_ms = namespaces.keep_ledger_ms(view, namespace)
+    edge_ms = view.now_ms - keep_ms
+    if jid in view.backfilled:
+        # What this decision has put among the old entries is not stored yet: the mark must wait.
+        return view.now_ms + limits.MINUTE_MS
+    if 0 < state.ledger_from_ms < edge_ms:
+        for key in oldest(view, jid, state, most):
+            entry = view.need(key, LedgerRecord)
+            at_ms = keys.nominal_at(key)
+            state.ledger_from_ms = at_ms
+            last_ms = max(at_ms, entry.last_at_ms)
+            if last_ms >= edge_ms:
+                return last_ms + keep_ms + 1
+            drop(view, key)
+            state.ledger_from_ms = at_ms + 1
+            state.ledger_purged_ms = max(state.ledger_purged_ms, last_ms + 1)
+    if not state.ledger_from_ms or state.ledger_from_ms > state.last_nominal_at_ms:
+        return 0
+    return max(state.ledger_from_ms + keep_ms, view.now_ms) + 1

@@ -1,0 +1,321 @@
+"""A job's own clock: its next nominal time, and the one timer that wakes it."""
+
+from __future__ import annotations
+
+from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
+from ..core import limits
+from ..core.field_fault import FieldFault
+from ..core.rejection import Reason
+from ..model import keys, specs, timers
+from ..model.record import BacklogRecord, CalendarRecord, EditRecord, JobRecord, StateRecord
+from ..model.view import View
+from ..schedule import zones
+from ..schedule.calendar_days import CalendarDays, compile_calendar
+from ..schedule.compiler import restore_plan
+from ..schedule.plan import Plan, due, next_nominal
+from . import ledger
+
+Status = job_pb2.JobStatus
+Edit = schedule_pb2.OccurrenceEdit
+MOVE, SKIP = Edit.KIND_MOVE, Edit.KIND_SKIP
+ACTIVE = Status.STATE_ACTIVE
+PAUSED = Status.STATE_PAUSED
+FINISHED = Status.STATE_FINISHED
+DELETING = Status.STATE_DELETING
+BROKEN = Status.STATE_BROKEN
+
+
+class Unreadable(Exception):
+    """A job that was accepted cannot be computed here: this build has other zones, or reads
+    schedules otherwise than the one that accepted it."""
+
+
+def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
+    form = job.form
+    place = (job.schedules, form.timing, job.schedules_since_ms)
+    known = view.restored.get(place)
+    if known is not None:
+        return known
+    try:
+        shape = specs.shape(form, job.schedules)
+        plan = restore_plan(
+            shape,
+            seed=f"{job.namespace}/{job.name}",
+            created_at_ms=job.created_at_ms,
+            since_ms=job.schedules_since_ms,
+            calendars=calendars_of(view, keys.namespace_of(jid), form.calendars),
+        )
+    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
+        why = f"its schedule cannot be read here: {type(error).__name__}: {error}"
+        raise Unreadable(why) from error
+    if not isinstance(plan, Plan):
+        raise Unreadable(f"its schedule cannot be read here: {_in_words(plan[0])}")
+    if shape.is_common:
+        view.restored[place] = plan
+    return plan
+
+
+def _in_words(fault: FieldFault) -> str:
+    if fault.reason == Reason.ERROR_REASON_ZONE_UNKNOWN:
+        return f"zone {fault.value} is not in the time zone data {zones.edition()}"
+    return fault.message
+
+
+def is_readable(view: View, jid: int, job: JobRecord) -> bool:
+    """Whether its schedules can be computed here."""
+    try:
+        plan_of(view, jid, job)
+    except Unreadable:
+        return False
+    return True
+
+
+def calendars_of(view: View, namespace: int, names: object) -> dict[str, CalendarDays]:
+    """The calendars that a job names and that exist."""
+    found = {}
+    for name in names:  # type: ignore[attr-defined]
+        record = view.get(keys.calendar(namespace, name), CalendarRecord)
+        if record is not None:
+            days = compile_calendar(record.settings)
+            if not isinstance(days, CalendarDays):
+                raise Unreadable(f"the calendar {name} cannot be read here: {days}")
+            found[name] = days
+    return found
+
+
+def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
+    """Go on from a nominal time to the next one. The caller sets the timer and puts the state."""
+    if state.once:
+        # The plan would say the same, at ten times the price; herds are made of these.
+        state.next_nominal_at_ms = state.next_due_at_ms = 0
+    else:
+        look_ahead(view, jid, job, state, after_ms)
+
+
+def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
+    """Set the next nominal time behind an instant. The caller sets the timer and puts the state."""
+    state.next_nominal_at_ms = state.next_due_at_ms = 0
+    state.decided_ms = after_ms
+    if not job.schedules or (job.form.max_runs and runs_left(job, state, after_ms + 1) <= 0):
+        return
+    plan = plan_of(view, jid, job)
+    nominal_ms = next_nominal(plan, after_ms, last_end_ms=last_end(view, state))
+    if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
+        state.next_nominal_at_ms = nominal_ms
+        state.next_due_at_ms = due(plan, nominal_ms)
+        state.decided_ms = 0
+
+
+def missed(state: StateRecord) -> list[BacklogRecord]:
+    """What waits in the backlog after an outage."""
+    return [part for part in state.backlog if part.cause == run_pb2.CAUSE_SCHEDULE]
+
+
+def waiting_alone(state: StateRecord) -> list[int]:
+    """What waits in the backlog by itself, as it was moved or added."""
+    return [part.next_at_ms for part in state.backlog if part.due_at_ms]
+
+
+def awaits(state: StateRecord, nominal_ms: int) -> bool:
+    """Whether a job is still to decide on a past nominal time of its own."""
+    if 0 < state.next_nominal_at_ms <= nominal_ms:
+        return True
+    if any(part.next_at_ms <= nominal_ms < part.to_ms for part in missed(state)):
+        return True
+    return any(edit.nominal_at_ms == nominal_ms for edit in state.edits)
+
+
+def retime(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Another jitter or most of runs changes no nominal time: what lies ahead or waits stays. The
+    caller settles and puts the state."""
+    nominal_ms = state.next_nominal_at_ms
+    if not nominal_ms:
+        # None was left behind what waits, or was moved to later; now there may be one.
+        look_ahead(view, jid, job, state, decided(state) or view.now_ms)
+    elif job.form.max_runs and runs_left(job, state, nominal_ms) <= 0:
+        _stop(state)
+    elif state.next_due_at_ms > view.now_ms:
+        state.next_due_at_ms = max(view.now_ms, due(plan_of(view, jid, job), nominal_ms))
+
+
+def decided_ahead(view: View, state: StateRecord) -> int:
+    """Up to when a job had decided on its times when the state's time was set back; 0 where that
+    has come again. What somebody moved to an earlier instant is none of these."""
+    if state.last_nominal_at_ms <= view.now_ms:
+        return 0
+    until = int.from_bytes(view.get_raw(keys.SET_BACK) or b"", "big")
+    return state.last_nominal_at_ms if until > view.now_ms else 0
+
+
+def _behind_end(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
+    """Where a job looks for its next time after the end of a run. Times that count from an end are
+    none of those that were decided on ahead."""
+    ahead = decided_ahead(view, state) and not _waiting(state)
+    if ahead and ledger.few_ahead(view, jid, view.now_ms, keys.STRETCH):
+        ledger.cut(view, jid, state, plan_of(view, jid, job), view.now_ms)
+        return view.now_ms - 1
+    return max(state.last_nominal_at_ms, view.now_ms - 1)
+
+
+def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
+    """How many nominal times from an instant on a job with a most of runs may have. What waits in
+    the backlog, or was moved from before to later, will have been fired by then."""
+    moved = sum(
+        1 for edit in state.edits if edit.kind == Edit.KIND_MOVE and edit.nominal_at_ms < from_ms
+    )
+    return job.form.max_runs - state.fired - _waiting(state) - moved
+
+
+def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """What was moved or waited became no run, so no end will set the next time of a job that goes
+    on from an end, and one with a most of runs has some left after all. The caller settles and puts
+    the state."""
+    if state.next_nominal_at_ms or _waiting(state):
+        return
+    if state.after_end and state.live == state.held:
+        look_ahead(view, jid, job, state, _behind_end(view, jid, job, state))
+    elif state.fired < job.form.max_runs:
+        look_ahead(view, jid, job, state, decided(state))
+
+
+def used_up(job: JobRecord, state: StateRecord) -> None:
+    """One that was moved or added may be the last of all, though the schedules name more."""
+    if state.next_nominal_at_ms and 0 < job.form.max_runs <= state.fired:
+        _stop(state)
+
+
+def _stop(state: StateRecord) -> None:
+    """It has no next time, though its schedules have one."""
+    state.decided_ms = state.next_nominal_at_ms - 1
+    state.next_nominal_at_ms = state.next_due_at_ms = 0
+
+
+def decided(state: StateRecord) -> int:
+    """Up to which instant a job has decided on the times of its schedules. What ran before its time
+    may lie behind."""
+    if state.next_nominal_at_ms:
+        return state.next_nominal_at_ms - 1
+    waiting = (part.to_ms - 1 for part in missed(state))
+    return state.decided_ms or max((state.last_nominal_at_ms, *waiting))
+
+
+def _waiting(state: StateRecord) -> int:
+    """How many missed times of the schedules are still to run."""
+    return sum(part.left for part in missed(state))
+
+
+def last_end(view: View, state: StateRecord) -> int | None:
+    """From when a rest counts; None while a run is under way or missed times are still to run,
+    from whose end it will count, and before the first."""
+    if state.live > state.held or (state.backlog and _waiting(state)):
+        return None
+    if state.last_nominal_at_ms > state.last_end_at_ms:
+        # Nothing ran at the last nominal time, on which was decided only now: it is not caught up
+        # with in steps of the rest, which after a long outage would be very many.
+        return view.now_ms
+    return state.last_end_at_ms or None
+
+
+def start(view: View, state: StateRecord, plan: Plan) -> None:
+    """Set a new job's first nominal time. An instant that has passed already is due at once."""
+    nominal_ms = plan.first_ms
+    if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
+        state.next_nominal_at_ms = nominal_ms
+        state.next_due_at_ms = max(due(plan, nominal_ms), view.now_ms)
+
+
+def settle(view: View, jid: int, state: StateRecord) -> None:
+    """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
+    if state.state == ACTIVE:
+        if not (state.next_nominal_at_ms or state.edits or state.backlog) and (
+            state.may_finish or (state.after_end and _is_used_up(view, jid, state))
+        ):
+            state.state = FINISHED
+    elif state.state == FINISHED and ahead(state):
+        state.state = ACTIVE
+    if state.delete_after_ms is not None and over(state):
+        if not state.delete_at_ms:
+            state.delete_at_ms = view.now_ms + state.delete_after_ms
+    else:
+        state.delete_at_ms = 0
+    at_ms = next_wake(view, state)
+    if at_ms != state.timer_at_ms:
+        if 0 < at_ms < view.now_ms or at_ms & keys.LATER:
+            at_ms = _in_line(view, state, at_ms)
+        timers.set_job(view, jid, state, at_ms)
+    if state.backlog and state.state == ACTIVE:
+        timers.set_backlog(view, jid, state)
+
+
+def _in_line(view: View, state: StateRecord, at_ms: int) -> int:
+    """Where the timer of a job stands that is behind its time: where it stood if that is due, else
+    behind all that is due now. What is left over takes turns with what others have to do."""
+    line = at_ms & keys.LATER
+    if line < state.timer_at_ms <= line | view.now_ms:
+        return max(at_ms, state.timer_at_ms) if not line else state.timer_at_ms
+    return line | view.now_ms
+
+
+def _is_used_up(view: View, jid: int, state: StateRecord) -> bool:
+    """Whether a job that goes on from the ends of its runs has had all that it may have."""
+    if not state.fired:
+        return False
+    form = view.need(keys.job(jid), JobRecord).form
+    return 0 < form.max_runs <= state.fired and not form.spec.upstream.jobs
+
+
+def over(state: StateRecord) -> bool:
+    """Whether a job may go: nothing is left to happen, and no other job depends on it."""
+    return state.state == FINISHED and not state.live and not state.has_downstream
+
+
+def ahead(state: StateRecord) -> bool:
+    return bool(state.next_nominal_at_ms or state.edits or state.backlog)
+
+
+def next_wake(view: View, state: StateRecord) -> int:
+    """When something is to be done about a job, save for its backlog; 0 for never."""
+    if state.state == DELETING:
+        return keys.LATER | view.now_ms
+    if state.state == BROKEN:
+        return 0
+    purge_at_ms = state.ledger_purge_at_ms
+    if state.state == PAUSED:
+        return timers.earliest(state.pause_until_ms, purge_at_ms)
+    if not state.edits:
+        if not state.delete_at_ms and not purge_at_ms:
+            return state.next_due_at_ms
+        return timers.earliest(state.next_due_at_ms, state.delete_at_ms, purge_at_ms)
+    edited = [
+        edit.moved_to_ms if edit.kind == MOVE else edit.nominal_at_ms
+        for edit in state.edits
+        if edit.kind != SKIP
+    ]
+    return timers.earliest(
+        state.next_due_at_ms, state.delete_at_ms, purge_at_ms, min(edited, default=0)
+    )
+
+
+def edit_due(edit: EditRecord) -> int:
+    """When an edited occurrence is due by itself; 0 for a skipped one, which is only left out."""
+    if edit.kind == MOVE:
+        return edit.moved_to_ms
+    return 0 if edit.kind == SKIP else edit.nominal_at_ms
+
+
+def run_ended(view: View, jid: int, state: StateRecord) -> None:
+    """A run has ended, which some schedules and backlogs wait for. The caller puts the state."""
+    waits = False
+    if state.backlog:
+        first = state.backlog[0]
+        waits = not first.release_at_ms
+        if waits:
+            first.release_at_ms = view.now_ms
+    if state.after_end and state.live == state.held and state.state in (ACTIVE, PAUSED):
+        # A time that has come, and waits for its turn or for the job to go on, is decided first.
+        if not 0 < state.next_nominal_at_ms <= view.now_ms:
+            job = view.need(keys.job(jid), JobRecord)
+            advance(view, jid, job, state, _behind_end(view, jid, job, state))
+    elif not waits and (state.live or state.delete_after_ms is None):
+        return
+    settle(view, jid, state)

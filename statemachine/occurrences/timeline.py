@@ -1,0 +1,205 @@
+"""The scheduled times that a job has to decide on, as stretches.
+
+`undecided` is the one answer to which times these are: what the schedules name from the first time
+without an outcome up to now, less what ran before its time, and what somebody moved or added that
+is due. What a calendar leaves out or somebody skipped is said so: it gets an outcome as well.
+Nothing here walks from one time to the next: a stretch is counted and searched in, so ten years of
+seconds are one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ...proto.v1 import schedule_pb2
+from ..core import limits
+from ..model.record import EditRecord, JobRecord, StateRecord
+from ..model.view import View
+from ..schedule.plan import (
+    Plan,
+    count_nominals,
+    due,
+    excluded,
+    latest_nominal_before,
+    names,
+    newest,
+    nominal_times,
+    nth_nominal,
+)
+from . import ledger, next_time
+
+Edit = schedule_pb2.OccurrenceEdit
+
+
+class Kind(Enum):
+    """Whether the times of a stretch may run."""
+
+    OPEN = "may run"
+    EXCLUDED = "left out by a calendar"
+    SKIPPED = "skipped by hand"
+
+
+OPEN, EXCLUDED, SKIPPED = Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Scheduled times of one kind, one behind the other."""
+
+    first: int
+    last: int
+    count: int
+    # When the first is due; the others follow at the same distance.
+    due_ms: int
+    kind: Kind = OPEN
+    # For one that somebody moved or added.
+    edit: EditRecord | None = None
+
+    def before(self, plan: Plan, due_ms: int) -> tuple[Stretch | None, Stretch | None]:
+        """Those that are due before an instant, and the others."""
+        at_ms = due_ms - self.due_ms + self.first
+        if at_ms <= self.first:
+            return None, self
+        if at_ms > self.last:
+            return self, None
+        # No other is between, so each side has one at least.
+        [start] = nominal_times(plan, at_ms, self.last + 1, 1).times
+        return self._split(plan, start, count_nominals(plan, start, self.last + 1).number)
+
+    def newest(self, plan: Plan, number: int) -> tuple[Stretch | None, Stretch | None]:
+        """All but the newest so many, and these."""
+        if number <= 0:
+            return self, None
+        if number >= self.count:
+            return None, self
+        return self._split(plan, *newest(plan, self.first, self.last + 1, number))
+
+    def earliest(self, plan: Plan) -> tuple[Stretch, Stretch | None]:
+        """The first, and the others."""
+        if self.count == 1:
+            return self, None
+        [second] = nominal_times(plan, self.first + 1, self.last + 1, 1).times
+        early, others = self._split(plan, second, self.count - 1)
+        assert early is not None
+        return early, others
+
+    def _split(self, plan: Plan, start: int, count: int) -> tuple[Stretch | None, Stretch | None]:
+        if start <= self.first:
+            return None, self
+        last = max(self.first, latest_nominal_before(plan, start) or self.first)
+        early = replace(self, last=last, count=max(1, self.count - count))
+        late = replace(self, first=start, count=count, due_ms=self.due_ms + start - self.first)
+        return early, late
+
+
+def undecided(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, until_ms: int
+) -> tuple[list[Stretch], int]:
+    """What a job has to decide on: times of its schedules up to an instant, and what was moved or
+    added and is due, in the order in which it is due; and the last time of the schedules that was
+    looked at, 0 if none was."""
+    edits = list(_edited(view, state))
+    first, last = state.next_nominal_at_ms, 0
+    found: list[Stretch] = []
+    if 0 < first <= until_ms or 0 < state.next_due_at_ms <= view.now_ms:
+        last = max(first, latest_nominal_before(plan, until_ms + 1) or first)
+        if job.form.max_runs:
+            last = last_of_most(view, jid, job, state, plan, first, last)
+        last = _within_days(plan, first, last)
+        found = list(_scheduled(view, jid, state, plan, last, edits))
+    return sorted((*found, *edits), key=lambda one: (one.due_ms, one.first)), last
+
+
+def _edited(view: View, state: StateRecord) -> Iterator[Stretch]:
+    """What somebody moved or added, and is due."""
+    for edit in state.edits:
+        due_ms = next_time.edit_due(edit)
+        if 0 < due_ms <= view.now_ms:
+            yield Stretch(edit.nominal_at_ms, edit.nominal_at_ms, 1, due_ms, edit=edit)
+
+
+def _within_days(plan: Plan, first: int, last: int) -> int:
+    """Calendars are asked day by day, so what lies too far behind is for the next time."""
+    most = first + limits.CALENDAR_DAYS * limits.DAY_MS
+    if not plan.calendars or last <= most:
+        return last
+    return max(first, latest_nominal_before(plan, most) or first)
+
+
+def _scheduled(
+    view: View, jid: int, state: StateRecord, plan: Plan, last: int, due_edits: list[Stretch]
+) -> Iterator[Stretch]:
+    first = begin = state.next_nominal_at_ms
+    points: dict[int, EditRecord | None] = {
+        edit.nominal_at_ms: edit for edit in state.edits if first <= edit.nominal_at_ms <= last
+    }
+    # What was moved to before its time may wait by itself.
+    points |= {at_ms: None for at_ms in next_time.waiting_alone(state) if first <= at_ms <= last}
+    # What ran before its time has its outcome, whatever was said of it since.
+    points |= dict.fromkeys(ledger.own_entries(view, jid, state, first, last))
+    if first not in points and (plan.rests or state.next_due_at_ms != due(plan, first)):
+        # It follows from the end of a run, or was due at once: no search finds it.
+        kind = OPEN if excluded(plan, first) is None else EXCLUDED
+        yield Stretch(first, first, 1, state.next_due_at_ms, kind)
+        begin = first + 1
+    marks = sorted({one.due_ms - due(plan, 0) + more for one in due_edits for more in (0, 1)})
+    for at_ms in sorted(points):
+        yield from _between(plan, begin, at_ms, marks)
+        edit = points[at_ms]
+        if edit is not None and edit.kind == Edit.KIND_SKIP and _names(plan, first, at_ms):
+            yield Stretch(at_ms, at_ms, 1, due(plan, at_ms), SKIPPED, edit)
+        begin = max(begin, at_ms + 1)
+    yield from _between(plan, begin, last + 1, marks)
+
+
+def _names(plan: Plan, first: int, at_ms: int) -> bool:
+    return at_ms == first or names(plan, at_ms)
+
+
+def _between(plan: Plan, begin: int, end: int, marks: list[int]) -> Iterator[Stretch]:
+    """The times of a range, cut where calendars begin and end, and at some instants."""
+    for low, high, kind in _days(plan, begin, end):
+        inside = marks[bisect_left(marks, low + 1) : bisect_left(marks, high)]
+        for left, right in zip((low, *inside), (*inside, high), strict=True):
+            last = latest_nominal_before(plan, right)
+            if last is None or last < left:
+                continue
+            # Most jobs have missed one time.
+            first = last if left == last else nominal_times(plan, left, right, 1).times[0]
+            count = 1 if first == last else count_nominals(plan, first, right).number
+            yield Stretch(first, last, count, due(plan, first), kind)
+
+
+def _days(plan: Plan, begin: int, end: int) -> Iterator[tuple[int, int, Kind]]:
+    """A range in pieces that calendars leave in or out as a whole."""
+    if not plan.calendars:
+        if begin < end:
+            yield begin, end, OPEN
+        return
+    at_ms, kind = begin, None
+    while at_ms < end:
+        found = OPEN if excluded(plan, at_ms) is None else EXCLUDED
+        if kind is not None and found is not kind:
+            yield begin, at_ms, kind
+            begin = at_ms
+        kind = found
+        at_ms = min(calendar.day_end(at_ms, plan.zone) for _, calendar in plan.calendars)
+    if kind is not None:
+        yield begin, end, kind
+
+
+def last_of_most(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
+) -> int:
+    """The last of the times of a range that the most of runs has room for."""
+    end = nth_nominal(plan, first, last, max(1, next_time.runs_left(job, state, first)))
+    own = ledger.own_entries(view, jid, state, first, last)
+    behind = iter(nominal_times(plan, end + 1, last + 1, len(own)).times if own else ())
+    for at_ms in own:
+        # It ran before its time and was counted then.
+        if at_ms <= end:
+            end = next(behind, last)
+    return end

@@ -1,0 +1,359 @@
+"""What happened, told by the change that made it so.
+
+Every node derives the same events from the same change, so the kept part of the journal is the
+event log and nothing is written twice. What a change does not say, the names of jobs, is looked up
+in the state of the node, which may be newer; a job that is gone by then is called "deleted".
+
+How two events are told apart: a run was fired when the ledger got its outcome with it, or when it
+says that this change made it, also when it ended at once; leased when its lease was put; its
+attempt ended when that lease's token was deleted; it ended when it left the table of runs under
+way. Changes by hand are told by the audit log, which notes each in the same change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ...proto.v1 import common_pb2, event_pb2, run_pb2
+from ..calls.alerts import event_of
+from ..core import filters
+from ..core.instants import set_ms
+from ..core.store import Reading
+from ..model import answers, keys
+from ..model.difference import jid_in, namespace_in
+from ..model.record import (
+    AlertRecord,
+    AuditEntryRecord,
+    BrokenRecord,
+    Change,
+    FlowRecord,
+    JobRecord,
+    LedgerRecord,
+    NamespaceRecord,
+    QueueRecord,
+    RunRecord,
+    StateRecord,
+    parse,
+    parse_change,
+)
+from ..model.view import View
+from ..occurrences import ledger
+from ..occurrences.next_time import DELETING, FINISHED
+from ..runs import runs
+from ..tenants import namespaces, queues
+from .jobs import check_word
+
+Event = event_pb2.Event
+Kind = event_pb2.EventKind
+Events = Iterator[Event]
+FIELDS = ("job", "kind", "queue", "run")
+ENDS = {
+    runs.SUCCEEDED: event_pb2.EVENT_KIND_RUN_SUCCEEDED,
+    runs.FAILED: event_pb2.EVENT_KIND_RUN_FAILED,
+    runs.CANCELLED: event_pb2.EVENT_KIND_RUN_CANCELLED,
+    runs.SKIPPED: event_pb2.EVENT_KIND_RUN_SKIPPED,
+}
+CALENDAR_METHODS = frozenset({"CreateCalendar", "UpdateCalendar", "DeleteCalendar"})
+# What leaves a job with nothing ahead, without a nominal time that was decided on.
+FINISHING_METHODS = frozenset({"RevertOccurrence", "DropBacklog"})
+QUEUE_METHODS = frozenset({"UpdateQueue", "PauseQueue", "ResumeQueue"})
+
+
+@dataclass(slots=True)
+class Told:
+    """A change, sorted by what it says."""
+
+    revision: int
+    now_ms: int
+    view: View
+    puts: dict[bytes, bytes]
+    deletes: frozenset[bytes]
+    by_table: dict[bytes, list[tuple[bytes, bytes]]] = field(default_factory=dict)
+    # The key of the runs that were leased, and the tokens of leases that ended.
+    leased: set[bytes] = field(default_factory=set)
+    dropped: set[int] = field(default_factory=set)
+    # Methods by subject, as the audit log notes them: "job/report" in the namespace "default".
+    by_hand: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    imported: bool = False
+    # Waves whose timer rang.
+    rung_flows: set[tuple[int, int]] = field(default_factory=set)
+
+    def job(self, jid: int) -> JobRecord:
+        value = self.puts.get(keys.job(jid))
+        if value is not None:
+            return parse(keys.job(jid), value, JobRecord)
+        found = self.view.get(keys.job(jid), JobRecord)
+        if found is not None:
+            return found
+        namespace = namespace_named(self.view, keys.namespace_of(jid))
+        return JobRecord(name="deleted", namespace=namespace)
+
+    def event(self, kind: Kind.ValueType, job: JobRecord) -> Event:
+        return Event(kind=kind, namespace=job.namespace, job=job.name)
+
+
+def events(change: bytes, revision: int, lookup: Reading) -> list[Event]:
+    """What happened in a change, in order; `lookup` is the state after it, or a later one."""
+    told = _sort(parse_change(change, revision), revision, lookup)
+    found: list[Event] = []
+    for table, teller in TELLERS.items():
+        for key, value in told.by_table.get(table, ()):
+            found.extend(teller(told, key, value))
+    for position, event in enumerate(found):
+        event.revision.CopyFrom(common_pb2.Revision(change=revision, position=position))
+        set_ms(event.time, told.now_ms)
+    return found
+
+
+def _sort(change: Change, revision: int, lookup: Reading) -> Told:
+    told = Told(
+        revision, change.now_ms, View(lookup, 0),
+        dict(zip(change.keys, change.values, strict=True)), frozenset(change.deletes),
+    )  # fmt: skip
+    for key, value in told.puts.items():
+        told.by_table.setdefault(key[:1], []).append((key, value))
+        if key[:1] == keys.LEASE:
+            told.leased.add(keys.run(*keys.run_of(value)))
+        elif key[:1] == keys.AUDIT:
+            note = parse(key, value, AuditEntryRecord)
+            told.by_hand.setdefault((note.namespace, note.subject), set()).add(note.method)
+            told.imported |= note.method == "ImportJobs"
+    for key in change.deletes:
+        if key[:1] == keys.BROKEN:
+            told.by_table.setdefault(keys.BROKEN, []).append((key, b""))
+        elif key[:1] == keys.LEASE:
+            told.dropped.add(keys.run_of(key)[1])
+        elif key[:1] == keys.TIMER and key[9:10] == keys.WAKE_FLOW:
+            told.rung_flows.add(keys.run_of(key))
+    return told
+
+
+def namespace_named(view: View, number: int) -> str:
+    """The name of a namespace by its number; empty when it is gone."""
+    if not number:
+        return namespaces.DEFAULT
+    for key, value in view.stored.scan(keys.NAMESPACE, keys.after(keys.NAMESPACE)):
+        if parse(key, value, NamespaceRecord).number == number:
+            return key[1:].decode()
+    return ""
+
+
+def _of_run(told: Told, key: bytes, value: bytes) -> Events:
+    """A run that is under way: fired, requeued, or at the end or beginning of an attempt."""
+    jid, occasion = keys.run_of(key)
+    run = parse(key, value, RunRecord)
+    kinds = []
+    if _is_fired(told, jid, occasion, run):
+        kinds.append(event_pb2.EVENT_KIND_RUN_FIRED)
+    elif keys.ended(jid, occasion) in told.deletes:
+        kinds.append(event_pb2.EVENT_KIND_RUN_REQUEUED)
+    if run.attempts and run.attempts[-1].token in told.dropped:
+        released = run.attempts[-1].end == run_pb2.Attempt.END_RELEASED
+        kinds.append(
+            event_pb2.EVENT_KIND_RUN_RELEASED if released else event_pb2.EVENT_KIND_RUN_RETRYING
+        )
+    if key in told.leased:
+        kinds.append(event_pb2.EVENT_KIND_RUN_LEASED)
+    for kind in kinds:
+        yield _run_event(told, kind, jid, occasion, run)
+
+
+def _is_fired(told: Told, jid: int, occasion: int, run: RunRecord) -> bool:
+    if run.made_in:
+        return run.made_in == told.revision
+    return not occasion & 0xFFFF and keys.ledger(jid, keys.nominal_of(occasion)) in told.puts
+
+
+def _run_event(told: Told, kind: Kind.ValueType, jid: int, occasion: int, run: RunRecord) -> Event:
+    job = told.job(jid)
+    event = told.event(kind, job)
+    event.run.CopyFrom(answers.run(told.view, jid, occasion, run, job))
+    return event
+
+
+def _of_ended(told: Told, key: bytes, value: bytes) -> Events:
+    jid, occasion = keys.ended_of(key)
+    # Otherwise somebody has edited a dead letter.
+    if keys.run(jid, occasion) in told.deletes:
+        run = parse(key, value, RunRecord)
+        if run.made_in == told.revision:
+            yield _run_event(told, event_pb2.EVENT_KIND_RUN_FIRED, jid, occasion, run)
+        yield _run_event(told, ENDS[run.state], jid, occasion, run)
+
+
+def _of_ledger(told: Told, key: bytes, value: bytes) -> Events:
+    """A nominal time, or a stretch of them, that became no run."""
+    jid, nominal_ms = keys.run_of(key)
+    entry = parse(key, value, LedgerRecord)
+    was_run = keys.ended(jid, keys.occasion_of(nominal_ms)) in told.puts
+    changed = entry.last_at_ms and entry.made_in != told.revision
+    if entry.outcome in ledger.WITH_RUN or was_run or changed:
+        return
+    event = told.event(event_pb2.EVENT_KIND_FIRED_NOT, told.job(jid))
+    event.ledger.outcome = entry.outcome
+    event.ledger.count = entry.count or 1
+    set_ms(event.ledger.nominal_time, nominal_ms)
+    if entry.last_at_ms:
+        set_ms(event.ledger.last_nominal_time, entry.last_at_ms)
+    yield event
+
+
+def _of_job(told: Told, key: bytes, value: bytes) -> Events:
+    """A job's definition was written: it is new, or somebody changed it, or its pause is over."""
+    jid = jid_in(key)
+    job = parse(key, value, JobRecord)
+    methods = told.by_hand.get((job.namespace, f"job/{job.name}"), set())
+    kinds = []
+    if keys.job_name(keys.namespace_of(jid), job.name) in told.puts:
+        kinds.append(event_pb2.EVENT_KIND_JOB_CREATED)
+    elif "UpdateJob" in methods or (told.imported and not methods & {"PauseJob", "ResumeJob"}):
+        kinds.append(event_pb2.EVENT_KIND_JOB_UPDATED)
+    if "PauseJob" in methods:
+        kinds.append(event_pb2.EVENT_KIND_JOB_PAUSED)
+    if "ResumeJob" in methods or not kinds:
+        kinds.append(event_pb2.EVENT_KIND_JOB_RESUMED)
+    state_key = keys.state(jid)
+    value = told.puts.get(state_key, b"")
+    state = parse(state_key, value, StateRecord) if value else StateRecord()
+    if state.state == DELETING:
+        # Its definition is written once more then, and nothing else that was done to it matters.
+        yield told.event(event_pb2.EVENT_KIND_JOB_DELETED, job)
+        return
+    for kind in kinds:
+        event = _job_event(told, kind, jid, job, state)
+        if kind == event_pb2.EVENT_KIND_JOB_PAUSED:
+            event.message = state.pause_reason
+        yield event
+
+
+def _job_event(
+    told: Told, kind: Kind.ValueType, jid: int, job: JobRecord, state: StateRecord
+) -> Event:
+    event = told.event(kind, job)
+    event.job_after.CopyFrom(answers.job(job.namespace, jid, job, state))
+    return event
+
+
+def _of_state(told: Told, key: bytes, value: bytes) -> Events:
+    """Nothing is left to happen to a job, since its last nominal time was decided on just now."""
+    state = parse(key, value, StateRecord)
+    if state.state != FINISHED:
+        return
+    jid = jid_in(key)
+    last_ms = state.last_nominal_at_ms
+    dropped = keys.ended(jid, keys.occasion_of(last_ms)) in told.puts
+    decided = keys.ledger(jid, last_ms) in told.puts and not dropped
+    by_hand = told.by_hand.get((told.job(jid).namespace, f"job/{told.job(jid).name}"), set())
+    if decided or keys.job(jid) in told.puts or by_hand & FINISHING_METHODS:
+        yield _job_event(told, event_pb2.EVENT_KIND_JOB_FINISHED, jid, told.job(jid), state)
+
+
+def _of_alert(told: Told, key: bytes, value: bytes) -> Events:
+    record = parse(key, value, AlertRecord)
+    if record.told_in == told.revision:
+        yield event_of(record)
+
+
+def _of_flow(told: Told, key: bytes, value: bytes) -> Events:
+    """A wave ended, after which it is written no more; or its timer rang, and it is stuck."""
+    jid, occasion = keys.run_of(key)
+    flow = parse(key, value, FlowRecord)
+    if flow.going:
+        return
+    if flow.ended_at_ms:
+        if flow.ended_at_ms != told.now_ms:
+            return
+        kind = event_pb2.EVENT_KIND_FLOW_ENDED
+    elif flow.stuck and (jid, occasion) in told.rung_flows and _is_newly_stuck(told, flow):
+        kind = event_pb2.EVENT_KIND_FLOW_STUCK
+    else:
+        return
+    job = told.job(jid)
+    event = told.event(kind, job)
+    event.flow = keys.run_id(job.name, jid, occasion)
+    yield event
+
+
+def _is_newly_stuck(told: Told, flow: FlowRecord) -> bool:
+    """Not when its timer rang only to go on with it, or to let it go when it is to be kept for
+    longer."""
+    if flow.found_stuck_ms != told.now_ms:
+        return False
+    return not flow.stuck_since_ms or flow.stuck_since_ms == told.now_ms
+
+
+def _of_note(told: Told, key: bytes, value: bytes) -> Events:
+    """Somebody changed a calendar, or a queue: its record alone is written with each lease too."""
+    note = parse(key, value, AuditEntryRecord)
+    if note.method in CALENDAR_METHODS:
+        yield Event(
+            kind=event_pb2.EVENT_KIND_CALENDAR_CHANGED, namespace=note.namespace,
+            calendar=note.subject.removeprefix("calendar/"),
+        )  # fmt: skip
+        return
+    if note.method not in QUEUE_METHODS:
+        return
+    name = note.subject.removeprefix("queue/")
+    for queue_key, queue in told.puts.items():
+        if queue_key[:1] == keys.QUEUE and queue_key[5:] == name.encode():
+            if namespace_named(told.view, namespace_in(queue_key)) != note.namespace:
+                continue
+            record = parse(queue_key, queue, QueueRecord)
+            event = Event(kind=event_pb2.EVENT_KIND_QUEUE_CHANGED, namespace=note.namespace)
+            event.queue.CopyFrom(queues.settings(note.namespace, name, record))
+            yield event
+            return
+
+
+def _of_broken(told: Told, key: bytes, value: bytes) -> Events:
+    """A job was set aside, or is so no more; with one that is deleted its mark goes as well."""
+    jid = jid_in(key)
+    state_key = keys.state(jid)
+    stored = told.puts.get(state_key)
+    state = parse(state_key, stored, StateRecord) if stored else StateRecord()
+    job = told.job(jid)
+    if value:
+        event = _job_event(told, event_pb2.EVENT_KIND_JOB_BROKEN, jid, job, state)
+        record = parse(key, value, BrokenRecord)
+        event.message = event.job_after.status.broken_reason = record.reason
+        set_ms(event.job_after.status.broken_time, record.at_ms)
+        yield event
+    elif state.state != DELETING and stored:
+        yield _job_event(told, event_pb2.EVENT_KIND_JOB_REPAIRED, jid, job, state)
+
+
+Teller = Callable[[Told, bytes, bytes], Events]
+# In this order, in which one brings about the next: an end lets another run begin, and with the
+# last one a job or a wave has come to its end.
+TELLERS: dict[bytes, Teller] = {
+    keys.AUDIT: _of_note,
+    keys.JOB: _of_job,
+    keys.LEDGER: _of_ledger,
+    keys.ENDED: _of_ended,
+    keys.RUN: _of_run,
+    keys.STATE: _of_state,
+    keys.BROKEN: _of_broken,
+    keys.FLOW: _of_flow,
+    keys.ALERT: _of_alert,
+}
+
+
+def parse_filter(text: str) -> list[filters.Term]:
+    """Read a filter of events; refused with FILTER_INVALID."""
+    terms = filters.parse(text, FIELDS)
+    check_word(terms, "kind", Kind.keys(), "EVENT_KIND_")
+    return terms
+
+
+def fits(event: Event, namespace: str, terms: list[filters.Term]) -> bool:
+    """Whether a watcher of a namespace (empty: all) with a filter is told of an event."""
+    if namespace and event.namespace != namespace:
+        return False
+    values = {
+        "job": event.job,
+        "kind": Kind.Name(event.kind).removeprefix("EVENT_KIND_"),
+        "queue": event.queue.name or event.run.queue,
+        "run": event.run.id,
+    }
+    return filters.matches(terms, values)

@@ -1,0 +1,333 @@
+"""Why a run has not started, and why a job does not fire: what stands in the way, in words.
+
+The questions are those that firing and granting ask, in their order, so that an explanation cannot
+tell another story than the rules. What only the leader knows, the workers, is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from datetime import UTC, datetime
+
+from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
+from ..calls import runs as run_calls
+from ..calls.jobs import find
+from ..core.instants import timestamp
+from ..firing import bring_back
+from ..flows import graph, waves
+from ..model import keys
+from ..model.record import (
+    JobRecord,
+    KeyRecord,
+    LaneRecord,
+    QueueRecord,
+    RunRecord,
+    StateRecord,
+    UsageRecord,
+)
+from ..model.view import View
+from ..model.workers import Worker, Workers, pulling
+from ..occurrences import next_time
+from ..runs import grants, lanes, overlap, runs, set_aside
+from ..schedule.plan import excluded
+from ..tenants import namespaces, quota
+
+Explanation = run_pb2.Explanation
+Obstacle = run_pb2.Obstacle
+Obstacles = Iterator[Obstacle]
+AHEAD = 1_000  # Runs that are counted in front of one; more are "over a thousand".
+WAVES = 100  # The newest waves that are asked for a step that waits.
+
+
+def explain_run(view: View, request: run_pb2.ExplainRunRequest, workers: Workers) -> Explanation:
+    jid, occasion, run, job = run_calls.find(view, request.namespace, request.run)
+    found = list(_of_run(view, jid, occasion, run, job, workers))
+    return Explanation(summary=_summary(f"The run {request.run}", found), obstacles=found)
+
+
+def explain_job(view: View, request: job_pb2.ExplainJobRequest, workers: Workers) -> Explanation:
+    jid, job, state = find(view, request.namespace, request.job)
+    found = list(_of_job(view, jid, job, state))
+    return Explanation(summary=_summary(f"The job {job.name}", found), obstacles=found)
+
+
+def _summary(who: str, found: Sequence[Obstacle]) -> str:
+    if not found:
+        return f"{who} goes on with the next change; nothing stands in its way."
+    more = f" ({len(found) - 1} more below)" if len(found) > 1 else ""
+    return f"{who}: {found[0].message}{more}."
+
+
+def _obstacle(kind: Obstacle.Kind.ValueType, message: str, until_ms: int = 0) -> Obstacle:
+    return Obstacle(kind=kind, message=message, until=timestamp(until_ms) if until_ms else None)
+
+
+def _clock(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _of_run(
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, workers: Workers
+) -> Obstacles:
+    if run.ended_at_ms:
+        word = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
+        yield _obstacle(Obstacle.KIND_ENDED, f"it ended as {word} at {_clock(run.ended_at_ms)}")
+    elif run.state == runs.RUNNING:
+        asked = "; its end was asked for" if run.cancel_at_ms else ""
+        message = f"{run.worker} has it since {_clock(run.leased_at_ms)}, attempt {run.attempt}"
+        yield _obstacle(Obstacle.KIND_RUNNING, message + asked, run.deadline_at_ms)
+    elif run.held:
+        yield _held(view, jid, run, job)
+    elif run.retry_at_ms > view.now_ms:
+        why = "failed" if run.state == runs.RETRYING else "was given back"
+        message = f"the last attempt {why}; the next one begins at {_clock(run.retry_at_ms)}"
+        yield _obstacle(Obstacle.KIND_RETRY_WAIT, message, run.retry_at_ms)
+    elif view.need(keys.state(jid), StateRecord).state == next_time.BROKEN:
+        yield _broken(view, jid)
+    else:
+        lane = view.need(keys.lane(run.lane), LaneRecord)
+        yield from _slots(view, jid, run, job)
+        yield from _queue(view, lane)
+        yield from _namespace(view, jid, job)
+        if not run.parking:
+            yield from _crew(view, jid, occasion, run, lane, job.namespace, workers)
+
+
+def _held(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacle:
+    if run.due_at_ms > view.now_ms:
+        message = f"it is due at {_clock(run.due_at_ms)}"
+        return _obstacle(Obstacle.KIND_NOT_DUE, message, run.due_at_ms)
+    state = view.need(keys.state(jid), StateRecord)
+    if run.held == RunRecord.HELD_FOR_RESUME:
+        message = "it came while its job was paused; resume the job"
+        return _obstacle(Obstacle.KIND_JOB_PAUSED, message, state.pause_until_ms)
+    if state.in_line_since_ms:
+        usage = runs.usage_of(view, jid)
+        most = namespaces.live_runs(view, job.namespace)
+        message = (
+            f"it waits for the quota of the namespace '{job.namespace}': {quota.used(usage)} runs "
+            f"are under way, and the most is {most}"
+        )
+        return _obstacle(Obstacle.KIND_QUOTA, message)
+    live, held = state.live - state.held, state.held - state.later
+    others = "1 run under way has" if live == 1 else f"{live} runs under way have"
+    message = (
+        f"the job's overlap policy holds it back until {others} ended; {held} "
+        f"{'is' if held == 1 else 'are'} held back"
+    )
+    return _obstacle(Obstacle.KIND_OVERLAP, message)
+
+
+def _slots(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacles:
+    """The limits of its job and key, whether it was parked for them already or not."""
+    limit = job.form.spec.concurrency
+    state = view.need(keys.state(jid), StateRecord)
+    if run.parking == RunRecord.PARKING_JOB or (limit.job and state.running >= limit.job):
+        message = f"{state.running} runs of the job are leased, and its limit is {limit.job}"
+        yield _obstacle(Obstacle.KIND_JOB_LIMIT, message)
+    key = run.limit_key if run.parking == RunRecord.PARKING_KEY else limit.key
+    if key:
+        shared = view.get(keys.limit_key(keys.namespace_of(jid), key), KeyRecord)
+        running = shared.running if shared is not None else 0
+        if run.parking == RunRecord.PARKING_KEY or running >= limit.key_limit:
+            message = (
+                f"{running} runs with the key '{key}' are leased, and the limit is "
+                f"{limit.key_limit}"
+            )
+            yield _obstacle(Obstacle.KIND_KEY_LIMIT, message)
+
+
+def _queue(view: View, lane: LaneRecord) -> Obstacles:
+    queue = view.need(keys.queue(lane.namespace, lane.queue), QueueRecord)
+    name = f"the queue '{lane.queue}'"
+    if queue.paused:
+        why = f" ({queue.pause_reason})" if queue.pause_reason else ""
+        yield _obstacle(Obstacle.KIND_QUEUE_PAUSED, f"{name} is paused{why}; resume it")
+    if queue.concurrency and queue.leased >= queue.concurrency:
+        message = f"{queue.leased} runs of {name} are leased, and its limit is {queue.concurrency}"
+        yield _obstacle(Obstacle.KIND_QUEUE_LIMIT, message)
+    if queue.rate:
+        present = copy(queue)
+        grants.refill(view, present)
+        if present.allowance < 1000:
+            wait_ms = -(-(1000 - present.allowance) // queue.rate)
+            message = f"{name} grants {queue.rate} leases a second, and those are used up for now"
+            yield _obstacle(Obstacle.KIND_QUEUE_RATE, message, view.now_ms + wait_ms)
+
+
+def _namespace(view: View, jid: int, job: JobRecord) -> Obstacles:
+    quota = namespaces.quota(view, job.namespace).leases
+    usage = view.get(keys.usage(keys.namespace_of(jid)), UsageRecord)
+    if quota and usage is not None and usage.leased >= quota:
+        message = (
+            f"{usage.leased} runs of the namespace '{job.namespace}' are leased, and its quota is "
+            f"{quota}"
+        )
+        yield _obstacle(Obstacle.KIND_NAMESPACE_LIMIT, message)
+
+
+def _crew(
+    view: View, jid: int, occasion: int, run: RunRecord, lane: LaneRecord, namespace: str,
+    workers: Workers,
+) -> Obstacles:  # fmt: skip
+    here = pulling(workers, namespace, lane.queue)
+    fitting = [worker for worker in here if _fits(lane, worker)]
+    if not here:
+        message = f"no worker pulls from the queue '{lane.queue}'; start one"
+        yield _obstacle(Obstacle.KIND_NO_WORKER, message)
+    elif not fitting:
+        wanted = [f"the handler '{lane.handler}'"]
+        wanted += [f"the label {label.name}={label.value}" for label in lane.labels]
+        message = f"none of {len(here)} workers of the queue has {' and '.join(wanted)}"
+        yield _obstacle(Obstacle.KIND_NO_FITTING_WORKER, message)
+    elif not any(worker.offer.credits > 0 for worker in fitting):
+        slots = sum(worker.slots for worker in fitting)
+        message = f"all {slots} slots of {len(fitting)} fitting workers are busy"
+        yield _obstacle(Obstacle.KIND_NO_FREE_SLOT, message)
+    ahead = _ahead(view, jid, occasion, run)
+    if ahead:
+        count = f"over {AHEAD}" if ahead > AHEAD else str(ahead)
+        message = f"{count} runs of the same kind in its queue go first"
+        yield _obstacle(Obstacle.KIND_OTHERS_FIRST, message)
+
+
+def _fits(lane: LaneRecord, worker: Worker) -> bool:
+    return lanes.fits(lane, worker.offer.handlers, dict(worker.offer.labels))
+
+
+def _ahead(view: View, jid: int, occasion: int, run: RunRecord) -> int:
+    own = keys.ready(run.lane, run.turn_ms, jid, occasion)
+    lane = view.need(keys.lane(run.lane), LaneRecord)
+    first = keys.ready_in(run.lane) + lane.ready_from
+    count = 0
+    for _ in view.stored.scan(first, own):
+        count += 1
+        if count > AHEAD:
+            break
+    return count
+
+
+def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+    if state.state == next_time.PAUSED:
+        why = f" ({state.pause_reason})" if state.pause_reason else ""
+        yield _obstacle(Obstacle.KIND_JOB_PAUSED, f"it is paused{why}", state.pause_until_ms)
+    if state.state == next_time.BROKEN:
+        yield _broken(view, jid)
+        return
+    if state.state == next_time.FINISHED:
+        message = "nothing is left to happen; give it another schedule, or trigger it"
+        yield _obstacle(Obstacle.KIND_FINISHED, message)
+    yield from _still(view, jid, job, state)
+    yield from _quota(view, jid, job)
+    yield from _overlap(view, jid, job, state)
+    yield from _backlog(state)
+    yield from _upstream(view, jid, job)
+    yield from _next(view, jid, job, state)
+
+
+def _still(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+    until_ms = bring_back.stands_until(view, job, state)
+    if until_ms:
+        then = f"'raftsched job resume {job.name}' brings it back"
+        if why := bring_back.why_not(view, jid, job, state):
+            then = f"it cannot be brought back, since {why}: delete it and create it anew"
+        message = (
+            f"it stands still until {_clock(until_ms)}, since it decided on all times before by a "
+            f"clock that was ahead; {then}"
+        )
+        yield _obstacle(Obstacle.KIND_NOT_DUE, message, until_ms)
+
+
+def _broken(view: View, jid: int) -> Obstacle:
+    record = set_aside.find(view, jid)
+    why = f" at {_clock(record.at_ms)}: {record.reason}" if record is not None else ""
+    message = f"the job was set aside{why}; mend that, then repair the job or change its spec"
+    return _obstacle(Obstacle.KIND_JOB_BROKEN, message)
+
+
+def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
+    most = namespaces.live_runs(view, job.namespace)
+    usage = view.get(keys.usage(keys.namespace_of(jid)), UsageRecord)
+    if most and usage is not None and quota.used(usage) >= most:
+        message = (
+            f"{quota.used(usage)} runs of the namespace '{job.namespace}' are under way, and its "
+            f"quota is {most}: a nominal time that comes now is skipped, all else waits"
+        )
+        yield _obstacle(Obstacle.KIND_QUOTA, message)
+
+
+def _overlap(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+    verdict = overlap.judge(view, jid, state, job)
+    if verdict in (overlap.SKIP, overlap.HOLD, overlap.HOLD_NEWEST):
+        fate = "skipped" if verdict is overlap.SKIP else "held back"
+        live = state.live - state.held
+        runs = "a run is" if live == 1 else f"{live} runs are"
+        message = f"{runs} under way: a nominal time that comes now is {fate}"
+        yield _obstacle(Obstacle.KIND_OVERLAP, message)
+
+
+def _backlog(state: StateRecord) -> Obstacles:
+    backlog = state.backlog
+    if backlog:
+        left = sum(part.left for part in backlog)
+        pace_ms = backlog[0].pace_ms
+        how = f"one each {pace_ms} ms" if pace_ms else "in turn with other jobs of the namespace"
+        times = "past nominal time waits" if left == 1 else "past nominal times wait"
+        message = f"{left} {times} to be released, {how}; drop the backlog to give them up"
+        yield _obstacle(Obstacle.KIND_OUTAGE_GUARD, message, backlog[0].release_at_ms)
+
+
+def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
+    names = [dependency.job for dependency in job.form.spec.upstream.jobs]
+    if not names:
+        return
+    listed = ", ".join(names)
+    prefix = keys.in_namespace(keys.FLOW_LINE, keys.namespace_of(jid))
+    for looked, (key, _) in enumerate(view.stored.scan(prefix, keys.after(prefix))):
+        if looked == WAVES:
+            break
+        wave = waves.find(view, *keys.run_of(key))
+        step = wave.step(view, jid) if wave is not None else None
+        if step is not None and step.state == waves.Step.STATE_WAITING:
+            over = {item.jid for item in step.ended}
+            sources = {name: graph.jid_named(view, keys.namespace_of(jid), name) for name in names}
+            missing = ", ".join(name for name in names if sources[name] not in over)
+            flow_jid, flow_occasion = keys.run_of(key)
+            root = view.get(keys.job(flow_jid), JobRecord)
+            flow = keys.run_id(root.name if root else "deleted", flow_jid, flow_occasion)
+            message = f"the wave {flow} waits for {missing}"
+            yield _obstacle(Obstacle.KIND_UPSTREAM, message)
+            return
+    if not job.schedules:
+        yield _obstacle(Obstacle.KIND_UPSTREAM, f"it happens after {listed}; no wave waits now")
+
+
+def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+    """Its next nominal time, and whether that will be left out."""
+    nominal_ms = state.next_nominal_at_ms
+    if not nominal_ms:
+        if state.after_end and state.live > state.held:
+            message = "its schedule counts from the end of a run, and one is under way"
+            yield _obstacle(Obstacle.KIND_RUNNING, message)
+        elif not job.schedules and not job.form.spec.upstream.jobs:
+            message = "it has no schedule, so it happens only by hand; trigger it"
+            yield _obstacle(Obstacle.KIND_BY_HAND, message)
+        return
+    if state.next_due_at_ms > view.now_ms and not bring_back.stands_until(view, job, state):
+        message = f"it is due next at {_clock(state.next_due_at_ms)}"
+        yield _obstacle(Obstacle.KIND_NOT_DUE, message, state.next_due_at_ms)
+    for edit in state.edits:
+        skipped = edit.kind == schedule_pb2.OccurrenceEdit.KIND_SKIP
+        if skipped and edit.nominal_at_ms == nominal_ms:
+            yield _obstacle(Obstacle.KIND_EXCLUDED, "the next occurrence was skipped by hand")
+    if job.form.calendars:
+        try:
+            plan = next_time.plan_of(view, jid, job)
+        except next_time.Unreadable as unreadable:
+            yield _obstacle(Obstacle.KIND_JOB_BROKEN, str(unreadable))
+            return
+        name = excluded(plan, nominal_ms)
+        if name is not None:
+            message = f"the calendar '{name}' leaves the next occurrence out"
+            yield _obstacle(Obstacle.KIND_EXCLUDED, message)

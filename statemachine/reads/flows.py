@@ -1,0 +1,251 @@
+"""Waves and the graph of jobs, for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from ...proto.v1 import flow_pb2, job_pb2, run_pb2
+from ..calls.jobs import find
+from ..core import filters, limits, pages
+from ..core.instants import set_ms
+from ..core.rejection import Reason, Refused
+from ..flows import graph, waves
+from ..flows.waves import Wave
+from ..model import keys
+from ..model.record import FlowRecord, JobRecord, RunRecord, StepRecord
+from ..model.view import View
+from ..model.workers import Workers
+from ..runs import runs
+from ..tenants import namespaces
+from .jobs import Terms, check_word, word
+
+Flow = flow_pb2.Flow
+Step = flow_pb2.FlowStep
+FIELDS = ("state", "job")
+SUCCESS = job_pb2.Dependency.CONDITION_SUCCESS
+
+
+def get(view: View, request: flow_pb2.GetFlowRequest, workers: Workers) -> Flow:
+    number = namespaces.need(view, request.namespace).number
+    place = keys.run_key(request.flow)
+    if place is not None and keys.namespace_of(place[0]) == number:
+        wave = waves.find(view, *place)
+        if wave is not None:
+            answer = _answer(view, wave, request.namespace or namespaces.DEFAULT)
+            if answer.id == request.flow:
+                return answer
+    raise Refused.because(
+        Reason.ERROR_REASON_FLOW_NOT_FOUND,
+        f"there is no flow '{request.flow}', or its history was purged; list the flows",
+        namespace=request.namespace or namespaces.DEFAULT, flow=request.flow,
+    )  # fmt: skip
+
+
+def list_flows(
+    view: View, request: flow_pb2.ListFlowsRequest, workers: Workers
+) -> flow_pb2.ListFlowsResponse:
+    namespace = namespaces.need(view, request.namespace)
+    terms = filters.parse(request.filter, FIELDS)
+    check_word(terms, "state", Flow.State.keys(), "STATE_")
+    wish = pages.read(
+        "flows", namespace.number, request.filter, request.page_size, request.page_token
+    )
+    prefix = keys.in_namespace(keys.FLOW_LINE, namespace.number)
+    end = keys.after(prefix)
+
+    looked_at = 0
+
+    def show(entry: tuple[bytes, bytes]) -> Flow | None:
+        nonlocal looked_at
+        wave = waves.find(view, *keys.run_of(entry[0]))
+        assert wave is not None, f"{entry[0]!r} stands in the line and is no wave"
+        answer = _answer(view, wave, namespace.settings.name)
+        looked_at += len(answer.steps)
+        return answer if _fits(answer, terms) else None
+
+    found = view.stored.scan(pages.first_behind(wish, prefix, end), end)
+    page = pages.fill(wish, found, pages.key_of, show, lambda: looked_at >= limits.LOOKED_AT)
+    return flow_pb2.ListFlowsResponse(flows=page.items, next_page_token=page.next_token)
+
+
+def _fits(flow: Flow, terms: Terms) -> bool:
+    state = word(Flow.State.Name(flow.state), "STATE_")
+    names = [step.job for step in flow.steps]
+    for term in terms:
+        values = [state] if term.field == "state" else names
+        fitting = (filters.matches([term], {term.field: value}) for value in values)
+        # A wave has many jobs: one that is named is enough, one that is not named must be absent.
+        if not (all(fitting) if term.sign == "!=" else any(fitting)):
+            return False
+    return True
+
+
+def _answer(view: View, wave: Wave, namespace: str) -> Flow:
+    record, root = wave.flow, view.get(keys.job(wave.jid), JobRecord)
+    name = root.name if root else "deleted"
+    answer = Flow(namespace=namespace, id=keys.run_id(name, wave.jid, wave.occasion))
+    set_ms(answer.nominal_time, keys.nominal_of(wave.occasion))
+    set_ms(answer.create_time, record.created_at_ms)
+    if record.ended_at_ms:
+        set_ms(answer.end_time, record.ended_at_ms)
+    jids = _jids(view, wave)
+    answer.more_steps = len(jids) > limits.FLOW_STEPS
+    jobs = {number: view.get(keys.job(number), JobRecord) for number in jids[: limits.FLOW_STEPS]}
+    for number in _sorted(view, jobs):
+        answer.steps.append(_step(view, wave, number, jobs[number]))
+    answer.state = _state(record, answer, jobs.values())
+    return answer
+
+
+def _jids(view: View, wave: Wave) -> list[int]:
+    """The jobs that a wave has reached, one more than are shown at most."""
+    found = [wave.jid]
+    prefix = keys.steps_of(wave.jid, wave.occasion)
+    for key in view.scan(prefix, keys.after(prefix)):
+        jid = int.from_bytes(key[-8:], "big")
+        if jid != wave.jid and wave.step(view, jid) is not None:
+            found.append(jid)
+            if len(found) > limits.FLOW_STEPS:
+                break
+    return found
+
+
+def _state(
+    record: FlowRecord, flow: Flow, jobs: Iterable[JobRecord | None]
+) -> Flow.State.ValueType:
+    if not record.ended_at_ms:
+        return Flow.STATE_STUCK if record.stuck else Flow.STATE_LIVE
+    if flow.more_steps:
+        # Whose business a failure was is told by all steps only.
+        well = not record.failed and not record.cannot_run
+        return Flow.STATE_SUCCEEDED if well else Flow.STATE_FAILED
+    steps = flow.steps
+    waited_for = {
+        dependency.job
+        for job in jobs
+        if job is not None
+        for dependency in job.form.spec.upstream.jobs
+    }
+    # A failure that another job waits for is that job's business; a failure at the end is not.
+    lost = any(step.run_state == runs.FAILED and step.job not in waited_for for step in steps)
+    return Flow.STATE_FAILED if lost or _did_harm(steps) else Flow.STATE_SUCCEEDED
+
+
+def _did_harm(steps: Sequence[Step]) -> bool:
+    """A failure keeps a step from running. One that waited for a failure in vain is as it was
+    asked for, and so is what depends on it."""
+    well = dict[str, bool]()
+    for step in steps:  # Upstream before downstream.
+        well[step.job] = step.run_state == runs.SUCCEEDED
+        if step.state == Step.STATE_CANNOT_RUN:
+            well[step.job] = all(well.get(job, False) for job in step.because)
+    return any(step.state == Step.STATE_CANNOT_RUN and not well[step.job] for step in steps)
+
+
+def _step(view: View, wave: Wave, jid: int, job: JobRecord | None) -> Step:
+    name = job.name if job else "deleted"
+    record = wave.step(view, jid)
+    if record is None:
+        # The job the wave began with has no step, since it waited for nothing.
+        record = StepRecord(state=Step.STATE_FIRED, occasion=wave.occasion)
+    step = Step(job=name, state=record.state)
+    if record.occasion:
+        step.run = keys.run_id(name, jid, record.occasion)
+        run = view.get(keys.run(jid, record.occasion), RunRecord)
+        run = run or view.get(keys.ended(jid, record.occasion), RunRecord)
+        step.run_state = run.state if run else run_pb2.RUN_STATE_UNSPECIFIED
+    elif job is not None:
+        step.because.extend(_because(view, wave, jid, job, record))
+    return step
+
+
+def _because(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) -> Iterator[str]:
+    """The upstream jobs that a step waits for, or that ended otherwise than it wants."""
+    ends = {item.jid: item.state for item in step.ended}
+    for dependency in job.form.spec.upstream.jobs:
+        source = graph.jid_named(view, keys.namespace_of(jid), dependency.job)
+        lost = source is None
+        if source is not None and source in ends:
+            lost = ends[source] not in waves.MET[dependency.condition]
+        elif source is not None:
+            other = wave.step(view, source)
+            lost = other is not None and other.state == Step.STATE_CANNOT_RUN
+        if lost == (step.state == Step.STATE_CANNOT_RUN) and (lost or source not in ends):
+            yield dependency.job
+
+
+def _sorted(view: View, jobs: Mapping[int, JobRecord | None]) -> list[int]:
+    """Upstream before downstream; otherwise in the order given."""
+    waits: dict[int, int] = {}
+    behind: dict[int, list[int]] = {jid: [] for jid in jobs}
+    for jid, job in jobs.items():
+        sources = {
+            graph.jid_named(view, keys.namespace_of(jid), dependency.job)
+            for dependency in (job.form.spec.upstream.jobs if job is not None else ())
+        }
+        inside = [source for source in sources if source is not None and source in jobs]
+        waits[jid] = len(inside)
+        for source in inside:
+            behind[source].append(jid)
+    order = {jid: place for place, jid in enumerate(jobs)}
+    done: dict[int, None] = {}
+    free = [jid for jid in jobs if not waits[jid]]
+    while free:
+        done.update(dict.fromkeys(free))
+        freed = []
+        for jid in free:
+            for other in behind[jid]:
+                waits[other] -= 1
+                if not waits[other]:
+                    freed.append(other)
+        free = sorted(freed, key=order.__getitem__)
+    # Jobs form no cycle, but a job may have been changed since the wave began.
+    return [*done, *(jid for jid in jobs if jid not in done)]
+
+
+def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -> flow_pb2.Graph:
+    """All that a job depends on, and all that depends on it."""
+    jid, job, _ = find(view, request.namespace, request.job)
+    around = {jid: job}
+    _gather(view, jid, around, _upstream_of)
+    _gather(view, jid, around, lambda view, other, _: graph.downstream_of(view, other))
+    answer = flow_pb2.Graph()
+    present = dict[int, JobRecord | None](around)
+    for number in _sorted(view, {number: present[number] for number in sorted(around)}):
+        record = around[number]
+        answer.jobs.append(record.name)
+        for dependency in record.form.spec.upstream.jobs:
+            source = graph.jid_named(view, keys.namespace_of(number), dependency.job)
+            if source in around:
+                answer.edges.add(
+                    upstream=dependency.job, downstream=record.name,
+                    condition=dependency.condition or SUCCESS,
+                )  # fmt: skip
+    return answer
+
+
+def _upstream_of(view: View, jid: int, job: JobRecord) -> list[int]:
+    names = [dependency.job for dependency in job.form.spec.upstream.jobs]
+    found = [graph.jid_named(view, keys.namespace_of(jid), name) for name in names]
+    return [source for source in found if source is not None]
+
+
+def _gather(
+    view: View, jid: int, around: dict[int, JobRecord], step: Callable[..., list[int]]
+) -> None:
+    """Walk one way from a job, through each job once."""
+    seen, waiting = {jid}, [jid]
+    while waiting:
+        at = waiting.pop()
+        for other in step(view, at, around[at]):
+            if other in seen:
+                continue
+            seen.add(other)
+            around[other] = view.need(keys.job(other), JobRecord)
+            waiting.append(other)
+            if len(around) > limits.GRAPH_JOBS:
+                raise Refused.because(
+                    Reason.ERROR_REASON_LIMIT_EXCEEDED,
+                    f"over {limits.GRAPH_JOBS} jobs lie around this one; that is the most",
+                    limit="graph_jobs", maximum=limits.GRAPH_JOBS, actual=len(around),
+                )  # fmt: skip

@@ -1,0 +1,197 @@
+"""What lies ahead, for readers: the next times of a job, and the firings of a namespace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+
+from ...proto.v1 import job_pb2, schedule_pb2
+from ..calls.jobs import find
+from ..core import limits
+from ..core.instants import ms_or, set_ms, timestamp, to_ms, told
+from ..core.rejection import Fault, Refused
+from ..flows import graph
+from ..model import keys, validate
+from ..model.difference import record
+from ..model.record import JobRecord, StateRecord, UsageRecord
+from ..model.view import View
+from ..model.workers import Workers
+from ..occurrences import next_time
+from ..runs import slots
+from ..schedule import describe
+from ..schedule.compiler import compile_plan
+from ..schedule.plan import Plan, count_nominals, due, excluded, nominal_times
+from ..schedule.preview import PREVIEW_MAX, Foreseen, preview
+from ..tenants import namespaces
+
+Preview = job_pb2.PreviewScheduleRequest
+Edit = schedule_pb2.OccurrenceEdit
+PREVIEW_DEFAULT = 5
+FORECAST_JOBS = 100_000
+HALTED = {next_time.PAUSED: ("paused", "resumed"), next_time.BROKEN: ("BROKEN", "repaired")}
+# Firings that one forecast counts, so that many jobs of each second cost no more than this.
+FORECAST_FIRINGS = 1_000_000
+
+
+def preview_schedule(
+    view: View, request: Preview, workers: Workers
+) -> job_pb2.PreviewScheduleResponse:
+    faults = validate.instant("from_time", request, "from_time")
+    faults += validate.between("count", request.count, 0, (1 << 31) - 1)
+    if faults:
+        raise Refused.of(faults)
+    count = min(request.count or PREVIEW_DEFAULT, PREVIEW_MAX)
+    from_ms = ms_or(request, "from_time", view.now_ms)
+    if request.schedules or request.HasField("timing"):
+        return _preview_new(view, request, from_ms, count)
+    jid, job, state = find(view, request.namespace, request.job)
+    spec = job.order()
+    edits = [
+        Edit(
+            nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind,
+            moved_to=timestamp(edit.moved_to_ms) if edit.moved_to_ms else None,
+        )
+        for edit in state.edits
+    ]  # fmt: skip
+    plan = next_time.plan_of(view, jid, job)
+    last_end_ms = next_time.last_end(view, state)
+    left = None
+    if spec.timing.max_runs:
+        # Those before the next one are decided on already.
+        next_ms = state.next_nominal_at_ms or state.last_nominal_at_ms + 1
+        left = _left(plan, spec.timing.max_runs - state.fired, next_ms, from_ms)
+    seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms, left=left)
+    shown = _shown(
+        seen, plan, from_ms, spec.schedules, spec.timing.zone, f"{job.namespace}/{job.name}"
+    )
+    if state.state in HALTED and seen:
+        word, then = HALTED[state.state]
+        shown.warnings.append(
+            f"the job is {word}: none of these happens at its time until it is {then}"
+        )
+    return shown
+
+
+def _preview_new(
+    view: View, request: Preview, from_ms: int, count: int
+) -> job_pb2.PreviewScheduleResponse:
+    """The times of schedules that are not stored; what the request leaves out is the job's own."""
+    namespace = namespaces.need(view, request.namespace)
+    schedules, timing = list(request.schedules), request.timing
+    created_ms = view.now_ms
+    jid = graph.jid_named(view, namespace.number, request.job) if request.job else None
+    if jid is not None:
+        job = view.need(keys.job(jid), JobRecord)
+        created_ms = job.created_at_ms
+        schedules = schedules or list(job.order().schedules)
+        timing = timing if request.HasField("timing") else job.form.spec.timing
+    seed = f"{namespace.settings.name}/{request.job}"
+    # As if they were stored at the instant that is asked for, if that has passed.
+    since_ms = from_ms - 1 if from_ms < view.now_ms else view.now_ms
+    plan = compile_plan(
+        schedules, timing, seed=seed, created_at_ms=created_ms, since_ms=since_ms,
+        calendars=next_time.calendars_of(view, namespace.number, timing.exclude_calendars),
+    )  # fmt: skip
+    if not isinstance(plan, Plan):
+        raise Refused.of([Fault(fault.path, fault.reason, fault.message) for fault in plan])
+    begin_ms = min(view.now_ms, from_ms)
+    left = _left(plan, timing.max_runs, begin_ms, from_ms) if timing.max_runs else None
+    return _shown(
+        preview(plan, from_ms, count, left=left), plan, from_ms, schedules, timing.zone, seed
+    )
+
+
+def _left(plan: Plan, left: int, next_ms: int, from_ms: int) -> int:
+    """How many of the times from an instant on may run, when so many may from the next one on."""
+    if from_ms > next_ms:
+        return left - count_nominals(plan, next_ms, from_ms).number
+    return left + count_nominals(plan, from_ms, next_ms).number
+
+
+def _shown(
+    seen: list[Foreseen], plan: Plan, from_ms: int, schedules: object, zone: str, seed: str
+) -> job_pb2.PreviewScheduleResponse:
+    answer = job_pb2.PreviewScheduleResponse(warnings=plan.warnings)
+    if from_ms < plan.since_ms - limits.MINUTE_MS:
+        answer.warnings.append(f"the schedule counts from {told(plan.since_ms)}; nothing is before")
+    for schedule in schedules:  # type: ignore[attr-defined]
+        answer.descriptions.append(describe.describe(schedule, zone, seed=seed))
+    for item in seen:
+        answer.occurrences.add(
+            nominal_time=timestamp(item.nominal_ms), due_time=timestamp(item.due_ms),
+            local_time=item.local_time, note=item.note, excluded=item.excluded,
+        )  # fmt: skip
+    return answer
+
+
+def forecast(
+    view: View, request: job_pb2.ForecastFiringsRequest, workers: Workers
+) -> job_pb2.ForecastFiringsResponse:
+    """Firings of the coming minutes, and how many of each come within one second."""
+    namespace = namespaces.need(view, request.namespace)
+    faults = validate.span("ahead", request, "ahead", 0, limits.DAY_MS)
+    if faults:
+        raise Refused.of(faults)
+    first_ms = view.now_ms // limits.MINUTE_MS * limits.MINUTE_MS
+    ahead_ms = (to_ms(request.ahead) if request.HasField("ahead") else 0) or limits.HOUR_MS
+    end_ms = view.now_ms + ahead_ms
+    seconds, partial = _count(view, namespace.number, end_ms)
+    answer = job_pb2.ForecastFiringsResponse(partial=partial)
+    for minute_ms in range(first_ms, end_ms, limits.MINUTE_MS):
+        begin = minute_ms // limits.SECOND_MS
+        counts = [seconds[second] for second in range(begin, begin + 60)]
+        minute = answer.minutes.add(firings=sum(counts), peak=max(counts))
+        set_ms(minute.start_time, minute_ms)
+    name = namespace.settings.name
+    answer.slots = sum(worker.slots for worker in workers if name in worker.offer.namespaces)
+    usage = view.get(keys.usage(namespace.number), UsageRecord)
+    if usage is not None:
+        ended, took_ms = slots.mean_times(usage, view.now_ms)
+        answer.capacity = answer.slots * limits.MINUTE_MS * ended // took_ms if ended else 0
+    return answer
+
+
+def _count(view: View, number: int, end_ms: int) -> tuple[Counter[int], bool]:
+    seconds: Counter[int] = Counter()
+    left = FORECAST_FIRINGS
+    prefix = keys.in_namespace(keys.NAME, number)
+    names = view.stored.scan(prefix, keys.after(prefix))
+    for _, value in islice(names, FORECAST_JOBS):
+        jid = int.from_bytes(value, "big")
+        state = record(view.stored, keys.state(jid), StateRecord)
+        if state is None or state.state != next_time.ACTIVE:
+            continue
+        try:
+            dues = _dues(view, jid, state, end_ms, left)
+        except next_time.Unreadable:
+            # When it is due nobody can say here; its status says so.
+            continue
+        for due_ms in dues:
+            # What is overdue fires now.
+            seconds[max(due_ms, view.now_ms) // limits.SECOND_MS] += 1
+            left -= 1
+        if left <= 0:
+            return seconds, True
+    return seconds, next(names, None) is not None
+
+
+def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> list[int]:
+    """When a job will be due, as far as can be known, before an instant."""
+    edits = state.edits
+    edited = {edit.nominal_at_ms for edit in edits}
+    dues = [at for at in (next_time.edit_due(edit) for edit in edits) if 0 < at < end_ms]
+    if not 0 < state.next_due_at_ms < end_ms:
+        return dues[:most]
+    job = record(view.stored, keys.job(jid), JobRecord)
+    assert job is not None, f"the state of job {jid} is there, but not the job"
+    plan = next_time.plan_of(view, jid, job)
+    if plan.rests and not plan.repeats and not plan.onces:
+        # What comes behind the next one follows from an end that nobody knows.
+        return [*dues, state.next_due_at_ms][:most]
+    shift_ms = due(plan, 0)
+    most_runs = job.form.max_runs
+    if most_runs:
+        most = min(most, max(0, most_runs - state.fired))
+    times = nominal_times(plan, state.next_nominal_at_ms, end_ms - shift_ms, most).times
+    dues += [at + shift_ms for at in times if at not in edited and excluded(plan, at) is None]
+    return dues[:most]

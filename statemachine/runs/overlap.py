@@ -1,0 +1,168 @@
+"""What happens when a job's turn comes while runs of it are under way."""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import islice
+
+from ...proto.v1 import job_pb2, run_pb2
+from ..core import limits
+from ..model import keys
+from ..model.record import JobRecord, RoomRecord, RunRecord, StateRecord
+from ..model.view import View
+from ..occurrences import ledger
+from . import runs
+
+Policy = job_pb2.OverlapPolicy
+
+
+class Verdict(Enum):
+    """What the overlap policy says to one more run."""
+
+    GO = "go"
+    HOLD = "hold"
+    HOLD_NEWEST = "hold the newest"
+    REPLACE = "replace"
+    SKIP = "skip"
+
+
+GO, HOLD, HOLD_NEWEST, REPLACE, SKIP = Verdict
+
+
+def judge(view: View, jid: int, state: StateRecord, job: JobRecord) -> Verdict:
+    """Runs that are held do not stand in the way of others."""
+    under_way = state.live - state.held
+    if not under_way and not (state.held and waits_for_room(view, jid, state)):
+        return GO
+    policy = job.form.spec.overlap
+    rule = policy.rule
+    if rule == Policy.RULE_QUEUE_ONE:
+        return HOLD_NEWEST
+    if rule == Policy.RULE_QUEUE:
+        return SKIP if state.held - state.later >= (policy.limit or 1) else HOLD
+    if rule == Policy.RULE_REPLACE:
+        return REPLACE
+    return GO if runs.is_room(state, job) else SKIP
+
+
+def judge_wanted(view: View, jid: int, state: StateRecord, job: JobRecord) -> Verdict:
+    """What somebody asked for, or a wave brings, is not skipped: it waits."""
+    verdict = judge(view, jid, state, job)
+    return HOLD if verdict is SKIP else verdict
+
+
+def room(state: StateRecord, job: JobRecord) -> int | None:
+    """How many more runs may begin now. None: as many as come, though some may have to wait."""
+    policy = job.form.spec.overlap
+    limit, rule = policy.limit, policy.rule
+    if rule == Policy.RULE_SKIP or (rule == Policy.RULE_UNSPECIFIED and job.schedules):
+        limit = limit or 1
+    elif rule not in (Policy.RULE_UNSPECIFIED, Policy.RULE_ALLOW):
+        return None
+    return max(0, limit - (state.live - state.held)) if limit else None
+
+
+def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occasion: int) -> bool:
+    """Carry a verdict on a new run out on the others; True if it must be held back. What does not
+    fit into this change goes in the next ones, and the run waits for it."""
+    if verdict is GO:
+        return False
+    if verdict is HOLD_NEWEST or verdict is REPLACE:
+        # A newer one takes the place of a run for which room is being made.
+        forget(view, jid)
+        room = RoomRecord(
+            occasion=occasion, came_at_ms=view.now_ms, came_in=view.base + 1,
+            replaces=verdict is REPLACE, timer_at_ms=keys.LATER | view.now_ms,
+        )  # fmt: skip
+        if not _clear(view, jid, state, room):
+            view.put(keys.room(jid), room)
+            view.put_later(keys.room_timer(room.timer_at_ms, jid))
+            return True
+    if verdict is HOLD:
+        return True
+    return state.live > state.held
+
+
+def waits_for_room(view: View, jid: int, state: StateRecord) -> bool:
+    """Whether a run of a job is held back until others have gone. What comes next is decided on
+    only then, as if they had gone at once."""
+    return bool(state.held) and view.get(keys.room(jid), RoomRecord) is not None
+
+
+def pauses(view: View, jid: int, state: StateRecord) -> bool:
+    """Whether what more is to be decided on of a job is left to the next change."""
+    return view.is_full or waits_for_room(view, jid, state)
+
+
+def forget(view: View, jid: int) -> None:
+    """Make no more room, for the run has gone, or a newer one has come."""
+    room = view.get(keys.room(jid), RoomRecord)
+    if room is not None:
+        view.delete_raw(keys.room_timer(room.timer_at_ms, jid))
+        view.delete(keys.room(jid))
+
+
+def go_on(view: View, jid: int) -> None:
+    """Make more room for a run; at last it is ready, unless others have come to run meanwhile."""
+    key, state_key = keys.room(jid), keys.state(jid)
+    room, state = view.need(key, RoomRecord), view.need(state_key, StateRecord)
+    # Its timer has rung, or another one did before it.
+    view.delete_raw(keys.room_timer(room.timer_at_ms, jid))
+    if _clear(view, jid, state, room):
+        view.delete(key)
+        job = view.need(keys.job(jid), JobRecord)
+        if state.held > state.later and runs.is_room(state, job):
+            runs.release_held(view, jid, state, job, first=room.occasion)
+    else:
+        room.timer_at_ms = keys.LATER | view.now_ms
+        view.put(key, room)
+        view.put_later(keys.room_timer(room.timer_at_ms, jid))
+    view.put(state_key, state)
+
+
+def _clear(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
+    """One step of making room; True when there is no more to do."""
+    if not state.live:
+        return True
+    first = keys.run(jid, max(room.next_occasion, state.live_from))
+    scanned = view.scan(first, keys.run(jid, keys.OCCASION_MAX))
+    # No end of a run lets those go that are to go themselves.
+    view.rooms |= {jid}
+    for count, key in enumerate(list(islice(scanned, limits.STEP + 1))):
+        occasion = keys.run_of(key)[1]
+        if count and (count == limits.STEP or view.is_full):
+            room.next_occasion = occasion
+            break
+        if occasion != room.occasion:
+            _give_way(view, jid, occasion, view.need(key, RunRecord), room)
+    else:
+        room.next_occasion = keys.OCCASION_MAX
+    view.rooms -= {jid}
+    return room.next_occasion == keys.OCCASION_MAX
+
+
+def _give_way(view: View, jid: int, occasion: int, run: RunRecord, room: RoomRecord) -> None:
+    if run.made_in > room.came_in:
+        # Somebody forced it since.
+        return
+    if occasion & 0xFFFF and not room.replaces:
+        # Somebody asked for it, or a wave brought it: it waits until it has run.
+        return
+    if run.held and run.due_at_ms <= room.came_at_ms:
+        message = "a newer run took its place while it was held back"
+        drop(view, jid, occasion, run, run_pb2.OUTCOME_REPLACED, "replaced", message)
+    elif room.replaces and not run.held:
+        message = "a newer run replaces it"
+        runs.cancel(view, jid, occasion, run, message, limits.CANCEL_GRACE_MS)
+
+
+def drop(
+    view: View, jid: int, occasion: int, run: RunRecord,
+    outcome: run_pb2.Outcome.ValueType, kind: str, message: str,
+) -> None:  # fmt: skip
+    """A policy ends a run before it began; the ledger says so in place of what it said."""
+    run.outcome = outcome
+    run.error = run_pb2.RunError(kind=kind, message=message)
+    if not occasion & 0xFFFF:
+        ledger.correct(view, jid, keys.nominal_of(occasion), outcome)
+    runs.end(view, jid, occasion, run, runs.SKIPPED)

@@ -1,0 +1,366 @@
+"""What workers say about single leases.
+
+A word counts only with the token of the run's present lease. A report that was recorded already is
+acknowledged again, since the worker may not have heard; any other word with an old token is
+answered LEASE_LOST and changes nothing.
+"""
+
+from __future__ import annotations
+
+from ...proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
+from ..core import instants, limits, rejection
+from ..core.instants import ms_or
+from ..model import keys, policies, validate
+from ..model.record import (
+    AttemptRecord,
+    JobRecord,
+    LaneRecord,
+    ProgressRecord,
+    RunRecord,
+    StateRecord,
+)
+from ..model.request import Note, Report
+from ..model.view import View
+from . import lanes, runs, slots
+
+Attempt = run_pb2.Attempt
+Reason = rejection.Reason
+# As what a report is recorded; a run that is to be cancelled ends with whatever comes.
+RECORDED = {
+    "failure": (Attempt.END_FAILED, Attempt.END_CANCELLED),
+    "given_back": (Attempt.END_RELEASED, Attempt.END_CANCELLED),
+}
+Ack = worker_pb2.ResultAck
+
+
+def report(view: View, request: Report, actor: str) -> list[Ack]:
+    """Take how attempts ended; each result is judged alone."""
+    acks: list[Ack] = []
+    for result in request.results:
+        if acks and view.is_full:
+            break
+        refusal = take(view, result)
+        ack = Ack()
+        ack.token = result.token
+        if refusal is not None:
+            ack.reason, ack.message = refusal.word, refusal.message
+        acks.append(ack)
+    return acks
+
+
+def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
+    place = keys.run_key(result.run)
+    if place is None:
+        return _no_run(result.run)
+    jid, occasion = place
+    run = view.get(keys.run(jid, occasion), RunRecord)
+    if run is None or run.token != result.token or run.state != runs.RUNNING:
+        return _stale(view, jid, occasion, run, result)
+    kind = result.WhichOneof("end")
+    if kind == "success":
+        return _succeed(view, jid, occasion, run, result)
+    wrong = _wrong_end(kind, result)
+    if wrong is None:
+        _note_log(run, result.log_tail)
+        if kind == "failure":
+            _fail(view, jid, occasion, run, result.failure)
+        else:
+            _give_back(view, jid, occasion, run, result.given_back)
+    return wrong
+
+
+def _wrong_payload(payload: common_pb2.Payload) -> rejection.Rejection | None:
+    if len(payload.data) > limits.PAYLOAD_BYTES:
+        return _too_large(len(payload.data))
+    if len(payload.content_type) > limits.CONTENT_TYPE_CHARS:
+        return _over("content_type", limits.CONTENT_TYPE_CHARS, len(payload.content_type))
+    return None
+
+
+def _wrong_end(kind: str | None, result: worker_pb2.Result) -> rejection.Rejection | None:
+    """What is wrong with an end that is no success."""
+    if kind is None:
+        message = f"the result of run {result.run} says no end; set success, failure or given_back"
+        return rejection.Rejection(Reason.ERROR_REASON_FIELD_INVALID, message, {"field": "end"})
+    if kind == "failure":
+        faults = validate.span("failure.retry_after", result.failure, "retry_after", 0)
+    else:
+        faults = validate.span("given_back.delay", result.given_back, "delay", 0)
+        size = len(result.given_back.checkpoint)
+        if size > limits.CHECKPOINT_BYTES:
+            return _over("checkpoint", limits.CHECKPOINT_BYTES, size)
+    return rejection.Refused.of(faults).rejection if faults else None
+
+
+def _succeed(
+    view: View, jid: int, occasion: int, run: RunRecord, result: worker_pb2.Result
+) -> rejection.Rejection | None:
+    success = result.success
+    if success.HasField("result"):
+        wrong = _wrong_payload(success.result)
+        if wrong is not None:
+            return wrong
+        run.result = success.result
+    if result.log_tail:
+        _note_log(run, result.log_tail)
+    # What an earlier attempt met stays with that attempt, and a wish to cancel came too late.
+    run.error = None
+    runs.end(view, jid, occasion, run, runs.SUCCEEDED)
+    return None
+
+
+def _note_log(run: RunRecord, log_tail: bytes) -> None:
+    if log_tail:
+        run.log_tail = log_tail[-limits.LOG_TAIL_BYTES :]
+
+
+def _fail(view: View, jid: int, occasion: int, run: RunRecord, failure: worker_pb2.Failure) -> None:
+    error = clip(failure.error)
+    wait_ms = instants.to_ms(failure.retry_after) if failure.HasField("retry_after") else None
+    attempt_failed(
+        view, jid, occasion, run, Attempt.END_FAILED, error, fatal=failure.fatal, wait_ms=wait_ms
+    )
+
+
+def clip(error: run_pb2.RunError) -> run_pb2.RunError:
+    """An error within its limits; of a trace the middle goes, since both ends tell most."""
+    trace = error.trace
+    if len(trace) > limits.TRACE_CHARS:
+        half = limits.TRACE_CHARS // 2 - 8
+        trace = f"{trace[:half]}\n…\n{trace[-half:]}"
+    return run_pb2.RunError(
+        kind=error.kind[: limits.KIND_CHARS],
+        message=error.message[: limits.MESSAGE_CHARS],
+        trace=trace,
+    )
+
+
+def attempt_failed(
+    view: View,
+    jid: int,
+    occasion: int,
+    run: RunRecord,
+    how: Attempt.End.ValueType,
+    error: run_pb2.RunError,
+    *,
+    fatal: bool = False,
+    wait_ms: int | None = None,
+) -> None:
+    """An attempt ended without success: try again as the policy says, or end the run."""
+    if run.cancel_at_ms:
+        log_attempt(view, run, Attempt.END_CANCELLED if how == Attempt.END_FAILED else how, error)
+        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        return
+    job = view.need(keys.job(jid), JobRecord)
+    run.error = error
+    at_ms = 0 if fatal else _retry_at(view, jid, occasion, run, job, error.kind, wait_ms)
+    if how == Attempt.END_LAPSED and at_ms:
+        # It was the worker that went away, not the work that failed.
+        at_ms = view.now_ms
+    log_attempt(view, run, how, error)
+    if not at_ms:
+        runs.end(view, jid, occasion, run, runs.FAILED)
+        return
+    _drop_lease(view, jid, run)
+    if at_ms > view.now_ms:
+        run.state = runs.RETRYING
+        run.retry_at_ms = at_ms
+        runs.arm(view, jid, occasion, run, job.form)
+    else:
+        runs.make_ready(view, jid, occasion, run, job.form)
+    view.put(keys.run(jid, occasion), run)
+
+
+def _retry_at(
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, kind: str,
+    wait_ms: int | None,
+) -> int:  # fmt: skip
+    """When the next attempt may begin; 0 when there is none."""
+    spec = job.form.spec
+    retry = spec.retry
+    used = run.attempt - run.attempts_forgiven
+    if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE or kind in retry.fatal_kinds:
+        return 0
+    if used >= job.form.max_attempts:
+        return 0
+    if wait_ms is None:
+        seed = jid.to_bytes(8, "big") + occasion.to_bytes(8, "big")
+        wait_ms = policies.back_off_ms(retry, used, seed)
+    at_ms = view.now_ms + wait_ms
+    total_ms = ms_or(retry, "total", 0)
+    if total_ms and at_ms > run.ready_at_ms + total_ms:
+        return 0
+    return at_ms
+
+
+def log_attempt(
+    view: View, run: RunRecord, how: Attempt.End.ValueType, error: run_pb2.RunError | None
+) -> None:
+    if len(run.attempts) == limits.ATTEMPTS_KEPT:
+        run.attempts = run.attempts[:1] + run.attempts[2:]
+        run.attempts_dropped += 1
+    attempt = AttemptRecord(
+        number=run.attempt, worker=run.worker, token=run.token, started_at_ms=run.leased_at_ms,
+        ended_at_ms=view.now_ms, end=how, error=error,
+    )  # fmt: skip
+    run.attempts = (*run.attempts, attempt)
+
+
+def _drop_lease(view: View, jid: int, run: RunRecord) -> None:
+    state_key = keys.state(jid)
+    state = view.need(state_key, StateRecord)
+    slots.release(view, jid, run, state, runs.usage_of(view, jid))
+    slots.let_in(view, jid, run, state)
+    view.put(state_key, state)
+    run.state = runs.PENDING
+    run.deadline_at_ms = run.heard_at_ms = 0
+
+
+def _give_back(
+    view: View, jid: int, occasion: int, run: RunRecord, back: worker_pb2.GivenBack
+) -> None:
+    if back.checkpoint:
+        run.checkpoint = back.checkpoint
+    put_back(view, jid, occasion, run, ms_or(back, "delay", 0))
+
+
+def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int = 0) -> None:
+    """The attempt does not count, and the run keeps the turn it had when it became ready."""
+    if run.cancel_at_ms:
+        log_attempt(view, run, Attempt.END_CANCELLED, None)
+        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        return
+    job = view.need(keys.job(jid), JobRecord)
+    log_attempt(view, run, Attempt.END_RELEASED, None)
+    if job.form.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
+        message = f"the worker {run.worker} gave it back, and it is delivered at most once"
+        run.error = run_pb2.RunError(kind="given_back", message=message)
+        runs.end(view, jid, occasion, run, runs.FAILED)
+        return
+    _drop_lease(view, jid, run)
+    run.attempt -= 1
+    if delay_ms > 0:
+        run.retry_at_ms = view.now_ms + delay_ms
+        runs.arm(view, jid, occasion, run, job.form)
+    else:
+        priority = view.need(keys.lane(run.lane), LaneRecord).priority
+        run.turn_ms = run.ready_at_ms + lanes.BOOSTS[priority]
+        runs.make_ready(view, jid, occasion, run, job.form)
+    view.put(keys.run(jid, occasion), run)
+
+
+def note(view: View, request: Note, actor: str) -> list[Ack]:
+    """Take how far attempts are."""
+    acks: list[Ack] = []
+    for said in request.reports:
+        if acks and view.is_full:
+            break
+        acks.append(_note_one(view, said))
+    return acks
+
+
+def _note_one(view: View, said: worker_pb2.ProgressReport) -> Ack:
+    place = keys.run_key(said.run)
+    run = view.get(keys.run(*place), RunRecord) if place else None
+    if place is None or run is None or run.token != said.token or run.state != runs.RUNNING:
+        ended = view.get(keys.ended(*place), RunRecord) if place and run is None else None
+        refusal = lost(said.run, said.token, run or ended)
+        return Ack(token=said.token, reason=refusal.word, message=refusal.message)
+    if len(said.checkpoint) > limits.CHECKPOINT_BYTES:
+        refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(said.checkpoint))
+        return Ack(token=said.token, reason=refusal.word, message=refusal.message)
+    if said.HasField("progress"):
+        run.progress = ProgressRecord(
+            done=said.progress.done,
+            total=said.progress.total,
+            message=said.progress.message[: limits.PROGRESS_CHARS],
+            at_ms=view.now_ms,
+        )
+    if said.checkpoint:
+        run.checkpoint = said.checkpoint
+    _note_log(run, said.log_tail)
+    if run.heard_at_ms:
+        # The timer is not moved for each word: when it rings, it looks when the last one came.
+        run.heard_at_ms = view.now_ms
+    view.put(keys.run(*place), run)
+    return Ack(token=said.token)
+
+
+def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_pb2.ExtendResponse:
+    """More time for an attempt."""
+    place = keys.run_key(request.run)
+    if place is None:
+        raise rejection.Refused(_no_run(request.run))
+    jid, occasion = place
+    run = view.get(keys.run(jid, occasion), RunRecord)
+    if run is None or run.token != request.token or run.state != runs.RUNNING:
+        record = run or view.get(keys.ended(jid, occasion), RunRecord)
+        found = _no_run(request.run) if record is None else lost(request.run, request.token, record)
+        raise rejection.Refused(found)
+    by_ms = ms_or(request, "by", 0)
+    if not limits.SECOND_MS <= by_ms <= limits.DAY_MS:
+        raise rejection.Refused.because(
+            Reason.ERROR_REASON_FIELD_INVALID,
+            f"by is {by_ms} ms; it must be from 1 s to 24 h",
+            field="by",
+        )
+    answer = worker_pb2.ExtendResponse()
+    if run.deadline_at_ms:
+        # A wish for more time never leaves less; a lease without a deadline needs none.
+        run.deadline_at_ms = max(run.deadline_at_ms, view.now_ms + by_ms)
+        runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).form)
+        view.put(keys.run(jid, occasion), run)
+        instants.set_ms(answer.deadline, run.deadline_at_ms)
+    return answer
+
+
+def _stale(
+    view: View, jid: int, occasion: int, run: RunRecord | None, result: worker_pb2.Result
+) -> rejection.Rejection | None:
+    """A result without a live lease: fine if it is the one that was recorded."""
+    record = run or view.get(keys.ended(jid, occasion), RunRecord)
+    if record is None:
+        return _no_run(result.run)
+    kind = result.WhichOneof("end")
+    if kind == "success" and record.state == runs.SUCCEEDED and record.token == result.token:
+        return None
+    ends = RECORDED.get(str(kind), ())
+    if any(past.token == result.token and past.end in ends for past in record.attempts):
+        return None
+    return lost(result.run, result.token, record)
+
+
+def lost(run_id: str, token: int, run: RunRecord | None) -> rejection.Rejection:
+    current = run.token if run is not None else 0
+    state = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_") if run else "unknown"
+    return rejection.Rejection(
+        Reason.ERROR_REASON_LEASE_LOST,
+        f"the lease {token} of run {run_id} has ended (the run is {state}, its last token "
+        f"{current}); stop the work, nothing was recorded",
+        {"run": run_id, "token": str(token), "current_token": str(current), "state": state},
+    )
+
+
+def _no_run(run_id: str) -> rejection.Rejection:
+    return rejection.Rejection(
+        Reason.ERROR_REASON_RUN_NOT_FOUND,
+        f"there is no run '{run_id}', or its history was purged; send the id of the lease",
+        {"run": run_id},
+    )
+
+
+def _too_large(size: int) -> rejection.Rejection:
+    return rejection.Rejection(
+        Reason.ERROR_REASON_PAYLOAD_TOO_LARGE,
+        f"the result has {size} bytes; the most is {limits.PAYLOAD_BYTES}. Store it elsewhere "
+        "and return its address",
+        {"maximum": str(limits.PAYLOAD_BYTES), "actual": str(size)},
+    )
+
+
+def _over(name: str, maximum: int, actual: int) -> rejection.Rejection:
+    return rejection.Rejection(
+        Reason.ERROR_REASON_LIMIT_EXCEEDED,
+        f"the {name} has a length of {actual}; the most is {maximum}",
+        {"limit": name, "maximum": str(maximum), "actual": str(actual)},
+    )

@@ -1,0 +1,155 @@
+"""Jobs that are set aside: work on one of them failed, and nothing else is to suffer from it.
+
+A job that is set aside is BROKEN: it has no timer, so it does not fire, and its runs leave their
+lane when their turn comes. What its running runs report is taken as ever. When somebody brings it
+back, what came due meanwhile is late, and its misfire policy says what becomes of it; its runs come
+back in steps.
+
+To set aside must not fail itself, so it looks at as little as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from ...proto.v1 import job_pb2
+from ..core import limits
+from ..core.instants import set_ms
+from ..core.rejection import Reason, Refused
+from ..core.store import Reading
+from ..model import answers, keys, timers
+from ..model.record import BrokenRecord, JobRecord, RunRecord, StateRecord, parse
+from ..model.request import DropEntry, SetAside
+from ..model.view import View
+from ..occurrences import next_time
+from ..tenants import audit_log, namespaces
+from . import lanes
+
+COUNTED = 10_000  # Jobs that are counted; more are "at least so many".
+
+
+def set_aside(view: View, request: SetAside, actor: str) -> bool:
+    """Whether the job was not set aside before."""
+    jid = request.jid
+    key = keys.state(jid)
+    state = view.get(key, StateRecord)
+    if state is None or view.get_raw(keys.broken(jid)) is not None:
+        return False
+    reason = request.reason[: limits.BROKEN_CHARS]
+    record = BrokenRecord(reason=reason, at_ms=view.now_ms, was=state.state)
+    view.put_once(keys.broken(jid), record)
+    timers.set_job(view, jid, state, 0)
+    if state.state != next_time.DELETING:
+        # One that is being deleted stays so: its name is not to be found.
+        state.state = next_time.BROKEN
+    view.put(key, state)
+    return True
+
+
+def drop_entry(view: View, request: DropEntry, actor: str) -> None:
+    view.delete_raw(request.key)
+
+
+def repair(view: View, request: job_pb2.RepairJobRequest, actor: str) -> job_pb2.Job:
+    """Bring a job back, if what broke it is mended as far as can be seen."""
+    jid, job, state = _find(view, request)
+    namespaces.check_etag(request.etag, job.version)
+    record = find(view, jid)
+    if record is not None:
+        try:
+            next_time.plan_of(view, jid, job)
+        except next_time.Unreadable as unreadable:
+            raise refusal(job, str(unreadable)) from None
+        bring_back(view, jid, state, record)
+        if state.state != next_time.DELETING:
+            next_time.go_on(view, jid, job, state)
+        next_time.settle(view, jid, state)
+        view.put(keys.state(jid), state)
+        subject = f"job/{job.name}"
+        audit_log.add(view, actor, "RepairJob", job.namespace, subject, request, record.reason)
+    return answers.job(job.namespace, jid, job, state)
+
+
+def _find(view: View, request: job_pb2.RepairJobRequest) -> tuple[int, JobRecord, StateRecord]:
+    """The job of a name, even if it was set aside while it was being deleted."""
+    number = namespaces.need(view, request.namespace).number
+    value = view.get_raw(keys.job_name(number, request.job))
+    jid = int.from_bytes(value, "big") if value is not None else 0
+    state = view.get(keys.state(jid), StateRecord) if jid else None
+    if state is None or (state.state == next_time.DELETING and find(view, jid) is None):
+        namespace = request.namespace or namespaces.DEFAULT
+        raise Refused.because(
+            Reason.ERROR_REASON_JOB_NOT_FOUND,
+            f"there is no job '{request.job}' in the namespace '{namespace}'; list what there is",
+            namespace=namespace, job=request.job,
+        )  # fmt: skip
+    return jid, view.need(keys.job(jid), JobRecord), state
+
+
+def bring_back(view: View, jid: int, state: StateRecord, record: BrokenRecord) -> None:
+    """It stands where it stood, and its runs take part again. The caller settles and puts the
+    state."""
+    view.delete(keys.broken(jid))
+    state.state = record.was
+    if state.live:
+        view.put_later(keys.return_timer(keys.LATER | view.now_ms, jid, state.live_from))
+
+
+def ring(view: View, jid: int, occasion: int) -> None:
+    """Some more runs of a job that came back take part again."""
+    state = view.get(keys.state(jid), StateRecord)
+    if state is None or state.state == next_time.BROKEN:
+        return
+    first, end = keys.run(jid, occasion), keys.run(jid, keys.OCCASION_MAX)
+    for count, key in enumerate(list(islice(view.scan(first, end), limits.STEP + 1))):
+        at = keys.run_of(key)[1]
+        if count == limits.STEP or (count and view.is_full):
+            view.put_later(keys.return_timer(keys.LATER | view.now_ms, jid, at))
+            return
+        run = view.need(key, RunRecord)
+        if run.parking == RunRecord.PARKING_BROKEN:
+            lanes.bring_back(view, jid, at, run)
+
+
+def find(view: View, jid: int) -> BrokenRecord | None:
+    """Why and since when a job is set aside; None when it is not."""
+    key = keys.broken(jid)
+    value = view.get_raw(key)
+    return None if value is None else parse(key, value, BrokenRecord)
+
+
+def refuse(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """Refuse what cannot be done with a job that is set aside."""
+    if state.state == next_time.BROKEN:
+        record = find(view, jid)
+        raise refusal(job, record.reason if record is not None else "")
+
+
+def refusal(job: JobRecord, reason: str) -> Refused:
+    return Refused.because(
+        Reason.ERROR_REASON_JOB_BROKEN,
+        f"'{job.name}' was set aside: {reason}; mend that, then repair the job or change its spec",
+        job=job.name, broken_reason=reason,
+    )  # fmt: skip
+
+
+def show(view: View, jid: int, status: job_pb2.JobStatus) -> None:
+    """Say why a job is BROKEN."""
+    if status.state == next_time.BROKEN:
+        record = find(view, jid)
+        if record is not None:
+            status.broken_reason = record.reason
+            set_ms(status.broken_time, record.at_ms)
+
+
+def broken(store: Reading, number: int | None = None) -> Iterator[int]:
+    """Yield the jobs that are set aside, of a namespace or of all."""
+    prefix = keys.BROKEN if number is None else keys.BROKEN + number.to_bytes(3, "big")
+    for key, _ in store.scan(prefix, keys.after(prefix)):
+        yield int.from_bytes(key[1:9], "big")
+
+
+def count(store: Reading, number: int | None = None) -> int:
+    """How many jobs are set aside; of very many, at least so many."""
+    return sum(1 for _ in islice(broken(store, number), COUNTED))

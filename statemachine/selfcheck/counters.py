@@ -1,0 +1,335 @@
+"""The counters and low-water marks, counted anew from the records.
+
+Jobs and their runs lie in the same order, so they are walked side by side and only one job's
+counts are held. What is summed over jobs (namespaces, queues, lanes, sessions, keys, calendars,
+flows) is held in memory: one number for each of those that is in use.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass, field
+
+from ...proto.v1 import flow_pb2, run_pb2
+from ..core.store import Reading
+from ..model import keys
+from ..model.difference import Difference, jid_in, namespace_in, record, records
+from ..model.record import (
+    CalendarRecord,
+    DependsRecord,
+    FlowRecord,
+    FormerRecord,
+    JobRecord,
+    KeyRecord,
+    LaneRecord,
+    QueueRecord,
+    Record,
+    RunRecord,
+    SessionRecord,
+    StateRecord,
+    StepRecord,
+    TellRecord,
+    UsageRecord,
+    encode,
+    parse,
+)
+from ..model.timers import earliest
+from ..model.view import View
+from ..occurrences.next_time import DELETING, next_wake
+from ..runs.lanes import MARK
+from .entries import edge_wanted
+
+Step = flow_pb2.FlowStep
+RUNNING = run_pb2.RUN_STATE_RUNNING
+# The records that hold something derived.
+COUNTED: dict[bytes, type[Record]] = {
+    keys.STATE: StateRecord,
+    keys.LANE: LaneRecord,
+    keys.USAGE: UsageRecord,
+    keys.QUEUE: QueueRecord,
+    keys.SESSION: SessionRecord,
+    keys.LIMIT_KEY: KeyRecord,
+    keys.CALENDAR: CalendarRecord,
+    keys.FLOW: FlowRecord,
+    keys.FORMER: FormerRecord,
+    keys.DEPENDS: DependsRecord,
+}
+
+
+@dataclass(slots=True)
+class Totals:
+    """What is summed over jobs and runs."""
+
+    jobs: Counter[int] = field(default_factory=Counter)
+    payload_bytes: Counter[int] = field(default_factory=Counter)
+    backlog: Counter[int] = field(default_factory=Counter)
+    live: Counter[int] = field(default_factory=Counter)
+    held: Counter[int] = field(default_factory=Counter)
+    in_line: Counter[int] = field(default_factory=Counter)
+    leased: Counter[int] = field(default_factory=Counter)
+    dead: Counter[int] = field(default_factory=Counter)
+    ready: Counter[int] = field(default_factory=Counter)
+    first_ready: dict[int, bytes] = field(default_factory=dict)
+    leased_by_lane: Counter[int] = field(default_factory=Counter)
+    leased_by_session: Counter[bytes] = field(default_factory=Counter)
+    cancels_by_session: Counter[bytes] = field(default_factory=Counter)
+    first_token: dict[bytes, int] = field(default_factory=dict)
+    running_by_key: Counter[bytes] = field(default_factory=Counter)
+    parked_by_key: Counter[bytes] = field(default_factory=Counter)
+    jobs_by_calendar: Counter[bytes] = field(default_factory=Counter)
+    live_by_flow: Counter[bytes] = field(default_factory=Counter)
+    live_by_former: Counter[bytes] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class OfJob:
+    """What the runs of one job add up to."""
+
+    live: int = 0
+    running: int = 0
+    held: int = 0
+    later: int = 0
+    parked: int = 0
+    first: int = 0
+    by_order: Counter[int] = field(default_factory=Counter)
+
+
+def differences(store: Reading) -> Iterator[Difference]:
+    totals = Totals()
+    yield from _states(store, totals)
+    for key, _, run in records(store, keys.ENDED, RunRecord):
+        if run.state == run_pb2.RUN_STATE_FAILED:
+            totals.dead[keys.namespace_of(jid_in(key))] += 1
+    yield from _usages(store, totals)
+    yield from _lanes(store, totals)
+    yield from _queues(store, totals)
+    yield from _sessions(store, totals)
+    yield from _limit_keys(store, totals)
+    yield from _calendars(store, totals)
+    yield from _flows(store, totals)
+    yield from _depends(store)
+    yield from _formers(store, totals)
+
+
+def _changed(
+    key: bytes, value: bytes | None, found: Record, what: str, **wanted: object
+) -> Iterator[Difference]:
+    """Yield a record whose derived fields differ from what was counted."""
+    wrong = []
+    right = copy(found)
+    for name, counted in wanted.items():
+        if getattr(found, name) != counted:
+            wrong.append(f"{name} is {getattr(found, name)!r}, it should be {counted!r}")
+            setattr(right, name, counted)
+    if wrong:
+        yield Difference(key, value, encode(right), f"{what}: {'; '.join(wrong)}")
+
+
+def _states(store: Reading, totals: Totals) -> Iterator[Difference]:
+    runs = records(store, keys.RUN, RunRecord)
+    run = next(runs, None)
+    for key, value, state in records(store, keys.STATE, StateRecord):
+        jid, counts = jid_in(key), OfJob()
+        while run is not None and run[0][1:9] <= key[1:9]:
+            if run[0][1:9] == key[1:9]:
+                _add_run(counts, totals, *keys.run_of(run[0]), run[2])
+            run = next(runs, None)
+        totals.backlog[keys.namespace_of(jid)] += sum(part.left for part in state.backlog)
+        totals.in_line[keys.namespace_of(jid)] += bool(state.in_line_since_ms)
+        job = record(store, keys.job(jid), JobRecord)
+        if job is None:
+            continue
+        if state.state != DELETING:
+            _add_job(totals, jid, job)
+        del counts.by_order[job.ordered_in]
+        for version, live in counts.by_order.items():
+            totals.live_by_former[keys.former(jid, version)] = live
+        wanted = _of_state(store, jid, job, state, counts)
+        yield from _changed(key, value, state, f"the job {job.name}", **wanted)
+
+
+def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRecord) -> None:
+    namespace = keys.namespace_of(jid)
+    counts.live += 1
+    counts.first = counts.first or occasion
+    counts.held += bool(run.held)
+    counts.later += run.held == RunRecord.HELD_FOR_DUE
+    counts.by_order[run.ordered_in] += 1
+    counts.parked += run.parking == RunRecord.PARKING_JOB
+    totals.live[namespace] += 1
+    totals.held[namespace] += run.held > 1
+    if run.flow_jid:
+        totals.live_by_flow[keys.flow(run.flow_jid, run.flow_occasion)] += 1
+    key = keys.limit_key(namespace, run.limit_key)
+    if run.limit_key:
+        # Named is enough: a run that was let in takes its slot a little later.
+        totals.running_by_key[key] += run.state == RUNNING
+    if run.parking == RunRecord.PARKING_KEY:
+        totals.parked_by_key[key] += 1
+    elif run.turn_ms and not run.parking:
+        totals.ready[run.lane] += 1
+        mark = keys.ready(run.lane, run.turn_ms, jid, occasion)[MARK:]
+        totals.first_ready[run.lane] = min(mark, totals.first_ready.get(run.lane, mark))
+    if run.state == RUNNING:
+        counts.running += 1
+        totals.leased[namespace] += 1
+        totals.leased_by_lane[run.lane] += 1
+        session = keys.session(run.worker)
+        totals.leased_by_session[session] += 1
+        totals.cancels_by_session[session] += bool(run.cancel_at_ms)
+        totals.first_token[session] = min(run.token, totals.first_token.get(session, run.token))
+
+
+def _add_job(totals: Totals, jid: int, job: JobRecord) -> None:
+    namespace = keys.namespace_of(jid)
+    totals.jobs[namespace] += 1
+    totals.payload_bytes[namespace] += len(job.order().payload.data)
+    for name in job.form.calendars:
+        totals.jobs_by_calendar[keys.calendar(namespace, name)] += 1
+
+
+def _of_state(
+    store: Reading, jid: int, job: JobRecord, state: StateRecord, counts: OfJob
+) -> dict[str, object]:
+    """What the derived fields of a job's state must be; a valid mark is as good as any."""
+    wanted: dict[str, object] = {
+        "live": counts.live,
+        "running": counts.running,
+        "held": counts.held,
+        "later": counts.later,
+        "parked": counts.parked,
+        "former": counts.by_order.total(),
+    }
+    if counts.live and state.live_from > counts.first:
+        wanted["live_from"] = counts.first
+    early = store.scan(keys.ledger(jid, 0), keys.ledger(jid, state.ledger_from_ms))
+    missed = next(early, None)
+    if missed is not None:
+        wanted["ledger_from_ms"] = keys.nominal_at(missed[0])
+    if state.state == DELETING:
+        return wanted
+    edges = keys.of_job(keys.EDGE, jid)
+    wanted["has_downstream"] = next(store.scan(edges, keys.after(edges)), None) is not None
+    spec = job.order()
+    rests = any(schedule.HasField("after_end") for schedule in spec.schedules)
+    wanted["after_end"] = rests
+    wanted["once"] = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")
+    wanted["may_finish"] = bool(spec.schedules) and not rests and not spec.upstream.jobs
+    wanted["timer_at_ms"] = _timer_of(View(store, 0), state)
+    return wanted
+
+
+def _timer_of(view: View, state: StateRecord) -> int:
+    """Where a job's timer must stand; one that is behind its time may be in line since later."""
+    at_ms = next_wake(view, state)
+    if 0 < at_ms <= state.timer_at_ms <= view.now_ms:
+        return state.timer_at_ms
+    # A job that is to be deleted stands in the line of what can wait; and in a state that was
+    # written before, the timer of a job rings for its backlog, too.
+    going = 0 < state.delete_at_ms <= view.now_ms and state.timer_at_ms & keys.LATER
+    before_ms = earliest(at_ms, *(part.release_at_ms for part in state.backlog[:1]))
+    return state.timer_at_ms if going or state.timer_at_ms == before_ms else at_ms
+
+
+def _usages(store: Reading, totals: Totals) -> Iterator[Difference]:
+    numbers = {namespace_in(key) for key, _ in store.scan(keys.USAGE, keys.after(keys.USAGE))}
+    numbers.update(totals.jobs, totals.live, totals.dead)
+    for number in sorted(numbers):
+        key = keys.usage(number)
+        yield from _changed(
+            key, store.get(key), record(store, key, UsageRecord) or UsageRecord(),
+            f"the usage of namespace {number}", jobs=totals.jobs[number], live=totals.live[number],
+            leased=totals.leased[number], dead=totals.dead[number],
+            payload_bytes=totals.payload_bytes[number], backlog=totals.backlog[number],
+            held=totals.held[number], in_line=totals.in_line[number],
+        )  # fmt: skip
+
+
+def _lanes(store: Reading, totals: Totals) -> Iterator[Difference]:
+    for key, value, lane in records(store, keys.LANE, LaneRecord):
+        number = int.from_bytes(key[1:5], "big")
+        wanted: dict[str, object] = {"ready": totals.ready[number]}
+        first = totals.first_ready.get(number)
+        if first is not None and lane.ready_from > first:
+            wanted["ready_from"] = first
+        yield from _changed(key, value, lane, f"the lane {number}", **wanted)
+
+
+def _queues(store: Reading, totals: Totals) -> Iterator[Difference]:
+    leased: Counter[bytes] = Counter()
+    for number, count in totals.leased_by_lane.items():
+        lane = record(store, keys.lane(number), LaneRecord)
+        if lane is not None:
+            leased[keys.queue(lane.namespace, lane.queue)] += count
+    for key, value, queue in records(store, keys.QUEUE, QueueRecord):
+        what = f"the queue {key[5:].decode()}"
+        yield from _changed(key, value, queue, what, leased=leased[key])
+
+
+def _sessions(store: Reading, totals: Totals) -> Iterator[Difference]:
+    for key, value, session in records(store, keys.SESSION, SessionRecord):
+        wanted: dict[str, object] = {
+            "leased": totals.leased_by_session[key],
+            "cancels": totals.cancels_by_session[key],
+        }
+        first = totals.first_token.get(key)
+        if first is not None and session.token_from > first:
+            wanted["token_from"] = first
+        yield from _changed(key, value, session, f"the session of {key[1:].decode()}", **wanted)
+
+
+def _limit_keys(store: Reading, totals: Totals) -> Iterator[Difference]:
+    in_use = set(totals.running_by_key) | set(totals.parked_by_key)
+    for key in sorted(in_use):
+        yield from _changed(
+            key, store.get(key), record(store, key, KeyRecord) or KeyRecord(),
+            f"the key {key[5:].decode()}", running=totals.running_by_key[key],
+            parked=totals.parked_by_key[key],
+        )  # fmt: skip
+    for key, value in store.scan(keys.LIMIT_KEY, keys.after(keys.LIMIT_KEY)):
+        if key not in in_use:
+            yield Difference(key, value, None, f"no run uses the key {key[5:].decode()}")
+
+
+def _calendars(store: Reading, totals: Totals) -> Iterator[Difference]:
+    for key, value, calendar in records(store, keys.CALENDAR, CalendarRecord):
+        what = f"the calendar {key[5:].decode()}"
+        yield from _changed(key, value, calendar, what, jobs=totals.jobs_by_calendar[key])
+
+
+def _flows(store: Reading, totals: Totals) -> Iterator[Difference]:
+    for key, value, flow in records(store, keys.FLOW, FlowRecord):
+        if flow.going:
+            continue
+        steps: Counter[int] = Counter()
+        prefix = keys.steps_of(*keys.run_of(key))
+        for step_key, step in store.scan(prefix, keys.after(prefix)):
+            found = parse(step_key, step, StepRecord)
+            steps[found.state] += found.round == flow.round
+        telling = 0
+        prefix = keys.tells_of(*keys.run_of(key))
+        for tell_key, tell in store.scan(prefix, keys.after(prefix)):
+            telling += parse(tell_key, tell, TellRecord).round == flow.round
+        yield from _changed(
+            key, value, flow, "the flow", live=totals.live_by_flow[key], telling=telling,
+            waiting=steps[Step.STATE_WAITING], cannot_run=steps[Step.STATE_CANNOT_RUN],
+        )  # fmt: skip
+
+
+def _depends(store: Reading) -> Iterator[Difference]:
+    for key, value, depends in records(store, keys.DEPENDS, DependsRecord):
+        prefix = keys.of_job(keys.EDGE, jid_in(key))
+        found = store.scan(prefix, keys.after(prefix))
+        waiting = sum(edge_wanted(store, edge, at) for edge, at in found)
+        yield from _changed(key, value, depends, "what hangs on the job", dependents=waiting)
+
+
+def _formers(store: Reading, totals: Totals) -> Iterator[Difference]:
+    for key, value, former in records(store, keys.FORMER, FormerRecord):
+        live = totals.live_by_former[key]
+        if live:
+            yield from _changed(key, value, former, "the former order", live=live)
+        else:
+            yield Difference(key, value, None, "no run goes by this former order; live is 0")

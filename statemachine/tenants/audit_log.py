@@ -1,0 +1,103 @@
+"""The audit log: who changed what, newest first, bounded in number and in time."""
+
+from __future__ import annotations
+
+from google.protobuf.message import Message
+from google.protobuf.text_format import MessageToString
+
+from ..core import limits
+from ..core.instants import to_ms
+from ..model import hiding, keys
+from ..model.record import AuditEntryRecord, NamespaceRecord
+from ..model.view import View
+
+CHANGE_CHARS = 1_024
+VALUE_CHARS = 80
+PURGE = 2  # Old notes that go when a new one comes: more than come in, so it ends.
+
+
+def add(
+    view: View, actor: str, method: str, namespace: str, subject: str, request: Message,
+    change: str = "",
+) -> None:  # fmt: skip
+    """Note a change that somebody made. The oldest note goes when there are too many."""
+    meta = view.meta
+    entry = AuditEntryRecord(
+        at_ms=view.now_ms, actor=actor, method=method, namespace=namespace,
+        subject=subject, change=change[:CHANGE_CHARS], revision=view.base + 1,
+        request_id=getattr(request, "request_id", ""),
+    )  # fmt: skip
+    view.put_once(keys.audit(meta.audit_next), entry)
+    meta.audit_next += 1
+    for _ in range(PURGE):
+        if not _forget_oldest(view):
+            return
+
+
+def _forget_oldest(view: View) -> bool:
+    """Drop the oldest note, if there are too many or its namespace keeps it no longer."""
+    meta = view.meta
+    key = keys.audit(meta.audit_from)
+    if meta.audit_next - meta.audit_from <= limits.AUDIT_ENTRIES:
+        # One that was written just now is the newest, and stays.
+        oldest = view.get(key, AuditEntryRecord)
+        assert oldest is not None, f"the audit log has a gap at {meta.audit_from}"
+        if oldest.at_ms + _keep_ms(view, oldest.namespace) > view.now_ms:
+            return False
+    view.delete(key)
+    meta.audit_from += 1
+    return True
+
+
+def _keep_ms(view: View, namespace: str) -> int:
+    record = view.get(keys.namespace(namespace), NamespaceRecord)
+    if record is None or not record.settings.HasField("keep_audit"):
+        return limits.KEEP_AUDIT_MS
+    return to_ms(record.settings.keep_audit)
+
+
+def difference(before: Message, after: Message, path: str = "") -> str:
+    """What an update changed, for people: `spec.priority: LOW to HIGH; …`."""
+    parts: list[str] = []
+    for field in before.DESCRIPTOR.fields:
+        name = f"{path}{field.name}"
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if old == new:
+            continue
+        kind = field.message_type
+        if field.full_name in hiding.FIELDS:
+            parts.append(f"{name}: {_unveiled(before, after, field.name)}")
+        elif (
+            kind is not None
+            and not field.is_repeated
+            and not kind.full_name.startswith("google.protobuf.")
+        ):
+            parts.append(difference(old, new, f"{name}."))
+        else:
+            parts.append(f"{name}: {_shown(field, old)} to {_shown(field, new)}")
+    return "; ".join(part for part in parts if part)
+
+
+def _unveiled(before: Message, after: Message, name: str) -> str:
+    """What may be told of a field that may hold a secret."""
+    old, new = (str(getattr(hiding.hidden(one), name)) for one in (before, after))
+    return "changed" if old == new else f"{_cut(old)} to {_cut(new)}"
+
+
+def _shown(field: object, value: object) -> str:
+    kind = getattr(field, "enum_type", None)
+    if kind is not None and not getattr(field, "is_repeated", False):
+        # What is not known yet is about to be refused.
+        known = kind.values_by_number.get(value)
+        return str(value if known is None else known.name)
+    if isinstance(value, Message):
+        text = MessageToString(value, as_one_line=True)
+    elif isinstance(value, bytes):
+        text = f"{len(value)} bytes"
+    else:
+        text = str(value)
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}…"
