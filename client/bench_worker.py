@@ -25,7 +25,7 @@ from .worker import Worker, loop_factory
 
 FRAME = 500
 KINDS = ("async", "sync", "inline")
-NOMINAL_MS = 1_790_000_000_000
+SCHEDULED_MS = 1_790_000_000_000
 
 
 class Feed:
@@ -79,8 +79,8 @@ def _frame(start: int, count: int) -> bytes:
             max_attempts=4,
         )
         lease.action.handler = "noop"
-        lease.nominal_time.FromMilliseconds(NOMINAL_MS + number)
-        lease.due_time.FromMilliseconds(NOMINAL_MS + number)
+        lease.scheduled_time.FromMilliseconds(SCHEDULED_MS + number)
+        lease.due_time.FromMilliseconds(SCHEDULED_MS + number)
     return frame.SerializeToString()
 
 

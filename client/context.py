@@ -97,9 +97,9 @@ class Context:
         return self._lease.max_attempts
 
     @property
-    def nominal_time(self) -> datetime:
+    def scheduled_time(self) -> datetime:
         """The instant the schedule names."""
-        return _instant(self._lease.nominal_time)
+        return _instant(self._lease.scheduled_time)
 
     @property
     def due_time(self) -> datetime:

@@ -53,7 +53,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class Overlap:
-    """What happens when a nominal time comes while runs have not ended.
+    """What happens when a scheduled time comes while runs have not ended.
 
     Overlap("queue", limit=10)
     """
@@ -68,7 +68,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Misfire:
-    """What becomes of nominal times that could not be fired in time.
+    """What becomes of scheduled times that could not be fired in time.
 
     Misfire("all", maximum=1_000, grace=timedelta(minutes=5))
     """

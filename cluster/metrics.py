@@ -152,7 +152,7 @@ class Metrics:
         """The same for whoever asks by gRPC; see the services' Observer."""
         told = self.told
         shown = cluster_pb2.Tally(
-            nominal_times=told["nominal_times"], leased=told["leases_granted"],
+            scheduled_times=told["scheduled_times"], leased=told["leases_granted"],
             ended=told["runs_ended"], dead_letters=told["dead_letters"],
         )  # fmt: skip
         bounds = (*self.lateness.bounds, None)
@@ -193,7 +193,7 @@ class Metrics:
 
 
 TOLD = {
-    "nominal_times": "Nominal times (or stretches of them) that got an outcome.",
+    "scheduled_times": "Scheduled times (or stretches of them) that got an outcome.",
     "leases_granted": "Leases granted to workers.",
     "leases_ended": "Leases that ended, however they did.",
     "runs_ended": "Runs that ended, and changes to such runs.",
@@ -201,7 +201,7 @@ TOLD = {
 }
 # Each is told by a key of its table; see events.py of the rules for the same idea.
 PUTS = {
-    keys.LEDGER: "nominal_times",
+    keys.LEDGER: "scheduled_times",
     keys.LEASE: "leases_granted",
     keys.ENDED: "runs_ended",
     keys.DEAD: "dead_letters",

@@ -266,7 +266,7 @@ def moved_ahead(world: World) -> None:
             request = job_pb2.EditOccurrenceRequest(job="a")
             request.edit.kind = kind
             at_ms = first_ms + (hundred * 100 + number) * 2 * SECOND_MS
-            request.edit.nominal_time.CopyFrom(timestamp(at_ms))
+            request.edit.scheduled_time.CopyFrom(timestamp(at_ms))
             request.edit.moved_to.CopyFrom(timestamp(world.now_ms + 500))
             world.do(request)
         world.now_ms += SECOND_MS
@@ -319,12 +319,12 @@ def edits(world: World) -> None:
         for number in range(100):
             request = job_pb2.EditOccurrenceRequest(job=f"job-{number}")
             request.edit.kind = schedule_pb2.OccurrenceEdit.KIND_SKIP
-            request.edit.nominal_time.CopyFrom(timestamp(NOW_MS + (100 + edit) * MINUTE_MS))
+            request.edit.scheduled_time.CopyFrom(timestamp(NOW_MS + (100 + edit) * MINUTE_MS))
             world.do(request)
     for edit in range(0, 100, 2):
         for number in range(100):
             at = timestamp(NOW_MS + (100 + edit) * MINUTE_MS)
-            world.do(job_pb2.RevertOccurrenceRequest(job=f"job-{number}", nominal_time=at))
+            world.do(job_pb2.RevertOccurrenceRequest(job=f"job-{number}", scheduled_time=at))
 
 
 WORLDS: tuple[Callable[[World], None], ...] = (

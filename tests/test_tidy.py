@@ -23,7 +23,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "pysyncobj": ("cluster/consensus/", "chaos/sim/"),
     "rocksdict": ("statemachine/core/rocks_store.py",),
     "croniter": ("statemachine/schedule/cron.py",),
-    # The harness recomputes nominal times by itself, so as not to repeat a mistake of the rules.
+    # The harness recomputes scheduled times by itself, so as not to repeat a mistake of the rules.
     "zoneinfo": ("statemachine/schedule/zones.py", "chaos/real/jobs.py"),
     "click": ("client/cli/", "cluster/main.py", "chaos/main.py"),
     "grpc": ("cluster/", "client/", "chaos/real/", "chaos/bench/"),

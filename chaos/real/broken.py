@@ -28,7 +28,7 @@ def accept_old_tokens() -> None:
 
 
 def forget_every_tenth_firing() -> None:
-    """A nominal time is passed over, and nothing is written down about it."""
+    """A scheduled time is passed over, and nothing is written down about it."""
     honest = occurrence.left_out
     count = 0
 

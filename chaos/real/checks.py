@@ -2,7 +2,7 @@
 
 Each check takes the whole history and returns what it found wrong, in words; the invariants are
 those of the design (S1 to S8, H1). What the cluster says of itself (ledger, runs, records) is held
-against what clients, workers and the sink saw, and against nominal times computed anew.
+against what clients, workers and the sink saw, and against scheduled times computed anew.
 """
 
 from __future__ import annotations
@@ -82,48 +82,48 @@ def records_are_linearizable(seen: Seen) -> list[Violation]:
     return found
 
 
-def nominal_times_have_one_outcome(seen: Seen) -> list[Violation]:
+def scheduled_times_have_one_outcome(seen: Seen) -> list[Violation]:
     """S2: none is lost, none has two, and each that ran has a run that the cluster still knows."""
     found = []
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in seen.outcomes:
         outcomes[outcome.job].append(outcome)
-    runs = {(run.job, run.nominal_ms) for run in seen.runs if run.scheduled}
+    runs = {(run.job, run.scheduled_ms) for run in seen.runs if run.scheduled}
     for plan in seen.plans:
         mine = outcomes[plan.job]
         counts = _count(plan, mine)
-        for nominal_ms in _nominal_times(plan):
-            count = counts[nominal_ms]
+        for scheduled_ms in _scheduled_times(plan):
+            count = counts[scheduled_ms]
             if count != 1:
                 what = "has no outcome" if not count else f"has {count} outcomes"
-                found.append(Violation("S2", f"{plan.job} at {nominal_ms} {what}"))
+                found.append(Violation("S2", f"{plan.job} at {scheduled_ms} {what}"))
         for outcome in mine:
-            if outcome.outcome in RAN and (plan.job, outcome.nominal_ms) not in runs:
-                story = f"{plan.job} at {outcome.nominal_ms} ran, and its run is not there"
+            if outcome.outcome in RAN and (plan.job, outcome.scheduled_ms) not in runs:
+                story = f"{plan.job} at {outcome.scheduled_ms} ran, and its run is not there"
                 found.append(Violation("S2", story))
-            meant = plan.from_ms <= outcome.last_ms and outcome.nominal_ms <= plan.until_ms
+            meant = plan.from_ms <= outcome.last_ms and outcome.scheduled_ms <= plan.until_ms
             if plan.must_run and meant and outcome.outcome not in RAN:
-                story = f"{plan.job} at {outcome.nominal_ms} has no outcome but {outcome.outcome}"
+                story = f"{plan.job} at {outcome.scheduled_ms} has no outcome but {outcome.outcome}"
                 found.append(Violation("S2", story))
     return found
 
 
 def scheduled_runs_are_unique(seen: Seen) -> list[Violation]:
-    """S2: a nominal time became one run, whatever its id."""
-    counts = Counter((run.job, run.nominal_ms) for run in seen.runs if run.scheduled)
+    """S2: a scheduled time became one run, whatever its id."""
+    counts = Counter((run.job, run.scheduled_ms) for run in seen.runs if run.scheduled)
     leased: dict[tuple[str, int], set[str]] = defaultdict(set)
     by_hand = {call.job for call in seen.calls if call.what == "trigger"}
     for lease in seen.leases:
         if lease.job not in by_hand:
-            leased[lease.job, lease.nominal_ms].add(lease.run)
+            leased[lease.job, lease.scheduled_ms].add(lease.run)
     found = [
-        Violation("S2", f"{job} at {nominal_ms} became {count} runs")
-        for (job, nominal_ms), count in counts.items()
+        Violation("S2", f"{job} at {scheduled_ms} became {count} runs")
+        for (job, scheduled_ms), count in counts.items()
         if count > 1
     ]
     return found + [
-        Violation("S2", f"{job} at {nominal_ms} was leased as {sorted(ids)}")
-        for (job, nominal_ms), ids in leased.items()
+        Violation("S2", f"{job} at {scheduled_ms} was leased as {sorted(ids)}")
+        for (job, scheduled_ms), ids in leased.items()
         if len(ids) > 1
     ]
 
@@ -146,8 +146,8 @@ def nothing_runs_without_reason(seen: Seen) -> list[Violation]:
             early = lease.due_ms - lease.wall_ms
             found.append(Violation("S3", f"{lease.run} was leased {early} ms early"))
         if plan is not None:
-            if not _is_nominal(plan, lease.nominal_ms):
-                story = f"{lease.run}: {lease.nominal_ms} is no nominal time of {lease.job}"
+            if not _is_scheduled(plan, lease.scheduled_ms):
+                story = f"{lease.run}: {lease.scheduled_ms} is no scheduled time of {lease.job}"
                 found.append(Violation("S3", story))
         elif lease.run not in triggered and lease.job not in unsure:
             found.append(Violation("S3", f"nobody asked for {lease.run}"))
@@ -300,27 +300,27 @@ def copies_are_equal(seen: Seen) -> list[Violation]:
 def flows_are_followed(seen: Seen) -> list[Violation]:
     """S2, S3: what follows others ran once for each time all of them succeeded, and not before."""
     found = []
-    succeeded = {(run.job, run.nominal_ms) for run in seen.runs if run.state == "SUCCEEDED"}
-    ran = {(run.job, run.nominal_ms) for run in seen.runs}
+    succeeded = {(run.job, run.scheduled_ms) for run in seen.runs if run.state == "SUCCEEDED"}
+    ran = {(run.job, run.scheduled_ms) for run in seen.runs}
     said: dict[tuple[str, int], float] = {}
-    places = {run.run: (run.job, run.nominal_ms) for run in seen.runs}
+    places = {run.run: (run.job, run.scheduled_ms) for run in seen.runs}
     for report in seen.reports:
         place = places.get(report.run)
         if place is not None and report.end == "success":
             said[place] = min(report.at, said.get(place, report.at))
     for follows in seen.follows:
         first = follows.upstream[0]
-        for job, nominal_ms in succeeded:
-            due = all((each, nominal_ms) in succeeded for each in follows.upstream)
-            due = due and nominal_ms >= follows.from_ms
-            if job == first and due and (follows.job, nominal_ms) not in ran:
-                story = f"{follows.job} has no outcome for {nominal_ms}; its upstream succeeded"
+        for job, scheduled_ms in succeeded:
+            due = all((each, scheduled_ms) in succeeded for each in follows.upstream)
+            due = due and scheduled_ms >= follows.from_ms
+            if job == first and due and (follows.job, scheduled_ms) not in ran:
+                story = f"{follows.job} has no outcome for {scheduled_ms}; its upstream succeeded"
                 found.append(Violation("S2", story))
         for lease in seen.leases:
             if lease.job != follows.job:
                 continue
             for each in follows.upstream:
-                if said.get((each, lease.nominal_ms), float("inf")) > lease.at:
+                if said.get((each, lease.scheduled_ms), float("inf")) > lease.at:
                     story = f"{lease.run} was leased before anybody had said that {each} succeeded"
                     found.append(Violation("S3", story))
     return found
@@ -354,7 +354,7 @@ def limits_are_held(seen: Seen) -> list[Violation]:
 
 
 def pauses_are_kept(seen: Seen) -> list[Violation]:
-    """S3: no nominal time that came while a job was surely paused ran."""
+    """S3: no scheduled time that came while a job was surely paused ran."""
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     asleep: dict[str, Call] = {}
     for call in sorted(seen.calls, key=lambda call: call.began):
@@ -370,7 +370,7 @@ def pauses_are_kept(seen: Seen) -> list[Violation]:
         Violation("S3", f"{run.run} ran, though its job was paused from {first} to {last}")
         for run in seen.runs
         for first, last in spans.get(run.job, ())
-        if run.scheduled and first < run.nominal_ms < last - REST_GRACE_MS
+        if run.scheduled and first < run.scheduled_ms < last - REST_GRACE_MS
     ]
 
 
@@ -429,7 +429,7 @@ CHECKS: tuple[Check, ...] = (
     probes_survive,
     records_have_an_author,
     records_are_linearizable,
-    nominal_times_have_one_outcome,
+    scheduled_times_have_one_outcome,
     scheduled_runs_are_unique,
     triggers_run_once,
     everything_ended,
@@ -485,20 +485,20 @@ def _possible_ends(calls: Sequence[Call]) -> set[str]:
     return possible if sure else possible | {ABSENT}
 
 
-def _nominal_times(plan: Plan) -> Sequence[int]:
+def _scheduled_times(plan: Plan) -> Sequence[int]:
     if plan.times is not None:
         return [time for time in plan.times if plan.from_ms <= time <= plan.until_ms]
     first = -(-plan.from_ms // plan.every_ms) * plan.every_ms
     return range(first, plan.until_ms + 1, plan.every_ms)
 
 
-def _is_nominal(plan: Plan, nominal_ms: int) -> bool:
-    return not nominal_ms % plan.every_ms if plan.times is None else nominal_ms in plan.times
+def _is_scheduled(plan: Plan, scheduled_ms: int) -> bool:
+    return not scheduled_ms % plan.every_ms if plan.times is None else scheduled_ms in plan.times
 
 
 def _count(plan: Plan, outcomes: Iterable[Outcome]) -> Counter[int]:
-    """How many outcomes each nominal time has; an entry may speak of a stretch."""
+    """How many outcomes each scheduled time has; an entry may speak of a stretch."""
     counts: Counter[int] = Counter()
     for outcome in outcomes:
-        counts.update(range(outcome.nominal_ms, outcome.last_ms + 1, plan.every_ms))
+        counts.update(range(outcome.scheduled_ms, outcome.last_ms + 1, plan.every_ms))
     return counts

@@ -40,20 +40,20 @@ class Call(Event, frozen=True):
 
 
 class Plan(Event, frozen=True):
-    """A recurring job as it was ordered: every nominal time is a multiple of the period, or, where
-    times are listed, one of these.
+    """A recurring job as it was ordered: every scheduled time is a multiple of the period, or,
+    where times are listed, one of these.
     """
 
     job: str
     every_ms: int
-    # From when on, and until when, its nominal times are surely due.
+    # From when on, and until when, its scheduled times are surely due.
     from_ms: int
     until_ms: int
     max_attempts: int = 1
     # Its lateness is judged.
     prompt: bool = False
     times: tuple[int, ...] | None = None
-    # Neither patience nor overlap excuses it: each of its nominal times has to run.
+    # Neither patience nor overlap excuses it: each of its scheduled times has to run.
     must_run: bool = False
 
 
@@ -65,7 +65,7 @@ class Limited(Event, frozen=True):
 
 
 class Follows(Event, frozen=True):
-    """A job that happens after all of these have succeeded, with their nominal time; surely from
+    """A job that happens after all of these have succeeded, with their scheduled time; surely from
     an instant on, at which all of them were there."""
 
     job: str
@@ -90,7 +90,7 @@ class Lease(Event, frozen=True):
     job: str
     token: int
     attempt: int
-    nominal_ms: int
+    scheduled_ms: int
     due_ms: int
     wall_ms: int
     at: float
@@ -176,10 +176,10 @@ class Probe(Event, frozen=True):
 
 
 class Outcome(Event, frozen=True):
-    """One nominal time in the ledger at the end, or a stretch of them."""
+    """One scheduled time in the ledger at the end, or a stretch of them."""
 
     job: str
-    nominal_ms: int
+    scheduled_ms: int
     last_ms: int
     outcome: str
 
@@ -190,7 +190,7 @@ class Run(Event, frozen=True):
     run: str
     job: str
     state: str
-    nominal_ms: int
+    scheduled_ms: int
     due_ms: int
     attempt: int
     # Token and end of its attempts, oldest first.

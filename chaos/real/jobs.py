@@ -16,7 +16,7 @@ from .history import Event, Follows, Limited, Plan
 
 HERD, ONCE, PROBE = "herd", "once", "probe"
 HANDS = 5
-# Recurring jobs: seconds between their nominal times, and how many jobs of each.
+# Recurring jobs: seconds between their scheduled times, and how many jobs of each.
 PERIODS = {1: 10, 2: 10, 5: 20}
 ATTEMPTS = 20
 FAR_MS = 3_600_000
@@ -121,7 +121,7 @@ def plans(from_ms: int, until_ms: int) -> Iterator[Event]:
         most = 1 if name in FRAIL else ATTEMPTS
         yield Plan(name, every_ms, from_ms, until_ms, most, prompt, must_run=must_run)
     for name, zoned in ZONED.items():
-        # Times before and after are no less nominal times, only not surely fired.
+        # Times before and after are no less scheduled times, only not surely fired.
         times = tuple(zoned.times(from_ms - FAR_MS // 4, until_ms + FAR_MS // 4))
         yield Plan(name, 1000, from_ms, until_ms, ATTEMPTS, True, times, must_run=True)
     yield Limited(tuple(f"limited-{number}" for number in range(LIMITED_JOBS)), LIMIT)
@@ -130,7 +130,7 @@ def plans(from_ms: int, until_ms: int) -> Iterator[Event]:
 
 
 def plain(spec: job_pb2.JobSpec) -> None:
-    """A job that loses nothing by overlap or patience, so that every nominal time has to run."""
+    """A job that loses nothing by overlap or patience, so that every scheduled time has to run."""
     spec.action.handler = "work"
     spec.overlap.rule = job_pb2.OverlapPolicy.RULE_ALLOW
     spec.misfire.grace.FromMilliseconds(FAR_MS)

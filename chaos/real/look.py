@@ -44,7 +44,7 @@ async def until_fired(client: AsyncClient, names: Iterable[str], until_ms: int) 
     for name in names:
         while time.monotonic() < limit:
             job = await client.call(job_pb2.GetJobRequest(job=name), timeout=CALL_S)
-            if job.status.next_nominal_time.ToMilliseconds() > until_ms:
+            if job.status.next_scheduled_time.ToMilliseconds() > until_ms:
                 break
             await asyncio.sleep(0.1)
 
@@ -86,7 +86,7 @@ async def herd_runs(client: AsyncClient, name: str) -> AsyncIterator[Run | Outco
                 found = seen(run)
                 yield found
                 word = run_pb2.Outcome.Name(run.outcome).removeprefix("OUTCOME_")
-                yield Outcome(run.job, found.nominal_ms, found.nominal_ms, word)
+                yield Outcome(run.job, found.scheduled_ms, found.scheduled_ms, word)
             token = page.next_page_token
             if not token:
                 break
@@ -96,7 +96,7 @@ def seen(run: run_pb2.Run) -> Run:
     attempts = tuple((a.token, END.Name(a.end).removeprefix("END_")) for a in run.attempts)
     return Run(
         run.id, run.job, State.Name(run.state).removeprefix("RUN_STATE_"),
-        run.nominal_time.ToMilliseconds(), run.due_time.ToMilliseconds(), run.attempt,
+        run.scheduled_time.ToMilliseconds(), run.due_time.ToMilliseconds(), run.attempt,
         attempts, scheduled=run.cause != run_pb2.CAUSE_TRIGGER,
     )  # fmt: skip
 
@@ -107,10 +107,10 @@ async def outcomes(client: AsyncClient, job: str) -> AsyncIterator[Outcome]:
         request = job_pb2.ListJobLedgerRequest(job=job, page_size=PAGE, page_token=token)
         page = await client.call(request, timeout=CALL_S)
         for entry in page.entries:
-            first = entry.nominal_time.ToMilliseconds()
+            first = entry.scheduled_time.ToMilliseconds()
             last = (
-                entry.last_nominal_time.ToMilliseconds()
-                if entry.HasField("last_nominal_time")
+                entry.last_scheduled_time.ToMilliseconds()
+                if entry.HasField("last_scheduled_time")
                 else first
             )
             word = run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")

@@ -144,7 +144,7 @@ async def herd(arena: Arena, count: int) -> None:
         due_ms = int(1000 * (time.time() + HERD_AHEAD_S + count / HERD_RATE))
         wanted = Herd(runs=count, handler="work")
         await import_all(client, requests_of(wanted, due_ms, jobs.HERD))
-        # One nominal time each: the only multiple of itself there is.
+        # One scheduled time each: the only multiple of itself there is.
         arena.journal.add(
             *(
                 Plan(f"{jobs.HERD}-{n:08d}", due_ms, due_ms, due_ms, 4, must_run=True)

@@ -185,7 +185,7 @@ class Worker:
             self.journal.add(
                 Lease(
                     self.name, lease.run, lease.job, lease.token, lease.attempt,
-                    lease.nominal_time.ToMilliseconds(), lease.due_time.ToMilliseconds(),
+                    lease.scheduled_time.ToMilliseconds(), lease.due_time.ToMilliseconds(),
                     time.time_ns() // 1_000_000, now,
                 )
             )  # fmt: skip

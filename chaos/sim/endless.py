@@ -61,16 +61,16 @@ def clears(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
     return True
 
 
-def walks(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
-    """A4: the stretch around a nominal time is looked for from entry to entry."""
-    own = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
+def walks(view: View, jid: int, scheduled_ms: int) -> tuple[int, LedgerRecord] | None:
+    """A4: the stretch around a scheduled time is looked for from entry to entry."""
+    own = view.get(keys.ledger(jid, scheduled_ms), LedgerRecord)
     if own is not None:
-        return nominal_ms, own
-    low, end = keys.ledger(jid, 0), keys.ledger(jid, nominal_ms)
+        return scheduled_ms, own
+    low, end = keys.ledger(jid, 0), keys.ledger(jid, scheduled_ms)
     for key in view.scan_stored(low, end, backwards=True):
         entry = view.get(key, LedgerRecord)
-        if entry is not None and entry.last_at_ms >= nominal_ms:
-            return keys.nominal_at(key), entry
+        if entry is not None and entry.last_at_ms >= scheduled_ms:
+            return keys.scheduled_at(key), entry
     return None
 
 

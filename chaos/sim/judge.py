@@ -1,7 +1,7 @@
 """What the scheduler promises, judged from the log alone and from what was said to the outside.
 
-S1 what was acknowledged is there; S2 each nominal time has one outcome, and one run at most; S3 no
-run before its time; S4 one live lease a run, later leases have higher tokens; S6 a completion
+S1 what was acknowledged is there; S2 each scheduled time has one outcome, and one run at most; S3
+no run before its time; S4 one live lease a run, later leases have higher tokens; S6 a completion
 counts only under the token of the present lease; S7 attempts follow each other; S9 time does not
 run backwards, and nobody lapses who was heard; S11 what is COALESCED has another time that stands
 for it; A1, A2, A3 and A5 no decision goes on when its time is used up; A4 nor does it walk over the
@@ -63,7 +63,7 @@ Place = tuple[int, int]  # The jid and the occasion of a run.
 
 @dataclass
 class Book:
-    """What became of a job's nominal times."""
+    """What became of a job's scheduled times."""
 
     alone: set[int] = field(default_factory=set)
     stretches: dict[int, int] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Judge:
                 self.pieces["A1 and A2: jobs are told of an end"] += 1
             elif key[:1] == keys.LEDGER:
                 jid = int.from_bytes(key[1:9], "big")
-                self._ledger(jid, keys.nominal_at(key), parse(key, value, LedgerRecord))
+                self._ledger(jid, keys.scheduled_at(key), parse(key, value, LedgerRecord))
             elif key[:1] == keys.JOB:
                 job = parse(key, value, JobRecord)
                 self.names[int.from_bytes(key[1:9], "big")] = job.name
@@ -195,15 +195,15 @@ class Judge:
 
     def _new(self, change: Change, place: Place, run: RunRecord) -> None:
         jid, occasion = place
-        nominal_ms = keys.nominal_of(occasion)
+        scheduled_ms = keys.scheduled_of(occasion)
         if place in self.fired:
-            raise Violation(f"S2 {self.names.get(jid)} ran twice for {nominal_ms}")
-        if run.cause == SCHEDULED and occasion != keys.occasion_of(nominal_ms):
-            raise Violation(f"S2 {self.names.get(jid)} has another run for {nominal_ms}")
-        if run.cause == SCHEDULED and self.true_ms() < nominal_ms - EARLY_MS:
-            raise Violation(f"S3 {place} fires {nominal_ms - self.true_ms()} ms before its time")
-        if run.cause == SCHEDULED and change.now_ms < nominal_ms:
-            raise Violation(f"S3 {place} fired at {change.now_ms}, before {nominal_ms}")
+            raise Violation(f"S2 {self.names.get(jid)} ran twice for {scheduled_ms}")
+        if run.cause == SCHEDULED and occasion != keys.occasion_of(scheduled_ms):
+            raise Violation(f"S2 {self.names.get(jid)} has another run for {scheduled_ms}")
+        if run.cause == SCHEDULED and self.true_ms() < scheduled_ms - EARLY_MS:
+            raise Violation(f"S3 {place} fires {scheduled_ms - self.true_ms()} ms before its time")
+        if run.cause == SCHEDULED and change.now_ms < scheduled_ms:
+            raise Violation(f"S3 {place} fired at {change.now_ms}, before {scheduled_ms}")
         self.fired.add(place)
         self.pieces["A5: runs fire"] += run.cause == SCHEDULED
         self.counts["runs"] += 1
@@ -292,7 +292,7 @@ class Judge:
     # The end.
 
     def recount(self, store: Reading, anchor_ms: int, true_ms: int) -> int:
-        """S2: of the nominal times of each job each has one outcome; return how many there are.
+        """S2: of the scheduled times of each job each has one outcome; return how many there are.
 
         Jobs here have one interval from the same anchor, or none, so they can be counted by hand.
         """
@@ -310,7 +310,7 @@ class Judge:
                 late = true_ms - state.next_due_at_ms
                 raise Violation(f"S8 {job.name} should have fired {late} ms ago")
             every_ms = job.order().schedules[0].interval.every.ToMilliseconds()
-            since_ms, next_ms = job.schedules_since_ms, state.next_nominal_at_ms
+            since_ms, next_ms = job.schedules_since_ms, state.next_scheduled_at_ms
             first = anchor_ms + ((since_ms - anchor_ms) // every_ms + 1) * every_ms
             book = self.books.get(jid, Book())
             for at_ms in range(first, next_ms, every_ms):

@@ -150,14 +150,14 @@ class Tireless(View):
 
 def drops(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """A new leader goes on from now; what fell due in between has no outcome."""
-    if Office.first_ring and state.next_nominal_at_ms and state.next_due_at_ms <= view.now_ms:
+    if Office.first_ring and state.next_scheduled_at_ms and state.next_due_at_ms <= view.now_ms:
         next_time.look_ahead(view, jid, job, state, view.now_ms)
     fire_due(view, jid, job, state)
 
 
 def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """A new leader cannot know whether the last one fired, and does it again."""
-    last_ms = state.last_nominal_at_ms
+    last_ms = state.last_scheduled_at_ms
     if Office.first_ring and last_ms:
         run = runs.new(job, run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN, last_ms)
         state.serial += 1

@@ -62,7 +62,7 @@ class SchedulerCluster(Cluster):
         wrong = verify.verify(first.store)
         if wrong:
             raise Violation(f"verify finds {len(wrong)} differences: {wrong[:3]}")
-        self.judge.counts["nominal times"] = self.judge.recount(
+        self.judge.counts["scheduled times"] = self.judge.recount(
             first.store, ANCHOR_MS, self.judge.true_ms()
         )
         late_before_ms = self.judge.true_ms() - LATE_MS
@@ -73,7 +73,7 @@ class SchedulerCluster(Cluster):
                     self.check_job(first, owned)
 
     def check_job(self, replica: SimReplica, owned: Owned) -> None:
-        """S1, and the rules' own proof that no nominal time was lost."""
+        """S1, and the rules' own proof that no scheduled time was lost."""
         store, judge = replica.store, self.judge
         jids = [jid for jid, name in judge.names.items() if name == owned.name]
         if len(jids) != 1:

@@ -168,7 +168,7 @@ class AsyncJobs(AsyncService):
         runs_per_minute: int = 0,
         **options: Unpack[Writing],
     ) -> job_pb2.BackfillJobResponse:
-        """Run the nominal times of a past range that have not run, at a rate.
+        """Run the scheduled times of a past range that have not run, at a rate.
 
         await client.jobs.backfill("report", monday, tuesday, runs_per_minute=10)
         """
@@ -181,42 +181,44 @@ class AsyncJobs(AsyncService):
     async def drop_backlog(
         self, job: str, **options: Unpack[Writing]
     ) -> job_pb2.DropBacklogResponse:
-        """Give up the missed nominal times that still wait for their run.
+        """Give up the missed scheduled times that still wait for their run.
 
         print((await client.jobs.drop_backlog("report")).dropped)
         """
         request = job_pb2.DropBacklogRequest(job=job)
         return await self._send(request, job_pb2.DropBacklogResponse, options)
 
-    async def skip(self, job: str, nominal: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
+    async def skip(self, job: str, scheduled: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
         """Leave one future occurrence out.
 
         await client.jobs.skip("report", datetime(2026, 12, 24, 8, tzinfo=UTC))
         """
-        return await self._edit(job, nominal, "skip", None, options)
+        return await self._edit(job, scheduled, "skip", None, options)
 
     async def move(
-        self, job: str, nominal: datetime, to: datetime, **options: Unpack[Writing]
+        self, job: str, scheduled: datetime, to: datetime, **options: Unpack[Writing]
     ) -> job_pb2.Job:
         """Make one future occurrence due at another instant.
 
         await client.jobs.move("report", eight, nine)
         """
-        return await self._edit(job, nominal, "move", to, options)
+        return await self._edit(job, scheduled, "move", to, options)
 
-    async def add(self, job: str, nominal: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
+    async def add(self, job: str, scheduled: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
         """Add an occurrence that no schedule names.
 
         await client.jobs.add("report", datetime(2026, 12, 31, 23, tzinfo=UTC))
         """
-        return await self._edit(job, nominal, "add", None, options)
+        return await self._edit(job, scheduled, "add", None, options)
 
-    async def revert(self, job: str, nominal: datetime, **options: Unpack[Writing]) -> job_pb2.Job:
+    async def revert(
+        self, job: str, scheduled: datetime, **options: Unpack[Writing]
+    ) -> job_pb2.Job:
         """Take back what skip, move or add have said about an occurrence.
 
         await client.jobs.revert("report", datetime(2026, 12, 24, 8, tzinfo=UTC))
         """
-        request = job_pb2.RevertOccurrenceRequest(job=job, nominal_time=timestamp(nominal))
+        request = job_pb2.RevertOccurrenceRequest(job=job, scheduled_time=timestamp(scheduled))
         return await self._send(request, job_pb2.Job, options)
 
     async def preview(
@@ -229,7 +231,7 @@ class AsyncJobs(AsyncService):
         count: int = 5,
         **options: Unpack[Reading],
     ) -> job_pb2.PreviewScheduleResponse:
-        """The next nominal times of a job, or of schedules that no job has yet.
+        """The next scheduled times of a job, or of schedules that no job has yet.
 
         for occurrence in (await client.jobs.preview(schedule=cron("@daily"))).occurrences:
             print(occurrence.local_time)
@@ -270,7 +272,7 @@ class AsyncJobs(AsyncService):
         limit: int | None = None,
         **options: Unpack[Reading],
     ) -> AsyncIterator[AsyncRun]:
-        """The runs of a job, newest nominal time first, those under way included.
+        """The runs of a job, newest scheduled time first, those under way included.
 
         async for run in client.jobs.history("report", "state=FAILED", limit=10):
             print(run.id, run.message.error.message)
@@ -288,10 +290,10 @@ class AsyncJobs(AsyncService):
         limit: int | None = None,
         **options: Unpack[Reading],
     ) -> AsyncIterator[run_pb2.LedgerEntry]:
-        """What became of each nominal time of a job, newest first.
+        """What became of each scheduled time of a job, newest first.
 
         async for entry in client.jobs.ledger("report"):
-            print(entry.nominal_time, entry.outcome)
+            print(entry.scheduled_time, entry.outcome)
         """
         request = job_pb2.ListJobLedgerRequest(
             job=job, from_time=timestamp(start), to_time=timestamp(end)
@@ -305,7 +307,7 @@ class AsyncJobs(AsyncService):
         end: datetime | None = None,
         **options: Unpack[Reading],
     ) -> job_pb2.AuditJobResponse:
-        """Compare the ledger of a job with the nominal times computed anew.
+        """Compare the ledger of a job with the scheduled times computed anew.
 
         assert (await client.jobs.audit("report")).sound
         """
@@ -333,10 +335,10 @@ class AsyncJobs(AsyncService):
         return await self._send(request, job_pb2.ForecastFiringsResponse, options)
 
     async def _edit(
-        self, job: str, nominal: datetime, kind: str, to: datetime | None, options: Writing
+        self, job: str, scheduled: datetime, kind: str, to: datetime | None, options: Writing
     ) -> job_pb2.Job:
         edit = schedule_pb2.OccurrenceEdit(
-            nominal_time=timestamp(nominal), moved_to=timestamp(to),
+            scheduled_time=timestamp(scheduled), moved_to=timestamp(to),
             kind=choice(schedule_pb2.OccurrenceEdit.Kind, "KIND_", kind),
         )  # fmt: skip
         request = job_pb2.EditOccurrenceRequest(job=job, edit=edit)

@@ -165,7 +165,7 @@ class NamespaceOptions(TypedDict, total=False):
     keep_audit: Length | None
     # Its share of the leases where namespaces compete.
     weight: int
-    # Missed nominal times that become runs in a second, after an outage.
+    # Missed scheduled times that become runs in a second, after an outage.
     backlog_rate: int
     # Quotas; 0: no limit.
     jobs: int

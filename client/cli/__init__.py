@@ -39,7 +39,7 @@ COMMANDS = {
     "watch": Entry(".watch:watch", "Follow what happens, as it happens."),
     "top": Entry(".top:top", "The cluster at a glance, drawn again each second."),
     "alert": Entry(".alert:alert", "Alerts: conditions to be told about."),
-    "audit": Entry(".audit:audit", "Prove that no nominal time of a job is unaccounted for."),
+    "audit": Entry(".audit:audit", "Prove that no scheduled time of a job is unaccounted for."),
     "audit-log": Entry(".audit_log:audit_log", "Who changed what."),
     "cluster": Entry(".cluster:cluster", "The cluster: status, members, leadership, snapshots."),
     "node": Entry("raftsched.cluster.main:node", "Run one node of a cluster."),

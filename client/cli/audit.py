@@ -1,4 +1,5 @@
-"""`raftsched audit`: every nominal time of a job has exactly one outcome, or it says which not."""
+"""`raftsched audit`: every scheduled time of a job has exactly one outcome, or it says which
+not."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .look import Cell
     from .messages import job_pb2
 
-# The cluster compares so many nominal times at once; longer ranges are halved.
+# The cluster compares so many scheduled times at once; longer ranges are halved.
 HALVINGS_MAX = 24
 SHOWN_MAX = 20
 # What keeps one job from being audited keeps all others as well.
@@ -42,7 +43,7 @@ ALL_JOBS = (Exit.UNREACHABLE, Exit.FORBIDDEN, Exit.OUTCOME_UNKNOWN, Exit.INTERRU
 def audit(
     session: Session, name: str, first: int | None, end: int | None, every: bool, ledger: bool
 ) -> None:
-    """Compute the nominal times of a job anew and compare them with the firing ledger.
+    """Compute the scheduled times of a job anew and compare them with the firing ledger.
 
     Ends with 0 when nothing is missing and nothing is there that no schedule explains, else with 1.
     With --all a job that cannot be audited is named, and the others are audited all the same.
@@ -70,7 +71,7 @@ def unsound(name: str) -> Trouble:
 def audited(
     session: Session, name: str, first: int | None, end: int | None, halvings: int = 0
 ) -> job_pb2.AuditJobResponse:
-    """One audit; a range with too many nominal times is audited in halves."""
+    """One audit; a range with too many scheduled times is audited in halves."""
     from ..errors import InvalidArgument
     from .refused import refusals
 
@@ -128,7 +129,7 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
     look = session.out.look
     said = "sound" if answer.sound else "NOT SOUND"
     session.out.paint(
-        f"Job {name}: {said}, {answer.recorded} of {answer.expected} nominal times have one.",
+        f"Job {name}: {said}, {answer.recorded} of {answer.expected} scheduled times have one.",
         "green" if answer.sound else "red", err=not session.out.for_person,
     )  # fmt: skip
     if answer.HasField("comparable_since"):
@@ -137,7 +138,7 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
         session.out.items(answer.outcomes, answer)
     for title, times in (
         ("without an outcome", [look.time(one) for one in answer.gaps]),
-        ("that no schedule explains", [look.time(one.nominal_time) for one in answer.surprises]),
+        ("that no schedule explains", [look.time(one.scheduled_time) for one in answer.surprises]),
     ):
         if times:
             more = f" and {len(times) - SHOWN_MAX} others" if len(times) > SHOWN_MAX else ""

@@ -85,7 +85,9 @@ def _skew(node: Any) -> str:
 
 
 def _stretch(entry: Any, look: Look) -> Cell:
-    return Cell(look.time(entry.last_nominal_time) if entry.HasField("last_nominal_time") else "")
+    return Cell(
+        look.time(entry.last_scheduled_time) if entry.HasField("last_scheduled_time") else ""
+    )
 
 
 def _what(event: Any) -> str:
@@ -160,7 +162,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         ),
         text("JOB", "job", wide=True),
         enum("CAUSE", "cause", wide=True),
-        when("NOMINAL", "nominal_time", wide=True),
+        when("SCHEDULED", "scheduled_time", wide=True),
         when("ENDED", "end_time", wide=True),
         made("QUEUE", lambda run: run.queue or "default", wide=True),
         enum("OUTCOME", "outcome", wide=True),
@@ -205,7 +207,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "Flow": (
         text("FLOW", "id"),
         enum("STATE", "state"),
-        when("NOMINAL", "nominal_time"),
+        when("SCHEDULED", "scheduled_time"),
         Column("TOOK", lambda flow, look: Cell(look.since(flow, "create_time", "end_time"))),
         made(
             "STEPS", lambda flow: f"{sum(bool(step.run) for step in flow.steps)}/{len(flow.steps)}"
@@ -298,7 +300,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         when("CREATED", "create_time", wide=True),
     ),
     "LedgerEntry": (
-        when("NOMINAL", "nominal_time"),
+        when("SCHEDULED", "scheduled_time"),
         Column("TO", _stretch),
         count("TIMES", "count"),
         enum("OUTCOME", "outcome"),

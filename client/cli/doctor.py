@@ -292,7 +292,7 @@ def clock(client: Client) -> Finding:
         return Finding("this clock", "warning", f"not compared: {wrong.message}",
                        "raftsched cluster status")  # fmt: skip
     middle = (before + time()) / 2 * 1000
-    skew = round(answer.occurrences[0].nominal_time.ToMilliseconds() - 1000 - middle)
+    skew = round(answer.occurrences[0].scheduled_time.ToMilliseconds() - 1000 - middle)
     text = f"{rough_text(skew)} {'behind' if skew > 0 else 'ahead of'} the cluster"
     verdict = "ok" if abs(skew) <= SKEW_GOOD_MS else "warning"
     return Finding("this clock", verdict, text, "let NTP set this machine's clock")

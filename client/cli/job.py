@@ -325,7 +325,7 @@ def explain(session: Session, name: str) -> None:
 @click.option("--to", "end", type=Instant(), required=True, help="Up to, not including, here.")
 @click.option("--rate", type=int, default=0, help="Runs a minute.  [60]")
 def backfill(session: Session, name: str, first: int, end: int, rate: int) -> None:
-    """Run a past range of nominal times; what ran already is left alone."""
+    """Run a past range of scheduled times; what ran already is left alone."""
     from ..ranges import made
 
     request = made(
@@ -340,7 +340,7 @@ def backfill(session: Session, name: str, first: int, end: int, rate: int) -> No
     least = rough_text(answer.planned * 60_000 // pace)
     session.done(
         answer,
-        f"{many(answer.planned, 'nominal time')} of job {name} will run, {pace:,} a minute "
+        f"{many(answer.planned, 'scheduled time')} of job {name} will run, {pace:,} a minute "
         f"({least} at least); {answer.left_alone} left alone.",
         then=f"raftsched job explain {name} says how many are left,\n"
         f"        raftsched job drop-backlog {name} gives those up",
@@ -352,35 +352,35 @@ def backfill(session: Session, name: str, first: int, end: int, rate: int) -> No
 )  # fmt: skip
 @NAME
 def drop_backlog(session: Session, name: str) -> None:
-    """Give up the missed nominal times of a job that still wait for their run."""
+    """Give up the missed scheduled times of a job that still wait for their run."""
     session.confirm(f"Give up what job {name} has missed?")
     request = session.write(m.job_pb2.DropBacklogRequest(namespace=session.namespace, job=name))
     answer = session.ask(request, m.job_pb2.DropBacklogResponse, f"drop the backlog of job {name}")
-    session.done(answer, f"{many(answer.dropped, 'nominal time')} of job {name} given up.")
+    session.done(answer, f"{many(answer.dropped, 'scheduled time')} of job {name} given up.")
 
 
 @command(
     job, "skip", "raftsched job skip report 2026-12-24T08:00:00Z", writes=True
 )  # fmt: skip
 @NAME
-@click.argument("nominal", type=Instant(), metavar="INSTANT")
+@click.argument("scheduled", type=Instant(), metavar="INSTANT")
 @click.option("--move-to", type=Instant(), help="Do not leave it out, move it.")
 @click.option("--add", is_flag=True, help="Add this instant, which no schedule names.")
 @click.option("--revert", is_flag=True, help="Take the change of this occurrence back.")
 def skip(
-    session: Session, name: str, nominal: int, move_to: int | None, add: bool, revert: bool
+    session: Session, name: str, scheduled: int, move_to: int | None, add: bool, revert: bool
 ) -> None:
     """Leave one future occurrence of a job out, or move it, or add one."""
     if sum((move_to is not None, add, revert)) > 1:
         raise wrong_use("--move-to, --add and --revert exclude each other", "", "one of them alone")
     if revert:
         request: Any = m.job_pb2.RevertOccurrenceRequest(
-            namespace=session.namespace, job=name, nominal_time=timestamp(nominal)
+            namespace=session.namespace, job=name, scheduled_time=timestamp(scheduled)
         )
         did = "back to what the schedule says"
     else:
         kinds = m.schedule_pb2.OccurrenceEdit
-        edit = kinds(nominal_time=timestamp(nominal), kind=kinds.KIND_SKIP)
+        edit = kinds(scheduled_time=timestamp(scheduled), kind=kinds.KIND_SKIP)
         did = "left out"
         if move_to is not None:
             edit.kind, did = kinds.KIND_MOVE, "moved"
@@ -391,7 +391,7 @@ def skip(
     changed = session.ask(
         session.write(request), m.job_pb2.Job, f"edit an occurrence of job {name}"
     )
-    at = session.out.look.time(nominal)
+    at = session.out.look.time(scheduled)
     session.done(changed, f"{at} of job {name} is {did}.", then=f"raftsched job next {name}")
 
 

@@ -202,7 +202,7 @@ def rates(before: cluster_pb2.Tally, now: cluster_pb2.Tally, seconds: float) -> 
     ]
     return Rates(
         seconds,
-        (now.nominal_times - before.nominal_times) / seconds,
+        (now.scheduled_times - before.scheduled_times) / seconds,
         (now.leased - before.leased) / seconds,
         (now.ended - before.ended) / seconds,
         (now.dead_letters - before.dead_letters) / seconds,

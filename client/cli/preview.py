@@ -83,7 +83,7 @@ def show(
 
     look = session.out.look
     notes = _notes(answer.occurrences)
-    jitter = any(one.due_time != one.nominal_time for one in answer.occurrences)
+    jitter = any(one.due_time != one.scheduled_time for one in answer.occurrences)
     here = {"local": "HERE", "utc": "UTC", "relative": "WHEN"}[session.out.time_style]
     titles = ["ITS ZONE", here, *(["DUE"] if jitter else []), *(["NOTE"] if any(notes) else [])]
     rows: list[list[Cell]] = []
@@ -91,7 +91,7 @@ def show(
         style = "dim strike" if occurrence.excluded else ""
         rows.append([
             Cell(wall(occurrence.local_time, exact=look.exact), style),
-            Cell(look.time(occurrence.nominal_time), style),
+            Cell(look.time(occurrence.scheduled_time), style),
             *([Cell(look.time(occurrence.due_time))] if jitter else []),
             *([Cell(note, "yellow")] if any(notes) else []),
         ])  # fmt: skip

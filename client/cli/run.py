@@ -40,7 +40,7 @@ LOOK_MS = 1_000
     ),
 )
 def run() -> None:
-    """Runs: one for each nominal time of a job, and for each time it was triggered."""
+    """Runs: one for each scheduled time of a job, and for each time it was triggered."""
 
 
 @command(

@@ -47,7 +47,7 @@ def preview(session: Session, expressions: tuple[str, ...], **given: Any) -> Non
     help="How far, at most 24h.  [1h]",
 )
 def forecast(session: Session, ahead: int) -> None:
-    """Show how many nominal times become due in each minute to come."""
+    """Show how many scheduled times become due in each minute to come."""
     request = m.job_pb2.ForecastFiringsRequest(namespace=session.namespace, ahead=duration(ahead))
     answer = session.read(request, m.job_pb2.ForecastFiringsResponse, "forecast firings")
     busy = [minute for minute in answer.minutes if minute.firings]

@@ -19,7 +19,7 @@ in a moment:
 
         @worker.handler("build-report")
         def build_report(context: Context) -> None:
-            days.append(context.nominal_time.date().isoformat())
+            days.append(context.scheduled_time.date().isoformat())
 
         with LocalCluster(virtual_clock=True) as cluster, cluster.client() as client:
             client.jobs.create("report", handler="build-report", schedule=cron("0 6 * * *"))

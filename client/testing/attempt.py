@@ -100,7 +100,7 @@ class Attempt:
     job: str = "test"
     namespace: str = "default"
     token: int = 1
-    nominal_time: datetime = NOW
+    scheduled_time: datetime = NOW
     due_time: datetime | None = None
     deadline: datetime | None = None
     # What the attempt before left: bytes, or anything JSON can hold. None: nothing.
@@ -131,8 +131,8 @@ class Attempt:
             max_attempts=self.max_attempts,
             checkpoint=b"" if self.checkpoint is None else _data(self.checkpoint),
         )
-        lease.nominal_time.FromDatetime(self.nominal_time)
-        lease.due_time.FromDatetime(self.due_time or self.nominal_time)
+        lease.scheduled_time.FromDatetime(self.scheduled_time)
+        lease.due_time.FromDatetime(self.due_time or self.scheduled_time)
         if self.deadline is not None:
             lease.deadline.FromDatetime(self.deadline)
         for job, value in self.upstream.items():

@@ -49,7 +49,7 @@ class Calendar(_message.Message):
     """Output only. Changes with each change."""
     @_builtins.property
     def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalendarRule]:
-        """The days; a nominal time on any of them is left out. 1 to 1,000."""
+        """The days; a scheduled time on any of them is left out. 1 to 1,000."""
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:

@@ -205,7 +205,7 @@ class ClusterStatus(_message.Message):
     live_runs: _builtins.int
     """Runs under way."""
     backlog: _builtins.int
-    """Missed nominal times that still wait for their run; see Namespace.backlog_rate."""
+    """Missed scheduled times that still wait for their run; see Namespace.backlog_rate."""
     feature_level: _builtins.int
     """What the cluster writes: the lowest feature level of all nodes, raised by itself once all have
     reported a higher one, and never lowered. Until then an older version can be put back.
@@ -366,13 +366,13 @@ class Tally(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    NOMINAL_TIMES_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIMES_FIELD_NUMBER: _builtins.int
     LEASED_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     LATENESS_FIELD_NUMBER: _builtins.int
-    nominal_times: _builtins.int
-    """Nominal times, and stretches of them, that became a run or got another outcome."""
+    scheduled_times: _builtins.int
+    """Scheduled times, and stretches of them, that became a run or got another outcome."""
     leased: _builtins.int
     """Leases that were granted."""
     ended: _builtins.int
@@ -388,7 +388,7 @@ class Tally(_message.Message):
     def __init__(
         self,
         *,
-        nominal_times: _builtins.int = ...,
+        scheduled_times: _builtins.int = ...,
         leased: _builtins.int = ...,
         ended: _builtins.int = ...,
         dead_letters: _builtins.int = ...,
@@ -396,7 +396,7 @@ class Tally(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "ended", b"ended", "lateness", b"lateness", "leased", b"leased", "nominal_times", b"nominal_times"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "ended", b"ended", "lateness", b"lateness", "leased", b"leased", "scheduled_times", b"scheduled_times"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

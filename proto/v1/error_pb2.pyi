@@ -88,7 +88,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_NODE_NOT_FOUND: _ErrorReason.ValueType  # 30
     """There is no such node in the cluster. NOT_FOUND; `node`. Not done."""
     ERROR_REASON_OCCURRENCE_NOT_FOUND: _ErrorReason.ValueType  # 31
-    """The job has no such occurrence. NOT_FOUND; `job`, `nominal_time`. Not done."""
+    """The job has no such occurrence. NOT_FOUND; `job`, `scheduled_time`. Not done."""
     ERROR_REASON_JOB_EXISTS: _ErrorReason.ValueType  # 40
     """A job of that name exists. ALREADY_EXISTS; `namespace`, `job`. Not done."""
     ERROR_REASON_NAME_EXISTS: _ErrorReason.ValueType  # 41
@@ -270,7 +270,7 @@ ERROR_REASON_ACCESS_TOKEN_NOT_FOUND: ErrorReason.ValueType  # 29
 ERROR_REASON_NODE_NOT_FOUND: ErrorReason.ValueType  # 30
 """There is no such node in the cluster. NOT_FOUND; `node`. Not done."""
 ERROR_REASON_OCCURRENCE_NOT_FOUND: ErrorReason.ValueType  # 31
-"""The job has no such occurrence. NOT_FOUND; `job`, `nominal_time`. Not done."""
+"""The job has no such occurrence. NOT_FOUND; `job`, `scheduled_time`. Not done."""
 ERROR_REASON_JOB_EXISTS: ErrorReason.ValueType  # 40
 """A job of that name exists. ALREADY_EXISTS; `namespace`, `job`. Not done."""
 ERROR_REASON_NAME_EXISTS: ErrorReason.ValueType  # 41

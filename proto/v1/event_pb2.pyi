@@ -49,9 +49,9 @@ class _EventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventKind.V
     EVENT_KIND_JOB_REPAIRED: _EventKind.ValueType  # 8
     """A job that was set aside fires again."""
     EVENT_KIND_RUN_FIRED: _EventKind.ValueType  # 10
-    """A nominal time became a run."""
+    """A scheduled time became a run."""
     EVENT_KIND_FIRED_NOT: _EventKind.ValueType  # 11
-    """A nominal time (or a stretch of them) got an outcome without a run."""
+    """A scheduled time (or a stretch of them) got an outcome without a run."""
     EVENT_KIND_RUN_LEASED: _EventKind.ValueType  # 12
     """A worker got a lease."""
     EVENT_KIND_RUN_RETRYING: _EventKind.ValueType  # 13
@@ -103,9 +103,9 @@ EVENT_KIND_JOB_BROKEN: EventKind.ValueType  # 7
 EVENT_KIND_JOB_REPAIRED: EventKind.ValueType  # 8
 """A job that was set aside fires again."""
 EVENT_KIND_RUN_FIRED: EventKind.ValueType  # 10
-"""A nominal time became a run."""
+"""A scheduled time became a run."""
 EVENT_KIND_FIRED_NOT: EventKind.ValueType  # 11
-"""A nominal time (or a stretch of them) got an outcome without a run."""
+"""A scheduled time (or a stretch of them) got an outcome without a run."""
 EVENT_KIND_RUN_LEASED: EventKind.ValueType  # 12
 """A worker got a lease."""
 EVENT_KIND_RUN_RETRYING: EventKind.ValueType  # 13
@@ -193,7 +193,7 @@ class Event(_message.Message):
 
     @_builtins.property
     def ledger(self) -> _run_pb2.LedgerEntry:
-        """For FIRED_NOT: what became of the nominal times."""
+        """For FIRED_NOT: what became of the scheduled times."""
 
     def __init__(
         self,

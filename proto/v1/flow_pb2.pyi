@@ -68,7 +68,7 @@ class Flow(_message.Message):
 
     NAMESPACE_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
-    NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
@@ -83,8 +83,8 @@ class Flow(_message.Message):
     more_steps: _builtins.bool
     """It reaches more jobs than the 10,000 that `steps` shows."""
     @_builtins.property
-    def nominal_time(self) -> _timestamp_pb2.Timestamp:
-        """The nominal time of that run, which travels along."""
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """The scheduled time of that run, which travels along."""
 
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowStep]:
@@ -103,16 +103,16 @@ class Flow(_message.Message):
         *,
         namespace: _builtins.str = ...,
         id: _builtins.str = ...,
-        nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         state: Global___Flow.State.ValueType = ...,
         steps: _abc.Iterable[Global___FlowStep] | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
         more_steps: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "nominal_time", b"nominal_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "scheduled_time", b"scheduled_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "id", b"id", "more_steps", b"more_steps", "namespace", b"namespace", "nominal_time", b"nominal_time", "state", b"state", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "id", b"id", "more_steps", b"more_steps", "namespace", b"namespace", "scheduled_time", b"scheduled_time", "state", b"state", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -222,7 +222,7 @@ class JobSpec(_message.Message):
 
     @_builtins.property
     def misfire(self) -> Global___MisfirePolicy:
-        """Nominal times that could not be fired in time."""
+        """Scheduled times that could not be fired in time."""
 
     @_builtins.property
     def overlap(self) -> Global___OverlapPolicy:
@@ -509,7 +509,7 @@ Global___ShellAction: _TypeAlias = ShellAction  # noqa: Y015
 
 @_typing.final
 class MisfirePolicy(_message.Message):
-    """What becomes of nominal times that were not fired in time, as the cluster was down, the job
+    """What becomes of scheduled times that were not fired in time, as the cluster was down, the job
     was paused, or the backlog was long. The policy chooses among those that may run: what a calendar
     leaves out or somebody skipped is SKIPPED_CALENDAR or SKIPPED_BY_HAND, and takes no place of
     others. What was moved or added by hand obeys it like any other, by the instant at which it is
@@ -536,7 +536,7 @@ class MisfirePolicy(_message.Message):
         """All, up to `maximum`."""
 
     class Rule(_Rule, metaclass=_RuleEnumTypeWrapper):
-        """Which of the missed nominal times run. All others get the outcome MISSED or COALESCED."""
+        """Which of the missed scheduled times run. All others get the outcome MISSED or COALESCED."""
 
     RULE_UNSPECIFIED: MisfirePolicy.Rule.ValueType  # 0
     """LATEST."""
@@ -561,9 +561,9 @@ class MisfirePolicy(_message.Message):
     """
     @_builtins.property
     def grace(self) -> _duration_pb2.Duration:
-        """A nominal time up to this late counts as in time: it was not missed and runs, whatever the rule
-        is. Several at once, under an overlap policy that skips (SKIP, ALLOW with a limit), are one
-        choice: the latest run, and the others are COALESCED. Unset: 60 s.
+        """A scheduled time up to this late counts as in time: it was not missed and runs, whatever the
+        rule is. Several at once, under an overlap policy that skips (SKIP, ALLOW with a limit), are
+        one choice: the latest run, and the others are COALESCED. Unset: 60 s.
         """
 
     @_builtins.property
@@ -590,7 +590,7 @@ Global___MisfirePolicy: _TypeAlias = MisfirePolicy  # noqa: Y015
 
 @_typing.final
 class OverlapPolicy(_message.Message):
-    """What happens when a nominal time comes while runs have not ended. What somebody triggers, and
+    """What happens when a scheduled time comes while runs have not ended. What somebody triggers, and
     what other jobs bring, is never skipped and gives way to no other while it is held back: it waits
     where the policy says no. Only REPLACE cancels it for a newer run.
     """
@@ -965,7 +965,7 @@ class JobStatus(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     PAUSE_REASON_FIELD_NUMBER: _builtins.int
     PAUSE_UNTIL_FIELD_NUMBER: _builtins.int
-    NEXT_NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    NEXT_SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     NEXT_DUE_TIME_FIELD_NUMBER: _builtins.int
     FIRED_FIELD_NUMBER: _builtins.int
     SUCCEEDED_FIELD_NUMBER: _builtins.int
@@ -974,7 +974,7 @@ class JobStatus(_message.Message):
     LIVE_FIELD_NUMBER: _builtins.int
     RUNNING_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
-    LAST_NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    LAST_SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     LAST_RUN_FIELD_NUMBER: _builtins.int
     LAST_STATE_FIELD_NUMBER: _builtins.int
     EDITS_FIELD_NUMBER: _builtins.int
@@ -988,13 +988,13 @@ class JobStatus(_message.Message):
     pause_reason: _builtins.str
     """Why it was paused, as the one who paused it said."""
     fired: _builtins.int
-    """Nominal times so far, whatever became of them."""
+    """Scheduled times so far, whatever became of them."""
     succeeded: _builtins.int
     """Runs that SUCCEEDED, ever."""
     failed: _builtins.int
     """Runs that FAILED, ever."""
     skipped: _builtins.int
-    """Nominal times skipped, missed or coalesced, ever."""
+    """Scheduled times skipped, missed or coalesced, ever."""
     live: _builtins.int
     """Runs under way: PENDING, RUNNING or RETRYING."""
     running: _builtins.int
@@ -1006,7 +1006,7 @@ class JobStatus(_message.Message):
     last_state: _run_pb2.RunState.ValueType
     """How that ended."""
     backlog: _builtins.int
-    """Missed nominal times that still wait for their run, by backfill or after an outage."""
+    """Missed scheduled times that still wait for their run, by backfill or after an outage."""
     broken_reason: _builtins.str
     """Why it is BROKEN, for people: what the leader was doing, and what went wrong."""
     later: _builtins.int
@@ -1016,16 +1016,16 @@ class JobStatus(_message.Message):
         """When the pause ends by itself. Unset: it does not."""
 
     @_builtins.property
-    def next_nominal_time(self) -> _timestamp_pb2.Timestamp:
-        """The next nominal time. Unset: nothing is left, or it follows from other jobs or an end."""
+    def next_scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """The next scheduled time. Unset: nothing is left, or it follows from other jobs or an end."""
 
     @_builtins.property
     def next_due_time(self) -> _timestamp_pb2.Timestamp:
         """When that becomes due."""
 
     @_builtins.property
-    def last_nominal_time(self) -> _timestamp_pb2.Timestamp:
-        """The last nominal time that was decided on."""
+    def last_scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """The last scheduled time that was decided on."""
 
     @_builtins.property
     def edits(self) -> _containers.RepeatedCompositeFieldContainer[_schedule_pb2.OccurrenceEdit]:
@@ -1048,7 +1048,7 @@ class JobStatus(_message.Message):
         state: Global___JobStatus.State.ValueType = ...,
         pause_reason: _builtins.str = ...,
         pause_until: _timestamp_pb2.Timestamp | None = ...,
-        next_nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        next_scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         next_due_time: _timestamp_pb2.Timestamp | None = ...,
         fired: _builtins.int = ...,
         succeeded: _builtins.int = ...,
@@ -1057,7 +1057,7 @@ class JobStatus(_message.Message):
         live: _builtins.int = ...,
         running: _builtins.int = ...,
         held: _builtins.int = ...,
-        last_nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        last_scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         last_run: _builtins.str = ...,
         last_state: _run_pb2.RunState.ValueType = ...,
         edits: _abc.Iterable[_schedule_pb2.OccurrenceEdit] | None = ...,
@@ -1067,9 +1067,9 @@ class JobStatus(_message.Message):
         broken_time: _timestamp_pb2.Timestamp | None = ...,
         later: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["broken_time", b"broken_time", "last_nominal_time", b"last_nominal_time", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_until", b"pause_until"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["broken_time", b"broken_time", "last_scheduled_time", b"last_scheduled_time", "next_due_time", b"next_due_time", "next_scheduled_time", b"next_scheduled_time", "pause_until", b"pause_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "broken_reason", b"broken_reason", "broken_time", b"broken_time", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_nominal_time", b"last_nominal_time", "last_run", b"last_run", "last_state", b"last_state", "later", b"later", "live", b"live", "next_due_time", b"next_due_time", "next_nominal_time", b"next_nominal_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "broken_reason", b"broken_reason", "broken_time", b"broken_time", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_run", b"last_run", "last_scheduled_time", b"last_scheduled_time", "last_state", b"last_state", "later", b"later", "live", b"live", "next_due_time", b"next_due_time", "next_scheduled_time", b"next_scheduled_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1621,10 +1621,10 @@ class BackfillJobResponse(_message.Message):
     PLANNED_FIELD_NUMBER: _builtins.int
     LEFT_ALONE_FIELD_NUMBER: _builtins.int
     planned: _builtins.int
-    """Nominal times that will run."""
+    """Scheduled times that will run."""
     left_alone: _builtins.int
-    """Nominal times in the range that are left alone, as they ran, are under way, or are left out by
-    a calendar.
+    """Scheduled times in the range that are left alone, as they ran, are under way, or are left out
+    by a calendar.
     """
     def __init__(
         self,
@@ -1682,7 +1682,7 @@ class DropBacklogResponse(_message.Message):
 
     DROPPED_FIELD_NUMBER: _builtins.int
     dropped: _builtins.int
-    """Nominal times that will not run."""
+    """Scheduled times that will not run."""
     def __init__(
         self,
         *,
@@ -1717,7 +1717,7 @@ class EditOccurrenceRequest(_message.Message):
     """See common.proto."""
     @_builtins.property
     def edit(self) -> _schedule_pb2.OccurrenceEdit:
-        """What is to happen. It replaces an earlier edit of the same nominal time."""
+        """What is to happen. It replaces an earlier edit of the same scheduled time."""
 
     def __init__(
         self,
@@ -1744,7 +1744,7 @@ class RevertOccurrenceRequest(_message.Message):
 
     NAMESPACE_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
-    NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
@@ -1756,21 +1756,21 @@ class RevertOccurrenceRequest(_message.Message):
     validate_only: _builtins.bool
     """See common.proto."""
     @_builtins.property
-    def nominal_time(self) -> _timestamp_pb2.Timestamp:
-        """The nominal time that was edited."""
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """The scheduled time that was edited."""
 
     def __init__(
         self,
         *,
         namespace: _builtins.str = ...,
         job: _builtins.str = ...,
-        nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["nominal_time", b"nominal_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scheduled_time", b"scheduled_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "namespace", b"namespace", "nominal_time", b"nominal_time", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "namespace", b"namespace", "request_id", b"request_id", "scheduled_time", b"scheduled_time", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1778,7 +1778,7 @@ Global___RevertOccurrenceRequest: _TypeAlias = RevertOccurrenceRequest  # noqa: 
 
 @_typing.final
 class PreviewScheduleRequest(_message.Message):
-    """To see the next nominal times."""
+    """To see the next scheduled times."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1834,7 +1834,7 @@ Global___PreviewScheduleRequest: _TypeAlias = PreviewScheduleRequest  # noqa: Y0
 
 @_typing.final
 class PreviewScheduleResponse(_message.Message):
-    """The next nominal times."""
+    """The next scheduled times."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2086,7 +2086,7 @@ class ListJobHistoryResponse(_message.Message):
     """Empty at the end."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.Run]:
-        """Newest nominal time first."""
+        """Newest scheduled time first."""
 
     def __init__(
         self,
@@ -2242,7 +2242,7 @@ class AuditJobResponse(_message.Message):
     sound: _builtins.bool
     """True when there are no gaps and no surprises."""
     expected: _builtins.int
-    """Nominal times that the schedules name in the range."""
+    """Scheduled times that the schedules name in the range."""
     recorded: _builtins.int
     """Of those, with an outcome in the ledger."""
     @_builtins.property
@@ -2251,7 +2251,7 @@ class AuditJobResponse(_message.Message):
 
     @_builtins.property
     def gaps(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
-        """Nominal times without an outcome; at most 1,000."""
+        """Scheduled times without an outcome; at most 1,000."""
 
     @_builtins.property
     def surprises(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.LedgerEntry]:
@@ -2418,7 +2418,7 @@ class ForecastMinute(_message.Message):
     FIRINGS_FIELD_NUMBER: _builtins.int
     PEAK_FIELD_NUMBER: _builtins.int
     firings: _builtins.int
-    """Nominal times that become due in it."""
+    """Scheduled times that become due in it."""
     peak: _builtins.int
     """The largest number that becomes due in one second of it."""
     @_builtins.property

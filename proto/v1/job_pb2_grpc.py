@@ -183,7 +183,7 @@ class JobServiceServicer(object):
 
     def UpdateJob(self, request, context):
         """Change the fields of the spec that the mask names; where all have these values already, nothing
-        is done, and version and etag stay. Nominal times that have passed are not fired again: those
+        is done, and version and etag stay. Scheduled times that have passed are not fired again: those
         that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
         start or end name other instants then, and stay as they are if they are only written otherwise.
         What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
@@ -206,9 +206,9 @@ class JobServiceServicer(object):
 
     def PauseJob(self, request, context):
         """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-        until it is resumed is treated by the misfire policy: nominal times, and what other jobs bring,
-        which is held back meanwhile. A run for later that comes due waits for the resume and then
-        runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+        until it is resumed is treated by the misfire policy: scheduled times, and what other jobs
+        bring, which is held back meanwhile. A run for later that comes due waits for the resume and
+        then runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
         ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -248,19 +248,19 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def BackfillJob(self, request, context):
-        """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
+        """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
         REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
         JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
-        than 10,000 nominal times).
+        than 10,000 scheduled times).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DropBacklog(self, request, context):
-        """Give up the missed nominal times of a job that still wait for their run, after an outage or by
-        a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had. Runs
-        that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
+        """Give up the missed scheduled times of a job that still wait for their run, after an outage or
+        by a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had.
+        Runs that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -276,7 +276,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RevertOccurrence(self, request, context):
-        """Take such a change back; a move whose nominal time has passed is MISSED then, unless missed
+        """Take such a change back; a move whose scheduled time has passed is MISSED then, unless missed
         times from before and behind it still wait: then it waits with them. Refused with
         JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
         """
@@ -285,7 +285,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PreviewSchedule(self, request, context):
-        """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
+        """The next scheduled times of a job, or of schedules that are not stored yet (by POST only).
         Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -305,8 +305,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListJobHistory(self, request, context):
-        """The runs of a job by nominal time, newest first, those under way included. Filter fields:
-        `state`, `nominal_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+        """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
+        `state`, `scheduled_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
         PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -314,7 +314,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListJobLedger(self, request, context):
-        """The firing ledger of a job, newest first: what became of each nominal time, those that became
+        """The firing ledger of a job, newest first: what became of each scheduled time, those that became
         no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -322,8 +322,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AuditJob(self, request, context):
-        """The firing ledger of a job, compared with the nominal times computed anew from its schedules.
-        Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 nominal
+        """The firing ledger of a job, compared with the scheduled times computed anew from its schedules.
+        Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 scheduled
         times).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

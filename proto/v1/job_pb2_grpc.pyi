@@ -52,7 +52,7 @@ class JobServiceStub:
     """
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
-    is done, and version and etag stay. Nominal times that have passed are not fired again: those
+    is done, and version and etag stay. Scheduled times that have passed are not fired again: those
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
     start or end name other instants then, and stay as they are if they are only written otherwise.
     What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
@@ -67,9 +67,9 @@ class JobServiceStub:
     """
     PauseJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.PauseJobRequest, _job_pb2.Job]
     """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-    until it is resumed is treated by the misfire policy: nominal times, and what other jobs bring,
-    which is held back meanwhile. A run for later that comes due waits for the resume and then
-    runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+    until it is resumed is treated by the misfire policy: scheduled times, and what other jobs
+    bring, which is held back meanwhile. A run for later that comes due waits for the resume and
+    then runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
     ETAG_MISMATCH.
     """
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]
@@ -93,15 +93,15 @@ class JobServiceStub:
     PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]
-    """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
+    """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
     REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
     JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
-    than 10,000 nominal times).
+    than 10,000 scheduled times).
     """
     DropBacklog: _grpc.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]
-    """Give up the missed nominal times of a job that still wait for their run, after an outage or by
-    a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had. Runs
-    that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
+    """Give up the missed scheduled times of a job that still wait for their run, after an outage or
+    by a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had.
+    Runs that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
     """
     EditOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
@@ -109,12 +109,12 @@ class JobServiceStub:
     named), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
     """
     RevertOccurrence: _grpc.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]
-    """Take such a change back; a move whose nominal time has passed is MISSED then, unless missed
+    """Take such a change back; a move whose scheduled time has passed is MISSED then, unless missed
     times from before and behind it still wait: then it waits with them. Refused with
     JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
     """
     PreviewSchedule: _grpc.UnaryUnaryMultiCallable[_job_pb2.PreviewScheduleRequest, _job_pb2.PreviewScheduleResponse]
-    """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
+    """The next scheduled times of a job, or of schedules that are not stored yet (by POST only).
     Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
     """
     ImportJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ImportJobsRequest, _job_pb2.ImportJobsResponse]
@@ -126,17 +126,17 @@ class JobServiceStub:
     what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
     """
     ListJobHistory: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]
-    """The runs of a job by nominal time, newest first, those under way included. Filter fields:
-    `state`, `nominal_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+    """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
+    `state`, `scheduled_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
     PAGE_TOKEN_INVALID.
     """
     ListJobLedger: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobLedgerRequest, _job_pb2.ListJobLedgerResponse]
-    """The firing ledger of a job, newest first: what became of each nominal time, those that became
+    """The firing ledger of a job, newest first: what became of each scheduled time, those that became
     no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
     """
     AuditJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.AuditJobRequest, _job_pb2.AuditJobResponse]
-    """The firing ledger of a job, compared with the nominal times computed anew from its schedules.
-    Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 nominal
+    """The firing ledger of a job, compared with the scheduled times computed anew from its schedules.
+    Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 scheduled
     times).
     """
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _run_pb2.Explanation]
@@ -169,7 +169,7 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
-    is done, and version and etag stay. Nominal times that have passed are not fired again: those
+    is done, and version and etag stay. Scheduled times that have passed are not fired again: those
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
     start or end name other instants then, and stay as they are if they are only written otherwise.
     What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
@@ -184,9 +184,9 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     PauseJob: _aio.UnaryUnaryMultiCallable[_job_pb2.PauseJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-    until it is resumed is treated by the misfire policy: nominal times, and what other jobs bring,
-    which is held back meanwhile. A run for later that comes due waits for the resume and then
-    runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+    until it is resumed is treated by the misfire policy: scheduled times, and what other jobs
+    bring, which is held back meanwhile. A run for later that comes due waits for the resume and
+    then runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
     ETAG_MISMATCH.
     """
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ResumeJobRequest, _job_pb2.Job]  # type: ignore[assignment]
@@ -210,15 +210,15 @@ class JobServiceAsyncStub(JobServiceStub):
     PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _aio.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]  # type: ignore[assignment]
-    """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
+    """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
     REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
     JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
-    than 10,000 nominal times).
+    than 10,000 scheduled times).
     """
     DropBacklog: _aio.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]  # type: ignore[assignment]
-    """Give up the missed nominal times of a job that still wait for their run, after an outage or by
-    a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had. Runs
-    that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
+    """Give up the missed scheduled times of a job that still wait for their run, after an outage or
+    by a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had.
+    Runs that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
     """
     EditOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.EditOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change one future occurrence: skip, move or add it. Refused with JOB_NOT_FOUND, FIELD_INVALID
@@ -226,12 +226,12 @@ class JobServiceAsyncStub(JobServiceStub):
     named), OCCURRENCE_NOT_FOUND, LIMIT_EXCEEDED (more than 100 edits ahead).
     """
     RevertOccurrence: _aio.UnaryUnaryMultiCallable[_job_pb2.RevertOccurrenceRequest, _job_pb2.Job]  # type: ignore[assignment]
-    """Take such a change back; a move whose nominal time has passed is MISSED then, unless missed
+    """Take such a change back; a move whose scheduled time has passed is MISSED then, unless missed
     times from before and behind it still wait: then it waits with them. Refused with
     JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
     """
     PreviewSchedule: _aio.UnaryUnaryMultiCallable[_job_pb2.PreviewScheduleRequest, _job_pb2.PreviewScheduleResponse]  # type: ignore[assignment]
-    """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
+    """The next scheduled times of a job, or of schedules that are not stored yet (by POST only).
     Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
     """
     ImportJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ImportJobsRequest, _job_pb2.ImportJobsResponse]  # type: ignore[assignment]
@@ -243,17 +243,17 @@ class JobServiceAsyncStub(JobServiceStub):
     what is wanted. Refused as a whole with LIMIT_EXCEEDED (count, or 3 MiB).
     """
     ListJobHistory: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobHistoryRequest, _job_pb2.ListJobHistoryResponse]  # type: ignore[assignment]
-    """The runs of a job by nominal time, newest first, those under way included. Filter fields:
-    `state`, `nominal_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+    """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
+    `state`, `scheduled_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
     PAGE_TOKEN_INVALID.
     """
     ListJobLedger: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobLedgerRequest, _job_pb2.ListJobLedgerResponse]  # type: ignore[assignment]
-    """The firing ledger of a job, newest first: what became of each nominal time, those that became
+    """The firing ledger of a job, newest first: what became of each scheduled time, those that became
     no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
     """
     AuditJob: _aio.UnaryUnaryMultiCallable[_job_pb2.AuditJobRequest, _job_pb2.AuditJobResponse]  # type: ignore[assignment]
-    """The firing ledger of a job, compared with the nominal times computed anew from its schedules.
-    Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 nominal
+    """The firing ledger of a job, compared with the scheduled times computed anew from its schedules.
+    Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 scheduled
     times).
     """
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _run_pb2.Explanation]  # type: ignore[assignment]
@@ -313,7 +313,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Change the fields of the spec that the mask names; where all have these values already, nothing
-        is done, and version and etag stay. Nominal times that have passed are not fired again: those
+        is done, and version and etag stay. Scheduled times that have passed are not fired again: those
         that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
         start or end name other instants then, and stay as they are if they are only written otherwise.
         What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
@@ -340,9 +340,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
         """Stop firing. Runs under way go on. Pausing a paused job changes reason and end. What is missed
-        until it is resumed is treated by the misfire policy: nominal times, and what other jobs bring,
-        which is held back meanwhile. A run for later that comes due waits for the resume and then
-        runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+        until it is resumed is treated by the misfire policy: scheduled times, and what other jobs
+        bring, which is held back meanwhile. A run for later that comes due waits for the resume and
+        then runs, unless it was triggered with `force`. Refused with JOB_NOT_FOUND, JOB_BROKEN,
         ETAG_MISMATCH.
         """
 
@@ -390,10 +390,10 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.BackfillJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.BackfillJobResponse, _abc.Awaitable[_job_pb2.BackfillJobResponse]]:
-        """Run a past range of nominal times, at a rate. Those that became a run (RAN, LATE or
+        """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
         REPLACED) are left alone, and so are those that a calendar leaves out now. Refused with
         JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
-        than 10,000 nominal times).
+        than 10,000 scheduled times).
         """
 
     @_abc_1.abstractmethod
@@ -402,9 +402,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.DropBacklogRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.DropBacklogResponse, _abc.Awaitable[_job_pb2.DropBacklogResponse]]:
-        """Give up the missed nominal times of a job that still wait for their run, after an outage or by
-        a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had. Runs
-        that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
+        """Give up the missed scheduled times of a job that still wait for their run, after an outage or
+        by a backfill: their outcome is MISSED; what a backfill was to run keeps the outcome it had.
+        Runs that are there already go on. Does nothing when none wait. Refused with JOB_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -424,7 +424,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.RevertOccurrenceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.Job, _abc.Awaitable[_job_pb2.Job]]:
-        """Take such a change back; a move whose nominal time has passed is MISSED then, unless missed
+        """Take such a change back; a move whose scheduled time has passed is MISSED then, unless missed
         times from before and behind it still wait: then it waits with them. Refused with
         JOB_NOT_FOUND, OCCURRENCE_NOT_FOUND.
         """
@@ -435,7 +435,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.PreviewScheduleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.PreviewScheduleResponse, _abc.Awaitable[_job_pb2.PreviewScheduleResponse]]:
-        """The next nominal times of a job, or of schedules that are not stored yet (by POST only).
+        """The next scheduled times of a job, or of schedules that are not stored yet (by POST only).
         Refused with JOB_NOT_FOUND and all that CreateJob says about schedules.
         """
 
@@ -459,8 +459,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ListJobHistoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListJobHistoryResponse, _abc.Awaitable[_job_pb2.ListJobHistoryResponse]]:
-        """The runs of a job by nominal time, newest first, those under way included. Filter fields:
-        `state`, `nominal_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
+        """The runs of a job by scheduled time, newest first, those under way included. Filter fields:
+        `state`, `scheduled_time`, `outcome`. Refused with JOB_NOT_FOUND, FILTER_INVALID,
         PAGE_TOKEN_INVALID.
         """
 
@@ -470,7 +470,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ListJobLedgerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListJobLedgerResponse, _abc.Awaitable[_job_pb2.ListJobLedgerResponse]]:
-        """The firing ledger of a job, newest first: what became of each nominal time, those that became
+        """The firing ledger of a job, newest first: what became of each scheduled time, those that became
         no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
         """
 
@@ -480,8 +480,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.AuditJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.AuditJobResponse, _abc.Awaitable[_job_pb2.AuditJobResponse]]:
-        """The firing ledger of a job, compared with the nominal times computed anew from its schedules.
-        Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 nominal
+        """The firing ledger of a job, compared with the scheduled times computed anew from its schedules.
+        Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 scheduled
         times).
         """
 

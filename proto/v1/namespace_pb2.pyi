@@ -51,7 +51,7 @@ class Namespace(_message.Message):
     etag: _builtins.str
     """Output only. Changes with each change of its settings."""
     backlog_rate: _builtins.int
-    """The outage guard: after an outage so many missed nominal times a second, of all its jobs
+    """The outage guard: after an outage so many missed scheduled times a second, of all its jobs
     together, become runs. 0 means 1,000; at most 100,000.
     """
     @_builtins.property
@@ -123,7 +123,7 @@ class Quota(_message.Message):
     """Jobs registered."""
     live_runs: _builtins.int
     """Runs under way; those held back, or triggered for later, are not counted. Where it is used up,
-    nominal times are skipped and triggers refused; what catches up with missed times, steps of
+    scheduled times are skipped and triggers refused; what catches up with missed times, steps of
     flows and runs for later that are due wait.
     """
     leases: _builtins.int
@@ -172,7 +172,7 @@ class Usage(_message.Message):
     payload_bytes: _builtins.int
     """Bytes of payloads of registered jobs."""
     backlog: _builtins.int
-    """Missed nominal times that still wait for their run."""
+    """Missed scheduled times that still wait for their run."""
     def __init__(
         self,
         *,

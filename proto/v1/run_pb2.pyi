@@ -134,7 +134,7 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     """It was triggered by hand."""
 
 class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper):
-    """What became of a nominal time: exactly one for each."""
+    """What became of a scheduled time: exactly one for each."""
 
 OUTCOME_UNSPECIFIED: Outcome.ValueType  # 0
 """Never stored."""
@@ -177,7 +177,7 @@ class Run(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
-    NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     DUE_TIME_FIELD_NUMBER: _builtins.int
     READY_TIME_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
@@ -206,7 +206,7 @@ class Run(_message.Message):
     namespace: _builtins.str
     """Its namespace."""
     id: _builtins.str
-    """Job, the job's uid and nominal time: "report.17.1763456400000". A run by hand has a serial
+    """Job, the job's uid and scheduled time: "report.17.1763456400000". A run by hand has a serial
     number behind it: "report.17.1763456400000.3". No other run of the cluster has or had it. The
     same on every attempt, so it serves as idempotency key. Treat it as opaque.
     """
@@ -237,7 +237,7 @@ class Run(_message.Message):
     flow: _builtins.str
     """The wave it belongs to, if it is part of a flow."""
     outcome: Global___Outcome.ValueType
-    """What became of the nominal time."""
+    """What became of the scheduled time."""
     held: _builtins.bool
     """It is held back until the overlap policy or a quota lets it begin beside others, or until its
     job, which was paused when it came, is resumed.
@@ -245,7 +245,7 @@ class Run(_message.Message):
     later: _builtins.bool
     """It was triggered for later, and is not due yet."""
     @_builtins.property
-    def nominal_time(self) -> _timestamp_pb2.Timestamp:
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
         """The instant the schedule names; for a run by hand, when it was triggered."""
 
     @_builtins.property
@@ -304,7 +304,7 @@ class Run(_message.Message):
         job: _builtins.str = ...,
         state: Global___RunState.ValueType = ...,
         cause: Global___Cause.ValueType = ...,
-        nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         due_time: _timestamp_pb2.Timestamp | None = ...,
         ready_time: _timestamp_pb2.Timestamp | None = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
@@ -331,9 +331,9 @@ class Run(_message.Message):
         held: _builtins.bool = ...,
         later: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end_time", b"end_time", "error", b"error", "lease_deadline", b"lease_deadline", "nominal_time", b"nominal_time", "payload", b"payload", "progress", b"progress", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end_time", b"end_time", "error", b"error", "lease_deadline", b"lease_deadline", "payload", b"payload", "progress", b"progress", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "nominal_time", b"nominal_time", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "start_time", b"start_time", "state", b"state", "token", b"token", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "state", b"state", "token", b"token", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -345,33 +345,33 @@ class LedgerEntry(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
-    LAST_NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    LAST_SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     outcome: Global___Outcome.ValueType
     """What became of it."""
     count: _builtins.int
     """For a stretch: how many, less those inside that have an entry of their own; otherwise 1."""
     @_builtins.property
-    def nominal_time(self) -> _timestamp_pb2.Timestamp:
-        """The nominal time; for a stretch, the first."""
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """The scheduled time; for a stretch, the first."""
 
     @_builtins.property
-    def last_nominal_time(self) -> _timestamp_pb2.Timestamp:
-        """For a stretch: the last nominal time. Unset: one alone."""
+    def last_scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """For a stretch: the last scheduled time. Unset: one alone."""
 
     def __init__(
         self,
         *,
-        nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         outcome: Global___Outcome.ValueType = ...,
-        last_nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        last_scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_nominal_time", b"last_nominal_time", "nominal_time", b"nominal_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_scheduled_time", b"last_scheduled_time", "scheduled_time", b"scheduled_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "last_nominal_time", b"last_nominal_time", "nominal_time", b"nominal_time", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "last_scheduled_time", b"last_scheduled_time", "outcome", b"outcome", "scheduled_time", b"scheduled_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

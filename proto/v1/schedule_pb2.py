@@ -26,17 +26,17 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1braftsched/v1/schedule.proto\x12\x0craftsched.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x01\n\x08Schedule\x12\"\n\x04once\x18\x01 \x01(\x0b\x32\x12.raftsched.v1.OnceH\x00\x12*\n\x08interval\x18\x02 \x01(\x0b\x32\x16.raftsched.v1.IntervalH\x00\x12+\n\tafter_end\x18\x03 \x01(\x0b\x32\x16.raftsched.v1.AfterEndH\x00\x12\"\n\x04\x63ron\x18\x04 \x01(\x0b\x32\x12.raftsched.v1.CronH\x00\x42\x06\n\x04kind\"0\n\x04Once\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"`\n\x08Interval\x12(\n\x05\x65very\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x06\x61nchor\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"4\n\x08\x41\x66terEnd\x12(\n\x05\x64\x65lay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x1a\n\x04\x43ron\x12\x12\n\nexpression\x18\x01 \x01(\t\"\xa0\x02\n\x06Timing\x12\x0c\n\x04zone\x18\x01 \x01(\t\x12\'\n\x08gap_rule\x18\x02 \x01(\x0e\x32\x15.raftsched.v1.GapRule\x12)\n\tfold_rule\x18\x03 \x01(\x0e\x32\x16.raftsched.v1.FoldRule\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08max_runs\x18\x06 \x01(\x03\x12)\n\x06jitter\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x65xclude_calendars\x18\x08 \x03(\t\"\xeb\x01\n\x0eOccurrenceEdit\x12\x30\n\x0cnominal_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x04kind\x18\x02 \x01(\x0e\x32!.raftsched.v1.OccurrenceEdit.Kind\x12,\n\x08moved_to\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"H\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\r\n\tKIND_SKIP\x10\x01\x12\r\n\tKIND_MOVE\x10\x02\x12\x0c\n\x08KIND_ADD\x10\x03\"\xa0\x01\n\nOccurrence\x12\x30\n\x0cnominal_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64ue_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nlocal_time\x18\x03 \x01(\t\x12\x0c\n\x04note\x18\x04 \x01(\t\x12\x10\n\x08\x65xcluded\x18\x05 \x01(\x08*I\n\x07GapRule\x12\x18\n\x14GAP_RULE_UNSPECIFIED\x10\x00\x12\x11\n\rGAP_RULE_NEXT\x10\x01\x12\x11\n\rGAP_RULE_SKIP\x10\x02*d\n\x08\x46oldRule\x12\x19\n\x15\x46OLD_RULE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46OLD_RULE_FIRST\x10\x01\x12\x14\n\x10\x46OLD_RULE_SECOND\x10\x02\x12\x12\n\x0e\x46OLD_RULE_BOTH\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1braftsched/v1/schedule.proto\x12\x0craftsched.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x01\n\x08Schedule\x12\"\n\x04once\x18\x01 \x01(\x0b\x32\x12.raftsched.v1.OnceH\x00\x12*\n\x08interval\x18\x02 \x01(\x0b\x32\x16.raftsched.v1.IntervalH\x00\x12+\n\tafter_end\x18\x03 \x01(\x0b\x32\x16.raftsched.v1.AfterEndH\x00\x12\"\n\x04\x63ron\x18\x04 \x01(\x0b\x32\x12.raftsched.v1.CronH\x00\x42\x06\n\x04kind\"0\n\x04Once\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"`\n\x08Interval\x12(\n\x05\x65very\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x06\x61nchor\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"4\n\x08\x41\x66terEnd\x12(\n\x05\x64\x65lay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x1a\n\x04\x43ron\x12\x12\n\nexpression\x18\x01 \x01(\t\"\xa0\x02\n\x06Timing\x12\x0c\n\x04zone\x18\x01 \x01(\t\x12\'\n\x08gap_rule\x18\x02 \x01(\x0e\x32\x15.raftsched.v1.GapRule\x12)\n\tfold_rule\x18\x03 \x01(\x0e\x32\x16.raftsched.v1.FoldRule\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08max_runs\x18\x06 \x01(\x03\x12)\n\x06jitter\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x65xclude_calendars\x18\x08 \x03(\t\"\xed\x01\n\x0eOccurrenceEdit\x12\x32\n\x0escheduled_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x04kind\x18\x02 \x01(\x0e\x32!.raftsched.v1.OccurrenceEdit.Kind\x12,\n\x08moved_to\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"H\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\r\n\tKIND_SKIP\x10\x01\x12\r\n\tKIND_MOVE\x10\x02\x12\x0c\n\x08KIND_ADD\x10\x03\"\xa2\x01\n\nOccurrence\x12\x32\n\x0escheduled_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x64ue_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nlocal_time\x18\x03 \x01(\t\x12\x0c\n\x04note\x18\x04 \x01(\t\x12\x10\n\x08\x65xcluded\x18\x05 \x01(\x08*I\n\x07GapRule\x12\x18\n\x14GAP_RULE_UNSPECIFIED\x10\x00\x12\x11\n\rGAP_RULE_NEXT\x10\x01\x12\x11\n\rGAP_RULE_SKIP\x10\x02*d\n\x08\x46oldRule\x12\x19\n\x15\x46OLD_RULE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46OLD_RULE_FIRST\x10\x01\x12\x14\n\x10\x46OLD_RULE_SECOND\x10\x02\x12\x12\n\x0e\x46OLD_RULE_BOTH\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.schedule_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GAPRULE']._serialized_start=1214
-  _globals['_GAPRULE']._serialized_end=1287
-  _globals['_FOLDRULE']._serialized_start=1289
-  _globals['_FOLDRULE']._serialized_end=1389
+  _globals['_GAPRULE']._serialized_start=1218
+  _globals['_GAPRULE']._serialized_end=1291
+  _globals['_FOLDRULE']._serialized_start=1293
+  _globals['_FOLDRULE']._serialized_end=1393
   _globals['_SCHEDULE']._serialized_start=111
   _globals['_SCHEDULE']._serialized_end=290
   _globals['_ONCE']._serialized_start=292
@@ -50,9 +50,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TIMING']._serialized_start=523
   _globals['_TIMING']._serialized_end=811
   _globals['_OCCURRENCEEDIT']._serialized_start=814
-  _globals['_OCCURRENCEEDIT']._serialized_end=1049
-  _globals['_OCCURRENCEEDIT_KIND']._serialized_start=977
-  _globals['_OCCURRENCEEDIT_KIND']._serialized_end=1049
-  _globals['_OCCURRENCE']._serialized_start=1052
-  _globals['_OCCURRENCE']._serialized_end=1212
+  _globals['_OCCURRENCEEDIT']._serialized_end=1051
+  _globals['_OCCURRENCEEDIT_KIND']._serialized_start=979
+  _globals['_OCCURRENCEEDIT_KIND']._serialized_end=1051
+  _globals['_OCCURRENCE']._serialized_start=1054
+  _globals['_OCCURRENCE']._serialized_end=1216
 # @@protoc_insertion_point(module_scope)

@@ -78,7 +78,7 @@ Global___FoldRule: _TypeAlias = FoldRule  # noqa: Y015
 @_typing.final
 class Schedule(_message.Message):
     """When a job is to happen, as far as clocks decide it. A job may have several of these and happens
-    at their union: an instant that two of them name is one nominal time, and one run.
+    at their union: an instant that two of them name is one scheduled time, and one run.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -130,7 +130,7 @@ class Once(_message.Message):
     TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """The nominal time. One in the past runs at once."""
+        """The scheduled time. One in the past runs at once."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ Global___Once: _TypeAlias = Once  # noqa: Y015
 
 @_typing.final
 class Interval(_message.Message):
-    """A fixed rate: every nominal time is the anchor plus a whole number of periods. Real time, not
+    """A fixed rate: every scheduled time is the anchor plus a whole number of periods. Real time, not
     wall-clock time, so changes of the clock do not matter.
     """
 
@@ -181,7 +181,7 @@ Global___Interval: _TypeAlias = Interval  # noqa: Y015
 
 @_typing.final
 class AfterEnd(_message.Message):
-    """A fixed rest: the next nominal time is the end of the last run (whatever its outcome) plus the
+    """A fixed rest: the next scheduled time is the end of the last run (whatever its outcome) plus the
     delay. The first one is the job's creation (or start time) plus the delay. While missed times
     wait for their run, the rest counts from the end of that run.
     """
@@ -265,26 +265,26 @@ class Timing(_message.Message):
     fold_rule: Global___FoldRule.ValueType
     """For times that exist twice."""
     max_runs: _builtins.int
-    """After so many nominal times the job is finished. Backfilled ones from before its schedules do
+    """After so many scheduled times the job is finished. Backfilled ones from before its schedules do
     not count. 0: no maximum.
     """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """No nominal time before this instant."""
+        """No scheduled time before this instant."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
-        """No nominal time at or after this instant."""
+        """No scheduled time at or after this instant."""
 
     @_builtins.property
     def jitter(self) -> _duration_pb2.Duration:
-        """Each nominal time becomes due up to this much later, always the same for one job (a hash of
+        """Each scheduled time becomes due up to this much later, always the same for one job (a hash of
         its name), so that a herd spreads evenly. At most 24 h.
         """
 
     @_builtins.property
     def exclude_calendars(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of calendars (CalendarService) of the namespace. A nominal time on one of their days is
+        """Names of calendars (CalendarService) of the namespace. A scheduled time on one of their days is
         left out. At most 8.
         """
 
@@ -310,7 +310,7 @@ Global___Timing: _TypeAlias = Timing  # noqa: Y015
 
 @_typing.final
 class OccurrenceEdit(_message.Message):
-    """One nominal time of a job, changed by hand."""
+    """One scheduled time of a job, changed by hand."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -341,29 +341,29 @@ class OccurrenceEdit(_message.Message):
     KIND_ADD: OccurrenceEdit.Kind.ValueType  # 3
     """Add one that no schedule names."""
 
-    NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     MOVED_TO_FIELD_NUMBER: _builtins.int
     kind: Global___OccurrenceEdit.Kind.ValueType
     """What is to happen to it."""
     @_builtins.property
-    def nominal_time(self) -> _timestamp_pb2.Timestamp:
-        """The nominal time it speaks of; for an addition, the new one."""
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """The scheduled time it speaks of; for an addition, the new one."""
 
     @_builtins.property
     def moved_to(self) -> _timestamp_pb2.Timestamp:
-        """For a move: the instant it is due instead. The nominal time, and with it the run's id, stays."""
+        """For a move: the instant it is due instead. The scheduled time, and with it the run's id, stays."""
 
     def __init__(
         self,
         *,
-        nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         kind: Global___OccurrenceEdit.Kind.ValueType = ...,
         moved_to: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["moved_to", b"moved_to", "nominal_time", b"nominal_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["moved_to", b"moved_to", "scheduled_time", b"scheduled_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "moved_to", b"moved_to", "nominal_time", b"nominal_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "moved_to", b"moved_to", "scheduled_time", b"scheduled_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -375,13 +375,13 @@ class Occurrence(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     DUE_TIME_FIELD_NUMBER: _builtins.int
     LOCAL_TIME_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     EXCLUDED_FIELD_NUMBER: _builtins.int
     local_time: _builtins.str
-    """The nominal time in the job's zone, as "2026-03-29T03:00:00+02:00"."""
+    """The scheduled time in the job's zone, as "2026-03-29T03:00:00+02:00"."""
     note: _builtins.str
     """Why it is not where it is expected, for people: "02:30 does not exist on this day". Empty as
     a rule.
@@ -389,25 +389,25 @@ class Occurrence(_message.Message):
     excluded: _builtins.bool
     """It would be left out, by a calendar or by hand."""
     @_builtins.property
-    def nominal_time(self) -> _timestamp_pb2.Timestamp:
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
         """The instant a schedule names."""
 
     @_builtins.property
     def due_time(self) -> _timestamp_pb2.Timestamp:
-        """The nominal time plus jitter."""
+        """The scheduled time plus jitter."""
 
     def __init__(
         self,
         *,
-        nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         due_time: _timestamp_pb2.Timestamp | None = ...,
         local_time: _builtins.str = ...,
         note: _builtins.str = ...,
         excluded: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "nominal_time", b"nominal_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "scheduled_time", b"scheduled_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "excluded", b"excluded", "local_time", b"local_time", "nominal_time", b"nominal_time", "note", b"note"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "excluded", b"excluded", "local_time", b"local_time", "note", b"note", "scheduled_time", b"scheduled_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

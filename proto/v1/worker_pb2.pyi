@@ -347,7 +347,7 @@ class Lease(_message.Message):
     MAX_ATTEMPTS_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
     PAYLOAD_FIELD_NUMBER: _builtins.int
-    NOMINAL_TIME_FIELD_NUMBER: _builtins.int
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     DEADLINE_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
     FLOW_FIELD_NUMBER: _builtins.int
@@ -381,7 +381,7 @@ class Lease(_message.Message):
         """What to do it with: the run's own payload, or the job's."""
 
     @_builtins.property
-    def nominal_time(self) -> _timestamp_pb2.Timestamp:
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
         """The instant the schedule names."""
 
     @_builtins.property
@@ -411,7 +411,7 @@ class Lease(_message.Message):
         max_attempts: _builtins.int = ...,
         action: _job_pb2.Action | None = ...,
         payload: _common_pb2.Payload | None = ...,
-        nominal_time: _timestamp_pb2.Timestamp | None = ...,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
         deadline: _timestamp_pb2.Timestamp | None = ...,
         checkpoint: _builtins.bytes = ...,
         flow: _builtins.str = ...,
@@ -419,9 +419,9 @@ class Lease(_message.Message):
         due_time: _timestamp_pb2.Timestamp | None = ...,
         heartbeat_timeout: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "deadline", b"deadline", "due_time", b"due_time", "heartbeat_timeout", b"heartbeat_timeout", "nominal_time", b"nominal_time", "payload", b"payload"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "deadline", b"deadline", "due_time", b"due_time", "heartbeat_timeout", b"heartbeat_timeout", "payload", b"payload", "scheduled_time", b"scheduled_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "attempt", b"attempt", "checkpoint", b"checkpoint", "deadline", b"deadline", "due_time", b"due_time", "flow", b"flow", "heartbeat_timeout", b"heartbeat_timeout", "job", b"job", "max_attempts", b"max_attempts", "namespace", b"namespace", "nominal_time", b"nominal_time", "payload", b"payload", "run", b"run", "token", b"token", "upstream", b"upstream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "attempt", b"attempt", "checkpoint", b"checkpoint", "deadline", b"deadline", "due_time", b"due_time", "flow", b"flow", "heartbeat_timeout", b"heartbeat_timeout", "job", b"job", "max_attempts", b"max_attempts", "namespace", b"namespace", "payload", b"payload", "run", b"run", "scheduled_time", b"scheduled_time", "token", b"token", "upstream", b"upstream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

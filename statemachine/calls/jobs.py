@@ -28,7 +28,7 @@ from ..model.view import Mold, View
 from ..occurrences import ledger, ledger_purge, next_time
 from ..runs import lanes, runs, set_aside, slots
 from ..schedule.compiler import compile_plan, shape_of
-from ..schedule.plan import Plan, count_nominals, due
+from ..schedule.plan import Plan, count_scheduled, due
 from ..tenants import audit_log, namespaces
 from . import job_warnings, templates
 from .templates import Checked
@@ -255,7 +255,7 @@ def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2
 
 
 def _gone(edit: EditRecord) -> str:
-    at = told(edit.nominal_at_ms)
+    at = told(edit.scheduled_at_ms)
     if edit.kind == next_time.MOVE:
         moved = told(edit.moved_to_ms)
         return f"the new schedules do not name {at}, which was moved to {moved}: it is MISSED"
@@ -310,7 +310,7 @@ def replace_spec(
         # By the plan that the job goes on with: what was checked counts intervals from now.
         plan = next_time.plan_of(view, jid, job)
         dropped = occurrence.drop_unnamed(view, jid, state, plan)
-        if since_ms == view.now_ms < state.last_nominal_at_ms:
+        if since_ms == view.now_ms < state.last_scheduled_at_ms:
             ledger.mark_ahead(view, jid, plan, view.now_ms)
     if anew:
         next_time.look_ahead(view, jid, job, state, since_ms)
@@ -353,13 +353,13 @@ def _check_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
         return
     old = next_time.plan_of(view, jid, job)
     end = view.now_ms - due(old, 0) + 1
-    first = max(state.next_nominal_at_ms, end - 1 - job.form.grace_ms)
-    count = count_nominals(old, first, end).number
+    first = max(state.next_scheduled_at_ms, end - 1 - job.form.grace_ms)
+    count = count_scheduled(old, first, end).number
     if count > limits.STEP:
         raise Refused.because(
             Reason.ERROR_REASON_BACKLOG_FULL,
-            f"{count} nominal times of '{job.name}' are due and not decided on yet, and one change "
-            f"takes {limits.STEP}; nothing was done, try again in a moment",
+            f"{count} scheduled times of '{job.name}' are due and not decided on yet, and one "
+            f"change takes {limits.STEP}; nothing was done, try again in a moment",
             job=job.name,
         )  # fmt: skip
 
@@ -371,7 +371,7 @@ def _close_books(
     fires, and what waits for its turn or its jitter is missed."""
     if state.state == next_time.ACTIVE:
         for _ in range(limits.STEP):
-            if not state.next_nominal_at_ms or state.next_due_at_ms > view.now_ms:
+            if not state.next_scheduled_at_ms or state.next_due_at_ms > view.now_ms:
                 break
             dispatch.fire_due(view, jid, job, state)
         if state.backlog:
@@ -380,7 +380,7 @@ def _close_books(
         if goes_on_from_now:
             backlog.cut(view, jid, state, next_time.plan_of(view, jid, job), view.now_ms)
         backlog.drop(view, jid, job, state)
-    if 0 < state.next_nominal_at_ms <= view.now_ms:
+    if 0 < state.next_scheduled_at_ms <= view.now_ms:
         catch_up.give_up(view, jid, job, state)
 
 

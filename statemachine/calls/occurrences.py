@@ -22,7 +22,7 @@ from ..model.record import (
 from ..model.view import View
 from ..occurrences import ledger, next_time
 from ..runs import lanes, overlap, runs, set_aside
-from ..schedule.plan import names, next_nominal, nominal_times
+from ..schedule.plan import names, next_scheduled, scheduled_times
 from ..tenants import audit_log, namespaces, quota
 from .jobs import find
 
@@ -203,7 +203,7 @@ def _runs(count: int) -> str:
 def backfill(
     view: View, request: job_pb2.BackfillJobRequest, actor: str
 ) -> job_pb2.BackfillJobResponse:
-    """Plan past nominal times to run, at a pace; those that ran are left alone."""
+    """Plan past scheduled times to run, at a pace; those that ran are left alone."""
     jid, job, state = find(view, request.namespace, request.job)
     first, end = ms_or(request, "from_time", -1), ms_or(request, "to_time", -1)
     faults = validate.between("runs_per_minute", request.runs_per_minute, 0, 60_000)
@@ -216,7 +216,7 @@ def backfill(
     set_aside.refuse(view, jid, job, state)
     plan = next_time.plan_of(view, jid, job)
     # A range before the present schedules is computed by them all the same: that is what is asked.
-    found = nominal_times(plan, first, end, limits.BACKFILL_RUNS, ever=True)
+    found = scheduled_times(plan, first, end, limits.BACKFILL_RUNS, ever=True)
     if len(state.backlog) >= limits.SCHEDULES:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
@@ -226,8 +226,8 @@ def backfill(
     if found.cut:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
-            f"the range has over {limits.BACKFILL_RUNS} nominal times; take a shorter one, such as "
-            f"up to {told(found.times[-1])}",
+            f"the range has over {limits.BACKFILL_RUNS} scheduled times; take a shorter one, such "
+            f"as up to {told(found.times[-1])}",
             limit="backfill_runs", maximum=limits.BACKFILL_RUNS, actual=len(found.times),
         )  # fmt: skip
     planned = backlog.backfillable(view, jid, job, state, plan, found.times)
@@ -240,7 +240,7 @@ def backfill(
         backlog.add(view, jid, state, part)
         next_time.settle(view, jid, state)
         view.put(keys.state(jid), state)
-        said = f"{len(planned)} nominal times"
+        said = f"{len(planned)} scheduled times"
         audit_log.add(view, actor, "BackfillJob", job.namespace, f"job/{job.name}", request, said)
     left_alone = len(found.times) - len(planned)
     return job_pb2.BackfillJobResponse(planned=len(planned), left_alone=left_alone)
@@ -249,14 +249,14 @@ def backfill(
 def drop_backlog(
     view: View, request: job_pb2.DropBacklogRequest, actor: str
 ) -> job_pb2.DropBacklogResponse:
-    """Give up the missed nominal times that still wait for their run."""
+    """Give up the missed scheduled times that still wait for their run."""
     jid, job, state = find(view, request.namespace, request.job)
     if not state.backlog:
         return job_pb2.DropBacklogResponse()
     dropped = backlog.drop(view, jid, job, state)
     next_time.settle(view, jid, state)
     view.put(keys.state(jid), state)
-    said = f"{dropped} nominal times"
+    said = f"{dropped} scheduled times"
     audit_log.add(view, actor, "DropBacklog", job.namespace, f"job/{job.name}", request, said)
     return job_pb2.DropBacklogResponse(dropped=dropped)
 
@@ -265,92 +265,94 @@ def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_
     """Skip, move or add one occurrence that lies ahead."""
     jid, job, state = find(view, request.namespace, request.job)
     wanted = request.edit
-    nominal_ms = to_ms(wanted.nominal_time)
-    _check_edit(view, wanted, nominal_ms)
+    scheduled_ms = to_ms(wanted.scheduled_time)
+    _check_edit(view, wanted, scheduled_ms)
     plan = next_time.plan_of(view, jid, job)
-    _check_outcome(view, jid, job, nominal_ms)
-    named = next_nominal(plan, nominal_ms - 1) == nominal_ms
+    _check_outcome(view, jid, job, scheduled_ms)
+    named = next_scheduled(plan, scheduled_ms - 1) == scheduled_ms
     if named and wanted.kind == Edit.KIND_ADD:
-        message = f"'{job.name}' has an occurrence at {told(nominal_ms)} already; add another time"
-        raise Refused.of([Fault("edit.nominal_time", INVALID, message)])
+        message = (
+            f"'{job.name}' has an occurrence at {told(scheduled_ms)} already; add another time"
+        )
+        raise Refused.of([Fault("edit.scheduled_time", INVALID, message)])
     if not named and wanted.kind != Edit.KIND_ADD:
         raise Refused.because(
             Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
             f"'{job.name}' has no occurrence at that instant; look at its next ones",
-            job=job.name, nominal_time=nominal_ms,
+            job=job.name, scheduled_time=scheduled_ms,
         )  # fmt: skip
-    kept = [item for item in state.edits if item.nominal_at_ms != nominal_ms]
+    kept = [item for item in state.edits if item.scheduled_at_ms != scheduled_ms]
     if len(kept) >= limits.EDITS:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
             f"'{job.name}' has {len(kept)} changed occurrences ahead, the most; revert one",
             limit="edits", maximum=limits.EDITS, actual=len(kept) + 1,
         )  # fmt: skip
-    kept.append(EditRecord(nominal_ms, wanted.kind, to_ms(wanted.moved_to)))
-    state.edits = tuple(sorted(kept, key=lambda item: item.nominal_at_ms))
+    kept.append(EditRecord(scheduled_ms, wanted.kind, to_ms(wanted.moved_to)))
+    state.edits = tuple(sorted(kept, key=lambda item: item.scheduled_at_ms))
     return _edited(view, jid, job, state, request, actor, "EditOccurrence")
 
 
-def _check_edit(view: View, wanted: Edit, nominal_ms: int) -> None:
+def _check_edit(view: View, wanted: Edit, scheduled_ms: int) -> None:
     faults = validate.enum("edit.kind", wanted, "kind")
-    faults += validate.instant("edit.nominal_time", wanted, "nominal_time")
+    faults += validate.instant("edit.scheduled_time", wanted, "scheduled_time")
     faults += validate.instant("edit.moved_to", wanted, "moved_to")
     if not wanted.kind:
         faults.append(Fault("edit.kind", Reason.ERROR_REASON_FIELD_REQUIRED, "say what to do"))
-    if nominal_ms <= view.now_ms:
-        faults.append(Fault("edit.nominal_time", INVALID, "it has passed; take one ahead"))
+    if scheduled_ms <= view.now_ms:
+        faults.append(Fault("edit.scheduled_time", INVALID, "it has passed; take one ahead"))
     if wanted.kind == Edit.KIND_MOVE and to_ms(wanted.moved_to) <= view.now_ms:
         faults.append(Fault("edit.moved_to", INVALID, "it has passed, or is not set"))
     if faults:
         raise Refused.of(faults)
 
 
-def _check_outcome(view: View, jid: int, job: JobRecord, nominal_ms: int) -> None:
+def _check_outcome(view: View, jid: int, job: JobRecord, scheduled_ms: int) -> None:
     """What was moved to before its time may have run by then."""
-    entry = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
+    entry = view.get(keys.ledger(jid, scheduled_ms), LedgerRecord)
     if entry is None:
         return
-    at, word = told(nominal_ms), run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
+    at, word = told(scheduled_ms), run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
     message = f"the occurrence of '{job.name}' at {at} has the outcome {word} already; take another"
     if entry.outcome in ledger.WITH_RUN:
-        run = keys.run_id(job.name, jid, keys.occasion_of(nominal_ms))
+        run = keys.run_id(job.name, jid, keys.occasion_of(scheduled_ms))
         message = (
             f"the occurrence of '{job.name}' at {at} ran before its time, as the run {run}; cancel "
             "that one, or take another occurrence"
         )
-    raise Refused.of([Fault("edit.nominal_time", INVALID, message)])
+    raise Refused.of([Fault("edit.scheduled_time", INVALID, message)])
 
 
 def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> job_pb2.Job:
     jid, job, state = find(view, request.namespace, request.job)
-    nominal_ms = to_ms(request.nominal_time)
-    undone = [item for item in state.edits if item.nominal_at_ms == nominal_ms]
+    scheduled_ms = to_ms(request.scheduled_time)
+    undone = [item for item in state.edits if item.scheduled_at_ms == scheduled_ms]
     if not undone:
         raise Refused.because(
             Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
             f"no occurrence of '{job.name}' at that instant was changed; get the job to see which",
-            job=job.name, nominal_time=nominal_ms,
+            job=job.name, scheduled_time=scheduled_ms,
         )  # fmt: skip
-    state.edits = tuple(item for item in state.edits if item.nominal_at_ms != nominal_ms)
-    if undone[0].kind != Edit.KIND_MOVE or not _is_over(view, jid, job, state, nominal_ms):
+    state.edits = tuple(item for item in state.edits if item.scheduled_at_ms != scheduled_ms)
+    if undone[0].kind != Edit.KIND_MOVE or not _is_over(view, jid, job, state, scheduled_ms):
         pass
-    elif backlog.spans(state, nominal_ms):
-        backlog.add(view, jid, state, backlog.alone(nominal_ms, view.now_ms))
+    elif backlog.spans(state, scheduled_ms):
+        backlog.add(view, jid, state, backlog.alone(scheduled_ms, view.now_ms))
     else:
-        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_MISSED)
+        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_MISSED)
         next_time.go_on(view, jid, job, state)
     return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
 
 
-def _is_over(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
-    """Whether the job has gone past a nominal time without an outcome, since it was moved."""
+def _is_over(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int) -> bool:
+    """Whether the job has gone past a scheduled time without an outcome, since it was moved."""
     decided_ms = max(view.now_ms, next_time.decided_ahead(view, state))
-    if nominal_ms > decided_ms or next_time.awaits(state, nominal_ms):
+    if scheduled_ms > decided_ms or next_time.awaits(state, scheduled_ms):
         return False
     plan = next_time.plan_of(view, jid, job)
     # The schedules of its time may be gone, or it followed from the end of a run.
-    known = nominal_ms <= job.schedules_since_ms or bool(plan.rests) or names(plan, nominal_ms)
-    return known and ledger.covering(view, jid, nominal_ms) is None
+    known = scheduled_ms <= job.schedules_since_ms or bool(plan.rests) or names(plan, scheduled_ms)
+    return known and ledger.covering(view, jid, scheduled_ms) is None
 
 
 def _edited(

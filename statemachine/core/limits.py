@@ -80,7 +80,7 @@ MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 YEAR_MS = 366 * DAY_MS
-# An occasion has 48 bits for its nominal time: the year 10889.
+# An occasion has 48 bits for its scheduled time: the year 10889.
 INSTANT_MAX_MS = (1 << 48) - 1
 LONG_MS = 10 * YEAR_MS  # The longest duration anywhere.
 
@@ -99,7 +99,7 @@ KEEP_SUCCEEDED_MS = 7 * DAY_MS
 KEEP_FAILED_MS = 30 * DAY_MS
 KEEP_LEDGER_MS = 90 * DAY_MS
 KEEP_AUDIT_MS = 365 * DAY_MS
-BACKLOG_RATE = 1_000  # Missed nominal times a second that become runs, after an outage.
+BACKLOG_RATE = 1_000  # Missed scheduled times a second that become runs, after an outage.
 BACKLOG_RATE_MAX = 100_000
 # What was not used of that rate in so long may be caught up with: changes come in steps, too.
 BACKLOG_BURST_MS = 100

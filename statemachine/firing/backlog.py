@@ -1,4 +1,4 @@
-"""Past nominal times that are still to run.
+"""Past scheduled times that are still to run.
 
 After an outage those of all jobs of a namespace become runs at one pace, whatever their misfire
 policies let through: the outage guard. Each job takes the next free place in that line when it has
@@ -13,16 +13,23 @@ from ..model.record import BacklogRecord, JobRecord, StateRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
 from ..runs import overlap, runs
-from ..schedule.plan import Plan, count_nominals, due, excluded, latest_nominal_before, next_nominal
+from ..schedule.plan import (
+    Plan,
+    count_scheduled,
+    due,
+    excluded,
+    latest_scheduled_before,
+    next_scheduled,
+)
 from ..tenants import namespaces
 from . import occurrence
 from .occurrence import BACKFILL, SCHEDULED
 
 
 def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
-    """Let some past nominal times wait for their turn; what was missed does not wait for backfills,
-    which may take days, and takes its turn when it is the first. The caller settles and puts the
-    state."""
+    """Let some past scheduled times wait for their turn. What was missed does not wait for
+    backfills, which may take days, and takes its turn when it is the first. The caller settles and
+    puts the state."""
     parts = sorted((*state.backlog, part), key=_place)
     for behind in parts[1:]:
         # The end of a run wakes the first one only.
@@ -35,18 +42,18 @@ def _place(part: BacklogRecord) -> tuple[bool, int]:
     return part.cause == BACKFILL, part.due_at_ms or part.next_at_ms
 
 
-def alone(nominal_ms: int, release_ms: int) -> BacklogRecord:
+def alone(scheduled_ms: int, release_ms: int) -> BacklogRecord:
     """One missed time."""
     return BacklogRecord(
-        next_at_ms=nominal_ms, to_ms=nominal_ms + 1, left=1, release_at_ms=release_ms,
+        next_at_ms=scheduled_ms, to_ms=scheduled_ms + 1, left=1, release_at_ms=release_ms,
         cause=SCHEDULED,
     )  # fmt: skip
 
 
-def spans(state: StateRecord, nominal_ms: int) -> bool:
+def spans(state: StateRecord, scheduled_ms: int) -> bool:
     """Whether missed times before and behind one wait."""
     parts = next_time.missed(state)
-    return bool(parts) and parts[0].next_at_ms <= nominal_ms < parts[-1].to_ms
+    return bool(parts) and parts[0].next_at_ms <= scheduled_ms < parts[-1].to_ms
 
 
 def clear(view: View, jid: int, state: StateRecord) -> int:
@@ -59,7 +66,7 @@ def clear(view: View, jid: int, state: StateRecord) -> int:
 
 
 def turn(view: View, jid: int, job: JobRecord) -> int:
-    """When the next missed nominal time of the namespace may become a run."""
+    """When the next missed scheduled time of the namespace may become a run."""
     usage = runs.usage_of(view, jid)
     at_us = max(usage.backlog_free_us, (view.now_ms - limits.BACKLOG_BURST_MS) * 1000)
     usage.backlog_free_us = at_us + 1_000_000 // namespaces.backlog_rate(view, job.namespace)
@@ -69,7 +76,7 @@ def turn(view: View, jid: int, job: JobRecord) -> int:
 def release(
     view: View, jid: int, job: JobRecord, state: StateRecord, *, backfills: bool = True
 ) -> None:
-    """Fire past nominal times whose turn has come, oldest first."""
+    """Fire past scheduled times whose turn has come, oldest first."""
     plan = next_time.plan_of(view, jid, job)
     for done in range(limits.STEP):
         part = state.backlog[0]
@@ -79,21 +86,21 @@ def release(
             return
         if done and overlap.pauses(view, jid, state):
             return
-        nominal_ms = part.next_at_ms
+        scheduled_ms = part.next_at_ms
         if _may_run(view, jid, job, state, part):
-            due_ms = part.due_at_ms or due(plan, nominal_ms)
+            due_ms = part.due_at_ms or due(plan, scheduled_ms)
             if not occurrence.fire(
-                view, jid, job, state, nominal_ms, due_ms, part.cause, patient=True
+                view, jid, job, state, scheduled_ms, due_ms, part.cause, patient=True
             ):
                 # Its overlap policy lets it run only when the last has ended.
                 part.release_at_ms = 0
                 return
             if part.due_at_ms:
-                occurrence.mark(view, jid, plan, nominal_ms)
+                occurrence.mark(view, jid, plan, scheduled_ms)
             _shrink(view, jid, part, 1)
             if part.left > 0:
                 part.release_at_ms = _next_turn(view, jid, job, part)
-        following = next_nominal(plan, nominal_ms, ever=part.cause == BACKFILL)
+        following = next_scheduled(plan, scheduled_ms, ever=part.cause == BACKFILL)
         if following is None or following >= part.to_ms or part.left <= 0:
             _shrink(view, jid, part, part.left)
             state.backlog = state.backlog[1:]
@@ -130,17 +137,19 @@ def _may_run(view: View, jid: int, job: JobRecord, state: StateRecord, part: Bac
     return False
 
 
-def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
-    """Whether a past nominal time may still run: it has not, and no calendar leaves it out now."""
-    if job.form.calendars and excluded(next_time.plan_of(view, jid, job), nominal_ms) is not None:
+def may_backfill(
+    view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int
+) -> bool:
+    """Whether a past scheduled time may still run: it has not, and no calendar leaves it out."""
+    if job.form.calendars and excluded(next_time.plan_of(view, jid, job), scheduled_ms) is not None:
         return False
-    return ledger.may_backfill(view, jid, job, state, nominal_ms)
+    return ledger.may_backfill(view, jid, job, state, scheduled_ms)
 
 
 def backfillable(
     view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, times: list[int]
 ) -> list[int]:
-    """Those of some past nominal times that may run, as `may_backfill` says of one."""
+    """Those of some past scheduled times that may run, as `may_backfill` says of one."""
     for _, calendar in plan.calendars:
         times = calendar.leaves_in(times, plan.zone)
     return ledger.backfillable(view, jid, job, state, times) if times else []
@@ -165,7 +174,7 @@ def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> Non
         if part.to_ms <= at_ms + 1 or part.due_at_ms:
             continue
         # The first may follow from the end of a run, and then no count finds it.
-        behind = count_nominals(plan, part.next_at_ms + 1, at_ms + 1).number
+        behind = count_scheduled(plan, part.next_at_ms + 1, at_ms + 1).number
         left = min(part.left, 1 + behind) if part.next_at_ms <= at_ms else 0
         _shrink(view, jid, part, part.left - left)
         part.to_ms = at_ms + 1
@@ -178,7 +187,7 @@ def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> Non
 def _miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRecord) -> None:
     first = part.next_at_ms
     # The first may follow from the end of a run, and then no schedule names it.
-    last = max(first, latest_nominal_before(plan, part.to_ms) or first)
+    last = max(first, latest_scheduled_before(plan, part.to_ms) or first)
     ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
     if part.due_at_ms:
         occurrence.mark(view, jid, plan, first)

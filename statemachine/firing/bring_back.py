@@ -15,8 +15,8 @@ from . import backlog
 
 def stands_until(view: View, job: JobRecord, state: StateRecord) -> int:
     """Until when a job does nothing since it decided on all times before; 0 if it goes on."""
-    until_ms = max(state.last_nominal_at_ms, job.schedules_since_ms)
-    if until_ms <= view.now_ms or not job.schedules or 0 < state.next_nominal_at_ms <= until_ms:
+    until_ms = max(state.last_scheduled_at_ms, job.schedules_since_ms)
+    if until_ms <= view.now_ms or not job.schedules or 0 < state.next_scheduled_at_ms <= until_ms:
         return 0
     wrong_ms = int.from_bytes(view.get_raw(keys.SET_BACK) or b"", "big")
     return until_ms if wrong_ms > view.now_ms else 0

@@ -37,13 +37,13 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     spec = job.form.spec
     room = overlap.room(state, job)
     chosen = misfire.choose(spec.misfire, due_now, plan, view.now_ms, job.form.grace_ms, room)
-    before = state.next_nominal_at_ms
+    before = state.next_scheduled_at_ms
     if last:
         _carry_out(view, jid, job, state, plan, chosen, last)
     for one, fate in chosen:
         if one.edit is not None and one.kind is timeline.OPEN and fate is not Fate.RUN:
             _edited(view, jid, job, state, plan, one, fate)
-    return state.next_nominal_at_ms != before
+    return state.next_scheduled_at_ms != before
 
 
 def give_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
@@ -64,7 +64,7 @@ def _carry_out(
     run = next((one for one, fate in ours if fate is Fate.RUN), None)
     if run is not None:
         ours = ours[: ours.index((run, Fate.RUN))]
-    apart = [edit.nominal_at_ms for edit in state.edits] + next_time.waiting_alone(state)
+    apart = [edit.scheduled_at_ms for edit in state.edits] + next_time.waiting_alone(state)
     for one, fate in _joined(ours, sorted(apart)):
         if fate is Fate.WAIT:
             _wait(view, jid, job, state, one)
@@ -76,8 +76,8 @@ def _carry_out(
             ledger.stretch(view, jid, state, plan, one.first, one.last, OUTCOME[fate])
     if run is None:
         next_time.advance(view, jid, job, state, last)
-    elif run.first != state.next_nominal_at_ms:
-        state.next_nominal_at_ms, state.next_due_at_ms = run.first, run.due_ms
+    elif run.first != state.next_scheduled_at_ms:
+        state.next_scheduled_at_ms, state.next_due_at_ms = run.first, run.due_ms
 
 
 def _joined(chosen: Iterable[Fated], edited: list[int]) -> list[Fated]:

@@ -1,7 +1,7 @@
-"""Timers ring: nominal times become runs, and whatever else has an end comes to it.
+"""Timers ring: scheduled times become runs, and whatever else has an end comes to it.
 
-A nominal time gets its outcome in the same change in which the job moves on to the next one, and
-the run's id is made of job and nominal time, so none can be lost between two steps or become two
+A scheduled time gets its outcome in the same change in which the job moves on to the next one, and
+the run's id is made of job and scheduled time, so none can be lost between two steps or become two
 runs. The ledger holds the outcome of each: what ran, and why the others did not.
 """
 
@@ -20,7 +20,7 @@ from ..model.view import View
 from ..occurrences import ledger, ledger_purge, next_time
 from ..runs import overlap, runs, set_aside
 from ..runs.reports import attempt_failed, log_attempt
-from ..schedule.plan import due, next_nominal
+from ..schedule.plan import due, next_scheduled
 from ..tenants import quota
 from . import backlog, catch_up, job_deletion, namespace_deletion, occurrence, resume
 
@@ -260,14 +260,14 @@ def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
 
 
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Give every nominal time that is due its outcome: those of the schedules, then what was moved
-    or added. What a decision has no time for is due in the next, in the same order. The caller
-    settles and puts the state."""
+    """Give every scheduled time that is due its outcome: those of the schedules, then what was
+    moved or added. What a decision has no time for is due in the next, in the same order. The
+    caller settles and puts the state."""
     now_ms = view.now_ms
     grace_ms = job.form.grace_ms
     for done in range(limits.STEP):
-        nominal_ms, due_ms = state.next_nominal_at_ms, state.next_due_at_ms
-        if not nominal_ms or due_ms > now_ms:
+        scheduled_ms, due_ms = state.next_scheduled_at_ms, state.next_due_at_ms
+        if not scheduled_ms or due_ms > now_ms:
             break
         if done and overlap.pauses(view, jid, state):
             return
@@ -277,9 +277,9 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
             together = _is_choice(view, jid, job, state)
         if together and catch_up.decide(view, jid, job, state):
             continue
-        if not occurrence.left_out(view, jid, job, state, nominal_ms):
-            occurrence.fire(view, jid, job, state, nominal_ms, due_ms, occurrence.SCHEDULED)
-        next_time.advance(view, jid, job, state, nominal_ms)
+        if not occurrence.left_out(view, jid, job, state, scheduled_ms):
+            occurrence.fire(view, jid, job, state, scheduled_ms, due_ms, occurrence.SCHEDULED)
+        next_time.advance(view, jid, job, state, scheduled_ms)
     if not state.edits or overlap.waits_for_room(view, jid, state):
         return
     if _fire_edits(view, jid, job, state):
@@ -294,7 +294,7 @@ def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool
     if state.once or not overlap.room(state, job):
         return False
     plan = next_time.plan_of(view, jid, job)
-    following = next_nominal(plan, state.next_nominal_at_ms)
+    following = next_scheduled(plan, state.next_scheduled_at_ms)
     return following is not None and due(plan, following) <= view.now_ms
 
 
@@ -314,17 +314,17 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> boo
         if due_ms:
             if due_ms <= view.now_ms:
                 occurrence.drop_edit(state, edit)
-                if ledger.knows(view, jid, edit.nominal_at_ms):
+                if ledger.knows(view, jid, edit.scheduled_at_ms):
                     # The schedules were changed, and those before or after had it as well.
                     continue
                 plan = next_time.plan_of(view, jid, job)
-                ledger.take_out(view, jid, job, plan, edit.nominal_at_ms)
+                ledger.take_out(view, jid, job, plan, edit.scheduled_at_ms)
                 occurrence.fire(
-                    view, jid, job, state, edit.nominal_at_ms, due_ms, occurrence.SCHEDULED
+                    view, jid, job, state, edit.scheduled_at_ms, due_ms, occurrence.SCHEDULED
                 )
-                occurrence.mark(view, jid, plan, edit.nominal_at_ms)
+                occurrence.mark(view, jid, plan, edit.scheduled_at_ms)
                 next_time.used_up(job, state)
-        elif edit.nominal_at_ms < min(state.next_nominal_at_ms or view.now_ms, view.now_ms):
+        elif edit.scheduled_at_ms < min(state.next_scheduled_at_ms or view.now_ms, view.now_ms):
             occurrence.drop_edit(state, edit)
     return True
 

@@ -37,7 +37,7 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     resume.forget(view, jid)
     quota.leave(view, jid, state, usage)
     state.edits = ()
-    state.next_nominal_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
+    state.next_scheduled_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
     state.has_downstream = state.after_end = False
 
 

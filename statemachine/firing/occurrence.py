@@ -1,4 +1,4 @@
-"""A nominal time gets its outcome: it becomes a run, or it is recorded why not."""
+"""A scheduled time gets its outcome: it becomes a run, or it is recorded why not."""
 
 from __future__ import annotations
 
@@ -19,89 +19,89 @@ RAN = run_pb2.OUTCOME_RAN
 LATE = run_pb2.OUTCOME_LATE
 
 
-def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
-    """Whether somebody or a calendar says that a nominal time is not to run."""
-    if nominal_ms <= state.last_nominal_at_ms and ledger.knows(view, jid, nominal_ms):
+def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int) -> bool:
+    """Whether somebody or a calendar says that a scheduled time is not to run."""
+    if scheduled_ms <= state.last_scheduled_at_ms and ledger.knows(view, jid, scheduled_ms):
         # It was moved to an earlier instant, and got its outcome there.
         return True
     for edit in state.edits:
-        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_SKIP:
+        if edit.scheduled_at_ms == scheduled_ms and edit.kind == Edit.KIND_SKIP:
             drop_edit(state, edit)
-            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+            ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
             return True
-        if edit.nominal_at_ms == nominal_ms and edit.kind == Edit.KIND_MOVE:
+        if edit.scheduled_at_ms == scheduled_ms and edit.kind == Edit.KIND_MOVE:
             # It has an instant of its own, and gets its outcome there.
             return True
     if job.form.calendars:
         plan = next_time.plan_of(view, jid, job)
-        if excluded(plan, nominal_ms) is not None:
-            ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
+        if excluded(plan, scheduled_ms) is not None:
+            ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
             return True
     return False
 
 
 def fire(
     view: View, jid: int, job: JobRecord, state: StateRecord,
-    nominal_ms: int, due_ms: int, cause: run_pb2.Cause.ValueType, *, patient: bool = False,
+    scheduled_ms: int, due_ms: int, cause: run_pb2.Cause.ValueType, *, patient: bool = False,
 ) -> bool:  # fmt: skip
-    """Turn a nominal time into a run, or record why not.
+    """Turn a scheduled time into a run, or record why not.
 
     A patient one takes no from neither quota nor overlap policy: False says that it must wait.
     """
     late_ms = view.now_ms - due_ms
     form = job.form
     if late_ms > form.start_deadline_ms and cause != BACKFILL:
-        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
+        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
         return True
     most = namespaces.live_runs(view, job.namespace)
     if most and quota.used(usage := runs.usage_of(view, jid)) >= most:
         if patient:
             quota.wait(view, jid, state, usage)
             return False
-        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
     verdict = overlap.judge(view, jid, state, job)
     if verdict is overlap.SKIP:
         if patient:
             return False
-        ledger.settle(view, jid, state, nominal_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
+        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
         return True
-    occasion = keys.occasion_of(nominal_ms)
+    occasion = keys.occasion_of(scheduled_ms)
     outcome = LATE if late_ms > form.grace_ms else RAN
     run = runs.new(job, cause, outcome, due_ms)
     if verdict is not overlap.GO:
         run.held = overlap.make_room(view, jid, state, verdict, occasion)
     if cause == BACKFILL:
-        _settle_backfilled(view, jid, job, state, nominal_ms, outcome)
+        _settle_backfilled(view, jid, job, state, scheduled_ms, outcome)
     else:
-        ledger.settle(view, jid, state, nominal_ms, outcome)
+        ledger.settle(view, jid, state, scheduled_ms, outcome)
     if state.has_downstream:
         waves.start(view, jid, occasion, run)
     runs.begin(view, jid, occasion, run, form, state)
     return True
 
 
-def mark(view: View, jid: int, plan: Plan, nominal_ms: int) -> None:
+def mark(view: View, jid: int, plan: Plan, scheduled_ms: int) -> None:
     """Say of the outcome of one that somebody moved or added if no schedule names it."""
-    if not names(plan, nominal_ms):
-        ledger.mark_added(view, jid, nominal_ms)
+    if not names(plan, scheduled_ms):
+        ledger.mark_added(view, jid, scheduled_ms)
 
 
 def _settle_backfilled(
-    view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int,
+    view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int,
     outcome: run_pb2.Outcome.ValueType,
 ) -> None:  # fmt: skip
     """A backfill takes the place of what was recorded without a run having begun."""
     plan = next_time.plan_of(view, jid, job)
-    is_known = ledger.take_out(view, jid, job, plan, nominal_ms)
-    occasion = keys.occasion_of(nominal_ms)
+    is_known = ledger.take_out(view, jid, job, plan, scheduled_ms)
+    occasion = keys.occasion_of(scheduled_ms)
     skipped = view.get(keys.ended(jid, occasion), RunRecord)
     if skipped is not None:
         runs.forget(view, jid, occasion, skipped)
         waves.begin_anew(view, jid, occasion)
-    awaited = next_time.awaits(state, nominal_ms)
+    awaited = next_time.awaits(state, scheduled_ms)
     counts = state.fired, state.skipped
-    ledger.settle(view, jid, state, nominal_ms, outcome, is_known=is_known)
+    ledger.settle(view, jid, state, scheduled_ms, outcome, is_known=is_known)
     if not awaited:
         # The job was never to decide on it, or has done so, so it uses up no most of runs.
         state.fired, state.skipped = counts
@@ -117,15 +117,15 @@ def drop_unnamed(view: View, jid: int, state: StateRecord, plan: Plan) -> list[E
     gone = [
         edit
         for edit in state.edits
-        if edit.kind != Edit.KIND_ADD and not names(plan, edit.nominal_at_ms, ever=True)
+        if edit.kind != Edit.KIND_ADD and not names(plan, edit.scheduled_at_ms, ever=True)
     ]
     for edit in gone:
         drop_edit(state, edit)
-        if edit.kind == Edit.KIND_MOVE and not ledger.knows(view, jid, edit.nominal_at_ms):
+        if edit.kind == Edit.KIND_MOVE and not ledger.knows(view, jid, edit.scheduled_at_ms):
             # It may lie ahead, and the schedules may name it again before it comes.
-            last_ms = state.last_nominal_at_ms
-            ledger.settle(view, jid, state, edit.nominal_at_ms, run_pb2.OUTCOME_MISSED)
-            ledger.mark_added(view, jid, edit.nominal_at_ms)
-            if edit.nominal_at_ms > view.now_ms:
-                state.last_nominal_at_ms = last_ms
+            last_ms = state.last_scheduled_at_ms
+            ledger.settle(view, jid, state, edit.scheduled_at_ms, run_pb2.OUTCOME_MISSED)
+            ledger.mark_added(view, jid, edit.scheduled_at_ms)
+            if edit.scheduled_at_ms > view.now_ms:
+                state.last_scheduled_at_ms = last_ms
     return gone

@@ -1,6 +1,6 @@
 """A job fires again: what came to it while it was paused goes on, as its misfire policy says.
 
-Runs for later go on in any case, since somebody asked for them. Steps of waves are like nominal
+Runs for later go on in any case, since somebody asked for them. Steps of waves are like scheduled
 times that were missed: what is late by no more than the grace goes on, and of the others those that
 the policy chooses. They may be many, so they are looked at in steps.
 """

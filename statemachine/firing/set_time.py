@@ -127,7 +127,7 @@ def consequences(store: Reading, from_ms: int, to_ms: int) -> Consequences:
     found.from_time.FromMilliseconds(from_ms)
     found.to_time.FromMilliseconds(to_ms)
     for key, value in store.scan(keys.STATE, keys.after(keys.STATE)):
-        if parse(key, value, StateRecord).last_nominal_at_ms > to_ms:
+        if parse(key, value, StateRecord).last_scheduled_at_ms > to_ms:
             found.jobs += 1
             jid = key[1:9]
             first = keys.ledger(int.from_bytes(jid, "big"), to_ms + 1)

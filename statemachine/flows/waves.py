@@ -1,7 +1,7 @@
 """Waves through jobs that depend on each other.
 
-A wave begins with a run of a job that others depend on, and carries that run's id and nominal time
-along. When a run of the wave ends, each job downstream looks at its own step of the wave: its
+A wave begins with a run of a job that others depend on, and carries that run's id and scheduled
+time along. When a run of the wave ends, each job downstream looks at its own step of the wave: its
 condition is met (then it fires, once), can no longer be met (then it is marked, and so is what
 depends on it), or still waits. A step that waits too long is reported as stuck, with what it waits
 for; it still fires if that comes.
@@ -283,10 +283,10 @@ def _cannot_run(view: View, wave: Wave, jid: int) -> bool:
 
 
 def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) -> int:
-    """A step's condition is met: its run begins, at the wave's nominal time."""
+    """A step's condition is met: its run begins, at the wave's scheduled time."""
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    occasion = runs.free_occasion(view, jid, state, keys.nominal_of(wave.occasion))
+    occasion = runs.free_occasion(view, jid, state, keys.scheduled_of(wave.occasion))
     run = runs.new(job, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
     run.flow_jid, run.flow_occasion = wave.jid, wave.occasion
     run.upstream = step.ended

@@ -46,10 +46,10 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
 
 
 @lru_cache(TIMES_KEPT)
-def _times(nominal_ms: int, due_ms: int) -> bytes:
+def _times(scheduled_ms: int, due_ms: int) -> bytes:
     """The times of a lease, as bytes of that message: many runs fire at the same instant."""
     told = worker_pb2.Lease()
-    set_ms(told.nominal_time, nominal_ms)
+    set_ms(told.scheduled_time, scheduled_ms)
     set_ms(told.due_time, due_ms)
     return told.SerializeToString()
 
@@ -98,7 +98,7 @@ def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) 
     )  # fmt: skip
     lane = view.need(keys.lane(record.lane), LaneRecord)
     answer.queue = lane.queue
-    set_ms(answer.nominal_time, occasion >> 16)
+    set_ms(answer.scheduled_time, occasion >> 16)
     set_ms(answer.due_time, record.due_at_ms)
     for name, ms in (
         ("ready_time", record.ready_at_ms),
@@ -185,9 +185,9 @@ def status(record: JobRecord, jid: int, state: StateRecord, answer: job_pb2.JobS
     answer.backlog = sum(part.left for part in state.backlog)
     for name, ms in (
         ("pause_until", state.pause_until_ms),
-        ("next_nominal_time", state.next_nominal_at_ms),
+        ("next_scheduled_time", state.next_scheduled_at_ms),
         ("next_due_time", state.next_due_at_ms),
-        ("last_nominal_time", state.last_nominal_at_ms),
+        ("last_scheduled_time", state.last_scheduled_at_ms),
     ):
         if ms:
             set_ms(getattr(answer, name), ms)
@@ -196,16 +196,16 @@ def status(record: JobRecord, jid: int, state: StateRecord, answer: job_pb2.JobS
         answer.last_state = state.last_state
     if state.edits:
         answer.edits.extend(
-            _edit(edit.nominal_at_ms, edit.kind, edit.moved_to_ms) for edit in state.edits
+            _edit(edit.scheduled_at_ms, edit.kind, edit.moved_to_ms) for edit in state.edits
         )
 
 
 @lru_cache(EDITS_KEPT)
 def _edit(
-    nominal_ms: int, kind: schedule_pb2.OccurrenceEdit.Kind.ValueType, moved_to_ms: int
+    scheduled_ms: int, kind: schedule_pb2.OccurrenceEdit.Kind.ValueType, moved_to_ms: int
 ) -> schedule_pb2.OccurrenceEdit:
     """Nobody may change it: each answer about its job shows all edits, and has a copy."""
-    shown = schedule_pb2.OccurrenceEdit(nominal_time=timestamp(nominal_ms), kind=kind)
+    shown = schedule_pb2.OccurrenceEdit(scheduled_time=timestamp(scheduled_ms), kind=kind)
     if moved_to_ms:
         set_ms(shown.moved_to, moved_to_ms)
     return shown

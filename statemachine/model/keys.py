@@ -2,7 +2,7 @@
 numbers do. DESIGN.md has the list with what each table is for.
 
 A `jid` is the number of a job: 24 bits of its namespace's number, 40 bits of its own. An
-`occasion` is a run's place in its job: 48 bits of nominal time, 16 bits of serial number.
+`occasion` is a run's place in its job: 48 bits of scheduled time, 16 bits of serial number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STATE = b"S"  # jid
 FORMER = b"O"  # jid, version: what runs under way do that were made before their job was changed
 RUN = b"R"  # jid, occasion: runs under way
 ENDED = b"H"  # jid, inverted occasion: runs that have ended, newest first
-LEDGER = b"L"  # jid, nominal time
+LEDGER = b"L"  # jid, scheduled time
 QUEUE = b"Q"  # namespace, queue
 LANE = b"Z"  # lane
 SESSION = b"s"  # worker
@@ -56,7 +56,7 @@ DEAD = b"D"  # namespace, inverted end, jid, occasion
 REMEMBERED_LINE = b"i"  # place -> hash of the request id
 EDGE = b"e"  # jid upstream, jid downstream -> condition
 FLOW_LINE = b"g"  # namespace, inverted beginning, jid, occasion
-STRETCH = b"l"  # jid, first nominal time: entries of the ledger that speak of many
+STRETCH = b"l"  # jid, first scheduled time: entries of the ledger that speak of many
 IN_LINE = b"q"  # namespace, since, jid: jobs that wait for the quota of runs
 DEPENDS = b"d"  # jid upstream: how many depend on it, and how long the way to it is
 
@@ -100,8 +100,8 @@ _PARKED_PREFIX = struct.Struct(">ccQ")
 job: Callable[[int], bytes] = partial(_ONE.pack, JOB)  # jid
 state: Callable[[int], bytes] = partial(_ONE.pack, STATE)  # jid
 run: Callable[[int, int], bytes] = partial(_TWO.pack, RUN)  # jid, occasion
-ledger: Callable[[int, int], bytes] = partial(_TWO.pack, LEDGER)  # jid, nominal time
-stretch: Callable[[int, int], bytes] = partial(_TWO.pack, STRETCH)  # jid, nominal time
+ledger: Callable[[int, int], bytes] = partial(_TWO.pack, LEDGER)  # jid, scheduled time
+stretch: Callable[[int, int], bytes] = partial(_TWO.pack, STRETCH)  # jid, scheduled time
 lane: Callable[[int], bytes] = partial(_LANE.pack, LANE)  # its number
 # lane, turn, jid, occasion
 ready: Callable[[int, int, int, int], bytes] = partial(_READY.pack, READY)
@@ -137,11 +137,11 @@ def namespace_of(jid: int) -> int:
     return jid >> SERIAL_BITS
 
 
-def occasion_of(nominal_ms: int, serial: int = 0) -> int:
-    return nominal_ms << 16 | serial
+def occasion_of(scheduled_ms: int, serial: int = 0) -> int:
+    return scheduled_ms << 16 | serial
 
 
-def nominal_of(occasion: int) -> int:
+def scheduled_of(occasion: int) -> int:
     return occasion >> 16
 
 
@@ -159,8 +159,8 @@ def ended_of(key: bytes) -> tuple[int, int]:
     return jid, OCCASION_MAX - inverted
 
 
-def nominal_at(key: bytes) -> int:
-    """The nominal time at the end of the key of a ledger entry or stretch."""
+def scheduled_at(key: bytes) -> int:
+    """The scheduled time at the end of the key of a ledger entry or stretch."""
     return int.from_bytes(key[-8:], "big")
 
 
@@ -441,11 +441,11 @@ def run_key(run_id: str) -> tuple[int, int] | None:
     if len(run_id) > RUN_ID_CHARS or not 3 <= len(parts) <= 4:
         return None
     try:
-        jid, nominal_ms = int(parts[1]), int(parts[2])
+        jid, scheduled_ms = int(parts[1]), int(parts[2])
         serial = int(parts[3]) if len(parts) == 4 else 0
     except ValueError:
         return None
     # What is left of a number that is too large; of a negative one, -1.
-    if jid >> 64 or nominal_ms >> 48 or serial >> 16:
+    if jid >> 64 or scheduled_ms >> 48 or serial >> 16:
         return None
-    return jid, nominal_ms << 16 | serial
+    return jid, scheduled_ms << 16 | serial

@@ -112,7 +112,7 @@ class UsageRecord(Record):
     payload_bytes: int = 0
     # Where it stands in the round of namespaces that share workers: the lowest goes next.
     turn: int = 0
-    # Missed nominal times that still wait for their run.
+    # Missed scheduled times that still wait for their run.
     backlog: int = 0
     # From when on the next one of them, after an outage, may become a run: microseconds since 1970.
     backlog_free_us: int = 0
@@ -196,13 +196,13 @@ def payload_of(spec: job_pb2.JobSpec) -> bytes | None:
 class EditRecord(Part):
     """An occurrence changed by hand; see OccurrenceEdit."""
 
-    nominal_at_ms: int = 0
+    scheduled_at_ms: int = 0
     kind: schedule_pb2.OccurrenceEdit.Kind.ValueType = schedule_pb2.OccurrenceEdit.KIND_UNSPECIFIED
     moved_to_ms: int = 0
 
 
 class BacklogRecord(Part):
-    """Past nominal times that are still to run, oldest first."""
+    """Past scheduled times that are still to run, oldest first."""
 
     # The next one that is looked at.
     next_at_ms: int = 0
@@ -225,8 +225,8 @@ class StateRecord(Record):
 
     # See JobStatus.State.
     state: job_pb2.JobStatus.State.ValueType = job_pb2.JobStatus.STATE_UNSPECIFIED
-    # The next nominal time and when it is due.
-    next_nominal_at_ms: int = 0
+    # The next scheduled time and when it is due.
+    next_scheduled_at_ms: int = 0
     next_due_at_ms: int = 0
     # Where its timer stands in the table of timers.
     timer_at_ms: int = 0
@@ -238,8 +238,8 @@ class StateRecord(Record):
     live: int = 0
     running: int = 0
     held: int = 0
-    # The last nominal time that was decided on.
-    last_nominal_at_ms: int = 0
+    # The last scheduled time that was decided on.
+    last_scheduled_at_ms: int = 0
     # The run that ended last, how and when.
     last_occasion: int = 0
     last_state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
@@ -247,15 +247,15 @@ class StateRecord(Record):
     # Why and until when it is paused.
     pause_reason: str = ""
     pause_until_ms: int = 0
-    # Occurrences changed by hand, by nominal time.
+    # Occurrences changed by hand, by scheduled time.
     edits: tuple[EditRecord, ...] = ()
-    # Stretches of past nominal times that are still to run.
+    # Stretches of past scheduled times that are still to run.
     backlog: tuple[BacklogRecord, ...] = ()
-    # It happens at one instant only, so there is nothing behind its first nominal time.
+    # It happens at one instant only, so there is nothing behind its first scheduled time.
     once: bool = False
     # No run under way has a smaller occasion: where scans for them start.
     live_from: int = 0
-    # No ledger entry has a smaller nominal time: where its purge starts.
+    # No ledger entry has a smaller scheduled time: where its purge starts.
     ledger_from_ms: int = 0
     # The serial number of the last run that was not fired by a schedule.
     serial: int = 0
@@ -269,7 +269,7 @@ class StateRecord(Record):
     after_end: bool = False
     # How long runs that ended well stay in the history. 0: as long as the namespace says.
     keep_ms: int = 0
-    # Only its schedules make it happen, so without a next nominal time it is FINISHED.
+    # Only its schedules make it happen, so without a next scheduled time it is FINISHED.
     may_finish: bool = False
     # How long after its finish the job is deleted; None: never.
     delete_after_ms: int | None = None
@@ -283,8 +283,8 @@ class StateRecord(Record):
     later: int = 0
     # Since when it is in line for the quota of runs. 0: it is not.
     in_line_since_ms: int = 0
-    # Without a next nominal time: up to which instant those of its schedules were decided on. 0: up
-    # to the last one.
+    # Without a next scheduled time: up to which instant those of its schedules were decided on. 0:
+    # up to the last one.
     decided_ms: int = 0
 
 
@@ -353,7 +353,7 @@ class RunRecord(Record):
     HELD_FOR_ROOM: ClassVar[int] = 3
     HELD_FOR_RESUME: ClassVar[int] = 4
 
-    # Where it stands, why it exists, what became of its nominal time.
+    # Where it stands, why it exists, what became of its scheduled time.
     state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
     cause: run_pb2.Cause.ValueType = run_pb2.CAUSE_UNSPECIFIED
     outcome: Outcome.ValueType = run_pb2.OUTCOME_UNSPECIFIED
@@ -443,11 +443,11 @@ class RunRecord(Record):
 
 
 class LedgerRecord(Record):
-    """What became of a nominal time, or of a stretch of them. An entry for one nominal time inside
-    a stretch takes that one out of the stretch."""
+    """What became of a scheduled time, or of a stretch of them. An entry for one scheduled time
+    inside a stretch takes that one out of the stretch."""
 
     outcome: Outcome.ValueType = run_pb2.OUTCOME_UNSPECIFIED
-    # For a stretch: the last nominal time. 0: one alone.
+    # For a stretch: the last scheduled time. 0: one alone.
     last_at_ms: int = 0
     # For a stretch: how many, less those taken out. 0: one alone.
     count: int = 0

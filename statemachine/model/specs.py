@@ -29,7 +29,7 @@ class Form:
         self.data = data
         # Jobs share it, so nobody may change it.
         self.spec = spec = job_pb2.JobSpec.FromString(data)
-        # How late a nominal time may fire and still be in time, and how late its run may start.
+        # How late a scheduled time may fire and still be in time, and how late its run may start.
         self.grace_ms, self.start_deadline_ms = limits.GRACE_MS, limits.INSTANT_MAX_MS
         if spec.HasField("misfire"):
             self.grace_ms = ms_or(spec.misfire, "grace", limits.GRACE_MS)

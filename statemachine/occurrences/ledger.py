@@ -1,10 +1,10 @@
-"""The firing ledger: exactly one outcome for each nominal time of a job.
+"""The firing ledger: exactly one outcome for each scheduled time of a job.
 
 What was missed during a long outage is one entry for the whole stretch, so that a job that fires
-every second costs no more after a week than one that fires every hour. An entry for one nominal
+every second costs no more after a week than one that fires every hour. An entry for one scheduled
 time inside a stretch, made by a backfill, takes that one out of the stretch.
 
-Stretches stand in a table of their own as well, so that the one around a nominal time is found
+Stretches stand in a table of their own as well, so that the one around a scheduled time is found
 however many entries lie between. A state that was written before there was that table gets it in
 small pieces (`index`).
 """
@@ -19,12 +19,12 @@ from ..core import limits
 from ..model import keys
 from ..model.record import JobRecord, LedgerRecord, RunRecord, StateRecord, encode, parse
 from ..model.view import View
-from ..schedule.plan import Plan, count_nominals, latest_nominal_before, names, nominal_times
+from ..schedule.plan import Plan, count_scheduled, latest_scheduled_before, names, scheduled_times
 from ..tenants import namespaces
 
 # Outcomes that stand for a run.
 WITH_RUN = frozenset({run_pb2.OUTCOME_RAN, run_pb2.OUTCOME_LATE, run_pb2.OUTCOME_REPLACED})
-# Outcomes after which a backfill may run the nominal time.
+# Outcomes after which a backfill may run the scheduled time.
 BACKFILLABLE = frozenset(
     {
         run_pb2.OUTCOME_SKIPPED_OVERLAP,
@@ -36,7 +36,7 @@ BACKFILLABLE = frozenset(
         run_pb2.OUTCOME_SKIPPED_QUOTA,
     }
 )
-# The entry for one nominal time alone, by outcome; every run makes one.
+# The entry for one scheduled time alone, by outcome; every run makes one.
 ALONE = {number: encode(LedgerRecord(outcome=number)) for number in run_pb2.Outcome.values()}
 OUTCOMES = {value: number for number, value in ALONE.items()}
 PURGE = 4  # Old entries that go when a new one comes: more than come in, so it ends.
@@ -45,22 +45,22 @@ PIECE = 1_000  # Entries that are looked at in one piece of making the table of 
 
 
 def settle(
-    view: View, jid: int, state: StateRecord, nominal_ms: int, outcome: run_pb2.Outcome.ValueType,
+    view: View, jid: int, state: StateRecord, scheduled_ms: int, outcome: run_pb2.Outcome.ValueType,
     *, is_known: bool = False,
 ) -> None:  # fmt: skip
-    """Record what became of a nominal time, which may be known to have had another outcome. The
+    """Record what became of a scheduled time, which may be known to have had another outcome. The
     caller puts the state."""
-    newest = nominal_ms > state.last_nominal_at_ms
+    newest = scheduled_ms > state.last_scheduled_at_ms
     # A backlog is worked off while newer times fire, so a past one may be new all the same.
-    if newest or not (is_known or covering(view, jid, nominal_ms) is not None):
+    if newest or not (is_known or covering(view, jid, scheduled_ms) is not None):
         state.fired += 1
         if newest:
-            state.last_nominal_at_ms = nominal_ms
+            state.last_scheduled_at_ms = scheduled_ms
         if outcome not in WITH_RUN:
             state.skipped += 1
-    view.put_encoded(keys.ledger(jid, nominal_ms), ALONE[outcome])
-    if not state.ledger_from_ms or nominal_ms < state.ledger_from_ms:
-        state.ledger_from_ms = nominal_ms
+    view.put_encoded(keys.ledger(jid, scheduled_ms), ALONE[outcome])
+    if not state.ledger_from_ms or scheduled_ms < state.ledger_from_ms:
+        state.ledger_from_ms = scheduled_ms
     if newest and outcome not in WITH_RUN:
         # A run makes room when it leaves the history; this entry has none.
         purge(view, jid, state, view.need(keys.job(jid), JobRecord).namespace)
@@ -68,14 +68,14 @@ def settle(
         view.backfilled.add(jid)
 
 
-def mark_added(view: View, jid: int, nominal_ms: int) -> None:
-    """Somebody added this nominal time, so an audit is not surprised that no schedule names it."""
-    view.edit(keys.ledger(jid, nominal_ms), LedgerRecord).added = True
+def mark_added(view: View, jid: int, scheduled_ms: int) -> None:
+    """Somebody added this time, so an audit is not surprised that no schedule names it."""
+    view.edit(keys.ledger(jid, scheduled_ms), LedgerRecord).added = True
 
 
-def correct(view: View, jid: int, nominal_ms: int, outcome: run_pb2.Outcome.ValueType) -> None:
+def correct(view: View, jid: int, scheduled_ms: int, outcome: run_pb2.Outcome.ValueType) -> None:
     """Another outcome in place of the one that was recorded, if that is kept still."""
-    key = keys.ledger(jid, nominal_ms)
+    key = keys.ledger(jid, scheduled_ms)
     if view.get(key, LedgerRecord) is not None:
         view.edit(key, LedgerRecord).outcome = outcome
 
@@ -84,16 +84,16 @@ def stretch(
     view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
     outcome: run_pb2.Outcome.ValueType,
 ) -> None:  # fmt: skip
-    """Record what became of all nominal times from one to another that have no entry of their own.
-    The caller puts the state."""
+    """Record what became of all times from one to another that have no entry of their own. The
+    caller puts the state."""
     own = own_entries(view, jid, state, first, last)
     # The first may follow from the end of a run, and then no count finds it.
-    behind = count_nominals(plan, first + 1, last + 1)
+    behind = count_scheduled(plan, first + 1, last + 1)
     count = max(1 + behind.number - len(own), 0 if behind.exact else 2)
     if own and own[0] == first:
         # Among so many at least one has none.
         known = set(own)
-        times = nominal_times(plan, first + 1, last + 1, len(own)).times
+        times = scheduled_times(plan, first + 1, last + 1, len(own)).times
         first = next((at_ms for at_ms in times if at_ms not in known), last)
     if count < 1:
         return
@@ -103,7 +103,7 @@ def stretch(
         _put_stretch(view, jid, first, entry)
         state.fired += count - 1
         state.skipped += count - 1
-        state.last_nominal_at_ms = max(last, state.last_nominal_at_ms)
+        state.last_scheduled_at_ms = max(last, state.last_scheduled_at_ms)
 
 
 def _put_stretch(view: View, jid: int, first: int, entry: LedgerRecord) -> None:
@@ -111,16 +111,16 @@ def _put_stretch(view: View, jid: int, first: int, entry: LedgerRecord) -> None:
     view.put_raw(keys.stretch(jid, first))
 
 
-def knows(view: View, jid: int, nominal_ms: int) -> bool:
-    """Whether a nominal time has an entry of its own."""
-    return view.get(keys.ledger(jid, nominal_ms), LedgerRecord) is not None
+def knows(view: View, jid: int, scheduled_ms: int) -> bool:
+    """Whether a scheduled time has an entry of its own."""
+    return view.get(keys.ledger(jid, scheduled_ms), LedgerRecord) is not None
 
 
 def own_entries(view: View, jid: int, state: StateRecord, first: int, last: int) -> list[int]:
-    """The nominal times of a range that have an entry of their own, in order, less those that
+    """The scheduled times of a range that have an entry of their own, in order, less those that
     somebody added. Ahead of what was decided on these are only those that were moved to before
     their time."""
-    if state.last_nominal_at_ms < first:
+    if state.last_scheduled_at_ms < first:
         return []
     found = []
     for key, value in _entries(view, keys.ledger(jid, first), keys.ledger(jid, last + 1)):
@@ -128,7 +128,7 @@ def own_entries(view: View, jid: int, state: StateRecord, first: int, last: int)
             entry = view.get(key, LedgerRecord)
             if entry is None or entry.added:
                 continue
-        found.append(keys.nominal_at(key))
+        found.append(keys.scheduled_at(key))
     return found
 
 
@@ -140,30 +140,30 @@ def _entries(view: View, low: bytes, end: bytes) -> Iterable[tuple[bytes, bytes]
     return sorted((dict(stored) | mine).items()) if mine else stored
 
 
-def covering(view: View, jid: int, nominal_ms: int) -> tuple[int, LedgerRecord] | None:
-    """The entry that speaks of a nominal time: its own, or a stretch around it."""
-    own = view.get(keys.ledger(jid, nominal_ms), LedgerRecord)
+def covering(view: View, jid: int, scheduled_ms: int) -> tuple[int, LedgerRecord] | None:
+    """The entry that speaks of a scheduled time: its own, or a stretch around it."""
+    own = view.get(keys.ledger(jid, scheduled_ms), LedgerRecord)
     if own is not None:
-        return nominal_ms, own
-    first = _stretch_before(view, jid, nominal_ms)
+        return scheduled_ms, own
+    first = _stretch_before(view, jid, scheduled_ms)
     if first is None:
         return None
     entry = view.need(keys.ledger(jid, first), LedgerRecord)
-    return (first, entry) if entry.last_at_ms >= nominal_ms else None
+    return (first, entry) if entry.last_at_ms >= scheduled_ms else None
 
 
-def _stretch_before(view: View, jid: int, nominal_ms: int) -> int | None:
-    """Where the last stretch begins that begins before a nominal time."""
-    low, end = keys.stretch(jid, 0), keys.stretch(jid, nominal_ms)
+def _stretch_before(view: View, jid: int, scheduled_ms: int) -> int | None:
+    """Where the last stretch begins that begins before a scheduled time."""
+    low, end = keys.stretch(jid, 0), keys.stretch(jid, scheduled_ms)
     key = next(view.scan(low, end, backwards=True), None)
-    found = None if key is None else keys.nominal_at(key)
+    found = None if key is None else keys.scheduled_at(key)
     mark = _indexed_to(view)
     if mark >= keys.LEDGER_END:
         return found
     # A state of before: what is not in the table yet has to be walked over.
     low = max(mark, keys.ledger(jid, found or 0))
-    for key in _stretches(view, low, keys.ledger(jid, nominal_ms), backwards=True):
-        return keys.nominal_at(key)
+    for key in _stretches(view, low, keys.ledger(jid, scheduled_ms), backwards=True):
+        return keys.scheduled_at(key)
     return found
 
 
@@ -194,7 +194,7 @@ def index(view: View) -> None:
 
 
 def is_stretch(key: bytes, value: bytes) -> bool:
-    """Whether a stored entry speaks of many nominal times."""
+    """Whether a stored entry speaks of many scheduled times."""
     return value not in OUTCOMES and bool(parse(key, value, LedgerRecord).last_at_ms)
 
 
@@ -209,7 +209,7 @@ def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> Non
     """End all stretches at an instant, so that what is behind it is decided on again; there are few
     (`few_ahead`). The caller puts the state."""
     low, end = keys.stretch(jid, at_ms + 1), keys.after(keys.of_job(keys.STRETCH, jid))
-    firsts = [keys.nominal_at(key) for key in view.scan(low, end)]
+    firsts = [keys.scheduled_at(key) for key in view.scan(low, end)]
     begun = _stretch_before(view, jid, at_ms + 1)
     if begun is not None and view.need(keys.ledger(jid, begun), LedgerRecord).last_at_ms > at_ms:
         firsts.append(begun)
@@ -218,7 +218,7 @@ def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> Non
         state.fired -= entry.count
         state.skipped -= entry.count
         if first <= at_ms:
-            last = latest_nominal_before(plan, at_ms + 1, ever=True) or first
+            last = latest_scheduled_before(plan, at_ms + 1, ever=True) or first
             stretch(view, jid, state, plan, first, max(first, last), entry.outcome)
 
 
@@ -228,7 +228,7 @@ def mark_ahead(view: View, jid: int, plan: Plan, at_ms: int) -> None:
     for key in [key for key, _ in _entries(view, low, end)]:
         entry = view.get(key, LedgerRecord)
         if entry is not None and not entry.last_at_ms:
-            view.edit(key, LedgerRecord).added = not names(plan, keys.nominal_at(key))
+            view.edit(key, LedgerRecord).added = not names(plan, keys.scheduled_at(key))
 
 
 def drop(view: View, key: bytes) -> LedgerRecord:
@@ -243,7 +243,7 @@ def drop(view: View, key: bytes) -> LedgerRecord:
 def backfillable(
     view: View, jid: int, job: JobRecord, state: StateRecord, times: list[int]
 ) -> list[int]:
-    """Those of some nominal times, in order, that may run, as far as the ledger knows; it is read
+    """Those of some scheduled times, in order, that may run, as far as the ledger knows; it is read
     once for all of them. `may_backfill` is asked again for each when its turn comes."""
     alone, stretches = _read(view, jid, times[0], times[-1])
     purged_ms = state.ledger_purged_ms
@@ -267,7 +267,7 @@ def backfillable(
 
 
 def _has_runs(view: View, jid: int, times: list[int]) -> bool:
-    """Whether a run of a range of nominal times is under way or in the history."""
+    """Whether a run of a range of scheduled times is under way or in the history."""
     first, end = keys.occasion_of(times[0]), keys.occasion_of(times[-1] + 1)
     live = view.scan(keys.run(jid, first), keys.run(jid, end))
     newest, behind = keys.ended(jid, end), keys.after(keys.ended(jid, first))
@@ -287,46 +287,48 @@ def _read(
     for key, value in _entries(view, keys.ledger(jid, first), keys.ledger(jid, last + 1)):
         outcome = OUTCOMES.get(value)
         if outcome is not None:
-            alone[keys.nominal_at(key)] = outcome
+            alone[keys.scheduled_at(key)] = outcome
             continue
         entry = view.get(key, LedgerRecord)
         if entry is not None and entry.last_at_ms:
-            stretches.append((keys.nominal_at(key), entry))
+            stretches.append((keys.scheduled_at(key), entry))
         elif entry is not None:
-            alone[keys.nominal_at(key)] = entry.outcome
+            alone[keys.scheduled_at(key)] = entry.outcome
     return alone, stretches
 
 
-def may_backfill(view: View, jid: int, job: JobRecord, state: StateRecord, nominal_ms: int) -> bool:
-    """Whether a past nominal time may still run: it has no run, now or ever."""
-    found = covering(view, jid, nominal_ms)
-    if found is None and job.created_at_ms <= nominal_ms < state.ledger_purged_ms:
+def may_backfill(
+    view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int
+) -> bool:
+    """Whether a past scheduled time may still run: it has no run, now or ever."""
+    found = covering(view, jid, scheduled_ms)
+    if found is None and job.created_at_ms <= scheduled_ms < state.ledger_purged_ms:
         # Nobody knows any more whether it ran.
         return False
     if found is not None and found[1].outcome not in BACKFILLABLE:
         return False
     # The ledger may be kept for a shorter time than runs are.
-    occasion = keys.occasion_of(nominal_ms)
+    occasion = keys.occasion_of(scheduled_ms)
     if view.get(keys.run(jid, occasion), RunRecord) is not None:
         return False
     past = view.get(keys.ended(jid, occasion), RunRecord)
     return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
 
 
-def take_out(view: View, jid: int, job: JobRecord, plan: Plan, nominal_ms: int) -> bool:
-    """A nominal time of a stretch is to have an entry of its own, which the caller makes. Whether
+def take_out(view: View, jid: int, job: JobRecord, plan: Plan, scheduled_ms: int) -> bool:
+    """A scheduled time of a stretch is to have an entry of its own, which the caller makes. Whether
     it had an outcome, there or alone."""
-    found = covering(view, jid, nominal_ms)
+    found = covering(view, jid, scheduled_ms)
     if found is None or not found[1].last_at_ms:
         return found is not None
     first, entry = found
     is_former = first <= job.schedules_since_ms
-    is_end = nominal_ms in (first, entry.last_at_ms)
-    if not is_end and (is_former or not names(plan, nominal_ms)):
+    is_end = scheduled_ms in (first, entry.last_at_ms)
+    if not is_end and (is_former or not names(plan, scheduled_ms)):
         # It is none of them; of what came under other schedules only the ends are known.
         return False
     entry.count -= 1
-    if first != nominal_ms and entry.count > 0:
+    if first != scheduled_ms and entry.count > 0:
         view.put(keys.ledger(jid, first), entry)
         return True
     drop(view, keys.ledger(jid, first))
@@ -337,14 +339,14 @@ def take_out(view: View, jid: int, job: JobRecord, plan: Plan, nominal_ms: int) 
 
 
 def _second(view: View, jid: int, plan: Plan, first: int, last: int) -> int:
-    """Where a stretch begins when its first nominal time is taken out. What lies behind may have
+    """Where a stretch begins when its first scheduled time is taken out. What lies behind may have
     entries of its own; behind a step of these it begins in any case, and they lie inside it."""
     if last <= plan.since_ms:
         # Its times are those of other schedules: which of them are left nobody knows.
         return first + 1
     at_ms = first
     for _ in range(limits.STEP):
-        named = nominal_times(plan, at_ms + 1, last + 1, 1, ever=True).times
+        named = scheduled_times(plan, at_ms + 1, last + 1, 1, ever=True).times
         if not named:
             return first + 1
         [at_ms] = named
@@ -371,7 +373,7 @@ def purge(view: View, jid: int, state: StateRecord, namespace: str, most: int = 
     if 0 < state.ledger_from_ms < edge_ms:
         for key in oldest(view, jid, state, most):
             entry = view.need(key, LedgerRecord)
-            at_ms = keys.nominal_at(key)
+            at_ms = keys.scheduled_at(key)
             state.ledger_from_ms = at_ms
             last_ms = max(at_ms, entry.last_at_ms)
             if last_ms >= edge_ms:
@@ -379,6 +381,6 @@ def purge(view: View, jid: int, state: StateRecord, namespace: str, most: int = 
             drop(view, key)
             state.ledger_from_ms = at_ms + 1
             state.ledger_purged_ms = max(state.ledger_purged_ms, last_ms + 1)
-    if not state.ledger_from_ms or state.ledger_from_ms > state.last_nominal_at_ms:
+    if not state.ledger_from_ms or state.ledger_from_ms > state.last_scheduled_at_ms:
         return 0
     return max(state.ledger_from_ms + keep_ms, view.now_ms) + 1

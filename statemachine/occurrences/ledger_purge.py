@@ -23,4 +23,4 @@ def step(
 
 def idle(state: StateRecord) -> bool:
     """Whether no schedule brings the job's next firing."""
-    return state.state == next_time.PAUSED or not state.next_nominal_at_ms
+    return state.state == next_time.PAUSED or not state.next_scheduled_at_ms

@@ -1,4 +1,4 @@
-"""A job's own clock: its next nominal time, and the one timer that wakes it."""
+"""A job's own clock: its next scheduled time, and the one timer that wakes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..model.view import View
 from ..schedule import zones
 from ..schedule.calendar_days import CalendarDays, compile_calendar
 from ..schedule.compiler import restore_plan
-from ..schedule.plan import Plan, due, next_nominal
+from ..schedule.plan import Plan, due, next_scheduled
 from . import ledger
 
 Status = job_pb2.JobStatus
@@ -84,25 +84,25 @@ def calendars_of(view: View, namespace: int, names: object) -> dict[str, Calenda
 
 
 def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
-    """Go on from a nominal time to the next one. The caller sets the timer and puts the state."""
+    """Go on from a scheduled time to the next one. The caller sets the timer and puts the state."""
     if state.once:
         # The plan would say the same, at ten times the price; herds are made of these.
-        state.next_nominal_at_ms = state.next_due_at_ms = 0
+        state.next_scheduled_at_ms = state.next_due_at_ms = 0
     else:
         look_ahead(view, jid, job, state, after_ms)
 
 
 def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
-    """Set the next nominal time behind an instant. The caller sets the timer and puts the state."""
-    state.next_nominal_at_ms = state.next_due_at_ms = 0
+    """Set the next time behind an instant. The caller sets the timer and puts the state."""
+    state.next_scheduled_at_ms = state.next_due_at_ms = 0
     state.decided_ms = after_ms
     if not job.schedules or (job.form.max_runs and runs_left(job, state, after_ms + 1) <= 0):
         return
     plan = plan_of(view, jid, job)
-    nominal_ms = next_nominal(plan, after_ms, last_end_ms=last_end(view, state))
-    if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
-        state.next_nominal_at_ms = nominal_ms
-        state.next_due_at_ms = due(plan, nominal_ms)
+    scheduled_ms = next_scheduled(plan, after_ms, last_end_ms=last_end(view, state))
+    if scheduled_ms is not None and scheduled_ms <= limits.INSTANT_MAX_MS:
+        state.next_scheduled_at_ms = scheduled_ms
+        state.next_due_at_ms = due(plan, scheduled_ms)
         state.decided_ms = 0
 
 
@@ -116,35 +116,35 @@ def waiting_alone(state: StateRecord) -> list[int]:
     return [part.next_at_ms for part in state.backlog if part.due_at_ms]
 
 
-def awaits(state: StateRecord, nominal_ms: int) -> bool:
-    """Whether a job is still to decide on a past nominal time of its own."""
-    if 0 < state.next_nominal_at_ms <= nominal_ms:
+def awaits(state: StateRecord, scheduled_ms: int) -> bool:
+    """Whether a job is still to decide on a past scheduled time of its own."""
+    if 0 < state.next_scheduled_at_ms <= scheduled_ms:
         return True
-    if any(part.next_at_ms <= nominal_ms < part.to_ms for part in missed(state)):
+    if any(part.next_at_ms <= scheduled_ms < part.to_ms for part in missed(state)):
         return True
-    return any(edit.nominal_at_ms == nominal_ms for edit in state.edits)
+    return any(edit.scheduled_at_ms == scheduled_ms for edit in state.edits)
 
 
 def retime(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Another jitter or most of runs changes no nominal time: what lies ahead or waits stays. The
+    """Another jitter or most of runs changes no scheduled time: what lies ahead or waits stays. The
     caller settles and puts the state."""
-    nominal_ms = state.next_nominal_at_ms
-    if not nominal_ms:
+    scheduled_ms = state.next_scheduled_at_ms
+    if not scheduled_ms:
         # None was left behind what waits, or was moved to later; now there may be one.
         look_ahead(view, jid, job, state, decided(state) or view.now_ms)
-    elif job.form.max_runs and runs_left(job, state, nominal_ms) <= 0:
+    elif job.form.max_runs and runs_left(job, state, scheduled_ms) <= 0:
         _stop(state)
     elif state.next_due_at_ms > view.now_ms:
-        state.next_due_at_ms = max(view.now_ms, due(plan_of(view, jid, job), nominal_ms))
+        state.next_due_at_ms = max(view.now_ms, due(plan_of(view, jid, job), scheduled_ms))
 
 
 def decided_ahead(view: View, state: StateRecord) -> int:
     """Up to when a job had decided on its times when the state's time was set back; 0 where that
     has come again. What somebody moved to an earlier instant is none of these."""
-    if state.last_nominal_at_ms <= view.now_ms:
+    if state.last_scheduled_at_ms <= view.now_ms:
         return 0
     until = int.from_bytes(view.get_raw(keys.SET_BACK) or b"", "big")
-    return state.last_nominal_at_ms if until > view.now_ms else 0
+    return state.last_scheduled_at_ms if until > view.now_ms else 0
 
 
 def _behind_end(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
@@ -154,14 +154,14 @@ def _behind_end(view: View, jid: int, job: JobRecord, state: StateRecord) -> int
     if ahead and ledger.few_ahead(view, jid, view.now_ms, keys.STRETCH):
         ledger.cut(view, jid, state, plan_of(view, jid, job), view.now_ms)
         return view.now_ms - 1
-    return max(state.last_nominal_at_ms, view.now_ms - 1)
+    return max(state.last_scheduled_at_ms, view.now_ms - 1)
 
 
 def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
-    """How many nominal times from an instant on a job with a most of runs may have. What waits in
+    """How many scheduled times from an instant on a job with a most of runs may have. What waits in
     the backlog, or was moved from before to later, will have been fired by then."""
     moved = sum(
-        1 for edit in state.edits if edit.kind == Edit.KIND_MOVE and edit.nominal_at_ms < from_ms
+        1 for edit in state.edits if edit.kind == Edit.KIND_MOVE and edit.scheduled_at_ms < from_ms
     )
     return job.form.max_runs - state.fired - _waiting(state) - moved
 
@@ -170,7 +170,7 @@ def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """What was moved or waited became no run, so no end will set the next time of a job that goes
     on from an end, and one with a most of runs has some left after all. The caller settles and puts
     the state."""
-    if state.next_nominal_at_ms or _waiting(state):
+    if state.next_scheduled_at_ms or _waiting(state):
         return
     if state.after_end and state.live == state.held:
         look_ahead(view, jid, job, state, _behind_end(view, jid, job, state))
@@ -180,23 +180,23 @@ def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
 
 def used_up(job: JobRecord, state: StateRecord) -> None:
     """One that was moved or added may be the last of all, though the schedules name more."""
-    if state.next_nominal_at_ms and 0 < job.form.max_runs <= state.fired:
+    if state.next_scheduled_at_ms and 0 < job.form.max_runs <= state.fired:
         _stop(state)
 
 
 def _stop(state: StateRecord) -> None:
     """It has no next time, though its schedules have one."""
-    state.decided_ms = state.next_nominal_at_ms - 1
-    state.next_nominal_at_ms = state.next_due_at_ms = 0
+    state.decided_ms = state.next_scheduled_at_ms - 1
+    state.next_scheduled_at_ms = state.next_due_at_ms = 0
 
 
 def decided(state: StateRecord) -> int:
     """Up to which instant a job has decided on the times of its schedules. What ran before its time
     may lie behind."""
-    if state.next_nominal_at_ms:
-        return state.next_nominal_at_ms - 1
+    if state.next_scheduled_at_ms:
+        return state.next_scheduled_at_ms - 1
     waiting = (part.to_ms - 1 for part in missed(state))
-    return state.decided_ms or max((state.last_nominal_at_ms, *waiting))
+    return state.decided_ms or max((state.last_scheduled_at_ms, *waiting))
 
 
 def _waiting(state: StateRecord) -> int:
@@ -209,25 +209,25 @@ def last_end(view: View, state: StateRecord) -> int | None:
     from whose end it will count, and before the first."""
     if state.live > state.held or (state.backlog and _waiting(state)):
         return None
-    if state.last_nominal_at_ms > state.last_end_at_ms:
-        # Nothing ran at the last nominal time, on which was decided only now: it is not caught up
+    if state.last_scheduled_at_ms > state.last_end_at_ms:
+        # Nothing ran at the last scheduled time, on which was decided only now: it is not caught up
         # with in steps of the rest, which after a long outage would be very many.
         return view.now_ms
     return state.last_end_at_ms or None
 
 
 def start(view: View, state: StateRecord, plan: Plan) -> None:
-    """Set a new job's first nominal time. An instant that has passed already is due at once."""
-    nominal_ms = plan.first_ms
-    if nominal_ms is not None and nominal_ms <= limits.INSTANT_MAX_MS:
-        state.next_nominal_at_ms = nominal_ms
-        state.next_due_at_ms = max(due(plan, nominal_ms), view.now_ms)
+    """Set a new job's first scheduled time. An instant that has passed already is due at once."""
+    scheduled_ms = plan.first_ms
+    if scheduled_ms is not None and scheduled_ms <= limits.INSTANT_MAX_MS:
+        state.next_scheduled_at_ms = scheduled_ms
+        state.next_due_at_ms = max(due(plan, scheduled_ms), view.now_ms)
 
 
 def settle(view: View, jid: int, state: StateRecord) -> None:
     """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
     if state.state == ACTIVE:
-        if not (state.next_nominal_at_ms or state.edits or state.backlog) and (
+        if not (state.next_scheduled_at_ms or state.edits or state.backlog) and (
             state.may_finish or (state.after_end and _is_used_up(view, jid, state))
         ):
             state.state = FINISHED
@@ -270,7 +270,7 @@ def over(state: StateRecord) -> bool:
 
 
 def ahead(state: StateRecord) -> bool:
-    return bool(state.next_nominal_at_ms or state.edits or state.backlog)
+    return bool(state.next_scheduled_at_ms or state.edits or state.backlog)
 
 
 def next_wake(view: View, state: StateRecord) -> int:
@@ -287,7 +287,7 @@ def next_wake(view: View, state: StateRecord) -> int:
             return state.next_due_at_ms
         return timers.earliest(state.next_due_at_ms, state.delete_at_ms, purge_at_ms)
     edited = [
-        edit.moved_to_ms if edit.kind == MOVE else edit.nominal_at_ms
+        edit.moved_to_ms if edit.kind == MOVE else edit.scheduled_at_ms
         for edit in state.edits
         if edit.kind != SKIP
     ]
@@ -300,7 +300,7 @@ def edit_due(edit: EditRecord) -> int:
     """When an edited occurrence is due by itself; 0 for a skipped one, which is only left out."""
     if edit.kind == MOVE:
         return edit.moved_to_ms
-    return 0 if edit.kind == SKIP else edit.nominal_at_ms
+    return 0 if edit.kind == SKIP else edit.scheduled_at_ms
 
 
 def run_ended(view: View, jid: int, state: StateRecord) -> None:
@@ -313,7 +313,7 @@ def run_ended(view: View, jid: int, state: StateRecord) -> None:
             first.release_at_ms = view.now_ms
     if state.after_end and state.live == state.held and state.state in (ACTIVE, PAUSED):
         # A time that has come, and waits for its turn or for the job to go on, is decided first.
-        if not 0 < state.next_nominal_at_ms <= view.now_ms:
+        if not 0 < state.next_scheduled_at_ms <= view.now_ms:
             job = view.need(keys.job(jid), JobRecord)
             advance(view, jid, job, state, _behind_end(view, jid, job, state))
     elif not waits and (state.live or state.delete_after_ms is None):

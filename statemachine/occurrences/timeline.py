@@ -20,14 +20,14 @@ from ..model.record import EditRecord, JobRecord, StateRecord
 from ..model.view import View
 from ..schedule.plan import (
     Plan,
-    count_nominals,
+    count_scheduled,
     due,
     excluded,
-    latest_nominal_before,
+    latest_scheduled_before,
     names,
     newest,
-    nominal_times,
-    nth_nominal,
+    nth_scheduled,
+    scheduled_times,
 )
 from . import ledger, next_time
 
@@ -66,8 +66,8 @@ class Stretch:
         if at_ms > self.last:
             return self, None
         # No other is between, so each side has one at least.
-        [start] = nominal_times(plan, at_ms, self.last + 1, 1).times
-        return self._split(plan, start, count_nominals(plan, start, self.last + 1).number)
+        [start] = scheduled_times(plan, at_ms, self.last + 1, 1).times
+        return self._split(plan, start, count_scheduled(plan, start, self.last + 1).number)
 
     def newest(self, plan: Plan, number: int) -> tuple[Stretch | None, Stretch | None]:
         """All but the newest so many, and these."""
@@ -81,7 +81,7 @@ class Stretch:
         """The first, and the others."""
         if self.count == 1:
             return self, None
-        [second] = nominal_times(plan, self.first + 1, self.last + 1, 1).times
+        [second] = scheduled_times(plan, self.first + 1, self.last + 1, 1).times
         early, others = self._split(plan, second, self.count - 1)
         assert early is not None
         return early, others
@@ -89,7 +89,7 @@ class Stretch:
     def _split(self, plan: Plan, start: int, count: int) -> tuple[Stretch | None, Stretch | None]:
         if start <= self.first:
             return None, self
-        last = max(self.first, latest_nominal_before(plan, start) or self.first)
+        last = max(self.first, latest_scheduled_before(plan, start) or self.first)
         early = replace(self, last=last, count=max(1, self.count - count))
         late = replace(self, first=start, count=count, due_ms=self.due_ms + start - self.first)
         return early, late
@@ -102,10 +102,10 @@ def undecided(
     added and is due, in the order in which it is due; and the last time of the schedules that was
     looked at, 0 if none was."""
     edits = list(_edited(view, state))
-    first, last = state.next_nominal_at_ms, 0
+    first, last = state.next_scheduled_at_ms, 0
     found: list[Stretch] = []
     if 0 < first <= until_ms or 0 < state.next_due_at_ms <= view.now_ms:
-        last = max(first, latest_nominal_before(plan, until_ms + 1) or first)
+        last = max(first, latest_scheduled_before(plan, until_ms + 1) or first)
         if job.form.max_runs:
             last = last_of_most(view, jid, job, state, plan, first, last)
         last = _within_days(plan, first, last)
@@ -118,7 +118,7 @@ def _edited(view: View, state: StateRecord) -> Iterator[Stretch]:
     for edit in state.edits:
         due_ms = next_time.edit_due(edit)
         if 0 < due_ms <= view.now_ms:
-            yield Stretch(edit.nominal_at_ms, edit.nominal_at_ms, 1, due_ms, edit=edit)
+            yield Stretch(edit.scheduled_at_ms, edit.scheduled_at_ms, 1, due_ms, edit=edit)
 
 
 def _within_days(plan: Plan, first: int, last: int) -> int:
@@ -126,15 +126,15 @@ def _within_days(plan: Plan, first: int, last: int) -> int:
     most = first + limits.CALENDAR_DAYS * limits.DAY_MS
     if not plan.calendars or last <= most:
         return last
-    return max(first, latest_nominal_before(plan, most) or first)
+    return max(first, latest_scheduled_before(plan, most) or first)
 
 
 def _scheduled(
     view: View, jid: int, state: StateRecord, plan: Plan, last: int, due_edits: list[Stretch]
 ) -> Iterator[Stretch]:
-    first = begin = state.next_nominal_at_ms
+    first = begin = state.next_scheduled_at_ms
     points: dict[int, EditRecord | None] = {
-        edit.nominal_at_ms: edit for edit in state.edits if first <= edit.nominal_at_ms <= last
+        edit.scheduled_at_ms: edit for edit in state.edits if first <= edit.scheduled_at_ms <= last
     }
     # What was moved to before its time may wait by itself.
     points |= {at_ms: None for at_ms in next_time.waiting_alone(state) if first <= at_ms <= last}
@@ -164,12 +164,12 @@ def _between(plan: Plan, begin: int, end: int, marks: list[int]) -> Iterator[Str
     for low, high, kind in _days(plan, begin, end):
         inside = marks[bisect_left(marks, low + 1) : bisect_left(marks, high)]
         for left, right in zip((low, *inside), (*inside, high), strict=True):
-            last = latest_nominal_before(plan, right)
+            last = latest_scheduled_before(plan, right)
             if last is None or last < left:
                 continue
             # Most jobs have missed one time.
-            first = last if left == last else nominal_times(plan, left, right, 1).times[0]
-            count = 1 if first == last else count_nominals(plan, first, right).number
+            first = last if left == last else scheduled_times(plan, left, right, 1).times[0]
+            count = 1 if first == last else count_scheduled(plan, first, right).number
             yield Stretch(first, last, count, due(plan, first), kind)
 
 
@@ -195,9 +195,9 @@ def last_of_most(
     view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
 ) -> int:
     """The last of the times of a range that the most of runs has room for."""
-    end = nth_nominal(plan, first, last, max(1, next_time.runs_left(job, state, first)))
+    end = nth_scheduled(plan, first, last, max(1, next_time.runs_left(job, state, first)))
     own = ledger.own_entries(view, jid, state, first, last)
-    behind = iter(nominal_times(plan, end + 1, last + 1, len(own)).times if own else ())
+    behind = iter(scheduled_times(plan, end + 1, last + 1, len(own)).times if own else ())
     for at_ms in own:
         # It ran before its time and was counted then.
         if at_ms <= end:

@@ -1,7 +1,7 @@
-"""The proof that no nominal time was lost: the ledger against the schedules, computed anew.
+"""The proof that no scheduled time was lost: the ledger against the schedules, computed anew.
 
 The comparison begins where the present schedules took force, since nobody knows the old ones any
-more, or where the ledger begins that is kept; it ends at the next nominal time, since what comes
+more, or where the ledger begins that is kept; it ends at the next scheduled time, since what comes
 behind was not decided on yet. Times that follow from the end of a run cannot be computed anew, so
 in a job with such a schedule no entry is a surprise. What was moved, or waits in a backlog, is not
 missing: it gets its outcome when it is due.
@@ -24,7 +24,7 @@ from ..model.record import JobRecord, LedgerRecord, StateRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
 from ..occurrences import ledger, next_time
-from ..schedule.plan import Plan, count_nominals, nominal_times
+from ..schedule.plan import Plan, count_scheduled, scheduled_times
 
 Edit = schedule_pb2.OccurrenceEdit
 SHOWN = 1_000  # Gaps and surprises that one answer names.
@@ -101,7 +101,7 @@ def _book(view: View, jid: int, first: int, end: int) -> Book:
     for looked, (key, value) in enumerate(islice(entries, limits.LOOKED_AT + 1)):
         if looked == limits.LOOKED_AT:
             raise _too_many(limits.LOOKED_AT, "ledger entries")
-        book.add(keys.nominal_at(key), parse(key, value, LedgerRecord))
+        book.add(keys.scheduled_at(key), parse(key, value, LedgerRecord))
     return book
 
 
@@ -114,12 +114,12 @@ def _too_many(most: int, what: str) -> Refused:
 
 
 def _expected(plan: Plan, job: JobRecord, state: StateRecord, first: int, end: int) -> list[int]:
-    """The nominal times of a range that have an outcome by now."""
+    """The scheduled times of a range that have an outcome by now."""
     decided = next_time.decided(state)
-    found = nominal_times(plan, first, min(end, decided + 1), limits.AUDIT_TIMES)
+    found = scheduled_times(plan, first, min(end, decided + 1), limits.AUDIT_TIMES)
     if found.cut:
-        raise _too_many(limits.AUDIT_TIMES, "nominal times")
-    waiting = {edit.nominal_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE}
+        raise _too_many(limits.AUDIT_TIMES, "scheduled times")
+    waiting = {edit.scheduled_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE}
     since_ms = job.schedules_since_ms
     onces = {once.at_ms for once in plan.onces} if since_ms == job.created_at_ms else set()
     return [
@@ -142,23 +142,23 @@ def _surprises(
     for at, entry in book.alone.items():
         if at >= first and at not in known and not entry.added and not _names(plan, at):
             found.append(run_pb2.LedgerEntry(
-                nominal_time=timestamp(at), outcome=entry.outcome, count=1
+                scheduled_time=timestamp(at), outcome=entry.outcome, count=1
             ))  # fmt: skip
     alone = sorted(at for at, entry in book.alone.items() if not entry.added)
     for at, entry in zip(book.firsts, book.stretches, strict=True):
         inside = bisect_right(alone, entry.last_at_ms) - bisect_right(alone, at)
-        named = count_nominals(plan, at, entry.last_at_ms + 1, ever=True)
+        named = count_scheduled(plan, at, entry.last_at_ms + 1, ever=True)
         if at >= first and named.exact and named.number != entry.count + inside:
             found.append(run_pb2.LedgerEntry(
-                nominal_time=timestamp(at), outcome=entry.outcome, count=entry.count,
-                last_nominal_time=timestamp(entry.last_at_ms),
+                scheduled_time=timestamp(at), outcome=entry.outcome, count=entry.count,
+                last_scheduled_time=timestamp(entry.last_at_ms),
             ))  # fmt: skip
     return found
 
 
 def _names(plan: Plan, at_ms: int) -> bool:
     """Whether a schedule names an instant: one that is decided before its time, by a move."""
-    return bool(nominal_times(plan, at_ms, at_ms + 1, 1, ever=True).times)
+    return bool(scheduled_times(plan, at_ms, at_ms + 1, 1, ever=True).times)
 
 
 def _outcomes(plan: Plan, book: Book, first: int, end: int) -> Counter[int]:
@@ -169,6 +169,8 @@ def _outcomes(plan: Plan, book: Book, first: int, end: int) -> Counter[int]:
         if first <= at and entry.last_at_ms < end:
             counts[entry.outcome] += entry.count
         else:
-            inside = count_nominals(plan, max(first, at), min(end, entry.last_at_ms + 1), ever=True)
+            inside = count_scheduled(
+                plan, max(first, at), min(end, entry.last_at_ms + 1), ever=True
+            )
             counts[entry.outcome] += inside.number
     return counts

@@ -55,7 +55,7 @@ ENDS = {
     runs.SKIPPED: event_pb2.EVENT_KIND_RUN_SKIPPED,
 }
 CALENDAR_METHODS = frozenset({"CreateCalendar", "UpdateCalendar", "DeleteCalendar"})
-# What leaves a job with nothing ahead, without a nominal time that was decided on.
+# What leaves a job with nothing ahead, without a scheduled time that was decided on.
 FINISHING_METHODS = frozenset({"RevertOccurrence", "DropBacklog"})
 QUEUE_METHODS = frozenset({"UpdateQueue", "PauseQueue", "ResumeQueue"})
 
@@ -162,7 +162,7 @@ def _of_run(told: Told, key: bytes, value: bytes) -> Events:
 def _is_fired(told: Told, jid: int, occasion: int, run: RunRecord) -> bool:
     if run.made_in:
         return run.made_in == told.revision
-    return not occasion & 0xFFFF and keys.ledger(jid, keys.nominal_of(occasion)) in told.puts
+    return not occasion & 0xFFFF and keys.ledger(jid, keys.scheduled_of(occasion)) in told.puts
 
 
 def _run_event(told: Told, kind: Kind.ValueType, jid: int, occasion: int, run: RunRecord) -> Event:
@@ -183,19 +183,19 @@ def _of_ended(told: Told, key: bytes, value: bytes) -> Events:
 
 
 def _of_ledger(told: Told, key: bytes, value: bytes) -> Events:
-    """A nominal time, or a stretch of them, that became no run."""
-    jid, nominal_ms = keys.run_of(key)
+    """A scheduled time, or a stretch of them, that became no run."""
+    jid, scheduled_ms = keys.run_of(key)
     entry = parse(key, value, LedgerRecord)
-    was_run = keys.ended(jid, keys.occasion_of(nominal_ms)) in told.puts
+    was_run = keys.ended(jid, keys.occasion_of(scheduled_ms)) in told.puts
     changed = entry.last_at_ms and entry.made_in != told.revision
     if entry.outcome in ledger.WITH_RUN or was_run or changed:
         return
     event = told.event(event_pb2.EVENT_KIND_FIRED_NOT, told.job(jid))
     event.ledger.outcome = entry.outcome
     event.ledger.count = entry.count or 1
-    set_ms(event.ledger.nominal_time, nominal_ms)
+    set_ms(event.ledger.scheduled_time, scheduled_ms)
     if entry.last_at_ms:
-        set_ms(event.ledger.last_nominal_time, entry.last_at_ms)
+        set_ms(event.ledger.last_scheduled_time, entry.last_at_ms)
     yield event
 
 
@@ -236,12 +236,12 @@ def _job_event(
 
 
 def _of_state(told: Told, key: bytes, value: bytes) -> Events:
-    """Nothing is left to happen to a job, since its last nominal time was decided on just now."""
+    """Nothing is left to happen to a job, since its last scheduled time was decided on just now."""
     state = parse(key, value, StateRecord)
     if state.state != FINISHED:
         return
     jid = jid_in(key)
-    last_ms = state.last_nominal_at_ms
+    last_ms = state.last_scheduled_at_ms
     dropped = keys.ended(jid, keys.occasion_of(last_ms)) in told.puts
     decided = keys.ledger(jid, last_ms) in told.puts and not dropped
     by_hand = told.by_hand.get((told.job(jid).namespace, f"job/{told.job(jid).name}"), set())

@@ -252,7 +252,7 @@ def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
     if most and usage is not None and quota.used(usage) >= most:
         message = (
             f"{quota.used(usage)} runs of the namespace '{job.namespace}' are under way, and its "
-            f"quota is {most}: a nominal time that comes now is skipped, all else waits"
+            f"quota is {most}: a scheduled time that comes now is skipped, all else waits"
         )
         yield _obstacle(Obstacle.KIND_QUOTA, message)
 
@@ -263,7 +263,7 @@ def _overlap(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstac
         fate = "skipped" if verdict is overlap.SKIP else "held back"
         live = state.live - state.held
         runs = "a run is" if live == 1 else f"{live} runs are"
-        message = f"{runs} under way: a nominal time that comes now is {fate}"
+        message = f"{runs} under way: a scheduled time that comes now is {fate}"
         yield _obstacle(Obstacle.KIND_OVERLAP, message)
 
 
@@ -273,7 +273,7 @@ def _backlog(state: StateRecord) -> Obstacles:
         left = sum(part.left for part in backlog)
         pace_ms = backlog[0].pace_ms
         how = f"one each {pace_ms} ms" if pace_ms else "in turn with other jobs of the namespace"
-        times = "past nominal time waits" if left == 1 else "past nominal times wait"
+        times = "past scheduled time waits" if left == 1 else "past scheduled times wait"
         message = f"{left} {times} to be released, {how}; drop the backlog to give them up"
         yield _obstacle(Obstacle.KIND_OUTAGE_GUARD, message, backlog[0].release_at_ms)
 
@@ -304,9 +304,9 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
 
 
 def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
-    """Its next nominal time, and whether that will be left out."""
-    nominal_ms = state.next_nominal_at_ms
-    if not nominal_ms:
+    """Its next scheduled time, and whether that will be left out."""
+    scheduled_ms = state.next_scheduled_at_ms
+    if not scheduled_ms:
         if state.after_end and state.live > state.held:
             message = "its schedule counts from the end of a run, and one is under way"
             yield _obstacle(Obstacle.KIND_RUNNING, message)
@@ -319,7 +319,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
         yield _obstacle(Obstacle.KIND_NOT_DUE, message, state.next_due_at_ms)
     for edit in state.edits:
         skipped = edit.kind == schedule_pb2.OccurrenceEdit.KIND_SKIP
-        if skipped and edit.nominal_at_ms == nominal_ms:
+        if skipped and edit.scheduled_at_ms == scheduled_ms:
             yield _obstacle(Obstacle.KIND_EXCLUDED, "the next occurrence was skipped by hand")
     if job.form.calendars:
         try:
@@ -327,7 +327,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
         except next_time.Unreadable as unreadable:
             yield _obstacle(Obstacle.KIND_JOB_BROKEN, str(unreadable))
             return
-        name = excluded(plan, nominal_ms)
+        name = excluded(plan, scheduled_ms)
         if name is not None:
             message = f"the calendar '{name}' leaves the next occurrence out"
             yield _obstacle(Obstacle.KIND_EXCLUDED, message)

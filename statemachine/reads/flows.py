@@ -84,7 +84,7 @@ def _answer(view: View, wave: Wave, namespace: str) -> Flow:
     record, root = wave.flow, view.get(keys.job(wave.jid), JobRecord)
     name = root.name if root else "deleted"
     answer = Flow(namespace=namespace, id=keys.run_id(name, wave.jid, wave.occasion))
-    set_ms(answer.nominal_time, keys.nominal_of(wave.occasion))
+    set_ms(answer.scheduled_time, keys.scheduled_of(wave.occasion))
     set_ms(answer.create_time, record.created_at_ms)
     if record.ended_at_ms:
         set_ms(answer.end_time, record.ended_at_ms)

@@ -20,7 +20,7 @@ from ..occurrences import next_time
 from ..runs import slots
 from ..schedule import describe
 from ..schedule.compiler import compile_plan
-from ..schedule.plan import Plan, count_nominals, due, excluded, nominal_times
+from ..schedule.plan import Plan, count_scheduled, due, excluded, scheduled_times
 from ..schedule.preview import PREVIEW_MAX, Foreseen, preview
 from ..tenants import namespaces
 
@@ -48,7 +48,7 @@ def preview_schedule(
     spec = job.order()
     edits = [
         Edit(
-            nominal_time=timestamp(edit.nominal_at_ms), kind=edit.kind,
+            scheduled_time=timestamp(edit.scheduled_at_ms), kind=edit.kind,
             moved_to=timestamp(edit.moved_to_ms) if edit.moved_to_ms else None,
         )
         for edit in state.edits
@@ -58,7 +58,7 @@ def preview_schedule(
     left = None
     if spec.timing.max_runs:
         # Those before the next one are decided on already.
-        next_ms = state.next_nominal_at_ms or state.last_nominal_at_ms + 1
+        next_ms = state.next_scheduled_at_ms or state.last_scheduled_at_ms + 1
         left = _left(plan, spec.timing.max_runs - state.fired, next_ms, from_ms)
     seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms, left=left)
     shown = _shown(
@@ -104,8 +104,8 @@ def _preview_new(
 def _left(plan: Plan, left: int, next_ms: int, from_ms: int) -> int:
     """How many of the times from an instant on may run, when so many may from the next one on."""
     if from_ms > next_ms:
-        return left - count_nominals(plan, next_ms, from_ms).number
-    return left + count_nominals(plan, from_ms, next_ms).number
+        return left - count_scheduled(plan, next_ms, from_ms).number
+    return left + count_scheduled(plan, from_ms, next_ms).number
 
 
 def _shown(
@@ -118,7 +118,7 @@ def _shown(
         answer.descriptions.append(describe.describe(schedule, zone, seed=seed))
     for item in seen:
         answer.occurrences.add(
-            nominal_time=timestamp(item.nominal_ms), due_time=timestamp(item.due_ms),
+            scheduled_time=timestamp(item.scheduled_ms), due_time=timestamp(item.due_ms),
             local_time=item.local_time, note=item.note, excluded=item.excluded,
         )  # fmt: skip
     return answer
@@ -178,7 +178,7 @@ def _count(view: View, number: int, end_ms: int) -> tuple[Counter[int], bool]:
 def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> list[int]:
     """When a job will be due, as far as can be known, before an instant."""
     edits = state.edits
-    edited = {edit.nominal_at_ms for edit in edits}
+    edited = {edit.scheduled_at_ms for edit in edits}
     dues = [at for at in (next_time.edit_due(edit) for edit in edits) if 0 < at < end_ms]
     if not 0 < state.next_due_at_ms < end_ms:
         return dues[:most]
@@ -192,6 +192,6 @@ def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> l
     most_runs = job.form.max_runs
     if most_runs:
         most = min(most, max(0, most_runs - state.fired))
-    times = nominal_times(plan, state.next_nominal_at_ms, end_ms - shift_ms, most).times
+    times = scheduled_times(plan, state.next_scheduled_at_ms, end_ms - shift_ms, most).times
     dues += [at + shift_ms for at in times if at not in edited and excluded(plan, at) is None]
     return dues[:most]

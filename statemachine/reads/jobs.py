@@ -19,7 +19,7 @@ from ..tenants import namespaces
 
 Terms = list[filters.Term]
 FIELDS = ("name", "labels.", "state", "queue", "owner", "zone", "handler")
-HISTORY_FIELDS = ("state", "nominal_time", "outcome")
+HISTORY_FIELDS = ("state", "scheduled_time", "outcome")
 
 
 def get(view: View, request: job_pb2.GetJobRequest, workers: Workers) -> job_pb2.Job:
@@ -136,22 +136,22 @@ def _in_ms(terms: Terms) -> Terms:
     """The terms with instants as numbers, which compare as instants do."""
     read = []
     for term in terms:
-        if term.field == "nominal_time":
+        if term.field == "scheduled_time":
             at_ms = instant_of(term.value)
             if at_ms is None:
                 why = f"'{term.value}' is no instant; write one such as 2026-03-29T01:00:00Z"
-                raise wrong_filter(f"nominal_time{term.sign}{term.value}", why)
+                raise wrong_filter(f"scheduled_time{term.sign}{term.value}", why)
             term = term._replace(value=str(at_ms))
         read.append(term)
     return read
 
 
 def _occasions(terms: Terms) -> tuple[int, int]:
-    """The occasions to look at: a filter by nominal time needs no look at the others."""
+    """The occasions to look at: a filter by scheduled time needs no look at the others."""
     first, end = 0, keys.OCCASION_MAX
     for term in terms:
-        if term.field == "nominal_time":
-            at_ms = max(0, min(int(term.value), keys.nominal_of(keys.OCCASION_MAX) - 1))
+        if term.field == "scheduled_time":
+            at_ms = max(0, min(int(term.value), keys.scheduled_of(keys.OCCASION_MAX) - 1))
             if term.sign in "=<":
                 end = min(end, keys.occasion_of(at_ms + (term.sign == "=")))
             if term.sign in "=>":
@@ -172,7 +172,7 @@ def _place(found: tuple[int, RunRecord]) -> bytes:
 def _run_fields(occasion: int, run: RunRecord) -> dict[str, str | int]:
     return {
         "state": word(run_pb2.RunState.Name(run.state), "RUN_STATE_"),
-        "nominal_time": keys.nominal_of(occasion),
+        "scheduled_time": keys.scheduled_of(occasion),
         "outcome": word(run_pb2.Outcome.Name(run.outcome), "OUTCOME_"),
     }
 
@@ -202,7 +202,7 @@ def runs_of(
 def list_ledger(
     view: View, request: job_pb2.ListJobLedgerRequest, workers: Workers
 ) -> job_pb2.ListJobLedgerResponse:
-    """What became of each nominal time, newest first."""
+    """What became of each scheduled time, newest first."""
     jid, _, _ = find(view, request.namespace, request.job)
     first = ms_or(request, "from_time", 0)
     last = ms_or(request, "to_time", limits.INSTANT_MAX_MS)
@@ -223,9 +223,9 @@ def list_ledger(
 def _ledger_entry(found: tuple[bytes, bytes]) -> run_pb2.LedgerEntry:
     record = parse(*found, LedgerRecord)
     entry = run_pb2.LedgerEntry(
-        nominal_time=timestamp(keys.nominal_at(found[0])), outcome=record.outcome,
+        scheduled_time=timestamp(keys.scheduled_at(found[0])), outcome=record.outcome,
         count=record.count or 1,
     )  # fmt: skip
     if record.last_at_ms:
-        entry.last_nominal_time.CopyFrom(timestamp(record.last_at_ms))
+        entry.last_scheduled_time.CopyFrom(timestamp(record.last_at_ms))
     return entry

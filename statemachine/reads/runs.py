@@ -88,7 +88,7 @@ def _place(found: Found) -> bytes:
 
 
 def _sorted(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
-    """The runs under way of a namespace by nominal time, newest first, as far as a page looks."""
+    """The runs under way of a namespace by scheduled time, newest first, as far as a page looks."""
     first, end = _jids(number)
     before = _numbers(after, 2) if after else (keys.OCCASION_MAX, keys.OCCASION_MAX)
     places = (
@@ -135,7 +135,7 @@ def _dead(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found
 
 
 def _of_job(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
-    """The runs of one job by nominal time, newest first; without a state only those under way."""
+    """The runs of one job by scheduled time, newest first; without a state only those under way."""
     [name, *_] = [term.value for term in terms if term.field == "job" and term.sign == "="]
     value = view.stored.get(keys.job_name(number, name))
     if value is None:

@@ -164,5 +164,5 @@ def drop(
     run.outcome = outcome
     run.error = run_pb2.RunError(kind=kind, message=message)
     if not occasion & 0xFFFF:
-        ledger.correct(view, jid, keys.nominal_of(occasion), outcome)
+        ledger.correct(view, jid, keys.scheduled_of(occasion), outcome)
     runs.end(view, jid, occasion, run, runs.SKIPPED)

@@ -347,7 +347,7 @@ def not_for_later(view: View, jid: int, spec: job_pb2.JobSpec, state: StateRecor
             yield keys.run_of(key)[1]
         return
     # Of others only those run already that were moved to before their time.
-    for at_ms in ledger.own_entries(view, jid, state, view.now_ms + 1, state.last_nominal_at_ms):
+    for at_ms in ledger.own_entries(view, jid, state, view.now_ms + 1, state.last_scheduled_at_ms):
         if view.get(keys.run(jid, keys.occasion_of(at_ms)), RunRecord) is not None:
             yield keys.occasion_of(at_ms)
 
@@ -434,15 +434,15 @@ def usage_of(view: View, jid: int) -> UsageRecord:
     return usage
 
 
-def free_occasion(view: View, jid: int, state: StateRecord, nominal_ms: int) -> int:
+def free_occasion(view: View, jid: int, state: StateRecord, scheduled_ms: int) -> int:
     """A place for a run that no schedule fires. The caller puts the state."""
     for _ in range(0xFFFF):
         state.serial = state.serial % 0xFFFF + 1
-        occasion = keys.occasion_of(nominal_ms, state.serial)
+        occasion = keys.occasion_of(scheduled_ms, state.serial)
         live = view.get(keys.run(jid, occasion), RunRecord)
         if live is None and view.get(keys.ended(jid, occasion), RunRecord) is None:
             return occasion
-    raise AssertionError(f"job {jid} has 65,535 runs in the millisecond {nominal_ms}")
+    raise AssertionError(f"job {jid} has 65,535 runs in the millisecond {scheduled_ms}")
 
 
 def _release_unique(view: View, jid: int, occasion: int, run: RunRecord) -> None:

@@ -35,7 +35,7 @@ from .cron import (
     simplify,
     spread,
 )
-from .plan import BEFORE_ALL, Grid, Once, Plan, Repeat, next_nominal
+from .plan import BEFORE_ALL, Grid, Once, Plan, Repeat, next_scheduled
 from .zoned_cron import ZonedCron, zoned_cron
 from .zones import LATEST_MS, YEAR_MAX, YEAR_MIN, Zone, find_zone
 
@@ -156,7 +156,7 @@ def compile_plan(
             if isinstance(alone, Plan):
                 plan += _never_firing([schedule], timing, alone, seed, created_at_ms, at)
         return plan
-    plan.first_ms = next_nominal(plan, BEFORE_ALL)
+    plan.first_ms = next_scheduled(plan, BEFORE_ALL)
     # The common case costs no other search.
     if not schedules or (len(schedules) == 1 and plan.first_ms is not None):
         return plan
@@ -387,9 +387,9 @@ def _never_firing(
     for at, (schedule, part) in enumerate(zip(schedules, resolved, strict=True), first):
         onces, repeats, rests = _sort_out([part])
         alone = replace(plan, onces=onces, repeats=repeats, rests=rests)
-        if next_nominal(alone, BEFORE_ALL) is None:
+        if next_scheduled(alone, BEFORE_ALL) is None:
             endless = replace(alone, start_ms=0, end_ms=LATEST_MS)
-            at_all = next_nominal(endless, BEFORE_ALL)
+            at_all = next_scheduled(endless, BEFORE_ALL)
             faults.append(_never(f"schedules[{at}]", schedule, plan, at_all))
     return faults
 

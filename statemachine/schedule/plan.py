@@ -1,13 +1,13 @@
 """When a job happens: its compiled schedules, and the questions the rules ask of them.
 
-A plan is the union of a job's schedules under one timing. Nominal times begin after `since_ms`,
+A plan is the union of a job's schedules under one timing. Scheduled times begin after `since_ms`,
 the instant at which the schedules took force, save for a single time in the past, which is meant
 to run at once. With `ever` a question also looks at the time before, as if the schedules had
 always been there: a backfill may reach back before the job was made.
 
-Nothing here knows whether a nominal time was fired, how often, or what was paused: that is the
-business of the rules that call. Calendars are asked apart as well, since a nominal time they leave
-out still gets its outcome in the ledger.
+Nothing here knows whether a scheduled time was fired, how often, or what was paused: that is the
+business of the rules that call. Calendars are asked apart as well, since a scheduled time they
+leave out still gets its outcome in the ledger.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .zones import LATEST_MS, Zone
 COUNT_MAX: Final = 10_000
 # So few are walked, since a search costs as much.
 FEW: Final = 8
-# The rest after a nominal time that did not run, where the delay itself is shorter: without it a
-# job with the delay 0 would have a thousand nominal times a second on a day off.
+# The rest after a scheduled time that did not run, where the delay itself is shorter: without it a
+# job with the delay 0 would have a thousand scheduled times a second on a day off.
 REST_MIN_MS: Final = 1000
-# Before every instant: `next_nominal(plan, BEFORE_ALL)` is the first of all.
+# Before every instant: `next_scheduled(plan, BEFORE_ALL)` is the first of all.
 BEFORE_ALL: Final = -1
 
 
@@ -103,16 +103,16 @@ class Plan:
     start_ms: int
     end_ms: int
     since_ms: int
-    # How much later than its nominal time this job is due.
+    # How much later than its scheduled time this job is due.
     jitter_ms: int
     calendars: Sequence[tuple[str, CalendarDays]]
     warnings: Sequence[str]
-    # The first nominal time of all, as a new job asks for it.
+    # The first scheduled time of all, as a new job asks for it.
     first_ms: int | None = None
 
 
-class Nominals(NamedTuple):
-    """Nominal times in order."""
+class ScheduledTimes(NamedTuple):
+    """Scheduled times in order."""
 
     times: list[int]
     # There are more in the range than the limit let through.
@@ -120,20 +120,20 @@ class Nominals(NamedTuple):
 
 
 class Count(NamedTuple):
-    """How many nominal times there are."""
+    """How many scheduled times there are."""
 
     number: int
     # False: there are at least so many.
     exact: bool
 
 
-def next_nominal(
+def next_scheduled(
     plan: Plan, after_ms: int, *, last_end_ms: int | None = None, ever: bool = False
 ) -> int | None:
-    """Return the first nominal time after an instant, or None when nothing is left.
+    """Return the first scheduled time after an instant, or None when nothing is left.
 
     `last_end_ms` matters to schedules that count from the end of a run. It is when the last run
-    ended, or the last nominal time itself if nothing ran at it; None before the first nominal
+    ended, or the last scheduled time itself if nothing ran at it; None before the first scheduled
     time, and while a run is under way. None is then the answer unless another schedule has one.
     """
     after_ms = max(after_ms, plan.start_ms - 1)
@@ -158,33 +158,33 @@ def _after_rest(plan: Plan, delay_ms: int, after_ms: int, last_end_ms: int | Non
     if last_end_ms is None:
         first = max(plan.since_ms, plan.start_ms) + delay_ms
         return first if first > after_ms else None
-    # A nominal time with no run, or a run that was moved to before its nominal time.
+    # A scheduled time with no run, or a run that was moved to before its scheduled time.
     if last_end_ms <= after_ms:
         return after_ms + max(delay_ms, REST_MIN_MS)
     return last_end_ms + delay_ms
 
 
-def due(plan: Plan, nominal_ms: int) -> int:
-    """Return when a nominal time is due.
+def due(plan: Plan, scheduled_ms: int) -> int:
+    """Return when a scheduled time is due.
 
-    The jitter is of the job alone, not of the nominal time: so due times keep the order and the
-    distance of their nominal times, and two of them never meet.
+    The jitter is of the job alone, not of the scheduled time: so due times keep the order and the
+    distance of their scheduled times, and two of them never meet.
     """
-    return nominal_ms + plan.jitter_ms
+    return scheduled_ms + plan.jitter_ms
 
 
-def excluded(plan: Plan, nominal_ms: int) -> str | None:
-    """Return the name of the first calendar that leaves a nominal time out."""
+def excluded(plan: Plan, scheduled_ms: int) -> str | None:
+    """Return the name of the first calendar that leaves a scheduled time out."""
     for name, calendar in plan.calendars:
-        if calendar.leaves_out(nominal_ms, plan.zone):
+        if calendar.leaves_out(scheduled_ms, plan.zone):
             return name
     return None
 
 
-def nominal_times(
+def scheduled_times(
     plan: Plan, from_ms: int, to_ms: int, limit: int, *, ever: bool = False
-) -> Nominals:
-    """Return the nominal times from one instant on and before another, at most `limit` of them.
+) -> ScheduledTimes:
+    """Return the scheduled times from one instant on and before another, at most `limit` of them.
 
     Times that follow from the end of a run are in no such list: nobody can compute them anew.
     """
@@ -197,7 +197,7 @@ def nominal_times(
             to_ms = min(to_ms, found[-1][-1])
         found.append(_first(repeat, floor, to_ms, most))
     times = _merged(found)[:most]
-    return Nominals(times[:limit], len(times) > limit)
+    return ScheduledTimes(times[:limit], len(times) > limit)
 
 
 def _first(repeat: Repeat, from_ms: int, to_ms: int, most: int) -> list[int]:
@@ -226,13 +226,13 @@ def _merged(found: list[list[int]]) -> list[int]:
 
 def names(plan: Plan, at_ms: int, *, ever: bool = False) -> bool:
     """Return whether a schedule names an instant, other than by the end of a run."""
-    return bool(nominal_times(plan, at_ms, at_ms + 1, 1, ever=ever).times)
+    return bool(scheduled_times(plan, at_ms, at_ms + 1, 1, ever=ever).times)
 
 
-def latest_nominals(
+def latest_scheduled(
     plan: Plan, from_ms: int, to_ms: int, limit: int, *, ever: bool = False
-) -> Nominals:
-    """Return the latest nominal times of a range, in order of time."""
+) -> ScheduledTimes:
+    """Return the latest scheduled times of a range, in order of time."""
     from_ms, to_ms = _within(plan, from_ms, to_ms)
     floor, most = max(from_ms, _floor(plan, ever)), limit + 1
     found = [_once(plan, from_ms, to_ms)[-most:]]
@@ -242,7 +242,7 @@ def latest_nominals(
             floor = max(floor, found[-1][0])
         found.append(_latest(repeat, floor, to_ms, most))
     times = _merged(found)[-most:]
-    return Nominals(times[max(0, len(times) - limit) :], len(times) > limit)
+    return ScheduledTimes(times[max(0, len(times) - limit) :], len(times) > limit)
 
 
 def _latest(repeat: Repeat, from_ms: int, to_ms: int, most: int) -> list[int]:
@@ -265,8 +265,8 @@ def _latest(repeat: Repeat, from_ms: int, to_ms: int, most: int) -> list[int]:
     return times[::-1]
 
 
-def latest_nominal_before(plan: Plan, before_ms: int, *, ever: bool = False) -> int | None:
-    """Return the last nominal time before an instant."""
+def latest_scheduled_before(plan: Plan, before_ms: int, *, ever: bool = False) -> int | None:
+    """Return the last scheduled time before an instant."""
     from_ms, to_ms = _within(plan, 0, before_ms)
     found = _once(plan, from_ms, to_ms)
     floor = max(from_ms, _floor(plan, ever))
@@ -278,11 +278,11 @@ def latest_nominal_before(plan: Plan, before_ms: int, *, ever: bool = False) -> 
 
 
 def newest(plan: Plan, from_ms: int, to_ms: int, number: int) -> tuple[int, int]:
-    """Return where the latest so many nominal times of a range begin, and how many there are. Those
-    of one schedule are found without a walk."""
+    """Return where the latest so many scheduled times of a range begin, and how many there are.
+    Those of one schedule are found without a walk."""
     counts = _counts(plan, from_ms, to_ms, False)
     if number <= FEW or sum(1 for count in counts if count) > 1:
-        found = latest_nominals(plan, from_ms, to_ms, number).times
+        found = latest_scheduled(plan, from_ms, to_ms, number).times
         return (found[0] if found else to_ms), len(found)
     number = min(number, sum(counts))
     if not number:
@@ -295,35 +295,35 @@ def newest(plan: Plan, from_ms: int, to_ms: int, number: int) -> tuple[int, int]
     return instants[behind], number
 
 
-def count_nominals(plan: Plan, from_ms: int, to_ms: int, *, ever: bool = False) -> Count:
-    """Count the nominal times of a range. One schedule is counted without a walk, and exactly."""
+def count_scheduled(plan: Plan, from_ms: int, to_ms: int, *, ever: bool = False) -> Count:
+    """Count the scheduled times of a range. One schedule is counted without a walk, and exactly."""
     counts = _counts(plan, from_ms, to_ms, ever)
     if sum(1 for count in counts if count) <= 1:
         return Count(sum(counts), True)
     # Instants that two schedules name are one, so the sum may be too much.
     if max(counts) > COUNT_MAX:
         return Count(max(counts), False)
-    walked = nominal_times(plan, from_ms, to_ms, COUNT_MAX, ever=ever)
+    walked = scheduled_times(plan, from_ms, to_ms, COUNT_MAX, ever=ever)
     return Count(len(walked.times), not walked.cut)
 
 
 def _counts(plan: Plan, from_ms: int, to_ms: int, ever: bool) -> list[int]:
-    """Count the nominal times of a range for each schedule by itself."""
+    """Count the scheduled times of a range for each schedule by itself."""
     from_ms, to_ms = _within(plan, from_ms, to_ms)
     counts = [repeat.count(max(from_ms, _floor(plan, ever)), to_ms) for repeat in plan.repeats]
     return counts + [once.count(from_ms, to_ms) for once in plan.onces]
 
 
-def nth_nominal(plan: Plan, first_ms: int, last_ms: int, number: int) -> int:
-    """Return the nominal time with a number, counted from the first one, or the last if there are
+def nth_scheduled(plan: Plan, first_ms: int, last_ms: int, number: int) -> int:
+    """Return the scheduled time with a number, counted from the first one, or the last if there are
     fewer. The first one is 1, also if it follows from the end of a run."""
-    if count_nominals(plan, first_ms + 1, last_ms + 1).number < number:
+    if count_scheduled(plan, first_ms + 1, last_ms + 1).number < number:
         return last_ms
     if number == 1:
         return first_ms
     counts = _counts(plan, first_ms + 1, last_ms + 1, False)
     if number <= FEW or (number <= COUNT_MAX + 1 and sum(1 for count in counts if count) > 1):
-        return nominal_times(plan, first_ms + 1, last_ms + 1, number - 1).times[-1]
+        return scheduled_times(plan, first_ms + 1, last_ms + 1, number - 1).times[-1]
     instants = range(first_ms + 1, last_ms + 1)
 
     def at_least(at_ms: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...proto.v1 import schedule_pb2
-from .plan import Plan, due, excluded, next_nominal
+from .plan import Plan, due, excluded, next_scheduled
 from .zoned_cron import ZonedCron
 from .zones import DAY_S, Zone
 
@@ -21,9 +21,9 @@ EDITS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """One nominal time that lies ahead."""
+    """One scheduled time that lies ahead."""
 
-    nominal_ms: int
+    scheduled_ms: int
     due_ms: int
     # On the wall of the zone that was asked for, with its offset.
     local_time: str
@@ -41,41 +41,41 @@ def preview(
     zone: Zone | None = None,
     left: int | None = None,
 ) -> list[Foreseen]:
-    """Return the next nominal times from an instant on, in order, at most `count` (and 1,000).
+    """Return the next scheduled times from an instant on, in order, at most `count` (and 1,000).
 
     Of a schedule that counts from the end of a run only the first time is known. When so many as
     are `left` (None: any number) have come, only those that were added by hand come still.
     """
-    by_nominal = {_ms(edit): edit for edit in edits[:EDITS_MAX]}
+    by_scheduled = {_ms(edit): edit for edit in edits[:EDITS_MAX]}
     added = [
         at
-        for at, edit in by_nominal.items()
+        for at, edit in by_scheduled.items()
         if edit.kind == schedule_pb2.OccurrenceEdit.KIND_ADD and at >= from_ms
     ]
     added.sort(reverse=True)
     seen: list[Foreseen] = []
-    at = next_nominal(plan, from_ms - 1, last_end_ms=last_end_ms)
+    at = next_scheduled(plan, from_ms - 1, last_end_ms=last_end_ms)
     while len(seen) < min(count, PREVIEW_MAX):
         if left is not None and len(seen) >= left:
             at = None
         if added and (at is None or added[-1] <= at):
-            nominal = added.pop()
-            if nominal == at:
+            scheduled = added.pop()
+            if scheduled == at:
                 continue
         elif at is not None:
-            nominal, at = at, next_nominal(plan, at)
+            scheduled, at = at, next_scheduled(plan, at)
         else:
             break
-        seen.append(_foresee(plan, nominal, by_nominal.get(nominal), zone or plan.zone))
+        seen.append(_foresee(plan, scheduled, by_scheduled.get(scheduled), zone or plan.zone))
     return seen
 
 
 def _foresee(
-    plan: Plan, nominal_ms: int, edit: schedule_pb2.OccurrenceEdit | None, zone: Zone
+    plan: Plan, scheduled_ms: int, edit: schedule_pb2.OccurrenceEdit | None, zone: Zone
 ) -> Foreseen:
-    due_ms = due(plan, nominal_ms)
-    notes = [note for note in [_clock_note(plan, nominal_ms)] if note]
-    calendar = excluded(plan, nominal_ms)
+    due_ms = due(plan, scheduled_ms)
+    notes = [note for note in [_clock_note(plan, scheduled_ms)] if note]
+    calendar = excluded(plan, scheduled_ms)
     skipped = False
     kind = edit.kind if edit else schedule_pb2.OccurrenceEdit.KIND_UNSPECIFIED
     if kind == schedule_pb2.OccurrenceEdit.KIND_ADD:
@@ -90,19 +90,19 @@ def _foresee(
         calendar = None
     if calendar is not None:
         notes.append(f"left out by the calendar {calendar}")
-    local = zone.local_text(nominal_ms)
-    return Foreseen(nominal_ms, due_ms, local, "; ".join(notes), skipped or calendar is not None)
+    local = zone.local_text(scheduled_ms)
+    return Foreseen(scheduled_ms, due_ms, local, "; ".join(notes), skipped or calendar is not None)
 
 
-def _clock_note(plan: Plan, nominal_ms: int) -> str:
+def _clock_note(plan: Plan, scheduled_ms: int) -> str:
     crons = [repeat for repeat in plan.repeats if isinstance(repeat, ZonedCron)]
     for cron in crons:
-        missing = cron.gap_wall(nominal_ms)
+        missing = cron.gap_wall(scheduled_ms)
         if missing is not None:
             return f"{_clock(missing)} does not exist on this day, so it is the first instant after"
-    instant_s = nominal_ms // 1000
+    instant_s = scheduled_ms // 1000
     segment = plan.zone.segment_at(instant_s)
-    if not any(cron.last_before(nominal_ms + 1) == nominal_ms for cron in crons):
+    if not any(cron.last_before(scheduled_ms + 1) == scheduled_ms for cron in crons):
         return ""
     wall = instant_s + segment.offset
     if wall < segment.begin + segment.offset_before:
@@ -119,4 +119,4 @@ def _clock(wall: int) -> str:
 
 
 def _ms(edit: schedule_pb2.OccurrenceEdit) -> int:
-    return edit.nominal_time.seconds * 1000 + edit.nominal_time.nanos // 1_000_000
+    return edit.scheduled_time.seconds * 1000 + edit.scheduled_time.nanos // 1_000_000

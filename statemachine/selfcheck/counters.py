@@ -207,7 +207,7 @@ def _of_state(
     early = store.scan(keys.ledger(jid, 0), keys.ledger(jid, state.ledger_from_ms))
     missed = next(early, None)
     if missed is not None:
-        wanted["ledger_from_ms"] = keys.nominal_at(missed[0])
+        wanted["ledger_from_ms"] = keys.scheduled_at(missed[0])
     if state.state == DELETING:
         return wanted
     edges = keys.of_job(keys.EDGE, jid)

@@ -100,12 +100,14 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
             yield Breach(key, f"the backlog of the job {job.name} waits, and nothing goes on")
     if backlog and not (backlog[0].release_at_ms or under_way or state.in_line_since_ms):
         yield Breach(key, f"the backlog of the job {job.name} waits for a run, and there is none")
-    if state.state != next_time.ACTIVE or state.next_nominal_at_ms or under_way:
+    if state.state != next_time.ACTIVE or state.next_scheduled_at_ms or under_way:
         return
     view = View(store, 0)
     again = copy(state)
-    next_time.look_ahead(view, jid_in(key), job, again, max(state.last_nominal_at_ms, view.now_ms))
-    if again.next_nominal_at_ms:
+    next_time.look_ahead(
+        view, jid_in(key), job, again, max(state.last_scheduled_at_ms, view.now_ms)
+    )
+    if again.next_scheduled_at_ms:
         yield Breach(key, f"the job {job.name} has times ahead, but no next one")
 
 
@@ -208,15 +210,15 @@ def _recorded(
     meta: MetaRecord,
 ) -> Iterator[Breach]:  # fmt: skip
     """A run that was fired has the entry in the ledger that it says it has."""
-    nominal_ms = keys.nominal_of(occasion)
-    entry = record(store, keys.ledger(jid, nominal_ms), LedgerRecord)
+    scheduled_ms = keys.scheduled_of(occasion)
+    entry = record(store, keys.ledger(jid, scheduled_ms), LedgerRecord)
     job = record(store, keys.job(jid), JobRecord)
     if entry is None:
         assert job is not None, "the caller has asked"
         keep_ms = namespaces.keep_ledger_ms(View(store, 0), job.namespace)
         state = record(store, keys.state(jid), StateRecord)
         begin_ms = state.ledger_from_ms if state is not None else 0
-        if nominal_ms >= max(meta.now_ms - keep_ms, begin_ms):
+        if scheduled_ms >= max(meta.now_ms - keep_ms, begin_ms):
             yield Breach(key, "the ledger does not know that it was fired")
     elif entry.outcome != run.outcome:
         names = [run_pb2.Outcome.Name(outcome) for outcome in (entry.outcome, run.outcome)]
@@ -234,7 +236,7 @@ def _ledgers(store: Reading) -> Iterator[Breach]:
         if not entry.outcome:
             yield Breach(key, "it has no outcome")
         if entry.last_at_ms:
-            if keys.nominal_at(key) <= last_ms or entry.last_at_ms < keys.nominal_at(key):
+            if keys.scheduled_at(key) <= last_ms or entry.last_at_ms < keys.scheduled_at(key):
                 yield Breach(key, "the stretch overlaps the one before, or ends before it begins")
             last_ms = entry.last_at_ms
 

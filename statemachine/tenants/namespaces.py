@@ -70,7 +70,7 @@ def keep_ledger_ms(view: View, name: str) -> int:
 
 
 def backlog_rate(view: View, name: str) -> int:
-    """How many missed nominal times a second become runs after an outage."""
+    """How many missed scheduled times a second become runs after an outage."""
     record = find(view, name)
     assert record is not None, f"a job lives in the namespace {name}, which is not there"
     return record.settings.backlog_rate or limits.BACKLOG_RATE

@@ -200,7 +200,7 @@ def test_occurrences_are_edited_and_previewed(both: Both, stage: Stage) -> None:
     seen = both(lambda client: client.jobs.preview("a", start=MONDAY, count=3)).occurrences
     assert [one.excluded for one in seen] == [True, False, False]
     edits = both(lambda client: client.jobs.revert("a", MONDAY)).status.edits
-    assert MONDAY.timestamp() not in [edit.nominal_time.seconds for edit in edits]
+    assert MONDAY.timestamp() not in [edit.scheduled_time.seconds for edit in edits]
     words = both(
         lambda client: client.jobs.preview(
             schedule=cron("30 2 * * *", zone="Europe/Berlin"),

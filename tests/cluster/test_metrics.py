@@ -69,7 +69,7 @@ def test_a_change_counts_what_its_keys_tell() -> None:
     counted.changed(1, prepared(change), META)
 
     found = shown(counted)
-    assert found["raftsched_nominal_times_total"] == 1
+    assert found["raftsched_scheduled_times_total"] == 1
     assert found["raftsched_runs_ended_total"] == 2
     assert found["raftsched_dead_letters_total"] == 1
     assert found["raftsched_leases_ended_total"] == 1
@@ -89,7 +89,7 @@ def test_the_tally_says_the_same_by_grpc() -> None:
     counted.changed(3, prepared(leases(2, late_ms=4_000_000)), META)
 
     tally = counted.tally()
-    assert (tally.nominal_times, tally.leased, tally.ended, tally.dead_letters) == (1, 5, 2, 1)
+    assert (tally.scheduled_times, tally.leased, tally.ended, tally.dead_letters) == (1, 5, 2, 1)
     assert [(one.most.ToMilliseconds(), one.leases) for one in tally.lateness if one.leases] == [
         (5, 3), (0, 2),
     ]  # fmt: skip

@@ -42,7 +42,7 @@ class World:
         leader = await leader_of(self.nodes)
         answer = await leader.read(request, None, 5)
         assert isinstance(answer.message, job_pb2.ListJobHistoryResponse)
-        return sorted(answer.message.runs, key=lambda run: run.nominal_time.ToMilliseconds())
+        return sorted(answer.message.runs, key=lambda run: run.scheduled_time.ToMilliseconds())
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def each_minute(name: str) -> job_pb2.CreateJobRequest:
     return request
 
 
-async def test_each_nominal_time_fires_at_its_own_instant_and_in_order(tmp_path: Path) -> None:
+async def test_each_scheduled_time_fires_at_its_own_instant_and_in_order(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         node = await leader_of(here.nodes)
         await node.write(each_minute("report"), "", 5)
@@ -80,7 +80,7 @@ async def test_each_nominal_time_fires_at_its_own_instant_and_in_order(tmp_path:
 
         runs = await here.runs("report")
         expected = [BEGIN_MS + minute * MINUTE_MS for minute in range(1, 121)]
-        assert [run.nominal_time.ToMilliseconds() for run in runs] == expected
+        assert [run.scheduled_time.ToMilliseconds() for run in runs] == expected
         assert [run.ready_time.ToMilliseconds() for run in runs] == expected
         assert here.clock.now == BEGIN + timedelta(hours=2)
 
@@ -212,7 +212,7 @@ async def test_a_next_leader_goes_on_from_there(tmp_path: Path) -> None:
         await here.advance(minutes=30)
 
         runs = await here.runs("report")
-        assert [run.nominal_time.ToMilliseconds() for run in runs] == [
+        assert [run.scheduled_time.ToMilliseconds() for run in runs] == [
             BEGIN_MS + minute * MINUTE_MS for minute in range(1, 61)
         ]
 
@@ -230,7 +230,7 @@ async def test_time_waits_for_a_leader(tmp_path: Path) -> None:
         await moving
 
         assert moment < BEGIN + timedelta(hours=11)
-        assert [run.nominal_time.ToMilliseconds() for run in await here.runs("report")] == [
+        assert [run.scheduled_time.ToMilliseconds() for run in await here.runs("report")] == [
             BEGIN_MS + minute * MINUTE_MS for minute in range(1, 721)
         ]
 

@@ -52,8 +52,8 @@ def use_jobs(client: Client) -> None:
     start = datetime(2027, 3, 27, 12, tzinfo=UTC)
     [summer] = client.jobs.preview("daily", start=start, count=1).occurrences
     assert summer.local_time == "2027-03-28T03:00:00+02:00"
-    client.jobs.skip("daily", summer.nominal_time.ToDatetime(tzinfo=UTC))
-    client.jobs.revert("daily", summer.nominal_time.ToDatetime(tzinfo=UTC))
+    client.jobs.skip("daily", summer.scheduled_time.ToDatetime(tzinfo=UTC))
+    client.jobs.revert("daily", summer.scheduled_time.ToDatetime(tzinfo=UTC))
     assert client.jobs.pause("daily", "repair").status.pause_reason == "repair"
     assert client.jobs.explain("daily").obstacles
     client.jobs.resume("daily")

@@ -23,8 +23,8 @@ ON_TIME_S = 1.0
 
 
 async def ledger(client: AsyncClient, job: str) -> dict[int, int]:
-    """Outcome by nominal second."""
-    return {e.nominal_time.seconds: e.outcome async for e in client.jobs.ledger(job)}
+    """Outcome by scheduled second."""
+    return {e.scheduled_time.seconds: e.outcome async for e in client.jobs.ledger(job)}
 
 
 async def test_a_job_runs_and_the_leader_dies_and_the_next_firing_is_on_time(

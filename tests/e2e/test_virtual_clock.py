@@ -31,9 +31,9 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
         yield client
 
 
-def nominal_times(client: Client, job: str, state: str = "SUCCEEDED") -> list[datetime]:
+def scheduled_times(client: Client, job: str, state: str = "SUCCEEDED") -> list[datetime]:
     runs = client.jobs.history(job, f"state={state}")
-    return sorted(run.message.nominal_time.ToDatetime(tzinfo=UTC) for run in runs)
+    return sorted(run.message.scheduled_time.ToDatetime(tzinfo=UTC) for run in runs)
 
 
 def test_a_daily_job_over_a_week(cluster: LocalCluster, client: Client) -> None:
@@ -42,7 +42,7 @@ def test_a_daily_job_over_a_week(cluster: LocalCluster, client: Client) -> None:
 
     @worker.handler("build")
     def build(context: Context) -> None:
-        seen.append(context.nominal_time)
+        seen.append(context.scheduled_time)
 
     client.jobs.create("report", handler="build", schedule=cron("0 6 * * *"))
     with cluster.work(worker):
@@ -52,7 +52,7 @@ def test_a_daily_job_over_a_week(cluster: LocalCluster, client: Client) -> None:
 
     assert now == cluster.clock.now == BEGIN + 7 * DAY
     assert seen == [BEGIN + day * DAY + timedelta(hours=6) for day in range(7)]
-    assert nominal_times(client, "report") == seen
+    assert scheduled_times(client, "report") == seen
     assert client.jobs.audit("report").sound
     # A second on a machine that has nothing else to do.
     assert took < 20
@@ -154,7 +154,7 @@ def test_the_leader_dies_and_the_clock_goes_on() -> None:
 
         assert now == BEGIN + DAY / 2
         expected = [BEGIN - DAY + timedelta(hours=hour) for hour in range(1, 37)]
-        assert nominal_times(client, "report", "PENDING") == expected
+        assert scheduled_times(client, "report", "PENDING") == expected
         assert client.jobs.audit("report").sound
 
 

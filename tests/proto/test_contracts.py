@@ -430,7 +430,7 @@ PLANTED: list[tuple[Rule, str, str, str, str]] = [
     (unknown_refusals, "flow.proto", "with FLOW_NOT_FOUND", "with NOT_FOUND", "with NOT_FOUND, w"),
     (unused_reasons, "flow.proto", "Refused with FLOW_NOT_FOUND.", "", "mentions FLOW_NOT_FOUND"),
     (vague_reasons, "error.proto", "no such occurrence. NOT_FOUND;", "none.", "name one gRPC code"),
-    (vague_reasons, "error.proto", "`nominal_time`. Not done.", "`x`.", "the outcome is known"),
+    (vague_reasons, "error.proto", "`scheduled_time`. Not done.", "`x`.", "the outcome is known"),
     (unknown_capitals, "run.proto", "holds the lease, while RUNNING", "for BUSY", "BUSY is"),
     (uncommented_things, "flow.proto", "  // The job.\n", "", "needs a comment"),
     (uncommented_things, "flow.proto", "    // Runs are under way.\n", "", "needs a comment"),

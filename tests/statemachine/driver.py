@@ -207,10 +207,10 @@ class Machine:
         return runs
 
     def ledger(self, name: str, namespace: str = "") -> dict[int, LedgerRecord]:
-        """What became of a job's nominal times, by nominal time."""
+        """What became of a job's scheduled times, by scheduled time."""
         prefix = keys.of_job(keys.LEDGER, self.jid(name, namespace))
         return {
-            keys.nominal_at(key): parse(key, value, LedgerRecord)
+            keys.scheduled_at(key): parse(key, value, LedgerRecord)
             for key, value in self.store.scan(prefix, keys.after(prefix))
         }
 

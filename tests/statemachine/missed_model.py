@@ -9,7 +9,7 @@ class Time(NamedTuple):
     """A time that a job has to decide on."""
 
     due_ms: int
-    nominal_ms: int
+    scheduled_ms: int
     # "open", "excluded" or "skipped".
     kind: str
 
@@ -17,11 +17,11 @@ class Time(NamedTuple):
 def fates(
     times: list[Time], rule: str, maximum: int, now_ms: int, grace_ms: int, room: int | None
 ) -> dict[int, str]:
-    """What becomes of each, by nominal time. `room`: how many runs may begin; None: all."""
-    found = {time.nominal_ms: time.kind for time in times}
+    """What becomes of each, by scheduled time. `room`: how many runs may begin; None: all."""
+    found = {time.scheduled_ms: time.kind for time in times}
     may_run = sorted(time for time in times if time.kind == "open")
-    late = [time.nominal_ms for time in may_run if now_ms - time.due_ms > grace_ms]
-    in_time = [time.nominal_ms for time in may_run if now_ms - time.due_ms <= grace_ms]
+    late = [time.scheduled_ms for time in may_run if now_ms - time.due_ms > grace_ms]
+    in_time = [time.scheduled_ms for time in may_run if now_ms - time.due_ms <= grace_ms]
     if rule == "ALL" and late:
         # All of them one behind the other; what was not missed uses up no maximum.
         for at_ms in late + in_time:

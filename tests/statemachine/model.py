@@ -47,7 +47,7 @@ class Run:
     """One occasion of a job."""
 
     job: Job
-    nominal_ms: int
+    scheduled_ms: int
     serial: int
     due_ms: int
     outcome: str
@@ -66,12 +66,12 @@ class Run:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        return (self.job.uid, self.nominal_ms, self.serial)
+        return (self.job.uid, self.scheduled_ms, self.serial)
 
 
 @dataclass
 class Stretch:
-    """Nominal times that are still to run, one after the other."""
+    """Scheduled times that are still to run, one after the other."""
 
     times: list[int]
     # When the next one is released; 0: at the next end of a run.
@@ -93,10 +93,10 @@ class Job:
     fired: int = 0
     last_ms: int = 0
     serial: int = 0
-    # Nominal time to outcome.
+    # Scheduled time to outcome.
     ledger: dict[int, str] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
-    # Stretches of nominal times still to run, the first of them at work.
+    # Stretches of scheduled times still to run, the first of them at work.
     backlog: list[Stretch] = field(default_factory=list)
 
     def live(self) -> list[Run]:
@@ -106,7 +106,7 @@ class Job:
         return sum(not run.held for run in self.live())
 
     def after(self, ms: int) -> int | None:
-        """The nominal time after an instant."""
+        """The scheduled time after an instant."""
         if self.spec.once_ms:
             return self.spec.once_ms if self.spec.once_ms > ms else None
         if self.spec.every_ms:
@@ -115,7 +115,7 @@ class Job:
         return None
 
     def up_to(self, ms: int) -> Iterator[int]:
-        """The nominal times from the next one on, as far as they have come."""
+        """The scheduled times from the next one on, as far as they have come."""
         at = self.next_ms
         while at is not None and at <= ms:
             yield at
@@ -145,7 +145,7 @@ class Model:
         self.jobs: dict[str, Job] = {}
         self.uid = 0
         self.token = 0
-        # When the next missed nominal time may become a run.
+        # When the next missed scheduled time may become a run.
         self.guard_ms = 0
 
     # What users do.
@@ -310,9 +310,9 @@ class Model:
             self._decide(job)
             if job.next_ms is None or job.next_due_ms > self.now_ms:
                 break
-            nominal_ms = job.next_ms
-            self._fire(job, nominal_ms, job.next_due_ms)
-            job.advance(nominal_ms)
+            scheduled_ms = job.next_ms
+            self._fire(job, scheduled_ms, job.next_due_ms)
+            job.advance(scheduled_ms)
 
     def _release(self, job: Job) -> None:
         while job.backlog and 0 < job.backlog[0].release_ms <= self.now_ms:
@@ -360,7 +360,7 @@ class Model:
         return max(0, limit - job.under_way()) if limit else None
 
     def _turn(self) -> int:
-        """The outage guard: one missed nominal time a millisecond becomes a run, and what was not
+        """The outage guard: one missed scheduled time a millisecond becomes a run, and what was not
         used of that in the last 100 ms is caught up with."""
         self.guard_ms = max(self.guard_ms, self.now_ms - 100) + 1
         return self.guard_ms - 1
@@ -389,26 +389,26 @@ class Model:
 
     # What happens inside.
 
-    def _record(self, job: Job, nominal_times: list[int], outcome: str) -> None:
-        for ms in nominal_times:
+    def _record(self, job: Job, scheduled_times: list[int], outcome: str) -> None:
+        for ms in scheduled_times:
             job.ledger[ms] = outcome
             job.fired += 1
             job.last_ms = ms
 
-    def _fire(self, job: Job, nominal_ms: int, due_ms: int, *, patient: bool = False) -> bool:
+    def _fire(self, job: Job, scheduled_ms: int, due_ms: int, *, patient: bool = False) -> bool:
         late_ms = self.now_ms - due_ms
         if job.spec.start_deadline_ms and late_ms > job.spec.start_deadline_ms:
-            self._record(job, [nominal_ms], "SKIPPED_DEADLINE")
+            self._record(job, [scheduled_ms], "SKIPPED_DEADLINE")
             return True
         verdict = self._overlap(job)
         if verdict == "skip":
             if not patient:
-                self._record(job, [nominal_ms], "SKIPPED_OVERLAP")
+                self._record(job, [scheduled_ms], "SKIPPED_OVERLAP")
             return not patient
         outcome = "LATE" if late_ms > job.spec.grace_ms else "RAN"
         held = self._make_room(job, verdict)
-        self._record(job, [nominal_ms], outcome)
-        self._begin(Run(job, nominal_ms, 0, due_ms, outcome, held=held))
+        self._record(job, [scheduled_ms], outcome)
+        self._begin(Run(job, scheduled_ms, 0, due_ms, outcome, held=held))
         return True
 
     def _overlap(self, job: Job) -> str:
@@ -473,7 +473,7 @@ class Model:
 
     def _drop(self, run: Run, outcome: str) -> None:
         if not run.serial:
-            run.job.ledger[run.nominal_ms] = outcome
+            run.job.ledger[run.scheduled_ms] = outcome
         run.outcome = outcome
         self._end(run, "SKIPPED")
 

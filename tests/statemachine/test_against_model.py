@@ -95,7 +95,7 @@ def order(name: str, spec: Spec) -> job_pb2.CreateJobRequest:
 
 
 def run_id(run: Run) -> str:
-    return keys.run_id(run.job.name, run.job.uid, run.nominal_ms << 16 | run.serial)
+    return keys.run_id(run.job.name, run.job.uid, run.scheduled_ms << 16 | run.serial)
 
 
 class Histories(RuleBasedStateMachine):
@@ -263,7 +263,7 @@ class Histories(RuleBasedStateMachine):
         seen = self.machine.job(name).status
         live = job.live()
         assert job_pb2.JobStatus.State.Name(seen.state) == f"STATE_{job.state}"
-        assert seen.next_nominal_time.ToMilliseconds() == (job.next_ms or 0)
+        assert seen.next_scheduled_time.ToMilliseconds() == (job.next_ms or 0)
         assert (seen.fired, seen.live) == (job.fired, len(live))
         assert seen.backlog == sum(len(part.times) for part in job.backlog)
         assert seen.held == sum(run.held for run in live)

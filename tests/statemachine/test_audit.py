@@ -1,4 +1,4 @@
-"""An audit proves that the ledger has one outcome for each nominal time, and shows where not."""
+"""An audit proves that the ledger has one outcome for each scheduled time, and shows where not."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ring_hourly(machine: Machine, hours: int) -> None:
         machine.ring()
 
 
-def test_each_nominal_time_has_its_outcome(machine: Machine) -> None:
+def test_each_scheduled_time_has_its_outcome(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *", overlap=ALLOW)
     machine.create("b", cron="0 * * * *")
     ring_hourly(machine, 5)
@@ -101,20 +101,20 @@ def test_an_entry_that_no_schedule_names_is_a_surprise(machine: Machine) -> None
 
     assert not answer.sound
     [surprise] = answer.surprises
-    assert surprise.nominal_time == timestamp(instant("2026-01-01T01:30"))
+    assert surprise.scheduled_time == timestamp(instant("2026-01-01T01:30"))
 
 
 def test_what_was_added_moved_or_skipped_by_hand_is_no_surprise_and_no_gap(
     machine: Machine,
 ) -> None:
     machine.create("a", cron="0 * * * *", overlap=ALLOW)
-    for kind, nominal, moved in (
+    for kind, scheduled, moved in (
         (Edit.KIND_ADD, "2026-01-01T00:30", None),
         (Edit.KIND_MOVE, "2026-01-01T02:00", "2026-01-01T00:10"),
         (Edit.KIND_MOVE, "2026-01-01T03:00", "2026-01-01T09:10"),
         (Edit.KIND_SKIP, "2026-01-01T04:00", None),
     ):
-        edit = Edit(nominal_time=timestamp(instant(nominal)), kind=kind)
+        edit = Edit(scheduled_time=timestamp(instant(scheduled)), kind=kind)
         if moved:
             edit.moved_to.CopyFrom(timestamp(instant(moved)))
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
@@ -136,7 +136,7 @@ def test_what_was_added_moved_or_skipped_by_hand_is_no_surprise_and_no_gap(
 
 
 @pytest.mark.parametrize("rule", job_pb2.MisfirePolicy.Rule.values())
-def test_after_an_outage_every_policy_accounts_for_each_nominal_time(
+def test_after_an_outage_every_policy_accounts_for_each_scheduled_time(
     machine: Machine, rule: job_pb2.MisfirePolicy.Rule.ValueType
 ) -> None:
     misfire = job_pb2.MisfirePolicy(rule=rule, maximum=3)
@@ -162,7 +162,7 @@ def test_a_stretch_that_counts_wrong_is_a_surprise(machine: Machine) -> None:
     machine.advance(DAY_MS)
     machine.ring()
     key, _ = next(machine.store.scan(keys.LEDGER, keys.after(keys.LEDGER)))
-    entry = machine.ledger("a")[keys.nominal_at(key)]
+    entry = machine.ledger("a")[keys.scheduled_at(key)]
     entry.count += 1
     machine.store.write([(key, encode(entry))], [])
 
@@ -265,14 +265,16 @@ def test_a_backfill_that_waits_for_a_quota_takes_its_times_out_of_the_stretch(
     assert counts(answer) == {"MISSED": 4, "LATE": 2}
 
 
-@pytest.mark.parametrize("nominal", ["2026-01-01T01:00", "2026-01-01T03:00", "2026-01-01T06:00"])
+@pytest.mark.parametrize("scheduled", ["2026-01-01T01:00", "2026-01-01T03:00", "2026-01-01T06:00"])
 def test_a_time_that_was_moved_within_an_outage_has_one_outcome(
-    machine: Machine, nominal: str
+    machine: Machine, scheduled: str
 ) -> None:
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
     machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
-    moved_to = timestamp(instant(nominal) + 20 * MINUTE_MS)
-    edit = Edit(nominal_time=timestamp(instant(nominal)), kind=Edit.KIND_MOVE, moved_to=moved_to)
+    moved_to = timestamp(instant(scheduled) + 20 * MINUTE_MS)
+    edit = Edit(
+        scheduled_time=timestamp(instant(scheduled)), kind=Edit.KIND_MOVE, moved_to=moved_to
+    )
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-01T06:30")
@@ -327,8 +329,8 @@ def test_what_was_decided_on_as_the_schedules_changed_is_no_surprise(machine: Ma
 def test_what_was_changed_by_hand_under_other_schedules_is_no_surprise(machine: Machine) -> None:
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_ALL)
     machine.create("a", cron="*/20 * * * *", overlap=ALLOW, misfire=misfire)
-    for kind, nominal in ((Edit.KIND_SKIP, "01:20"), (Edit.KIND_MOVE, "01:40")):
-        edit = Edit(nominal_time=timestamp(instant(f"2026-01-01T{nominal}")), kind=kind)
+    for kind, scheduled in ((Edit.KIND_SKIP, "01:20"), (Edit.KIND_MOVE, "01:40")):
+        edit = Edit(scheduled_time=timestamp(instant(f"2026-01-01T{scheduled}")), kind=kind)
         if kind == Edit.KIND_MOVE:
             edit.moved_to.CopyFrom(timestamp(instant("2026-01-01T02:10")))
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
@@ -394,7 +396,7 @@ def test_a_range_that_is_none_is_refused(
     assert refuse(machine, request_()) == Reason.ERROR_REASON_FIELD_INVALID
 
 
-def test_a_range_with_too_many_nominal_times_is_refused(
+def test_a_range_with_too_many_scheduled_times_is_refused(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "AUDIT_TIMES", 3)

@@ -62,7 +62,7 @@ class Story:
         at_ms = (
             (self.machine.now_ms // (10 * MINUTE_MS) + self.dice.randrange(1, 40)) * 10 * MINUTE_MS
         )
-        wanted = Edit(kind=kind, nominal_time=timestamp(at_ms))
+        wanted = Edit(kind=kind, scheduled_time=timestamp(at_ms))
         if kind == Edit.KIND_MOVE:
             moved_ms = self.machine.now_ms + self.dice.choice((1, 30, 600, 2_000)) * MINUTE_MS
             wanted.moved_to.CopyFrom(timestamp(moved_ms))
@@ -71,8 +71,8 @@ class Story:
     def revert(self) -> None:
         edits = self.machine.job("a").status.edits
         if edits:
-            nominal = self.dice.choice(list(edits)).nominal_time
-            self.machine.do(job_pb2.RevertOccurrenceRequest(job="a", nominal_time=nominal))
+            scheduled = self.dice.choice(list(edits)).scheduled_time
+            self.machine.do(job_pb2.RevertOccurrenceRequest(job="a", scheduled_time=scheduled))
 
     def backfill(self) -> None:
         first_ms = self.machine.now_ms - self.dice.choice((3, 30)) * HOUR_MS

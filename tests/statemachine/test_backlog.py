@@ -29,7 +29,7 @@ NAMESPACE = "default"
 
 @pytest.fixture(autouse=True)
 def _ten_a_second(machine: Machine) -> None:
-    """Ten missed nominal times a second, so that one is let through in each 100 ms."""
+    """Ten missed scheduled times a second, so that one is let through in each 100 ms."""
     wanted = namespace_pb2.Namespace(name=NAMESPACE, backlog_rate=10)
     machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=wanted))
 
@@ -54,7 +54,7 @@ def drop(machine: Machine, name: str = "a") -> int:
 
 
 def outcomes(machine: Machine, name: str = "a") -> dict[int, tuple[str, int]]:
-    """What became of nominal times, by minute: the outcome, and how many."""
+    """What became of scheduled times, by minute: the outcome, and how many."""
     return {
         (at_ms - START_MS) // MINUTE_MS: (run_pb2.Outcome.Name(entry.outcome)[8:], entry.count)
         for at_ms, entry in machine.ledger(name).items()
@@ -169,7 +169,7 @@ def test_days_off_and_what_was_left_out_by_hand_do_not_run_after_an_outage(
     timing = schedule_pb2.Timing(exclude_calendars=["off"])
     machine.create("a", cron="0 9 * * *", timing=timing, overlap=ALLOW, misfire=ALL)
     edit = schedule_pb2.OccurrenceEdit(kind=schedule_pb2.OccurrenceEdit.KIND_SKIP)
-    edit.nominal_time.FromJsonString("2026-01-05T09:00:00Z")
+    edit.scheduled_time.FromJsonString("2026-01-05T09:00:00Z")
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-07T12:00")
@@ -209,7 +209,7 @@ def test_what_waits_counts_towards_the_most_runs(machine: Machine) -> None:
     outage(machine, HOUR_MS + 30 * MINUTE_MS)
 
     assert machine.job("a").status.backlog == 1
-    assert not machine.job("a").status.HasField("next_nominal_time")
+    assert not machine.job("a").status.HasField("next_scheduled_time")
     machine.advance(100)
     machine.ring()
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
@@ -237,7 +237,7 @@ def test_times_of_a_backlog_that_have_an_outcome_keep_it(machine: Machine) -> No
     for minute in (4, 6):
         moved = schedule_pb2.OccurrenceEdit(
             kind=schedule_pb2.OccurrenceEdit.KIND_MOVE,
-            nominal_time=timestamp(START_MS + minute * MINUTE_MS),
+            scheduled_time=timestamp(START_MS + minute * MINUTE_MS),
             moved_to=timestamp(START_MS + MINUTE_MS // 2),
         )
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
@@ -281,14 +281,14 @@ def test_a_job_goes_on_when_its_backlog_is_dropped(machine: Machine) -> None:
 
     assert kinds == {event_pb2.EVENT_KIND_JOB_FINISHED, event_pb2.EVENT_KIND_FIRED_NOT}
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
-    assert machine.job("b").status.next_nominal_time.ToMilliseconds() == machine.now_ms + HOUR_MS
+    assert machine.job("b").status.next_scheduled_time.ToMilliseconds() == machine.now_ms + HOUR_MS
 
 
 def test_what_was_moved_behind_a_dropped_backlog_still_runs(machine: Machine) -> None:
     machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
     moved = schedule_pb2.OccurrenceEdit(
         kind=schedule_pb2.OccurrenceEdit.KIND_MOVE,
-        nominal_time=timestamp(START_MS + 3 * MINUTE_MS),
+        scheduled_time=timestamp(START_MS + 3 * MINUTE_MS),
         moved_to=timestamp(START_MS + HOUR_MS - MINUTE_MS // 2),
     )
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
@@ -305,16 +305,16 @@ def test_what_was_moved_behind_a_dropped_backlog_still_runs(machine: Machine) ->
 
 def test_what_waits_again_since_its_move_is_taken_back_runs_in_its_turn(machine: Machine) -> None:
     machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL)
-    nominal_time = timestamp(START_MS + 4 * MINUTE_MS)
+    scheduled_time = timestamp(START_MS + 4 * MINUTE_MS)
     moved = schedule_pb2.OccurrenceEdit(
         kind=schedule_pb2.OccurrenceEdit.KIND_MOVE,
-        nominal_time=nominal_time,
+        scheduled_time=scheduled_time,
         moved_to=timestamp(START_MS + HOUR_MS),
     )
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
     outage(machine)
 
-    machine.do(job_pb2.RevertOccurrenceRequest(job="a", nominal_time=nominal_time))
+    machine.do(job_pb2.RevertOccurrenceRequest(job="a", scheduled_time=scheduled_time))
     outage(machine, 1_000)
 
     assert [outcome for outcome, _ in outcomes(machine).values()] == ["LATE"] * 4 + ["RAN"]
@@ -365,14 +365,14 @@ def test_what_waits_still_runs_when_the_most_of_runs_changes(machine: Machine, m
     machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=ALL, timing=timing)
     outage(machine)
     assert usage(machine) == 3
-    assert not machine.job("a").status.HasField("next_nominal_time")
+    assert not machine.job("a").status.HasField("next_scheduled_time")
 
     timing = schedule_pb2.Timing(max_runs=most)
     machine.do(with_mask("spec.timing", name="a", timing=timing))
     outage(machine, 1_000)
 
     assert [outcome for outcome, _ in outcomes(machine).values()] == ["LATE"] * 4 + ["RAN"]
-    assert machine.job("a").status.HasField("next_nominal_time") == (most != 5)
+    assert machine.job("a").status.HasField("next_scheduled_time") == (most != 5)
     assert sound(machine)
 
 
@@ -450,7 +450,7 @@ def test_the_first_and_the_last_missed_time_may_be_left_out_by_hand(machine: Mac
     for hour in (1, 4):
         skip = schedule_pb2.OccurrenceEdit(
             kind=schedule_pb2.OccurrenceEdit.KIND_SKIP,
-            nominal_time=timestamp(START_MS + hour * HOUR_MS),
+            scheduled_time=timestamp(START_MS + hour * HOUR_MS),
         )
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=skip))
 
@@ -520,7 +520,7 @@ def test_what_a_backfill_is_to_run_does_not_count_towards_the_most_runs(machine:
 
     status = machine.job("a").status
     assert status.fired + status.backlog >= 8
-    assert status.HasField("next_nominal_time")
+    assert status.HasField("next_scheduled_time")
 
 
 def test_what_ran_before_its_time_does_not_wait(machine: Machine) -> None:
@@ -529,7 +529,7 @@ def test_what_ran_before_its_time_does_not_wait(machine: Machine) -> None:
     machine.create("a", every_ms=HOUR_MS, overlap=ALLOW, misfire=ALL, timing=timing)
     moved = schedule_pb2.OccurrenceEdit(
         kind=schedule_pb2.OccurrenceEdit.KIND_MOVE,
-        nominal_time=timestamp(START_MS + 3 * HOUR_MS),
+        scheduled_time=timestamp(START_MS + 3 * HOUR_MS),
         moved_to=timestamp(START_MS + MINUTE_MS),
     )
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
@@ -541,7 +541,7 @@ def test_what_ran_before_its_time_does_not_wait(machine: Machine) -> None:
 
     status = machine.job("a").status
     assert (status.fired, status.backlog) == (4, 0)
-    assert status.next_nominal_time.ToMilliseconds() == START_MS + 5 * HOUR_MS
+    assert status.next_scheduled_time.ToMilliseconds() == START_MS + 5 * HOUR_MS
 
 
 def rest_after_an_outage(machine: Machine, misfire: Misfire | None = None) -> None:
@@ -592,7 +592,7 @@ def test_a_job_goes_on_from_a_missed_rest_that_became_no_run(machine: Machine) -
     status = machine.job("a").status
     names = [run_pb2.Outcome.Name(item.outcome)[8:] for item in machine.ledger("a").values()]
     assert names == ["RAN", "SKIPPED_DEADLINE"]
-    assert status.next_nominal_time.ToMilliseconds() == machine.now_ms + 10_000
+    assert status.next_scheduled_time.ToMilliseconds() == machine.now_ms + 10_000
 
 
 def backfill(machine: Machine, first: int, end: int, name: str = "a") -> int:

@@ -25,7 +25,7 @@ from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import LedgerRecord
 from raftsched.statemachine.model.request import Ring
 from raftsched.statemachine.occurrences import ledger, next_time
-from raftsched.statemachine.schedule.plan import Grid, nominal_times
+from raftsched.statemachine.schedule.plan import Grid, scheduled_times
 
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, START_MS, Machine, job_of, with_mask
 
@@ -274,7 +274,7 @@ class Story:
         minute = self.machine.now_ms // MINUTE_MS + self.random.randrange(1, 30)
         kind = self.random.choice((Edit.KIND_SKIP, Edit.KIND_MOVE, Edit.KIND_ADD))
         moved = self.machine.now_ms + self.random.choice((1, 50)) * MINUTE_MS + 500
-        wanted = Edit(nominal_time=timestamp(minute * MINUTE_MS), kind=kind)
+        wanted = Edit(scheduled_time=timestamp(minute * MINUTE_MS), kind=kind)
         if kind == Edit.KIND_MOVE:
             wanted.moved_to.CopyFrom(timestamp(moved))
         self.machine.do_all(job_pb2.EditOccurrenceRequest(job=self.name(), edit=wanted))
@@ -303,7 +303,7 @@ class Story:
                 )  # fmt: skip
             state = self.machine.state(name)
             found[name] = (state.state, state.fired, state.succeeded, state.skipped, state.live,
-                           state.held, state.next_nominal_at_ms)  # fmt: skip
+                           state.held, state.next_scheduled_at_ms)  # fmt: skip
             for run in (*self.machine.live(name), *self.machine.ended(name)):
                 found[run.id] = (run.state, run.outcome, run.held, run.error.kind)
         return found
@@ -341,7 +341,7 @@ def test_what_may_be_backfilled_is_what_each_time_alone_says(seed: int) -> None:
         jid, job, state = jobs.find(view, "", name)
         plan = next_time.plan_of(view, jid, job)
         first = machine.now_ms - dice.choice((1, 24, 60)) * HOUR_MS
-        times = nominal_times(plan, first, machine.now_ms, 10_000, ever=True).times
+        times = scheduled_times(plan, first, machine.now_ms, 10_000, ever=True).times
 
         found = ledger.backfillable(view, jid, job, state, times)
 

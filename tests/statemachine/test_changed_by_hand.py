@@ -18,9 +18,9 @@ DAY = "2026-01-01T"
 
 
 def request(
-    kind: Edit.Kind.ValueType, nominal: str, moved: str = ""
+    kind: Edit.Kind.ValueType, scheduled: str, moved: str = ""
 ) -> job_pb2.EditOccurrenceRequest:
-    edit = Edit(kind=kind, nominal_time=timestamp(instant(DAY + nominal)))
+    edit = Edit(kind=kind, scheduled_time=timestamp(instant(DAY + scheduled)))
     if moved:
         edit.moved_to.CopyFrom(timestamp(instant(DAY + moved)))
     return job_pb2.EditOccurrenceRequest(job="a", edit=edit)
@@ -56,7 +56,7 @@ def test_what_ran_before_its_time_cannot_be_changed(
 
     refusal = machine.refused(request(kind, "15:00", "16:00" if kind == MOVE else ""))
 
-    assert (refusal.word, refusal.values["field"]) == ("FIELD_INVALID", "edit.nominal_time")
+    assert (refusal.word, refusal.values["field"]) == ("FIELD_INVALID", "edit.scheduled_time")
     assert run.id in refusal.message
 
 

@@ -149,9 +149,9 @@ def test_a_run_that_is_under_way_and_ended_is_seen(world: Image) -> None:
 @pytest.mark.parametrize(
     ("fits", "fields", "said"),
     [
-        (finite, {"next_nominal_at_ms": 0, "live": 0}, "nothing lies ahead"),
-        (lambda state: state.next_nominal_at_ms, {"state": 3}, "FINISHED, but something"),
-        (lambda state: state.after_end, {"next_nominal_at_ms": 0, "live": 0}, "but no next one"),
+        (finite, {"next_scheduled_at_ms": 0, "live": 0}, "nothing lies ahead"),
+        (lambda state: state.next_scheduled_at_ms, {"state": 3}, "FINISHED, but something"),
+        (lambda state: state.after_end, {"next_scheduled_at_ms": 0, "live": 0}, "but no next one"),
         (lambda state: True, {"state": 4, "timer_at_ms": 0}, "nothing goes on with it"),
         (lambda state: state.parked, {"running": 0}, "wait for a slot"),
         (lambda state: state.held, {"live": 0}, "held back, but there is room"),
@@ -221,7 +221,7 @@ def test_a_record_that_is_missing_is_missed(world: Image, table: bytes, said: st
 
 def test_stretches_that_overlap_are_seen(world: Image) -> None:
     key, entry = first(world, keys.LEDGER, LedgerRecord, lambda entry: entry.last_at_ms)
-    later = keys.ledger(int.from_bytes(key[1:9], "big"), keys.nominal_at(key) + 1)
+    later = keys.ledger(int.from_bytes(key[1:9], "big"), keys.scheduled_at(key) + 1)
 
     found = check(MemoryStore({**world, later: encode(entry)}))
     without_outcome = broken(world, keys.LEDGER, LedgerRecord, lambda entry: True, outcome=0)

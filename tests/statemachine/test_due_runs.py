@@ -41,7 +41,7 @@ def runs(machine: Machine) -> list[int]:
     for _ in range(100):
         machine.ring_all()
         leases = machine.grant()
-        found += [lease.nominal_time.ToMilliseconds() for lease in leases]
+        found += [lease.scheduled_time.ToMilliseconds() for lease in leases]
         for lease in leases:
             machine.succeed(lease)
     return found
@@ -52,15 +52,15 @@ def sound(machine: Machine) -> bool:
     return ask(machine, job_pb2.AuditJobRequest(job="a"), job_pb2.AuditJobResponse).sound
 
 
-def edit(kind: Edit.Kind.ValueType, nominal: str, moved: str = "") -> Edit:
-    wanted = Edit(kind=kind, nominal_time=timestamp(instant(nominal)))
+def edit(kind: Edit.Kind.ValueType, scheduled: str, moved: str = "") -> Edit:
+    wanted = Edit(kind=kind, scheduled_time=timestamp(instant(scheduled)))
     if moved:
         wanted.moved_to.CopyFrom(timestamp(instant(moved)))
     return wanted
 
 
-def edited(machine: Machine, kind: Edit.Kind.ValueType, nominal: str, moved: str = "") -> None:
-    wanted = edit(kind, nominal, moved)
+def edited(machine: Machine, kind: Edit.Kind.ValueType, scheduled: str, moved: str = "") -> None:
+    wanted = edit(kind, scheduled, moved)
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=wanted))
 
 

@@ -161,7 +161,7 @@ def test_edits_of_one_job_have_their_limit(
     edits = [
         schedule_pb2.OccurrenceEdit(
             kind=schedule_pb2.OccurrenceEdit.KIND_SKIP,
-            nominal_time=timestamp(START_MS + hour * HOUR_MS),
+            scheduled_time=timestamp(START_MS + hour * HOUR_MS),
         )
         for hour in (1, 2, 3)
     ]
@@ -273,7 +273,9 @@ def test_reads_of_nothing(machine: Machine) -> None:
     assert refuse(machine, backwards) == error_pb2.ERROR_REASON_FIELD_INVALID
     none = run_pb2.ListRunsRequest(filter="job=none")
     assert not ask(machine, none, run_pb2.ListRunsResponse).runs
-    past = job_pb2.ListJobHistoryRequest(job="a", filter="nominal_time<1000 AND nominal_time>2000")
+    past = job_pb2.ListJobHistoryRequest(
+        job="a", filter="scheduled_time<1000 AND scheduled_time>2000"
+    )
     assert not ask(machine, past, job_pb2.ListJobHistoryResponse).runs
     words = job_pb2.ListJobsRequest(filter="owner<b")
     assert len(ask(machine, words, job_pb2.ListJobsResponse).jobs) == 1

@@ -157,7 +157,7 @@ def test_a_dead_letter_and_its_requeuing_are_told_and_its_editing_is_not(
     assert told(machine) == ["RUN_CANCELLED"]
 
 
-def test_a_nominal_time_that_became_no_run_is_told_with_its_outcome(machine: Machine) -> None:
+def test_a_scheduled_time_that_became_no_run_is_told_with_its_outcome(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
     machine.ring()
@@ -166,7 +166,7 @@ def test_a_nominal_time_that_became_no_run_is_told_with_its_outcome(machine: Mac
 
     assert told(machine) == ["FIRED_NOT"]
     assert last(machine).ledger.outcome == run_pb2.OUTCOME_SKIPPED_OVERLAP
-    assert last(machine).ledger.nominal_time == timestamp(instant("2026-01-01T02:00"))
+    assert last(machine).ledger.scheduled_time == timestamp(instant("2026-01-01T02:00"))
 
 
 @pytest.mark.parametrize(("hour", "begins"), [(1, 2), (12, 1)])
@@ -276,7 +276,7 @@ def test_a_calendar_that_changes_is_told(machine: Machine) -> None:
 def test_an_added_occurrence_is_told_as_fired(machine: Machine) -> None:
     machine.create("a", cron="0 12 * * *")
     edit = schedule_pb2.OccurrenceEdit(
-        nominal_time=timestamp(instant("2026-01-01T03:00")),
+        scheduled_time=timestamp(instant("2026-01-01T03:00")),
         kind=schedule_pb2.OccurrenceEdit.KIND_ADD,
     )
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
@@ -390,12 +390,12 @@ def test_a_change_of_an_unknown_format_is_refused_loudly(machine: Machine) -> No
 def test_a_job_that_has_nothing_ahead_after_a_revert_is_finished(machine: Machine) -> None:
     machine.create("a", once="2026-01-01T00:10")
     at = timestamp(machine.now_ms + 2 * HOUR_MS)
-    edit = schedule_pb2.OccurrenceEdit(kind=schedule_pb2.OccurrenceEdit.KIND_ADD, nominal_time=at)
+    edit = schedule_pb2.OccurrenceEdit(kind=schedule_pb2.OccurrenceEdit.KIND_ADD, scheduled_time=at)
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
     machine.at("2026-01-01T00:10")
     machine.ring()
 
-    machine.do(job_pb2.RevertOccurrenceRequest(job="a", nominal_time=at))
+    machine.do(job_pb2.RevertOccurrenceRequest(job="a", scheduled_time=at))
 
     assert [event.kind for event in events(machine.log[-1], machine.index, machine.store)] == [
         event_pb2.EVENT_KIND_JOB_FINISHED

@@ -250,7 +250,7 @@ def test_an_occurrence_that_will_be_left_out_is_named(machine: Machine) -> None:
                    timing=schedule_pb2.Timing(exclude_calendars=["holidays"]))  # fmt: skip
     machine.create("b", cron="0 * * * *")
     skip = schedule_pb2.OccurrenceEdit(
-        nominal_time=timestamp(instant("2026-01-01T01:00")),
+        scheduled_time=timestamp(instant("2026-01-01T01:00")),
         kind=schedule_pb2.OccurrenceEdit.KIND_SKIP,
     )
     machine.do(job_pb2.EditOccurrenceRequest(job="b", edit=skip))
@@ -268,7 +268,7 @@ def test_a_backlog_says_how_much_of_it_is_left(machine: Machine) -> None:
     said = of_job(machine, "a")
 
     assert "OUTAGE_GUARD" in kinds(said)
-    assert any("11 past nominal times" in item.message for item in said.obstacles)
+    assert any("11 past scheduled times" in item.message for item in said.obstacles)
 
 
 def test_a_job_after_others_names_the_wave_and_what_it_waits_for(machine: Machine) -> None:

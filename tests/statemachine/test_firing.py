@@ -1,4 +1,4 @@
-"""When a nominal time becomes a run, exactly."""
+"""When a scheduled time becomes a run, exactly."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def audited(machine: Machine) -> bool:
     return ask(machine, job_pb2.AuditJobRequest(job="a"), job_pb2.AuditJobResponse).sound
 
 
-def move(machine: Machine, nominal_ms: int, to_ms: int) -> None:
-    edit = Edit(nominal_time=timestamp(nominal_ms), kind=Edit.KIND_MOVE, moved_to=timestamp(to_ms))
+def move(machine: Machine, scheduled_ms: int, to_ms: int) -> None:
+    edit = Edit(
+        scheduled_time=timestamp(scheduled_ms), kind=Edit.KIND_MOVE, moved_to=timestamp(to_ms)
+    )
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
 
@@ -116,7 +118,7 @@ def test_the_last_of_many_times_is_found_whatever_the_maximum(
     if every_second or most <= 10_001:
         times = [s for s in range(1, 86_401) if every_second or not s % 2 or not s % 3]
         [run] = machine.live("a")
-        at_ms = run.nominal_time.ToMilliseconds()
+        at_ms = run.scheduled_time.ToMilliseconds()
         assert at_ms == START_MS + 1_000 * times[min(most, len(times)) - 1]
         assert machine.job("a").status.fired == min(most, len(times))
     else:
@@ -265,8 +267,8 @@ def test_single_occurrences_are_skipped_moved_and_added(machine: Machine) -> Non
     machine.create("a", cron="0 * * * *", overlap=ALLOW)
     hour = [START_MS + number * HOUR_MS for number in range(6)]
 
-    def edit(nominal_ms: int, kind: Edit.Kind.ValueType, moved_ms: int = 0) -> None:
-        wanted = Edit(nominal_time=timestamp(nominal_ms), kind=kind)
+    def edit(scheduled_ms: int, kind: Edit.Kind.ValueType, moved_ms: int = 0) -> None:
+        wanted = Edit(scheduled_time=timestamp(scheduled_ms), kind=kind)
         if moved_ms:
             wanted.moved_to.CopyFrom(timestamp(moved_ms))
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=wanted))
@@ -319,7 +321,7 @@ def test_a_delay_after_the_end_counts_from_the_end(machine: Machine) -> None:
 
     machine.succeed(lease)
 
-    due_ms = machine.job("a").status.next_nominal_time.ToMilliseconds()
+    due_ms = machine.job("a").status.next_scheduled_time.ToMilliseconds()
     assert due_ms == machine.now_ms + MINUTE_MS
 
 
@@ -402,7 +404,7 @@ def test_a_time_that_was_not_due_yet_is_missed_when_the_schedules_change(machine
         Timing(jitter=duration(HOUR_MS), exclude_calendars=["off"]),
     ],
 )
-def test_a_time_that_was_not_due_yet_still_runs_when_no_nominal_time_changes(
+def test_a_time_that_was_not_due_yet_still_runs_when_no_scheduled_time_changes(
     machine: Machine, timing: Timing
 ) -> None:
     off = calendar_pb2.Calendar(name="off", rules=[calendar_pb2.CalendarRule(date="2026-06-01")])
@@ -430,7 +432,7 @@ def test_another_jitter_moves_the_due_time_and_nothing_else(
 
     status = machine.job(name).status
     due_ms = status.next_due_time.ToMilliseconds()
-    assert status.next_nominal_time.ToMilliseconds() == START_MS + 9 * HOUR_MS
+    assert status.next_scheduled_time.ToMilliseconds() == START_MS + 9 * HOUR_MS
     assert machine.now_ms <= due_ms <= max(machine.now_ms, START_MS + 9 * HOUR_MS + jitter_ms)
     machine.at(due_ms)
     machine.ring()
@@ -463,13 +465,13 @@ def test_a_job_goes_on_from_what_was_decided_when_it_may(machine: Machine, most:
     for _ in range(4):
         machine.advance(HOUR_MS)
         machine.ring()
-    assert not machine.job("a").status.HasField("next_nominal_time")
+    assert not machine.job("a").status.HasField("next_scheduled_time")
 
     machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=most)))
 
     status = machine.job("a").status
     assert status.fired == 3
-    assert status.next_nominal_time.ToMilliseconds() == START_MS + 5 * HOUR_MS
+    assert status.next_scheduled_time.ToMilliseconds() == START_MS + 5 * HOUR_MS
 
 
 def test_a_job_is_finished_when_its_most_of_runs_becomes_what_it_had(machine: Machine) -> None:
@@ -498,7 +500,7 @@ def test_a_run_under_way_goes_on_counting_for_a_job_after_the_end(machine: Machi
 
     status = machine.job("a").status
     assert status.fired == 1
-    assert status.next_nominal_time.ToMilliseconds() == machine.now_ms + MINUTE_MS
+    assert status.next_scheduled_time.ToMilliseconds() == machine.now_ms + MINUTE_MS
 
 
 RULES = [Misfire.RULE_SKIP, Misfire.RULE_LATEST, Misfire.RULE_EARLIEST, Misfire.RULE_ALL]
@@ -528,19 +530,19 @@ def test_a_time_that_was_moved_is_no_part_of_a_stretch(
 ) -> None:
     misfire = Misfire(rule=rule, maximum=1)
     machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
-    nominal_ms = START_MS + hour * HOUR_MS
-    move(machine, nominal_ms, START_MS + 15 * HOUR_MS)
+    scheduled_ms = START_MS + hour * HOUR_MS
+    move(machine, scheduled_ms, START_MS + 15 * HOUR_MS)
 
     machine.at("2026-01-01T06:30")
     machine.ring()
-    assert nominal_ms not in machine.ledger("a")
+    assert scheduled_ms not in machine.ledger("a")
     assert machine.job("a").status.fired == 5
     assert audited(machine)
     machine.at("2026-01-01T15:00")
     machine.ring()
     machine.ring()
 
-    assert machine.ledger("a")[nominal_ms].outcome == run_pb2.OUTCOME_RAN
+    assert machine.ledger("a")[scheduled_ms].outcome == run_pb2.OUTCOME_RAN
     assert machine.job("a").status.fired == 15
     assert audited(machine)
 
@@ -552,15 +554,15 @@ def test_a_time_that_ran_before_an_outage_keeps_its_outcome(
 ) -> None:
     misfire = Misfire(rule=rule, maximum=1)
     machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
-    nominal_ms = START_MS + hour * HOUR_MS
-    move(machine, nominal_ms, START_MS + 30 * MINUTE_MS)
+    scheduled_ms = START_MS + hour * HOUR_MS
+    move(machine, scheduled_ms, START_MS + 30 * MINUTE_MS)
     machine.at("2026-01-01T00:30")
     machine.ring()
 
     machine.at("2026-01-01T06:30")
     machine.ring()
 
-    assert machine.ledger("a")[nominal_ms].outcome == run_pb2.OUTCOME_RAN
+    assert machine.ledger("a")[scheduled_ms].outcome == run_pb2.OUTCOME_RAN
     assert machine.job("a").status.fired == 6
     assert audited(machine)
 
@@ -572,14 +574,14 @@ def test_a_time_that_was_skipped_by_hand_is_not_missed(
 ) -> None:
     misfire = Misfire(rule=rule, maximum=1)
     machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
-    nominal_ms = START_MS + hour * HOUR_MS
-    edit = Edit(kind=Edit.KIND_SKIP, nominal_time=timestamp(nominal_ms))
+    scheduled_ms = START_MS + hour * HOUR_MS
+    edit = Edit(kind=Edit.KIND_SKIP, scheduled_time=timestamp(scheduled_ms))
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-01T06:30")
     machine.ring()
 
-    assert machine.ledger("a")[nominal_ms].outcome == run_pb2.OUTCOME_SKIPPED_BY_HAND
+    assert machine.ledger("a")[scheduled_ms].outcome == run_pb2.OUTCOME_SKIPPED_BY_HAND
     status = machine.job("a").status
     assert (status.fired, list(status.edits)) == (6, [])
     assert audited(machine)
@@ -590,20 +592,20 @@ def test_the_first_time_of_a_job_after_the_end_that_was_skipped_is_not_missed(
     machine: Machine, rule: Misfire.Rule.ValueType
 ) -> None:
     machine.create("a", after_end_ms=HOUR_MS, misfire=Misfire(rule=rule))
-    edit = Edit(kind=Edit.KIND_SKIP, nominal_time=timestamp(START_MS + HOUR_MS))
+    edit = Edit(kind=Edit.KIND_SKIP, scheduled_time=timestamp(START_MS + HOUR_MS))
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-01T06:30")
     machine.ring()
 
     assert outcomes(machine, "a") == ["SKIPPED_BY_HAND"]
-    assert machine.job("a").status.HasField("next_nominal_time")
+    assert machine.job("a").status.HasField("next_scheduled_time")
 
 
 def test_an_added_time_takes_nothing_out_of_a_stretch(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *", misfire=Misfire(rule=Misfire.RULE_SKIP), overlap=ALLOW)
     added_ms = START_MS + 3 * HOUR_MS + 30 * MINUTE_MS
-    edit = Edit(kind=Edit.KIND_ADD, nominal_time=timestamp(added_ms))
+    edit = Edit(kind=Edit.KIND_ADD, scheduled_time=timestamp(added_ms))
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-01T06:30")
@@ -636,19 +638,19 @@ def test_a_moved_time_still_runs_when_the_new_schedules_name_it(
     assert audited(machine)
 
 
-def revert(machine: Machine, nominal_ms: int) -> None:
-    request = job_pb2.RevertOccurrenceRequest(job="a", nominal_time=timestamp(nominal_ms))
+def revert(machine: Machine, scheduled_ms: int) -> None:
+    request = job_pb2.RevertOccurrenceRequest(job="a", scheduled_time=timestamp(scheduled_ms))
     machine.do(request)
 
 
 def test_a_move_that_is_taken_back_too_late_is_missed(machine: Machine) -> None:
     machine.create("a", cron="0 9 * * *")
-    nominal_ms = START_MS + 9 * HOUR_MS
-    move(machine, nominal_ms, START_MS + 15 * HOUR_MS)
+    scheduled_ms = START_MS + 9 * HOUR_MS
+    move(machine, scheduled_ms, START_MS + 15 * HOUR_MS)
     machine.at("2026-01-01T10:00")
     machine.ring()
 
-    revert(machine, nominal_ms)
+    revert(machine, scheduled_ms)
 
     assert outcomes(machine, "a") == ["MISSED"]
     assert audited(machine)
@@ -659,12 +661,12 @@ def test_a_move_that_is_taken_back_too_late_is_missed(machine: Machine) -> None:
 
 def test_a_job_whose_only_time_is_given_up_is_finished(machine: Machine) -> None:
     machine.create("a", once="2026-01-01T09:00")
-    nominal_ms = START_MS + 9 * HOUR_MS
-    move(machine, nominal_ms, START_MS + 15 * HOUR_MS)
+    scheduled_ms = START_MS + 9 * HOUR_MS
+    move(machine, scheduled_ms, START_MS + 15 * HOUR_MS)
     machine.at("2026-01-01T10:00")
     machine.ring()
 
-    revert(machine, nominal_ms)
+    revert(machine, scheduled_ms)
 
     assert outcomes(machine, "a") == ["MISSED"]
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
@@ -672,11 +674,11 @@ def test_a_job_whose_only_time_is_given_up_is_finished(machine: Machine) -> None
 
 def test_a_move_that_is_taken_back_in_time_runs_at_its_time(machine: Machine) -> None:
     machine.create("a", cron="0 9 * * *", timing=Timing(max_runs=1))
-    nominal_ms = START_MS + 9 * HOUR_MS
-    move(machine, nominal_ms, START_MS + 15 * HOUR_MS)
+    scheduled_ms = START_MS + 9 * HOUR_MS
+    move(machine, scheduled_ms, START_MS + 15 * HOUR_MS)
     machine.at("2026-01-01T08:00")
 
-    revert(machine, nominal_ms)
+    revert(machine, scheduled_ms)
     machine.at("2026-01-01T09:00")
     machine.ring()
 

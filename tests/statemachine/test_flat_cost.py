@@ -183,12 +183,12 @@ def test_a_backfill_inside_a_stretch_costs_each_run_the_same() -> None:
 
 
 def test_behind_a_time_that_ran_early_a_run_costs_the_same() -> None:
-    """Until its nominal time has come, the others are not the newest in the ledger."""
+    """Until its scheduled time has come, the others are not the newest in the ledger."""
     cluster = Cluster()
     cluster.do(job_pb2.CreateJobRequest(job=job_of("a", cron="* * * * *", overlap=ALLOW)))
     late = timestamp(START_MS + 2 * BACKFILLED * MINUTE_MS)
     early = timestamp(START_MS + MINUTE_MS)
-    moved = Edit(nominal_time=late, kind=Edit.KIND_MOVE, moved_to=early)
+    moved = Edit(scheduled_time=late, kind=Edit.KIND_MOVE, moved_to=early)
     cluster.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
     for _ in range(BACKFILLED):
         cluster.now_ms += MINUTE_MS

@@ -11,6 +11,7 @@ from raftsched.statemachine.core.rejection import Reason
 from raftsched.statemachine.model.request import Offer, SetAside
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.model.workers import Worker
+from raftsched.statemachine.reads import forecast as forecasts
 
 from .asking import ask, refuse
 from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, instant, job_of
@@ -25,7 +26,7 @@ def cron(expression: str) -> schedule_pb2.Schedule:
 
 
 def times(answer: Answer) -> list[int]:
-    return [to_ms(item.nominal_time) for item in answer.occurrences if not item.excluded]
+    return [to_ms(item.scheduled_time) for item in answer.occurrences if not item.excluded]
 
 
 def off(machine: Machine) -> schedule_pb2.Timing:
@@ -37,8 +38,8 @@ def off(machine: Machine) -> schedule_pb2.Timing:
 
 def test_a_preview_of_a_job_is_what_fires(machine: Machine) -> None:
     machine.create("a", cron="17 */7 * * *", overlap=ALLOW, timing=off(machine))
-    for kind, nominal in ((Edit.KIND_SKIP, "01T07:17"), (Edit.KIND_ADD, "01T08:00")):
-        edit = Edit(nominal_time=timestamp(instant(f"2026-01-{nominal}")), kind=kind)
+    for kind, scheduled in ((Edit.KIND_SKIP, "01T07:17"), (Edit.KIND_ADD, "01T08:00")):
+        edit = Edit(scheduled_time=timestamp(instant(f"2026-01-{scheduled}")), kind=kind)
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
     answer = ask(machine, job_pb2.PreviewScheduleRequest(job="a", count=20), Answer)
 
@@ -46,7 +47,7 @@ def test_a_preview_of_a_job_is_what_fires(machine: Machine) -> None:
         machine.advance(15 * MINUTE_MS)
         machine.ring()
 
-    fired = sorted(to_ms(run.nominal_time) for run in machine.live("a"))
+    fired = sorted(to_ms(run.scheduled_time) for run in machine.live("a"))
     assert [at for at in times(answer) if at <= machine.now_ms] == fired
     assert len(answer.occurrences) == 20
     assert any("left out by hand" in item.note for item in answer.occurrences)
@@ -192,7 +193,7 @@ def test_a_forecast_is_what_fires(machine: Machine) -> None:
     machine.create("e", cron="*/5 * * * *", timing=schedule_pb2.Timing(max_runs=2), overlap=ALLOW)
     machine.create("f", after_end_ms=MINUTE_MS)
     edit = Edit(
-        nominal_time=timestamp(instant("2026-01-01T00:07")),
+        scheduled_time=timestamp(instant("2026-01-01T00:07")),
         kind=Edit.KIND_MOVE,
         moved_to=timestamp(instant("2026-01-01T00:50")),
     )
@@ -216,10 +217,10 @@ def test_a_forecast_of_too_much_says_that_it_is_partial(
     machine.create("a", cron="* * * * *")
     machine.create("b", cron="* * * * *")
 
-    monkeypatch.setattr(forecast, "FORECAST_JOBS", 1)
+    monkeypatch.setattr(forecasts, "FORECAST_JOBS", 1)
     few_jobs = forecast(machine)
-    monkeypatch.setattr(forecast, "FORECAST_JOBS", 10)
-    monkeypatch.setattr(forecast, "FORECAST_FIRINGS", 70)
+    monkeypatch.setattr(forecasts, "FORECAST_JOBS", 10)
+    monkeypatch.setattr(forecasts, "FORECAST_FIRINGS", 70)
     few_firings = forecast(machine)
 
     assert few_jobs.partial
@@ -312,7 +313,7 @@ def test_runs_that_take_no_time_can_be_carried_still(machine: Machine) -> None:
 
 
 def foreseen(machine: Machine, count: int = 10, **fields: object) -> list[tuple[str, str]]:
-    """The nominal times that are shown, by hour, with their notes."""
+    """The scheduled times that are shown, by hour, with their notes."""
     request = job_pb2.PreviewScheduleRequest(count=count, **fields)  # type: ignore[arg-type]
     shown = ask(machine, request, job_pb2.PreviewScheduleResponse).occurrences
     return [(item.local_time[11:16], item.note) for item in shown]
@@ -344,7 +345,7 @@ def test_what_was_added_by_hand_is_foreseen_and_counts(machine: Machine) -> None
     machine.create("a", cron="0 * * * *", timing=schedule_pb2.Timing(max_runs=2))
     for at in ("2026-01-01T01:30", "2026-01-01T04:30"):
         edit = schedule_pb2.OccurrenceEdit(
-            kind=schedule_pb2.OccurrenceEdit.KIND_ADD, nominal_time=timestamp(instant(at))
+            kind=schedule_pb2.OccurrenceEdit.KIND_ADD, scheduled_time=timestamp(instant(at))
         )
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 

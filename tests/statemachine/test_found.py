@@ -13,9 +13,9 @@ from .driver import HOUR_MS, MINUTE_MS, Machine, instant, job_of
 Edit = schedule_pb2.OccurrenceEdit
 
 
-def move(name: str, nominal: str, to: str) -> job_pb2.EditOccurrenceRequest:
+def move(name: str, scheduled: str, to: str) -> job_pb2.EditOccurrenceRequest:
     edit = Edit(
-        nominal_time=timestamp(instant(nominal)),
+        scheduled_time=timestamp(instant(scheduled)),
         kind=Edit.KIND_MOVE,
         moved_to=timestamp(instant(to)),
     )
@@ -37,7 +37,7 @@ def test_an_occurrence_moved_to_an_earlier_time_runs_once(machine: Machine) -> N
     assert machine.live("a") == []
     assert [run.id for run in machine.ended("a")] == [lease.run]
     assert machine.job("a").status.fired == 1
-    assert machine.state("a").next_nominal_at_ms == instant("2026-01-02T10:00")
+    assert machine.state("a").next_scheduled_at_ms == instant("2026-01-02T10:00")
 
 
 def test_times_between_now_and_an_occurrence_that_ran_early_are_not_lost(
@@ -52,7 +52,7 @@ def test_times_between_now_and_an_occurrence_that_ran_early_are_not_lost(
 
     machine.do(job_pb2.UpdateJobRequest(job=changed))
 
-    assert machine.state("a").next_nominal_at_ms == instant("2026-01-01T09:45")
+    assert machine.state("a").next_scheduled_at_ms == instant("2026-01-01T09:45")
 
 
 def test_a_job_that_fired_before_can_be_given_a_single_time(machine: Machine) -> None:
@@ -62,7 +62,7 @@ def test_a_job_that_fired_before_can_be_given_a_single_time(machine: Machine) ->
 
     machine.do(job_pb2.UpdateJobRequest(job=job_of("a", once="2026-01-01T05:00")))
 
-    assert machine.state("a").next_nominal_at_ms == instant("2026-01-01T05:00")
+    assert machine.state("a").next_scheduled_at_ms == instant("2026-01-01T05:00")
     machine.at("2026-01-01T05:00")
     machine.ring()
     assert machine.job("a").status.fired == 2
@@ -233,7 +233,7 @@ def test_a_run_that_is_replaced_does_not_take_the_key_of_its_successor_along(
 def test_an_occurrence_that_was_added_and_then_scheduled_runs_once(machine: Machine) -> None:
     allow = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
     machine.create("a", cron="0 12 * * *", overlap=allow)
-    edit = Edit(nominal_time=timestamp(instant("2026-01-01T03:00")), kind=Edit.KIND_ADD)
+    edit = Edit(scheduled_time=timestamp(instant("2026-01-01T03:00")), kind=Edit.KIND_ADD)
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
     machine.do(job_pb2.UpdateJobRequest(job=job_of("a", cron="0 * * * *", overlap=allow)))
 

@@ -180,17 +180,17 @@ class Player:
     def edit(self) -> None:
         name, kind = self.name(), self.random.choice([1, 2, 3])
         ahead_ms = self.random.choice([MINUTE_MS, 10 * MINUTE_MS, HOUR_MS])
-        nominal_ms = (self.machine.now_ms // ahead_ms + 1) * ahead_ms
-        edit = Edit(nominal_time=timestamp(nominal_ms), kind=Edit.Kind.ValueType(kind))
+        scheduled_ms = (self.machine.now_ms // ahead_ms + 1) * ahead_ms
+        edit = Edit(scheduled_time=timestamp(scheduled_ms), kind=Edit.Kind.ValueType(kind))
         if kind == Edit.KIND_MOVE:
             by_ms = self.random.choice([-30_000, 30_000, 2 * HOUR_MS])
-            edit.moved_to.CopyFrom(timestamp(max(0, nominal_ms + by_ms)))
+            edit.moved_to.CopyFrom(timestamp(max(0, scheduled_ms + by_ms)))
         self.try_(job_pb2.EditOccurrenceRequest(job=name, edit=edit))
 
     def revert(self) -> None:
         ahead_ms = self.random.choice([MINUTE_MS, 10 * MINUTE_MS, HOUR_MS])
-        nominal = timestamp((self.machine.now_ms // ahead_ms + 1) * ahead_ms)
-        self.try_(job_pb2.RevertOccurrenceRequest(job=self.name(), nominal_time=nominal))
+        scheduled = timestamp((self.machine.now_ms // ahead_ms + 1) * ahead_ms)
+        self.try_(job_pb2.RevertOccurrenceRequest(job=self.name(), scheduled_time=scheduled))
 
     def backfill(self) -> None:
         now_ms = self.machine.now_ms

@@ -17,7 +17,7 @@ KEEP = namespace_pb2.Namespace(
 
 def entries(machine: Machine) -> list[int]:
     found = machine.store.scan(keys.LEDGER, keys.after(keys.LEDGER))
-    return [keys.nominal_at(key) for key, _ in found]
+    return [keys.scheduled_at(key) for key, _ in found]
 
 
 def live_on(machine: Machine, days: int) -> None:
@@ -75,7 +75,7 @@ def test_a_job_that_is_resumed_fires_when_its_ledger_was_to_go(machine: Machine)
     live_on(machine, 3)
 
     assert len(entries(machine)) >= 70
-    assert machine.state("a", "short").next_nominal_at_ms == machine.now_ms + HOUR_MS
+    assert machine.state("a", "short").next_scheduled_at_ms == machine.now_ms + HOUR_MS
 
 
 def test_a_job_that_never_ran_loses_its_ledger_too(machine: Machine) -> None:

@@ -51,7 +51,7 @@ class Story:
 
     def move(self) -> None:
         at_ms = (self.machine.now_ms // (5 * MINUTE_MS) + self.random.randrange(1, 9)) * 5
-        wanted = Edit(kind=Edit.KIND_MOVE, nominal_time=timestamp(at_ms * MINUTE_MS))
+        wanted = Edit(kind=Edit.KIND_MOVE, scheduled_time=timestamp(at_ms * MINUTE_MS))
         wanted.moved_to.CopyFrom(timestamp(self.machine.now_ms + SECOND_MS))
         name = self.random.choice(("a", "b"))
         self.machine.do_all(job_pb2.EditOccurrenceRequest(job=name, edit=wanted))

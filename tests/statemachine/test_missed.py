@@ -14,7 +14,7 @@ from raftsched.statemachine.calls import jobs
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.occurrences import misfire, next_time, timeline
-from raftsched.statemachine.schedule.plan import due, nominal_times
+from raftsched.statemachine.schedule.plan import due, scheduled_times
 
 from .asking import ask
 from .driver import DAY_MS, HOUR_MS, START_MS, Machine, with_mask
@@ -34,7 +34,7 @@ LAST_MS = 18 * HOUR_MS  # From the last time of the schedule to the end of the o
 FATES = {"excluded": "exclude", "skipped": "skip"}
 
 
-def nominal(number: int) -> int:
+def scheduled(number: int) -> int:
     return START_MS + number * DAY_MS + 9 * HOUR_MS
 
 
@@ -46,7 +46,7 @@ class World:
         self, how: tuple[str, ...], misfire: Misfire | None = None, overlap: Overlap | None = None
     ) -> None:
         self.how = how
-        self.now_ms = nominal(len(how) - 1) + LAST_MS
+        self.now_ms = scheduled(len(how) - 1) + LAST_MS
         self.machine = machine = Machine(MemoryStore())
         dates = ["2025-12-31"]
         for number, what in enumerate(how):
@@ -58,7 +58,7 @@ class World:
         timing = schedule_pb2.Timing(exclude_calendars=["off"])
         machine.create("a", cron="0 9 * * *", timing=timing, misfire=misfire, overlap=overlap)
         for number, what in enumerate(how):
-            self.edit(what, nominal(number))
+            self.edit(what, scheduled(number))
         machine.at(EARLY_MS)
         machine.ring()
         for lease in machine.grant():
@@ -67,7 +67,7 @@ class World:
     def edit(self, what: str, at_ms: int) -> None:
         moves = {"later": at_ms + 5 * HOUR_MS, "now": self.now_ms, "early": EARLY_MS,
                  "ahead": self.now_ms + HOUR_MS}  # fmt: skip
-        edit = Edit(nominal_time=timestamp(at_ms))
+        edit = Edit(scheduled_time=timestamp(at_ms))
         if what == "skip":
             edit.kind = Edit.KIND_SKIP
         elif what in moves:
@@ -75,7 +75,7 @@ class World:
             edit.moved_to.CopyFrom(timestamp(moves[what]))
         elif what == "more":
             edit.kind = Edit.KIND_ADD
-            edit.nominal_time.CopyFrom(timestamp(at_ms + 7 * HOUR_MS))
+            edit.scheduled_time.CopyFrom(timestamp(at_ms + 7 * HOUR_MS))
         else:
             return
         self.machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
@@ -84,7 +84,7 @@ class World:
         """All that is to be decided on, as somebody would list it who reads the orders."""
         found = []
         for number, what in enumerate(self.how):
-            at_ms = nominal(number)
+            at_ms = scheduled(number)
             if what in ("none", "more"):
                 found.append(Time(at_ms, at_ms, "open"))
             if what == "more":
@@ -119,7 +119,7 @@ def check_choice(how: tuple[str, ...]) -> None:
         chosen = misfire.choose(policy, found, plan, view.now_ms, grace_ms, room)
         told: dict[int, str] = {}
         for one, fate in chosen:
-            times = nominal_times(plan, one.first + 1, one.last + 1, 100).times
+            times = scheduled_times(plan, one.first + 1, one.last + 1, 100).times
             assert one.count == 1 + len(times), (how, one)
             told |= dict.fromkeys((one.first, *times), fate.value)
         right = {at_ms: FATES.get(fate, fate) for at_ms, fate in wanted.items()}
@@ -179,7 +179,7 @@ def check_outcomes(
     for first_ms, entry in sorted(machine.ledger("a").items()):
         inside = (at for at in model if first_ms <= at <= max(first_ms, entry.last_at_ms))
         told |= dict.fromkeys(inside, run_pb2.Outcome.Name(entry.outcome)[8:])
-    lateness = {time.nominal_ms: world.now_ms - time.due_ms for time in world.times()}
+    lateness = {time.scheduled_ms: world.now_ms - time.due_ms for time in world.times()}
     for at_ms, fate in model.items():
         right = OUTCOMES.get(fate, "LATE" if lateness[at_ms] > grace_ms else "RAN")
         if fate == "run" and room == 0:

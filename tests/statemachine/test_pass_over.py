@@ -17,7 +17,7 @@ from raftsched.statemachine.model.record import JobRecord, StateRecord
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.occurrences import ledger, next_time, timeline
 from raftsched.statemachine.reads import reads
-from raftsched.statemachine.schedule.plan import Plan, names, nominal_times
+from raftsched.statemachine.schedule.plan import Plan, names, scheduled_times
 
 from .driver import MINUTE_MS, Machine
 
@@ -51,11 +51,11 @@ class World:
         """Refused where no schedule names the instant, or one names what is to be added."""
         at_ms = (self.machine.now_ms // MINUTE_MS + self.random.randrange(1, AHEAD)) * MINUTE_MS
         kind = self.random.choice((Edit.KIND_MOVE, Edit.KIND_MOVE, Edit.KIND_SKIP, Edit.KIND_ADD))
-        wanted = Edit(kind=kind, nominal_time=timestamp(at_ms))
+        wanted = Edit(kind=kind, scheduled_time=timestamp(at_ms))
         if kind == Edit.KIND_MOVE:
             wanted.moved_to.CopyFrom(timestamp(to_ms))
         if kind == Edit.KIND_ADD:
-            wanted.nominal_time.CopyFrom(timestamp(self.machine.now_ms + 400))
+            wanted.scheduled_time.CopyFrom(timestamp(self.machine.now_ms + 400))
         self.machine.do_all(job_pb2.EditOccurrenceRequest(job="a", edit=wanted))
 
     def fresh(self) -> tuple[View, int, JobRecord, StateRecord, Plan]:
@@ -65,8 +65,8 @@ class World:
 
 
 def each_alone(view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int) -> None:
-    edits = {edit.nominal_at_ms: edit for edit in state.edits}
-    times = nominal_times(plan, first + 1, last + 1, 10_000).times
+    edits = {edit.scheduled_at_ms: edit for edit in state.edits}
+    times = scheduled_times(plan, first + 1, last + 1, 10_000).times
     for at_ms in (first, *times):
         if ledger.knows(view, jid, at_ms):
             continue
@@ -81,21 +81,21 @@ def each_alone(view: View, jid: int, state: StateRecord, plan: Plan, first: int,
 def said(view: View, jid: int, state: StateRecord, times: list[int]) -> object:
     found = [ledger.covering(view, jid, at_ms) for at_ms in times]
     told = [None if one is None else one[1].outcome for one in found]
-    return told, state.fired, state.skipped, state.last_nominal_at_ms, state.edits
+    return told, state.fired, state.skipped, state.last_scheduled_at_ms, state.edits
 
 
 @pytest.mark.parametrize("seed", range(150))
 def test_it_comes_to_the_same_as_to_decide_on_each_alone(seed: int) -> None:
     world = World(seed)
     view, jid, job, state, plan = world.fresh()
-    first = state.next_nominal_at_ms
+    first = state.next_scheduled_at_ms
     if not first:
         return
-    last = max(first, *nominal_times(plan, first, world.now_ms + 1, 10_000).times)
+    last = max(first, *scheduled_times(plan, first, world.now_ms + 1, 10_000).times)
     if job.form.max_runs:
         last = one_by_one(view, jid, job, state, plan, first, last)
-    pending = {edit.nominal_at_ms for edit in state.edits if edit.kind != Edit.KIND_SKIP}
-    times = [at for at in nominal_times(plan, first, last + 1, 10_000).times if at not in pending]
+    pending = {edit.scheduled_at_ms for edit in state.edits if edit.kind != Edit.KIND_SKIP}
+    times = [at for at in scheduled_times(plan, first, last + 1, 10_000).times if at not in pending]
 
     catch_up.give_up(view, jid, job, state)
 
@@ -109,12 +109,12 @@ def one_by_one(
 ) -> int:
     left = max(1, next_time.runs_left(job, state, first))
     end = first
-    for count, at_ms in enumerate((first, *nominal_times(plan, first + 1, last + 1, left).times)):
+    for count, at_ms in enumerate((first, *scheduled_times(plan, first + 1, last + 1, left).times)):
         if count < left:
             end = at_ms
     for at_ms in ledger.own_entries(view, jid, state, first, last):
         if at_ms <= end and names(plan, at_ms):
-            end = next(iter(nominal_times(plan, end + 1, last + 1, 1).times), last)
+            end = next(iter(scheduled_times(plan, end + 1, last + 1, 1).times), last)
     return end
 
 
@@ -122,10 +122,10 @@ def one_by_one(
 def test_the_last_of_the_most_runs_is_that_of_a_walk(seed: int) -> None:
     world = World(seed)
     view, jid, job, state, plan = world.fresh()
-    first = state.next_nominal_at_ms
+    first = state.next_scheduled_at_ms
     if not first or not job.form.max_runs:
         return
-    last = nominal_times(plan, first, world.now_ms, 10_000).times[-1]
+    last = scheduled_times(plan, first, world.now_ms, 10_000).times[-1]
 
     found = timeline.last_of_most(view, jid, job, state, plan, first, last)
 
@@ -136,7 +136,7 @@ def test_an_audit_is_sound_where_a_stretch_has_outcomes_of_others_in_it(machine:
     machine.create("a", cron="* * * * *", overlap=ALLOW)
     now_ms = machine.now_ms
     for minute, kind in ((10, Edit.KIND_MOVE), (11, Edit.KIND_MOVE), (20, Edit.KIND_MOVE)):
-        wanted = Edit(kind=kind, nominal_time=timestamp(now_ms + minute * MINUTE_MS))
+        wanted = Edit(kind=kind, scheduled_time=timestamp(now_ms + minute * MINUTE_MS))
         wanted.moved_to.CopyFrom(timestamp(now_ms + 1_000))
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=wanted))
     machine.advance(2_000)
@@ -157,7 +157,7 @@ def test_what_somebody_added_is_in_no_count_of_a_stretch(machine: Machine) -> No
     timing = schedule_pb2.Timing(jitter=duration(30 * MINUTE_MS))
     machine.create("a", cron="* * * * *", overlap=ALLOW, timing=timing)
     assert machine.state("a").next_due_at_ms > machine.now_ms + 3 * MINUTE_MS
-    added = Edit(kind=Edit.KIND_ADD, nominal_time=timestamp(machine.now_ms + 90_000))
+    added = Edit(kind=Edit.KIND_ADD, scheduled_time=timestamp(machine.now_ms + 90_000))
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=added))
     machine.advance(2 * MINUTE_MS)
     machine.ring_all()
@@ -185,7 +185,7 @@ def test_thousands_of_them_cost_a_few_steps_each(monkeypatch: pytest.MonkeyPatch
     for minute in range(10, 810, 2):
         wanted = Edit(
             kind=Edit.KIND_MOVE,
-            nominal_time=timestamp(machine.now_ms + minute * MINUTE_MS),
+            scheduled_time=timestamp(machine.now_ms + minute * MINUTE_MS),
             moved_to=timestamp(machine.now_ms + 1_000),
         )
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=wanted))

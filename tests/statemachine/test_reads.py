@@ -254,7 +254,7 @@ def test_history_is_newest_first_with_what_is_under_way(machine: Machine) -> Non
 
     found = history(machine, "a", size=2)
 
-    times = [run.nominal_time.seconds for run in found]
+    times = [run.scheduled_time.seconds for run in found]
     assert times == sorted(times, reverse=True)
     assert [run.state for run in found] == [run_pb2.RUN_STATE_RUNNING] + [
         run_pb2.RUN_STATE_SUCCEEDED
@@ -269,12 +269,12 @@ def test_history_is_newest_first_with_what_is_under_way(machine: Machine) -> Non
         ("state!=RUNNING", 6),
         ("outcome=RAN", 7),
         ("outcome=LATE", 0),
-        ("nominal_time>2026-01-01T00:30:00Z", 4),
-        ("nominal_time<2026-01-01T00:30:00Z", 2),
-        ("nominal_time=2026-01-01T00:30:00Z", 1),
-        ("nominal_time=2026-01-01T00:31:00Z", 0),
-        ("nominal_time>2026-01-01T00:10:00Z AND nominal_time<2026-01-01T00:40:00+00:00", 2),
-        ("nominal_time>99999999999999999", 0),
+        ("scheduled_time>2026-01-01T00:30:00Z", 4),
+        ("scheduled_time<2026-01-01T00:30:00Z", 2),
+        ("scheduled_time=2026-01-01T00:30:00Z", 1),
+        ("scheduled_time=2026-01-01T00:31:00Z", 0),
+        ("scheduled_time>2026-01-01T00:10:00Z AND scheduled_time<2026-01-01T00:40:00+00:00", 2),
+        ("scheduled_time>99999999999999999", 0),
     ],
 )
 def test_history_is_filtered(machine: Machine, text: str, count: int) -> None:
@@ -295,7 +295,7 @@ def test_runs_under_way_are_listed_newest_first_over_all_jobs(machine: Machine) 
 
     found = listed(machine)
 
-    times = [run.nominal_time.seconds for run in found]
+    times = [run.scheduled_time.seconds for run in found]
     assert len(found) == 5
     assert times == sorted(times, reverse=True)
     assert len(listed(machine, "job=a")) + len(listed(machine, "job=b")) == 5
@@ -468,7 +468,7 @@ def test_instants_beyond_those_of_schedules_are_refused(world: Machine) -> None:
         ),
         (access_pb2.ListAuditRecordsRequest(filter="x=1"), Reason.ERROR_REASON_FILTER_INVALID),
         (
-            job_pb2.ListJobHistoryRequest(job="minutely", filter="nominal_time>soon"),
+            job_pb2.ListJobHistoryRequest(job="minutely", filter="scheduled_time>soon"),
             Reason.ERROR_REASON_FILTER_INVALID,
         ),
         (

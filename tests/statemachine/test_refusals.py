@@ -203,9 +203,9 @@ ASKED: list[tuple[str, Ask]] = [
     ("FIELD_INVALID", lambda m: job_pb2.TriggerJobRequest(job="a", due_time=FAR)),
     ("FIELD_INVALID", lambda m: job_pb2.PauseJobRequest(job="a", until=FAR)),
     ("FIELD_INVALID", lambda m: job_pb2.EditOccurrenceRequest(
-        job="a", edit=Edit(nominal_time=FAR, kind=Edit.KIND_ADD))),
+        job="a", edit=Edit(scheduled_time=FAR, kind=Edit.KIND_ADD))),
     ("FIELD_INVALID", lambda m: job_pb2.EditOccurrenceRequest(
-        job="a", edit=Edit(nominal_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_MOVE,
+        job="a", edit=Edit(scheduled_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_MOVE,
                            moved_to=FAR))),
     ("FIELD_INVALID", lambda m: job_pb2.TriggerJobRequest(job="a", queue="NO")),
     ("FIELD_INVALID", lambda m: job_pb2.PauseJobRequest(job="a", until=timestamp(START_MS))),
@@ -216,16 +216,16 @@ ASKED: list[tuple[str, Ask]] = [
         job="a", from_time=timestamp(5), to_time=timestamp(START_MS * 2))),
     ("LIMIT_EXCEEDED", lambda m: job_pb2.BackfillJobRequest(
         job="a", from_time=timestamp(0), to_time=timestamp(START_MS))),
-    ("FIELD_REQUIRED", lambda m: edit(nominal_time=timestamp(START_MS + HOUR_MS))),
-    ("FIELD_INVALID", lambda m: edit(nominal_time=timestamp(5), kind=Edit.KIND_SKIP)),
+    ("FIELD_REQUIRED", lambda m: edit(scheduled_time=timestamp(START_MS + HOUR_MS))),
+    ("FIELD_INVALID", lambda m: edit(scheduled_time=timestamp(5), kind=Edit.KIND_SKIP)),
     ("FIELD_INVALID", lambda m: edit(
-        nominal_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_MOVE)),
+        scheduled_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_MOVE)),
     ("OCCURRENCE_NOT_FOUND", lambda m: edit(
-        nominal_time=timestamp(START_MS + 5), kind=Edit.KIND_SKIP)),
+        scheduled_time=timestamp(START_MS + 5), kind=Edit.KIND_SKIP)),
     ("FIELD_INVALID", lambda m: edit(
-        nominal_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_ADD)),
+        scheduled_time=timestamp(START_MS + HOUR_MS), kind=Edit.KIND_ADD)),
     ("OCCURRENCE_NOT_FOUND", lambda m: job_pb2.RevertOccurrenceRequest(
-        job="a", nominal_time=timestamp(START_MS + HOUR_MS))),
+        job="a", scheduled_time=timestamp(START_MS + HOUR_MS))),
     ("RUN_NOT_FOUND", lambda m: run_pb2.CancelRunRequest(run="a.1.5")),
     ("RUN_NOT_FOUND", lambda m: run_pb2.CancelRunRequest(run="what")),
     ("RUN_NOT_FOUND", lambda m: run_pb2.CancelRunRequest(run="a.1.-5")),

@@ -105,7 +105,7 @@ def test_a_dry_run_answers_and_changes_nothing(machine: Machine) -> None:
     reply = machine.do(Create(job=job_of("a", cron="* * * * *"), validate_only=True))
 
     assert isinstance(reply, job_pb2.Job)
-    assert reply.status.HasField("next_nominal_time")
+    assert reply.status.HasField("next_scheduled_time")
     assert image(machine.store) == before
     assert machine.refused(Create(job=job_of("B"), validate_only=True)).word == "FIELD_INVALID"
 

@@ -130,8 +130,8 @@ class Scene:
         status = self.machine.job(name).status
         state = job_pb2.JobStatus.State.Name(status.state).removeprefix("STATE_")
         lines = [f"{state}, fired {status.fired}, skipped {status.skipped}"]
-        if status.HasField("next_nominal_time"):
-            lines[0] += f", next {clock(status.next_nominal_time.ToMilliseconds())}"
+        if status.HasField("next_scheduled_time"):
+            lines[0] += f", next {clock(status.next_scheduled_time.ToMilliseconds())}"
         lines += [self.run_line(run) for run in self.machine.live(name)]
         lines += [self.run_line(run) for run in reversed(self.machine.ended(name))]
         for ms, entry in sorted(self.machine.ledger(name).items()):
@@ -143,7 +143,7 @@ class Scene:
     @staticmethod
     def run_line(run: run_pb2.Run) -> str:
         state = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
-        line = f"run {clock(run.nominal_time.ToMilliseconds())} {state}"
+        line = f"run {clock(run.scheduled_time.ToMilliseconds())} {state}"
         line += " held" if run.held else ""
         line += f" attempt {run.attempt}" if run.attempt else ""
         line += (

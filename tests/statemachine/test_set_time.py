@@ -110,7 +110,7 @@ def test_a_job_that_is_made_afterwards_fires_in_time(machine: Machine) -> None:
     machine.create("new", cron="* * * * *")
     machine.advance(MINUTE_MS)
     machine.ring()
-    assert [run.nominal_time.ToMilliseconds() for run in machine.live("new")] == [
+    assert [run.scheduled_time.ToMilliseconds() for run in machine.live("new")] == [
         START_MS + MINUTE_MS
     ]
     sound(machine)

@@ -107,12 +107,12 @@ def _act(machine: Machine, chance: random.Random) -> None:
 def _edit(machine: Machine, chance: random.Random, name: str, now_ms: int) -> object:
     edits = machine.state(name).edits
     if edits and chance.random() < 0.3:
-        at = timestamp(chance.choice(edits).nominal_at_ms)
-        return job_pb2.RevertOccurrenceRequest(job=name, nominal_time=at)
-    next_ms = machine.state(name).next_nominal_at_ms or now_ms
+        at = timestamp(chance.choice(edits).scheduled_at_ms)
+        return job_pb2.RevertOccurrenceRequest(job=name, scheduled_time=at)
+    next_ms = machine.state(name).next_scheduled_at_ms or now_ms
     kind = chance.choice([Edit.KIND_SKIP, Edit.KIND_MOVE, Edit.KIND_ADD])
     at_ms = next_ms + (kind == Edit.KIND_ADD and chance.randrange(1, HOUR_MS))
-    edit = Edit(kind=kind, nominal_time=timestamp(at_ms))
+    edit = Edit(kind=kind, scheduled_time=timestamp(at_ms))
     if kind == Edit.KIND_MOVE:
         edit.moved_to.CopyFrom(timestamp(now_ms + chance.randrange(1, 2 * HOUR_MS)))
     return job_pb2.EditOccurrenceRequest(job=name, edit=edit)

@@ -50,7 +50,7 @@ def test_a_backfill_has_no_start_deadline(machine: Machine) -> None:
 
 
 def test_a_requeued_run_has_no_start_deadline(machine: Machine) -> None:
-    """It had become SKIPPED, and the ledger said so of a nominal time that had its run."""
+    """It had become SKIPPED, and the ledger said so of a scheduled time that had its run."""
     machine.create("a", cron="0 * * * *", misfire=DEADLINE)
     run = fired(machine)
     [lease] = machine.grant()

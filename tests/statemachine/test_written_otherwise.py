@@ -15,16 +15,16 @@ JITTER = duration(HOUR_MS)
 
 
 def waiting(machine: Machine, cron: str | Iterable[str], zone: str = "") -> None:
-    """A job whose nominal time has come and waits for its jitter."""
+    """A job whose scheduled time has come and waits for its jitter."""
     timing = schedule_pb2.Timing(jitter=JITTER, zone=zone)
     machine.create("waits", cron=cron, timing=timing)
-    while not 0 < machine.state("waits").next_nominal_at_ms <= machine.now_ms:
+    while not 0 < machine.state("waits").next_scheduled_at_ms <= machine.now_ms:
         machine.advance(HOUR_MS // 60)
         machine.ring()
 
 
 def rewrite(machine: Machine, cron: str | Iterable[str], zone: str = "") -> int:
-    """Write the schedules anew; how many nominal times are missed thereby."""
+    """Write the schedules anew; how many scheduled times are missed thereby."""
     job = job_of("waits", cron=cron, timing=schedule_pb2.Timing(jitter=JITTER, zone=zone))
     before = len(machine.ledger("waits"))
     machine.do(job_pb2.UpdateJobRequest(job=job))

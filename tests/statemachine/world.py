@@ -110,7 +110,7 @@ def _by_hand(machine: Machine) -> None:
     for _ in range(2):
         machine.trigger("squeezed", namespace=TIGHT, due_time=soon)
     edit = schedule_pb2.OccurrenceEdit(
-        nominal_time=timestamp(machine.now_ms + 3 * HOUR_MS),
+        scheduled_time=timestamp(machine.now_ms + 3 * HOUR_MS),
         kind=schedule_pb2.OccurrenceEdit.KIND_SKIP,
     )
     machine.do(job_pb2.EditOccurrenceRequest(job="hourly", edit=edit, request_id="r2"))

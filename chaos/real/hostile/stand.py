@@ -336,7 +336,7 @@ class Stand:
             if lease.attempt == 1:
                 self.sight.starts.append(Start(due_at, late_ms))
             if began + 1 <= due_at <= ended - 2:
-                times.setdefault(lease.job, set()).add(lease.nominal_ms)
+                times.setdefault(lease.job, set()).add(lease.scheduled_ms)
         for due in times.values():
             self.sight.never += (max(due) - min(due)) // 1000 + 1 - len(due)
 

@@ -157,7 +157,7 @@ async def many_edits(field: Field) -> None:
     async def one(number: int) -> None:
         request = job_pb2.EditOccurrenceRequest(namespace=field.namespace, job=f"e-{number % 100}")
         at = base + MINUTE * (number // 100)
-        request.edit.nominal_time.seconds = at + (7 if number % 3 == 2 else 0)
+        request.edit.scheduled_time.seconds = at + (7 if number % 3 == 2 else 0)
         request.edit.kind = (kinds.KIND_SKIP, kinds.KIND_MOVE, kinds.KIND_ADD)[number % 3]
         if number % 3 == 1:
             request.edit.moved_to.seconds = base - MINUTE
@@ -178,7 +178,7 @@ async def moved_before_a_ledger(field: Field) -> None:
         for number in range(100):
             request = job_pb2.EditOccurrenceRequest(namespace=field.namespace, job="ledger")
             request.edit.kind = kinds.KIND_MOVE
-            request.edit.nominal_time.seconds = (now // MINUTE + 2 + number) * MINUTE
+            request.edit.scheduled_time.seconds = (now // MINUTE + 2 + number) * MINUTE
             request.edit.moved_to.seconds = now - MINUTE * 9_000 + number
             await field.ask(request)
         job = field.job("ledger", cron="*/7 * * * *")

@@ -56,14 +56,14 @@ def sound() -> Events:
     ]
     token = 0
     for number in range(3):
-        nominal = T0 + 1_000 * number
-        run = f"tick.1.{nominal}"
+        scheduled = T0 + 1_000 * number
+        run = f"tick.1.{scheduled}"
         tokens = []
         for attempt in range(1, 3 if number == 1 else 2):
             token += 1
             tokens.append(token)
             events.append(
-                Lease("w1", run, "tick", token, attempt, nominal, nominal, nominal + 3, token)
+                Lease("w1", run, "tick", token, attempt, scheduled, scheduled, scheduled + 3, token)
             )
             events.append(Effect(run, token, True, token + 0.1))
             last = attempt == (2 if number == 1 else 1)
@@ -71,14 +71,14 @@ def sound() -> Events:
             events.append(Report("w1", run, token, end, token + 0.15))
             events.append(Ack("w1", run, token, end, "", token + 0.2))
         ends = ["FAILED"] * (len(tokens) - 1) + ["SUCCEEDED"]
-        events.append(Outcome("tick", nominal, nominal, "RAN"))
+        events.append(Outcome("tick", scheduled, scheduled, "RAN"))
         events.append(
             Run(
                 run,
                 "tick",
                 "SUCCEEDED",
-                nominal,
-                nominal,
+                scheduled,
+                scheduled,
                 len(tokens),
                 tuple(zip(tokens, ends, strict=True)),
             )
@@ -119,16 +119,16 @@ def sound() -> Events:
     return events
 
 
-def followed(up: str, down: str, nominal: int) -> Events:
+def followed(up: str, down: str, scheduled: int) -> Events:
     """A run, and the run of another job that follows it."""
     events: Events = [Plan(up, 1_000, T0, T0 - 1), Follows(down, (up,))]
     for number, job in enumerate((up, down)):
         run, token, at = f"{job}.1", 20 + number, 30.0 + number
         events += [
-            Lease("w1", run, job, token, 1, nominal, nominal, nominal, at),
+            Lease("w1", run, job, token, 1, scheduled, scheduled, scheduled, at),
             Report("w1", run, token, "success", at + 0.1),
             Ack("w1", run, token, "success", "", at + 0.2),
-            Run(run, job, "SUCCEEDED", nominal, nominal, 1, ((token, "SUCCEEDED"),)),
+            Run(run, job, "SUCCEEDED", scheduled, scheduled, 1, ((token, "SUCCEEDED"),)),
         ]
     return events
 
@@ -175,7 +175,7 @@ def calm_firings(count: int, late: int, moments: int = 5) -> Events:
 
 LAST = f"tick.1.{T0 + 2_000}"
 WRONG: list[tuple[str, str, Events]] = [
-    ("a lost firing", "S2", without(Outcome, lambda e: e.nominal_ms == T0 + 1_000)),  # type: ignore[attr-defined]
+    ("a lost firing", "S2", without(Outcome, lambda e: e.scheduled_ms == T0 + 1_000)),  # type: ignore[attr-defined]
     ("two outcomes", "S2", [*sound(), Outcome("tick", T0, T0, "SKIPPED")]),
     (
         "a stretch over a firing",
@@ -241,7 +241,7 @@ WRONG: list[tuple[str, str, Events]] = [
     ("a refused update that shows", "S1", changed(Job, 0, value="never")),
     ("a stale read", "S1", [*sound(), call("get", "a", 3.5, "one")]),
     ("an early lease", "S3", changed(Lease, 0, wall_ms=T0 - 100)),
-    ("a time that nobody planned", "S3", changed(Lease, 0, nominal_ms=T0 + 1)),
+    ("a time that nobody planned", "S3", changed(Lease, 0, scheduled_ms=T0 + 1)),
     (
         "a run that nobody asked for",
         "S3",
@@ -277,7 +277,7 @@ WRONG: list[tuple[str, str, Events]] = [
     ("a follower that never ran", "S2", without(Run, lambda e: e.job == "down")),  # type: ignore[attr-defined]
     ("a follower before its time", "S3", changed(Lease, 6, at=29.0)),
     ("more leases than the limit", "S5", changed(Lease, 1, at=1.05)),
-    ("a run in a pause", "S3", changed(Run, 6, nominal_ms=T0 + 24_000)),
+    ("a run in a pause", "S3", changed(Run, 6, scheduled_ms=T0 + 24_000)),
     ("a listed time that is lost", "S2", without(Outcome, lambda e: e.job == "noon")),  # type: ignore[attr-defined]
     (
         "a time that is not listed",
@@ -388,7 +388,7 @@ def test_a_clock_may_be_a_little_ahead_and_no_more() -> None:
 
 def test_a_leader_whose_clock_is_back_ends_a_pause_by_its_own_time() -> None:
     missed = T0 + 26_000 - 300 - 50 - 100
-    late = changed(Run, 6, nominal_ms=missed)
+    late = changed(Run, 6, scheduled_ms=missed)
     late = [e for e in late if not (isinstance(e, Call) and e.what == "resume" and e.began == 25)]
     assert "S3" in found(late)
     assert "S3" not in found([*late, Fault("clock -200", "n1", 19.0, 22.0)])

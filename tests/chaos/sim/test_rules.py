@@ -115,7 +115,7 @@ def test_a_sound_story_passes(bench: Bench) -> None:
     bench.judge.acknowledged(worker_pb2.ResultAck(token=1), succeeded=True)
 
 
-def test_a_nominal_time_that_runs_twice_is_seen(bench: Bench) -> None:
+def test_a_scheduled_time_that_runs_twice_is_seen(bench: Bench) -> None:
     bench.change({RUN: running(1), LEDGER: RAN})
     bench.finish(1)
     with pytest.raises(Violation, match="S2 None ran twice"):

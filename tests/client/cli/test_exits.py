@@ -174,7 +174,7 @@ def test_what_to_type_next_names_the_namespace(cli: Cli) -> None:
         ("backfill a --from 2026-01-02Z --to 2026-01-01Z", "it is 2026-01-01T00:00:00Z, from_time"),
         (
             "backfill a --from 2000-01-01Z --to 2025-01-01Z",
-            "the range has over 10000 nominal times;",
+            "the range has over 10000 scheduled times;",
         ),
         ("list --timeout 0s", "no call can be answered within 0s"),
     ],

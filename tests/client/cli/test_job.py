@@ -356,7 +356,7 @@ def test_history_backfill_and_explain(cli: Cli, stage: Stage) -> None:
 
     assert [row[1] for row in history[1:]] == ["succeeded"]
     assert backfill.stderr == (
-        "2 nominal times of job x will run, 60 a minute (2.0s at least); 0 left alone.\n"
+        "2 scheduled times of job x will run, 60 a minute (2.0s at least); 0 left alone.\n"
     )
     assert explained.stderr.startswith("The job x")
     stage.act(lambda machine: machine.ring())

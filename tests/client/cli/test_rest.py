@@ -478,10 +478,10 @@ def test_an_audit_proves_that_nothing_is_missing(cli: Cli, stage: Stage) -> None
     every = cli.rows("audit", "--all")
     ledger = cli.rows("audit", "x", "--ledger")
 
-    assert "Job x: sound, 3 of 3 nominal times have one." in one.stderr
+    assert "Job x: sound, 3 of 3 scheduled times have one." in one.stderr
     assert one.stdout.splitlines()[0] == "OUTCOME\tTIMES"
     assert every[1] == ["x", "yes", "3", "3", "0", "0"]
-    assert ledger[0] == ["NOMINAL", "TO", "TIMES", "OUTCOME"]
+    assert ledger[0] == ["SCHEDULED", "TO", "TIMES", "OUTCOME"]
 
 
 def test_a_gap_ends_with_1(cli: Cli, stage: Stage) -> None:
@@ -516,7 +516,7 @@ def test_a_range_that_is_too_long_is_audited_in_parts(cli: Cli, stage: Stage) ->
     cli.ok("job", "create", "x", "--handler", "h", "--cron", "0 * * * *")
     stage.act(lambda machine: machine.at("2026-01-01T03:30"))
     stage.finish()
-    stage.nodes[0].faults.append(refusing("LIMIT_EXCEEDED", "more than 10,000 nominal times"))
+    stage.nodes[0].faults.append(refusing("LIMIT_EXCEEDED", "more than 10,000 scheduled times"))
 
     said = cli.json("audit", "x", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T03:30:00Z")
 

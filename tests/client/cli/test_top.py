@@ -59,7 +59,7 @@ class Play:
 
 
 def tally(leased: int, late: Bands) -> cluster_pb2.Tally:
-    made = cluster_pb2.Tally(nominal_times=leased, leased=leased, ended=leased)
+    made = cluster_pb2.Tally(scheduled_times=leased, leased=leased, ended=leased)
     for most, leases in late:
         band = made.lateness.add(leases=leases)
         if most is not None:

@@ -51,7 +51,7 @@ def test_the_context_is_as_the_test_says() -> None:
             "draining": context.draining,
         }
 
-    attempt = Attempt(attempt=3, nominal_time=at, checkpoint=[7], upstream={"a": {"x": 1}})
+    attempt = Attempt(attempt=3, scheduled_time=at, checkpoint=[7], upstream={"a": {"x": 1}})
     outcome = attempt.run(look)
 
     assert outcome.value == {

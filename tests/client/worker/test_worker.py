@@ -175,7 +175,7 @@ async def test_the_context_says_what_the_lease_says() -> None:
                 key=context.idempotency_key,
                 token=context.token,
                 attempt=(context.attempt, context.max_attempts),
-                nominal=context.nominal_time,
+                scheduled=context.scheduled_time,
                 deadline=context.deadline,
                 checkpoint=context.load_checkpoint(list[int]),
                 up=context.upstream("a", int),
@@ -187,7 +187,7 @@ async def test_the_context_says_what_the_lease_says() -> None:
 
         async with serving(worker):
             at = datetime(2026, 11, 18, 9, tzinfo=UTC)
-            lease = node.lease(payload=b'{"n": 3}', checkpoint=b"[1]", nominal_time=at)
+            lease = node.lease(payload=b'{"n": 3}', checkpoint=b"[1]", scheduled_time=at)
             result = await node.ended(lease)
             again = node.lease(
                 payload=b'{"n": 3}', upstream=[{"job": "a", "result": {"data": b"9"}}]

@@ -22,16 +22,16 @@ from raftsched.statemachine.schedule.plan import (
     COUNT_MAX,
     Count,
     Grid,
-    Nominals,
     Plan,
-    count_nominals,
+    ScheduledTimes,
+    count_scheduled,
     due,
     excluded,
-    latest_nominal_before,
-    latest_nominals,
+    latest_scheduled,
+    latest_scheduled_before,
     newest,
-    next_nominal,
-    nominal_times,
+    next_scheduled,
+    scheduled_times,
 )
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def once(stamp: Timestamp) -> Schedule:
 
 def ahead(plan: Plan, after_ms: int, count: int) -> list[int]:
     found: list[int] = []
-    at = next_nominal(plan, after_ms)
+    at = next_scheduled(plan, after_ms)
     while at is not None and len(found) < count:
         found.append(at)
-        at = next_nominal(plan, at)
+        at = next_scheduled(plan, at)
     return found
 
 
@@ -67,8 +67,8 @@ def test_the_next_time_lies_strictly_after(plan_of: MakePlan, instant: Instant) 
     plan = plan_of("0 9 * * *")
     nine = instant("2026-03-01T09:00")
 
-    assert next_nominal(plan, nine - 1) == nine
-    assert next_nominal(plan, nine) == nine + DAY_MS
+    assert next_scheduled(plan, nine - 1) == nine
+    assert next_scheduled(plan, nine) == nine + DAY_MS
 
 
 def test_a_recurring_schedule_starts_after_the_job_was_made(
@@ -76,7 +76,7 @@ def test_a_recurring_schedule_starts_after_the_job_was_made(
 ) -> None:
     plan = plan_of("0 9 * * *", created="2026-03-01T09:00")
 
-    assert next_nominal(plan, BEFORE_ALL) == instant("2026-03-02T09:00")
+    assert next_scheduled(plan, BEFORE_ALL) == instant("2026-03-02T09:00")
 
 
 def test_a_new_schedule_starts_when_it_took_force(plan_of: MakePlan, instant: Instant) -> None:
@@ -116,13 +116,13 @@ def test_an_anchor_may_lie_before_or_ahead(
 ) -> None:
     plan = plan_of(every(60, stamp(anchor)))
 
-    assert next_nominal(plan, BEFORE_ALL) == instant("2026-01-01T00:00:30")
+    assert next_scheduled(plan, BEFORE_ALL) == instant("2026-01-01T00:00:30")
 
 
 def test_every_is_an_interval(plan_of: MakePlan, instant: Instant) -> None:
     plan = plan_of("@every 5m", created="2026-01-01T00:00:07")
 
-    assert next_nominal(plan, BEFORE_ALL) == instant("2026-01-01T00:05:07")
+    assert next_scheduled(plan, BEFORE_ALL) == instant("2026-01-01T00:05:07")
 
 
 def test_an_interval_is_real_time_on_the_days_when_clocks_change(
@@ -167,10 +167,10 @@ def test_a_rest_counts_from_the_creation_then_from_the_end(
     plan = plan_of(after_end(60), created="2026-01-01T00:00")
     first = instant("2026-01-01T00:01")
 
-    assert next_nominal(plan, BEFORE_ALL) == first
+    assert next_scheduled(plan, BEFORE_ALL) == first
     # Under way.
-    assert next_nominal(plan, first) is None
-    assert next_nominal(plan, first, last_end_ms=first + 5000) == first + 65_000
+    assert next_scheduled(plan, first) is None
+    assert next_scheduled(plan, first, last_end_ms=first + 5000) == first + 65_000
 
 
 def test_a_rest_counts_from_the_start_time(
@@ -178,15 +178,15 @@ def test_a_rest_counts_from_the_start_time(
 ) -> None:
     plan = plan_of(after_end(60), timing=Timing(start_time=stamp("2026-06-01")))
 
-    assert next_nominal(plan, BEFORE_ALL) == instant("2026-06-01T00:01")
+    assert next_scheduled(plan, BEFORE_ALL) == instant("2026-06-01T00:01")
 
 
-def test_a_nominal_time_that_did_not_run_is_followed_by_a_rest(plan_of: MakePlan) -> None:
-    """With the delay 0 a day off would otherwise have a nominal time each millisecond."""
-    assert next_nominal(plan_of(after_end(0)), 2 * 10**12, last_end_ms=2 * 10**12) == (
+def test_a_scheduled_time_that_did_not_run_is_followed_by_a_rest(plan_of: MakePlan) -> None:
+    """With the delay 0 a day off would otherwise have a scheduled time each millisecond."""
+    assert next_scheduled(plan_of(after_end(0)), 2 * 10**12, last_end_ms=2 * 10**12) == (
         2 * 10**12 + 1000
     )
-    assert next_nominal(plan_of(after_end(60)), 2 * 10**12, last_end_ms=10**12) == (
+    assert next_scheduled(plan_of(after_end(60)), 2 * 10**12, last_end_ms=10**12) == (
         2 * 10**12 + 60_000
     )
 
@@ -194,7 +194,7 @@ def test_a_nominal_time_that_did_not_run_is_followed_by_a_rest(plan_of: MakePlan
 def test_a_rest_of_nothing_starts_when_the_run_ended(plan_of: MakePlan) -> None:
     at = 2 * 10**12
 
-    assert next_nominal(plan_of(after_end(0)), at, last_end_ms=at + 1) == at + 1
+    assert next_scheduled(plan_of(after_end(0)), at, last_end_ms=at + 1) == at + 1
 
 
 # Start and end.
@@ -206,9 +206,9 @@ def test_start_is_in_and_end_is_not(plan_of: MakePlan, instant: Instant, stamp: 
     expected = [instant("2026-03-02T09:00"), instant("2026-03-03T09:00")]
 
     assert ahead(plan, BEFORE_ALL, 9) == expected
-    assert nominal_times(plan, 0, instant("2030-01-01"), 9) == Nominals(expected, False)
-    assert count_nominals(plan, 0, instant("2030-01-01")) == Count(2, True)
-    assert latest_nominal_before(plan, instant("2030-01-01")) == expected[1]
+    assert scheduled_times(plan, 0, instant("2030-01-01"), 9) == ScheduledTimes(expected, False)
+    assert count_scheduled(plan, 0, instant("2030-01-01")) == Count(2, True)
+    assert latest_scheduled_before(plan, instant("2030-01-01")) == expected[1]
 
 
 def test_the_end_holds_for_rests_and_single_times(
@@ -218,7 +218,7 @@ def test_the_end_holds_for_rests_and_single_times(
     plan = plan_of(after_end(60), once(stamp("2026-05-31")), timing=timing)
 
     assert (
-        next_nominal(plan, instant("2026-05-31"), last_end_ms=instant("2026-05-31T23:59")) is None
+        next_scheduled(plan, instant("2026-05-31"), last_end_ms=instant("2026-05-31T23:59")) is None
     )
 
 
@@ -236,11 +236,11 @@ def test_a_union_is_the_merge_of_its_parts(said: list[str], day: int) -> None:
     merged = sorted({at for one in said for at in walk(make(one), from_ms, to_ms)})
 
     assert walk(union, from_ms, to_ms) == merged
-    assert nominal_times(union, from_ms, to_ms, 10_000) == Nominals(merged, False)
-    assert latest_nominals(union, from_ms, to_ms, 10_000) == Nominals(merged, False)
-    assert count_nominals(union, from_ms, to_ms) == Count(len(merged), True)
-    assert latest_nominals(union, from_ms, to_ms, 2).times == merged[-2:]
-    assert nominal_times(union, from_ms, to_ms, 2) == Nominals(merged[:2], len(merged) > 2)
+    assert scheduled_times(union, from_ms, to_ms, 10_000) == ScheduledTimes(merged, False)
+    assert latest_scheduled(union, from_ms, to_ms, 10_000) == ScheduledTimes(merged, False)
+    assert count_scheduled(union, from_ms, to_ms) == Count(len(merged), True)
+    assert latest_scheduled(union, from_ms, to_ms, 2).times == merged[-2:]
+    assert scheduled_times(union, from_ms, to_ms, 2) == ScheduledTimes(merged[:2], len(merged) > 2)
 
 
 MANY = ["*/7 * * * *", "0 9 * * *", "* * * * *", "@every 90s", "0-29 * * * *", "30-59 * * * sat"]
@@ -262,9 +262,11 @@ def test_long_lists_of_a_union_are_the_merge_of_its_parts(seed: int) -> None:
         if limit < 0:
             continue
         cut = len(merged) > limit
-        assert nominal_times(union, from_ms, to_ms, limit) == Nominals(merged[:limit], cut), seed
+        assert scheduled_times(union, from_ms, to_ms, limit) == ScheduledTimes(
+            merged[:limit], cut
+        ), seed
         latest = merged[max(0, len(merged) - limit) :]
-        assert latest_nominals(union, from_ms, to_ms, limit) == Nominals(latest, cut), seed
+        assert latest_scheduled(union, from_ms, to_ms, limit) == ScheduledTimes(latest, cut), seed
         if limit:
             begin = latest[0] if latest else to_ms
             assert newest(union, from_ms, to_ms, limit) == (begin, len(latest)), seed
@@ -290,11 +292,11 @@ def make(*said: str | Timestamp) -> Plan:
 
 def walk(plan: Plan, from_ms: int, to_ms: int) -> list[int]:
     found: list[int] = []
-    at = next_nominal(plan, from_ms - 1)
+    at = next_scheduled(plan, from_ms - 1)
     while at is not None and at < to_ms:
         assert not found or at > found[-1]
         found.append(at)
-        at = next_nominal(plan, at)
+        at = next_scheduled(plan, at)
     return found
 
 
@@ -305,10 +307,12 @@ def test_a_year_of_missed_minutes_is_counted_exactly(plan_of: MakePlan, instant:
     plan = plan_of("* * * * *", zone="Europe/Berlin", created="2025-12-31")
     from_ms, to_ms = instant("2026-01-01"), instant("2027-01-01")
 
-    assert count_nominals(plan, from_ms, to_ms) == Count(525_600, True)
-    assert nominal_times(plan, from_ms, to_ms, 2) == Nominals([from_ms, from_ms + MINUTE_MS], True)
-    assert latest_nominal_before(plan, to_ms) == to_ms - MINUTE_MS
-    assert latest_nominals(plan, from_ms, to_ms, 2) == Nominals(
+    assert count_scheduled(plan, from_ms, to_ms) == Count(525_600, True)
+    assert scheduled_times(plan, from_ms, to_ms, 2) == ScheduledTimes(
+        [from_ms, from_ms + MINUTE_MS], True
+    )
+    assert latest_scheduled_before(plan, to_ms) == to_ms - MINUTE_MS
+    assert latest_scheduled(plan, from_ms, to_ms, 2) == ScheduledTimes(
         [to_ms - 2 * MINUTE_MS, to_ms - MINUTE_MS], True
     )
 
@@ -317,11 +321,11 @@ def test_a_large_union_is_counted_as_at_least(plan_of: MakePlan, instant: Instan
     plan = plan_of("* * * * *", "@every 1m", "0 * * * *", created="2025-12-31")
     from_ms = instant("2026-01-01")
 
-    assert count_nominals(plan, from_ms, instant("2027-01-01")) == Count(525_600, False)
+    assert count_scheduled(plan, from_ms, instant("2027-01-01")) == Count(525_600, False)
     # 6,000 and 6,000, none of them shared, are more than is walked.
     apart = plan_of("* * * * *", every(60, Timestamp(seconds=30)), created="2025-12-31")
-    assert count_nominals(apart, from_ms, from_ms + 6000 * MINUTE_MS) == Count(COUNT_MAX, False)
-    assert count_nominals(apart, from_ms, from_ms + 5000 * MINUTE_MS) == Count(10_000, True)
+    assert count_scheduled(apart, from_ms, from_ms + 6000 * MINUTE_MS) == Count(COUNT_MAX, False)
+    assert count_scheduled(apart, from_ms, from_ms + 5000 * MINUTE_MS) == Count(10_000, True)
 
 
 def test_a_backfill_reaches_back_before_the_job_was_made(
@@ -331,11 +335,11 @@ def test_a_backfill_reaches_back_before_the_job_was_made(
     from_ms, to_ms = instant("2025-12-01"), instant("2025-12-04")
     times = [instant(f"2025-12-0{day}T09:00") for day in (1, 2, 3)]
 
-    assert nominal_times(plan, from_ms, to_ms, 9, ever=True) == Nominals(times, False)
-    assert latest_nominals(plan, from_ms, to_ms, 9, ever=True) == Nominals(times, False)
-    assert count_nominals(plan, from_ms, to_ms, ever=True) == Count(3, True)
-    assert next_nominal(plan, from_ms, ever=True) == times[0]
-    assert latest_nominal_before(plan, to_ms, ever=True) == times[2]
+    assert scheduled_times(plan, from_ms, to_ms, 9, ever=True) == ScheduledTimes(times, False)
+    assert latest_scheduled(plan, from_ms, to_ms, 9, ever=True) == ScheduledTimes(times, False)
+    assert count_scheduled(plan, from_ms, to_ms, ever=True) == Count(3, True)
+    assert next_scheduled(plan, from_ms, ever=True) == times[0]
+    assert latest_scheduled_before(plan, to_ms, ever=True) == times[2]
 
 
 def test_nothing_was_missed_before_the_job_was_made(
@@ -346,11 +350,11 @@ def test_nothing_was_missed_before_the_job_was_made(
     from_ms, to_ms = instant("2025-07-01"), instant("2026-01-17")
     times = [from_ms, instant("2026-01-16")]
 
-    assert nominal_times(plan, from_ms, to_ms, 9) == Nominals(times, False)
-    assert latest_nominals(plan, from_ms, to_ms, 9) == Nominals(times, False)
-    assert count_nominals(plan, from_ms, to_ms) == Count(2, True)
-    assert latest_nominal_before(plan, instant("2026-01-15T12:00")) == from_ms
-    assert latest_nominal_before(plan, from_ms) is None
+    assert scheduled_times(plan, from_ms, to_ms, 9) == ScheduledTimes(times, False)
+    assert latest_scheduled(plan, from_ms, to_ms, 9) == ScheduledTimes(times, False)
+    assert count_scheduled(plan, from_ms, to_ms) == Count(2, True)
+    assert latest_scheduled_before(plan, instant("2026-01-15T12:00")) == from_ms
+    assert latest_scheduled_before(plan, from_ms) is None
 
 
 def test_a_time_at_the_instant_of_creation_is_not_ahead(
@@ -359,22 +363,22 @@ def test_a_time_at_the_instant_of_creation_is_not_ahead(
     plan = plan_of("0 9 * * *", created="2026-01-15T09:00")
     nine = instant("2026-01-15T09:00")
 
-    assert next_nominal(plan, BEFORE_ALL) == nine + DAY_MS
-    assert latest_nominal_before(plan, nine + 1) is None
-    assert count_nominals(plan, 0, nine + 1) == Count(0, True)
-    assert count_nominals(plan, 0, nine + DAY_MS + 1) == Count(1, True)
-    assert nominal_times(plan, 0, nine + 1, 9).times == []
+    assert next_scheduled(plan, BEFORE_ALL) == nine + DAY_MS
+    assert latest_scheduled_before(plan, nine + 1) is None
+    assert count_scheduled(plan, 0, nine + 1) == Count(0, True)
+    assert count_scheduled(plan, 0, nine + DAY_MS + 1) == Count(1, True)
+    assert scheduled_times(plan, 0, nine + 1, 9).times == []
 
 
 def test_a_range_begins_in_and_ends_before(plan_of: MakePlan, instant: Instant) -> None:
     plan = plan_of("0 9 * * *")
     from_ms, to_ms = instant("2026-02-01T09:00"), instant("2026-02-02T09:00")
 
-    assert nominal_times(plan, from_ms, to_ms, 9).times == [from_ms]
-    assert nominal_times(plan, from_ms, from_ms, 9) == Nominals([], False)
-    assert nominal_times(plan, to_ms, from_ms, 9) == Nominals([], False)
-    assert nominal_times(plan, from_ms, to_ms, 0) == Nominals([], True)
-    assert count_nominals(plan, to_ms, from_ms) == Count(0, True)
+    assert scheduled_times(plan, from_ms, to_ms, 9).times == [from_ms]
+    assert scheduled_times(plan, from_ms, from_ms, 9) == ScheduledTimes([], False)
+    assert scheduled_times(plan, to_ms, from_ms, 9) == ScheduledTimes([], False)
+    assert scheduled_times(plan, from_ms, to_ms, 0) == ScheduledTimes([], True)
+    assert count_scheduled(plan, to_ms, from_ms) == Count(0, True)
 
 
 # Jitter.
@@ -385,7 +389,7 @@ def jitter_of(plan_of: MakePlan, seed: str, seconds: int) -> int:
     return due(plan, 0)
 
 
-def test_a_job_without_jitter_is_due_at_its_nominal_time(plan_of: MakePlan) -> None:
+def test_a_job_without_jitter_is_due_at_its_scheduled_time(plan_of: MakePlan) -> None:
     assert due(plan_of("0 9 * * *"), 12_345) == 12_345
 
 
@@ -397,14 +401,14 @@ def test_jitter_is_the_same_for_ever(plan_of: MakePlan) -> None:
     ]
 
 
-def test_jitter_keeps_the_order_and_the_distance_of_nominal_times(plan_of: MakePlan) -> None:
+def test_jitter_keeps_the_order_and_the_distance_of_scheduled_times(plan_of: MakePlan) -> None:
     plan = plan_of("* * * * *", timing=Timing(jitter=Duration(seconds=3600)))
-    nominal = ahead(plan, BEFORE_ALL, 50)
+    scheduled = ahead(plan, BEFORE_ALL, 50)
 
-    dues = [due(plan, at) for at in nominal]
+    dues = [due(plan, at) for at in scheduled]
 
     assert {b - a for a, b in pairwise(dues)} == {MINUTE_MS}
-    assert dues[0] > nominal[0]
+    assert dues[0] > scheduled[0]
 
 
 def test_jitter_spreads_a_herd_evenly_over_its_window(plan_of: MakePlan) -> None:
@@ -426,7 +430,7 @@ def test_jitter_and_spread_places_do_not_go_together(plan_of: MakePlan) -> None:
     for number in range(600):
         seed = f"default/job-{number}"
         plan = plan_of("H * * * *", seed=seed, timing=Timing(jitter=Duration(seconds=60)))
-        first = next_nominal(plan, BEFORE_ALL)
+        first = next_scheduled(plan, BEFORE_ALL)
         assert first is not None
         same_minute.setdefault(first, set()).add(due(plan, 0))
 
@@ -456,4 +460,4 @@ def test_the_calendar_that_leaves_a_time_out_is_named(plan_of: MakePlan, instant
     # Still or already another day in Tokyo.
     assert excluded(plan, instant("2026-12-24T15:00")) is None
     assert excluded(plan, instant("2026-12-23T15:00")) == "holidays"
-    assert next_nominal(plan, instant("2026-12-23T20:00")) == instant("2026-12-24T00:00")
+    assert next_scheduled(plan, instant("2026-12-23T20:00")) == instant("2026-12-24T00:00")

@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from raftsched.proto.v1 import calendar_pb2
 from raftsched.proto.v1.schedule_pb2 import AfterEnd, OccurrenceEdit, Schedule, Timing
 from raftsched.statemachine.schedule.calendar_days import CalendarDays, compile_calendar
-from raftsched.statemachine.schedule.plan import BEFORE_ALL, excluded, next_nominal
+from raftsched.statemachine.schedule.plan import BEFORE_ALL, excluded, next_scheduled
 from raftsched.statemachine.schedule.preview import Foreseen, preview
 from raftsched.statemachine.schedule.zones import find_zone
 
@@ -81,19 +81,19 @@ def test_a_preview_asks_what_the_rules_ask(plan_of: MakePlan, instant: Instant) 
 
     seen = preview(plan, instant("2026-03-27T00:00"), 200)
 
-    at = next_nominal(plan, instant("2026-03-27T00:00") - 1)
+    at = next_scheduled(plan, instant("2026-03-27T00:00") - 1)
     for one in seen:
-        assert one.nominal_ms == at
-        assert one.due_ms == one.nominal_ms + plan.jitter_ms
-        assert one.excluded == (excluded(plan, one.nominal_ms) is not None)
-        at = next_nominal(plan, one.nominal_ms)
+        assert one.scheduled_ms == at
+        assert one.due_ms == one.scheduled_ms + plan.jitter_ms
+        assert one.excluded == (excluded(plan, one.scheduled_ms) is not None)
+        at = next_scheduled(plan, one.scheduled_ms)
     assert len(seen) == 200
 
 
 def test_the_instant_it_starts_from_is_in(plan_of: MakePlan, instant: Instant) -> None:
     nine = instant("2026-03-01T09:00")
 
-    assert preview(plan_of("0 9 * * *"), nine, 1)[0].nominal_ms == nine
+    assert preview(plan_of("0 9 * * *"), nine, 1)[0].scheduled_ms == nine
 
 
 def test_days_off_are_shown_and_marked(plan_of: MakePlan, instant: Instant) -> None:
@@ -113,7 +113,7 @@ def test_days_off_are_shown_and_marked(plan_of: MakePlan, instant: Instant) -> N
 def edit(kind: OccurrenceEdit.Kind.ValueType, at: Timestamp, to: Timestamp | None = None) -> (
     OccurrenceEdit
 ):  # fmt: skip
-    return OccurrenceEdit(kind=kind, nominal_time=at, moved_to=to)
+    return OccurrenceEdit(kind=kind, scheduled_time=at, moved_to=to)
 
 
 def test_occurrences_changed_by_hand_are_shown(
@@ -168,8 +168,8 @@ def test_only_the_first_time_after_an_end_is_known(plan_of: MakePlan, instant: I
     fresh = preview(plan, BEFORE_ALL, 5)
     later = preview(plan, instant("2026-02-01"), 5, last_end_ms=ended)
 
-    assert [one.nominal_ms for one in fresh] == [instant("2026-01-01T00:01")]
-    assert [one.nominal_ms for one in later] == [ended + 60_000]
+    assert [one.scheduled_ms for one in fresh] == [instant("2026-01-01T00:01")]
+    assert [one.scheduled_ms for one in later] == [ended + 60_000]
 
 
 @pytest.mark.parametrize(("count", "shown"), [(0, 0), (-3, 0), (5, 5), (1000, 1000), (5000, 1000)])

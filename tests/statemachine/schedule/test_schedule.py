@@ -18,7 +18,7 @@ from raftsched.statemachine.schedule import compiler as engine
 from raftsched.statemachine.schedule import cron
 from raftsched.statemachine.schedule.calendar_days import CalendarDays
 from raftsched.statemachine.schedule.compiler import compile_plan, lints, restore_plan, shape_of
-from raftsched.statemachine.schedule.plan import BEFORE_ALL, Plan, next_nominal
+from raftsched.statemachine.schedule.plan import BEFORE_ALL, Plan, next_scheduled
 from raftsched.statemachine.schedule.zoned_cron import zoned_cron
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def test_a_stored_job_that_has_done_its_work_is_no_fault(instant: Instant) -> No
     )
 
     assert isinstance(plan, Plan)
-    assert next_nominal(plan, BEFORE_ALL) is None
+    assert next_scheduled(plan, BEFORE_ALL) is None
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_an_expression_is_good_for_all_names_or_for_none(
 def test_a_job_without_schedules_is_right_and_never_fires(plan_of: MakePlan) -> None:
     plan = plan_of()
 
-    assert next_nominal(plan, BEFORE_ALL) is None
+    assert next_scheduled(plan, BEFORE_ALL) is None
     assert lints(plan) == []
 
 
@@ -271,10 +271,10 @@ def test_compiling_again_and_without_the_memo_gives_the_same(
 
     def walk(plan: Plan) -> list[int]:
         found: list[int] = []
-        at = next_nominal(plan, BEFORE_ALL)
+        at = next_scheduled(plan, BEFORE_ALL)
         while at is not None and len(found) < 300:
             found.append(at)
-            at = next_nominal(plan, at)
+            at = next_scheduled(plan, at)
         return found
 
     assert walk(first) == walk(again) == walk(fresh)
@@ -333,7 +333,7 @@ def test_no_input_raises(said: list[Schedule], timing: Timing, created_at_ms: in
     )
 
     if isinstance(outcome, Plan):
-        assert not said or next_nominal(outcome, BEFORE_ALL) is not None
+        assert not said or next_scheduled(outcome, BEFORE_ALL) is not None
     else:
         assert outcome
         assert all(fault.path and fault.why and fault.message for fault in outcome)

@@ -12,10 +12,10 @@ SCRIPT = """
 import json
 from raftsched.proto.v1.calendar_pb2 import Calendar, CalendarRule
 from raftsched.proto.v1.schedule_pb2 import Cron, Schedule, Timing
-from raftsched.statemachine.calendar_days import compile_calendar
-from raftsched.statemachine.describe import describe
-from raftsched.statemachine.preview import preview
-from raftsched.statemachine.schedule import compile_plan, lints
+from raftsched.statemachine.schedule.calendar_days import compile_calendar
+from raftsched.statemachine.schedule.describe import describe
+from raftsched.statemachine.schedule.preview import preview
+from raftsched.statemachine.schedule.compiler import compile_plan, lints
 
 calendars = {"off": compile_calendar(Calendar(rules=[CalendarRule(yearly="12-25")]))}
 told = []
