@@ -276,6 +276,7 @@ async def test_a_pass_that_finds_damage_ends_the_node_with_a_note(tmp_path: Path
         await asyncio.to_thread(leader._scrub, at_once)
         # In a filter, where no read would meet it.
         path = tables(leader.spec.folder / "state")[0]
+        assert any(name.endswith(path.name) for name in leader.scrub._known), "it was not read"
         flip(path, path.stat().st_size - 3_000)
         await asyncio.to_thread(leader._scrub, at_once)
 
