@@ -17,6 +17,7 @@ from .look import (
     few,
     length,
     pairs,
+    paused,
     payload,
     schedules,
     state,
@@ -65,6 +66,15 @@ def _at(message: Any, path: str) -> Any:  # Fields of any message.
 def _last(job: Any) -> Cell:
     """How the last run ended; "never ran" is no failure, so it is not said with a word of one."""
     return state(enum_word(job.status, "last_state") if job.status.last_run else "-")
+
+
+def _job_note(job: Any, look: Look) -> Cell:
+    """What the other columns of a job leave open: why it stands still, what does not run."""
+    status = job.status
+    parts = [paused(status, look)]
+    parts += [f"left out: {status.left_out}"] if status.left_out else []
+    parts += [status.broken_reason] if status.broken_reason else []
+    return Cell("; ".join(part for part in parts if part))
 
 
 def _queue_age(queue: Any) -> str:
@@ -149,6 +159,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         made("LABELS", lambda job: pairs(job.spec.labels), wide=True),
         text("OWNER", "spec.owner", wide=True),
         count("VERSION", "version", wide=True),
+        Column("NOTE", _job_note),
     ),
     "Run": (
         text("RUN", "id"),

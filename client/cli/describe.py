@@ -12,7 +12,20 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from .clean import folded
-from .look import Cell, Look, action, length, pairs, payload, readable, schedule, state, word
+from .look import (
+    STYLES,
+    Cell,
+    Look,
+    action,
+    length,
+    pairs,
+    paused,
+    payload,
+    readable,
+    schedule,
+    state,
+    word,
+)
 from .messages import common_pb2, job_pb2, schedule_pb2
 from .times import now_ms, rough_text
 
@@ -20,7 +33,17 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LABEL_WIDTH = 23
-SENTENCES = {"broken reason", "message", "description", "pause reason", "warnings"}
+# What one sentence says to a person.
+OF_PAUSE = {"state", "pause_reason", "pause_until", "paused_by"}
+SENTENCES = {
+    "state",
+    "left out",
+    "broken reason",
+    "message",
+    "description",
+    "pause reason",
+    "warnings",
+}
 # What people look for first; the other fields follow in the order of the contracts.
 FIRST: Mapping[str, Sequence[str]] = {
     "Job": ("name", "namespace", "status", "spec"),
@@ -66,6 +89,9 @@ class Line:
 
 def lines(message: Message, look: Look, path: tuple[str, ...] = ()) -> Iterator[Line]:
     fields = {field.name: (field, value) for field, value in message.ListFields()}
+    if isinstance(message, job_pb2.JobStatus) and not look.exact and (why := paused(message, look)):
+        yield Line((*path, "state"), "state", why, len(path), STYLES["paused"])
+        fields = {name: field for name, field in fields.items() if name not in OF_PAUSE}
     first = [name for name in FIRST.get(message.DESCRIPTOR.name, ()) if name in fields]
     for name in dict.fromkeys([*first, *fields]):
         yield from _field(*fields[name], look, path)

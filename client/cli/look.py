@@ -91,6 +91,16 @@ def length(message: Duration) -> str:
     return length_text(message.ToMilliseconds())
 
 
+def paused(status: job_pb2.JobStatus, look: Look) -> str:
+    """Until when a job is paused, by whom and why; nothing if it is not."""
+    if status.state != job_pb2.JobStatus.STATE_PAUSED:
+        return ""
+    until = f" until {look.time(status.pause_until)}" if status.HasField("pause_until") else ""
+    by = f" by {status.paused_by}" if status.paused_by else ""
+    why = f" because of: {status.pause_reason}" if status.pause_reason else ""
+    return f"paused{until}{by}{why}"
+
+
 def pairs(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
 

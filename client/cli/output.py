@@ -215,6 +215,7 @@ class Output:
         console = self.console
         every = list(range(len(titles)))
         filled = [number for number in every if any(row[number].plain for row in cells)]
+        every = [number for number in every if number in filled or titles[number] != "NOTE"]
         shown = (
             filled
             if self.format == "wide" or _needs(titles, cells, every) > console.width

@@ -14,6 +14,7 @@ from .session import Session
 from .times import Instant, Length, duration, timestamp
 
 if TYPE_CHECKING:
+    from .look import Cell, Look
     from .messages import job_pb2, schedule_pb2
 
 
@@ -92,10 +93,17 @@ def show(
         rows.append([
             Cell(wall(occurrence.local_time, exact=look.exact), style),
             Cell(look.time(occurrence.scheduled_time), style),
-            *([Cell(look.time(occurrence.due_time))] if jitter else []),
+            *([_due(occurrence, look)] if jitter else []),
             *([Cell(note, "yellow")] if any(notes) else []),
         ])  # fmt: skip
     session.out.table(titles, rows)
+
+
+def _due(occurrence: schedule_pb2.Occurrence, look: Look) -> Cell:
+    """When it is due; a time that is left out is never, and its note says why."""
+    from .look import Cell
+
+    return Cell("" if occurrence.excluded else look.time(occurrence.due_time))
 
 
 def wall(local: str, *, exact: bool) -> str:

@@ -983,6 +983,8 @@ class JobStatus(_message.Message):
     BROKEN_REASON_FIELD_NUMBER: _builtins.int
     BROKEN_TIME_FIELD_NUMBER: _builtins.int
     LATER_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    PAUSED_BY_FIELD_NUMBER: _builtins.int
     state: Global___JobStatus.State.ValueType
     """Whether it fires."""
     pause_reason: _builtins.str
@@ -1011,17 +1013,29 @@ class JobStatus(_message.Message):
     """Why it is BROKEN, for people: what the leader was doing, and what went wrong."""
     later: _builtins.int
     """Of the runs under way, triggered for later and not due yet."""
+    left_out: _builtins.str
+    """What calendars and edits leave out before the next scheduled time, for people: "2026-12-24
+    09:00:00 UTC by hand, 2026-12-25 09:00:00 UTC by the calendar 'holidays'".
+    """
+    paused_by: _builtins.str
+    """Who paused it, as far as the newest 1,000 entries of the audit log say. Sent by GetJob and
+    GetJobStatus.
+    """
     @_builtins.property
     def pause_until(self) -> _timestamp_pb2.Timestamp:
         """When the pause ends by itself. Unset: it does not."""
 
     @_builtins.property
     def next_scheduled_time(self) -> _timestamp_pb2.Timestamp:
-        """The next scheduled time. Unset: nothing is left, or it follows from other jobs or an end."""
+        """The next scheduled time that will run: what calendars and edits leave out is passed over, what
+        was added or moved counts. Unset: none is left, it follows from other jobs or an end, or over
+        100 days before it are left out. In events, and answers to writes other than of
+        occurrences, it is the next time that the schedules name.
+        """
 
     @_builtins.property
     def next_due_time(self) -> _timestamp_pb2.Timestamp:
-        """When that becomes due."""
+        """When that becomes due; if it was moved, the instant to which."""
 
     @_builtins.property
     def last_scheduled_time(self) -> _timestamp_pb2.Timestamp:
@@ -1066,10 +1080,12 @@ class JobStatus(_message.Message):
         broken_reason: _builtins.str = ...,
         broken_time: _timestamp_pb2.Timestamp | None = ...,
         later: _builtins.int = ...,
+        left_out: _builtins.str = ...,
+        paused_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["broken_time", b"broken_time", "last_scheduled_time", b"last_scheduled_time", "next_due_time", b"next_due_time", "next_scheduled_time", b"next_scheduled_time", "pause_until", b"pause_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "broken_reason", b"broken_reason", "broken_time", b"broken_time", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_run", b"last_run", "last_scheduled_time", b"last_scheduled_time", "last_state", b"last_state", "later", b"later", "live", b"live", "next_due_time", b"next_due_time", "next_scheduled_time", b"next_scheduled_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "broken_reason", b"broken_reason", "broken_time", b"broken_time", "edits", b"edits", "failed", b"failed", "fired", b"fired", "held", b"held", "last_run", b"last_run", "last_scheduled_time", b"last_scheduled_time", "last_state", b"last_state", "later", b"later", "left_out", b"left_out", "live", b"live", "next_due_time", b"next_due_time", "next_scheduled_time", b"next_scheduled_time", "pause_reason", b"pause_reason", "pause_until", b"pause_until", "paused_by", b"paused_by", "running", b"running", "skipped", b"skipped", "state", b"state", "succeeded", b"succeeded", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -20,7 +20,7 @@ from ..model.record import (
     UsageRecord,
 )
 from ..model.view import View
-from ..occurrences import ledger, next_time
+from ..occurrences import ledger, next_time, upcoming
 from ..runs import lanes, overlap, runs, set_aside
 from ..schedule.plan import names, next_scheduled, scheduled_times
 from ..tenants import audit_log, namespaces, quota
@@ -363,4 +363,6 @@ def _edited(
     next_time.settle(view, jid, state)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, method, job.namespace, f"job/{job.name}", request)
-    return answers.job(job.namespace, jid, job, state)
+    answer = answers.job(job.namespace, jid, job, state)
+    upcoming.show(view, jid, job, state, answer.status)
+    return answer

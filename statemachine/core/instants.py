@@ -42,6 +42,11 @@ def told(ms: int) -> str:
         return f"{ms} ms after 1970"
 
 
+def clock_text(ms: int) -> str:
+    """An instant in a sentence: "2026-03-29 01:00:00 UTC"."""
+    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def instant_of(text: str) -> int | None:
     """Milliseconds of a number of them, or of "2026-03-29T01:00:00Z"; None when it is neither."""
     if text.isascii() and text.isdecimal():

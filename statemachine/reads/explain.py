@@ -7,36 +7,38 @@ tell another story than the rules. What only the leader knows, the workers, is h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from copy import copy
-from datetime import UTC, datetime
 
-from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
+from ...proto.v1 import job_pb2, run_pb2
 from ..calls import runs as run_calls
 from ..calls.jobs import find
-from ..core.instants import timestamp
+from ..core.instants import clock_text, timestamp
 from ..firing import bring_back
 from ..flows import graph, waves
 from ..model import keys
 from ..model.record import (
     JobRecord,
     KeyRecord,
+    LabelRecord,
     LaneRecord,
     QueueRecord,
     RunRecord,
     StateRecord,
     UsageRecord,
 )
+from ..model.specs import EXECUTORS
 from ..model.view import View
 from ..model.workers import Worker, Workers, pulling
-from ..occurrences import next_time
+from ..occurrences import next_time, upcoming
 from ..runs import grants, lanes, overlap, runs, set_aside
-from ..schedule.plan import excluded
-from ..tenants import namespaces, quota
+from ..tenants import audit_log, namespaces, quota
 
 Explanation = run_pb2.Explanation
 Obstacle = run_pb2.Obstacle
 Obstacles = Iterator[Obstacle]
 AHEAD = 1_000  # Runs that are counted in front of one; more are "over a thousand".
+NAMED = 10  # Handlers or queues that a sentence lists.
 WAVES = 100  # The newest waves that are asked for a step that waits.
 
 
@@ -48,7 +50,7 @@ def explain_run(view: View, request: run_pb2.ExplainRunRequest, workers: Workers
 
 def explain_job(view: View, request: job_pb2.ExplainJobRequest, workers: Workers) -> Explanation:
     jid, job, state = find(view, request.namespace, request.job)
-    found = list(_of_job(view, jid, job, state))
+    found = list(_of_job(view, jid, job, state, workers))
     return Explanation(summary=_summary(f"The job {job.name}", found), obstacles=found)
 
 
@@ -63,25 +65,21 @@ def _obstacle(kind: Obstacle.Kind.ValueType, message: str, until_ms: int = 0) ->
     return Obstacle(kind=kind, message=message, until=timestamp(until_ms) if until_ms else None)
 
 
-def _clock(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
 def _of_run(
     view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, workers: Workers
 ) -> Obstacles:
     if run.ended_at_ms:
         word = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
-        yield _obstacle(Obstacle.KIND_ENDED, f"it ended as {word} at {_clock(run.ended_at_ms)}")
+        yield _obstacle(Obstacle.KIND_ENDED, f"it ended as {word} at {clock_text(run.ended_at_ms)}")
     elif run.state == runs.RUNNING:
         asked = "; its end was asked for" if run.cancel_at_ms else ""
-        message = f"{run.worker} has it since {_clock(run.leased_at_ms)}, attempt {run.attempt}"
+        message = f"{run.worker} has it since {clock_text(run.leased_at_ms)}, attempt {run.attempt}"
         yield _obstacle(Obstacle.KIND_RUNNING, message + asked, run.deadline_at_ms)
     elif run.held:
         yield _held(view, jid, run, job)
     elif run.retry_at_ms > view.now_ms:
         why = "failed" if run.state == runs.RETRYING else "was given back"
-        message = f"the last attempt {why}; the next one begins at {_clock(run.retry_at_ms)}"
+        message = f"the last attempt {why}; the next one begins at {clock_text(run.retry_at_ms)}"
         yield _obstacle(Obstacle.KIND_RETRY_WAIT, message, run.retry_at_ms)
     elif view.need(keys.state(jid), StateRecord).state == next_time.BROKEN:
         yield _broken(view, jid)
@@ -96,7 +94,7 @@ def _of_run(
 
 def _held(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacle:
     if run.due_at_ms > view.now_ms:
-        message = f"it is due at {_clock(run.due_at_ms)}"
+        message = f"it is due at {clock_text(run.due_at_ms)}"
         return _obstacle(Obstacle.KIND_NOT_DUE, message, run.due_at_ms)
     state = view.need(keys.state(jid), StateRecord)
     if run.held == RunRecord.HELD_FOR_RESUME:
@@ -173,14 +171,8 @@ def _crew(
 ) -> Obstacles:  # fmt: skip
     here = pulling(workers, namespace, lane.queue)
     fitting = [worker for worker in here if _fits(lane, worker)]
-    if not here:
-        message = f"no worker pulls from the queue '{lane.queue}'; start one"
-        yield _obstacle(Obstacle.KIND_NO_WORKER, message)
-    elif not fitting:
-        wanted = [f"the handler '{lane.handler}'"]
-        wanted += [f"the label {label.name}={label.value}" for label in lane.labels]
-        message = f"none of {len(here)} workers of the queue has {' and '.join(wanted)}"
-        yield _obstacle(Obstacle.KIND_NO_FITTING_WORKER, message)
+    if not fitting:
+        yield from _no_worker(lane, here, workers)
     elif not any(worker.offer.credits > 0 for worker in fitting):
         slots = sum(worker.slots for worker in fitting)
         message = f"all {slots} slots of {len(fitting)} fitting workers are busy"
@@ -190,6 +182,40 @@ def _crew(
         count = f"over {AHEAD}" if ahead > AHEAD else str(ahead)
         message = f"{count} runs of the same kind in its queue go first"
         yield _obstacle(Obstacle.KIND_OTHERS_FIRST, message)
+
+
+def _no_worker(lane: LaneRecord, here: Sequence[Worker], workers: Workers) -> Obstacles:
+    """That no worker can take runs of a lane, and what would."""
+    kind = "executor" if lane.handler in EXECUTORS else "handler"
+    wanted = f"the {kind} '{lane.handler}'"
+    if not here:
+        queues = _some({queue for worker in workers for queue in worker.offer.queues})
+        elsewhere = f"; workers that are connected pull from: {queues}" if workers else ""
+        message = f"no worker pulls from the queue '{lane.queue}'; start one that has {wanted}"
+        yield _obstacle(Obstacle.KIND_NO_WORKER, message + elsewhere)
+        return
+    able = [worker for worker in here if _fits(LaneRecord(handler=lane.handler), worker)]
+    if not able:
+        known = _some({name for worker in here for name in worker.offer.handlers})
+        message = (
+            f"no worker connected to the queue '{lane.queue}' has {wanted}; "
+            f"workers here have: {known or 'no executor'}"
+        )
+        yield _obstacle(Obstacle.KIND_NO_FITTING_WORKER, message)
+    elif not any(_fits(lane, worker) for worker in able):
+        labels = " and ".join(f"{label.name}={label.value}" for label in lane.labels)
+        count = "the one worker" if len(able) == 1 else f"none of {len(able)} workers"
+        message = (
+            f"{count} that has {wanted} {'lacks' if len(able) == 1 else 'has'} the label {labels}"
+        )
+        yield _obstacle(Obstacle.KIND_NO_FITTING_WORKER, message)
+
+
+def _some(names: AbstractSet[str]) -> str:
+    """Names in order, as many as a line holds."""
+    shown = sorted(names)[:NAMED]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _fits(lane: LaneRecord, worker: Worker) -> bool:
@@ -208,10 +234,11 @@ def _ahead(view: View, jid: int, occasion: int, run: RunRecord) -> int:
     return count
 
 
-def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+def _of_job(
+    view: View, jid: int, job: JobRecord, state: StateRecord, workers: Workers
+) -> Obstacles:
     if state.state == next_time.PAUSED:
-        why = f" ({state.pause_reason})" if state.pause_reason else ""
-        yield _obstacle(Obstacle.KIND_JOB_PAUSED, f"it is paused{why}", state.pause_until_ms)
+        yield _paused(view, job, state)
     if state.state == next_time.BROKEN:
         yield _broken(view, jid)
         return
@@ -223,7 +250,30 @@ def _of_job(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacl
     yield from _overlap(view, jid, job, state)
     yield from _backlog(state)
     yield from _upstream(view, jid, job)
+    yield from _no_worker(
+        _wanted(job), pulling(workers, job.namespace, _wanted(job).queue), workers
+    )
     yield from _next(view, jid, job, state)
+
+
+def _paused(view: View, job: JobRecord, state: StateRecord) -> Obstacle:
+    until = f" until {clock_text(state.pause_until_ms)}" if state.pause_until_ms else ""
+    actor = audit_log.paused_by(view, job, state)
+    by = f" by {actor}" if actor else ""
+    why = f" because of: {state.pause_reason}" if state.pause_reason else ""
+    then = "" if until else f"; 'raftsched job resume {job.name}' lets it go on"
+    message = f"it is paused{until}{by}{why}{then}"
+    return _obstacle(Obstacle.KIND_JOB_PAUSED, message, state.pause_until_ms)
+
+
+def _wanted(job: JobRecord) -> LaneRecord:
+    """What runs of a job ask of a worker, also before there was one."""
+    spec = job.order()
+    labels = tuple(LabelRecord(name=name, value=spec.worker_labels[name])
+                   for name in sorted(spec.worker_labels))  # fmt: skip
+    return LaneRecord(
+        handler=lanes.handler_of(spec.action), labels=labels, queue=spec.queue or "default"
+    )
 
 
 def _still(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
@@ -233,15 +283,15 @@ def _still(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacle
         if why := bring_back.why_not(view, jid, job, state):
             then = f"it cannot be brought back, since {why}: delete it and create it anew"
         message = (
-            f"it stands still until {_clock(until_ms)}, since it decided on all times before by a "
-            f"clock that was ahead; {then}"
+            f"it stands still until {clock_text(until_ms)}, since it decided on all times before "
+            f"by a clock that was ahead; {then}"
         )
         yield _obstacle(Obstacle.KIND_NOT_DUE, message, until_ms)
 
 
 def _broken(view: View, jid: int) -> Obstacle:
     record = set_aside.find(view, jid)
-    why = f" at {_clock(record.at_ms)}: {record.reason}" if record is not None else ""
+    why = f" at {clock_text(record.at_ms)}: {record.reason}" if record is not None else ""
     message = f"the job was set aside{why}; mend that, then repair the job or change its spec"
     return _obstacle(Obstacle.KIND_JOB_BROKEN, message)
 
@@ -304,9 +354,8 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
 
 
 def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
-    """Its next scheduled time, and whether that will be left out."""
-    scheduled_ms = state.next_scheduled_at_ms
-    if not scheduled_ms:
+    """Its next scheduled time that will run, and what is left out before it."""
+    if not state.next_scheduled_at_ms and not state.edits:
         if state.after_end and state.live > state.held:
             message = "its schedule counts from the end of a run, and one is under way"
             yield _obstacle(Obstacle.KIND_RUNNING, message)
@@ -314,20 +363,18 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
             message = "it has no schedule, so it happens only by hand; trigger it"
             yield _obstacle(Obstacle.KIND_BY_HAND, message)
         return
-    if state.next_due_at_ms > view.now_ms and not bring_back.stands_until(view, job, state):
-        message = f"it is due next at {_clock(state.next_due_at_ms)}"
-        yield _obstacle(Obstacle.KIND_NOT_DUE, message, state.next_due_at_ms)
-    for edit in state.edits:
-        skipped = edit.kind == schedule_pb2.OccurrenceEdit.KIND_SKIP
-        if skipped and edit.scheduled_at_ms == scheduled_ms:
-            yield _obstacle(Obstacle.KIND_EXCLUDED, "the next occurrence was skipped by hand")
-    if job.form.calendars:
-        try:
-            plan = next_time.plan_of(view, jid, job)
-        except next_time.Unreadable as unreadable:
-            yield _obstacle(Obstacle.KIND_JOB_BROKEN, str(unreadable))
-            return
-        name = excluded(plan, scheduled_ms)
-        if name is not None:
-            message = f"the calendar '{name}' leaves the next occurrence out"
-            yield _obstacle(Obstacle.KIND_EXCLUDED, message)
+    try:
+        ahead = upcoming.upcoming(view, jid, job, state)
+    except next_time.Unreadable as unreadable:
+        yield _obstacle(Obstacle.KIND_JOB_BROKEN, str(unreadable))
+        return
+    if not ahead.scheduled_ms:
+        message = "no time that will run is known: calendars or edits leave out what lies ahead"
+        yield _obstacle(Obstacle.KIND_EXCLUDED, message)
+    elif ahead.due_ms > view.now_ms and not bring_back.stands_until(view, job, state):
+        message = f"it is due next at {clock_text(ahead.due_ms)}"
+        yield _obstacle(Obstacle.KIND_NOT_DUE, message, ahead.due_ms)
+    if ahead.left_out:
+        where = "left out before that" if ahead.scheduled_ms else "left out"
+        message = f"{where}: {ahead.left_out}"
+        yield _obstacle(Obstacle.KIND_EXCLUDED, message)

@@ -14,8 +14,9 @@ from ..model import answers, keys, validate
 from ..model.record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
+from ..occurrences import upcoming
 from ..runs import lanes, set_aside
-from ..tenants import namespaces
+from ..tenants import audit_log, namespaces
 
 Terms = list[filters.Term]
 FIELDS = ("name", "labels.", "state", "queue", "owner", "zone", "handler")
@@ -25,7 +26,8 @@ HISTORY_FIELDS = ("state", "scheduled_time", "outcome")
 def get(view: View, request: job_pb2.GetJobRequest, workers: Workers) -> job_pb2.Job:
     jid, job, state = find(view, request.namespace, request.job)
     answer = answers.job(job.namespace, jid, job, state)
-    set_aside.show(view, jid, answer.status)
+    _complete(view, jid, job, state, answer.status)
+    answer.status.paused_by = audit_log.paused_by(view, job, state)
     return answer
 
 
@@ -35,9 +37,17 @@ def get_status(
     jid, job, state = find(view, request.namespace, request.job)
     answer = job_pb2.JobStatus()
     answers.status(job, jid, state, answer)
-    set_aside.show(view, jid, answer)
+    _complete(view, jid, job, state, answer)
+    answer.paused_by = audit_log.paused_by(view, job, state)
     answer.warnings.extend(job_warnings.warnings(view, jid, job, state))
     return answer
+
+
+def _complete(
+    view: View, jid: int, job: JobRecord, state: StateRecord, status: job_pb2.JobStatus
+) -> None:
+    set_aside.show(view, jid, status)
+    upcoming.show(view, jid, job, state, status)
 
 
 def list_jobs(
@@ -57,7 +67,7 @@ def list_jobs(
         if terms and not filters.matches(terms, _fields(job, state, terms)):
             return None
         answer = answers.job(job.namespace, jid, job, state)
-        set_aside.show(view, jid, answer.status)
+        _complete(view, jid, job, state, answer.status)
         return answer
 
     page = pages.fill(wish, found, pages.key_of, show)

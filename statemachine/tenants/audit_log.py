@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from google.protobuf.message import Message
 from google.protobuf.text_format import MessageToString
 
+from ...proto.v1 import job_pb2
 from ..core import limits
 from ..core.instants import to_ms
 from ..model import hiding, keys
-from ..model.record import AuditEntryRecord, NamespaceRecord
+from ..model.record import AuditEntryRecord, JobRecord, NamespaceRecord, StateRecord, parse
 from ..model.view import View
 
 CHANGE_CHARS = 1_024
 VALUE_CHARS = 80
+LOOKED_AT = 1_000  # Entries that a read searches.
 PURGE = 2  # Old notes that go when a new one comes: more than come in, so it ends.
 
 
@@ -32,6 +36,19 @@ def add(
     for _ in range(PURGE):
         if not _forget_oldest(view):
             return
+
+
+def paused_by(view: View, job: JobRecord, state: StateRecord) -> str:
+    """Who paused a job; empty if it is not paused, or the newest entries do not say."""
+    if state.state != job_pb2.JobStatus.STATE_PAUSED:
+        return ""
+    entries = view.stored.scan(keys.AUDIT, keys.after(keys.AUDIT))  # The newest comes first.
+    for key, value in islice(entries, LOOKED_AT):
+        entry = parse(key, value, AuditEntryRecord)
+        subject = entry.namespace, entry.subject
+        if entry.method == "PauseJob" and subject == (job.namespace, f"job/{job.name}"):
+            return entry.actor
+    return ""
 
 
 def _forget_oldest(view: View) -> bool:

@@ -32,8 +32,9 @@ def of_run(machine: Machine, run: str, *workers: Worker) -> run_pb2.Explanation:
     return ask(machine, request, run_pb2.Explanation, workers)
 
 
-def of_job(machine: Machine, name: str) -> run_pb2.Explanation:
-    return ask(machine, job_pb2.ExplainJobRequest(job=name), run_pb2.Explanation)
+def of_job(machine: Machine, name: str, *workers: Worker) -> run_pb2.Explanation:
+    request = job_pb2.ExplainJobRequest(job=name)
+    return ask(machine, request, run_pb2.Explanation, workers or (IDLE,))
 
 
 def kinds(said: run_pb2.Explanation) -> list[str]:
@@ -70,6 +71,31 @@ def test_a_run_says_what_is_wrong_with_the_workers(
     run = machine.trigger("a").id
 
     assert kinds(of_run(machine, run, *workers)) == [kind]
+
+
+def test_a_run_and_its_job_name_the_handler_that_is_missing(machine: Machine) -> None:
+    machine.create("a", handler="resize")
+    run = machine.trigger("a").id
+    other = Worker(Offer("w2", 2, handlers=frozenset({"mail", "other"})), 2)
+
+    for said in (of_run(machine, run, PLAIN, other), of_job(machine, "a", PLAIN, other)):
+        assert "NO_FITTING_WORKER" in kinds(said)
+        assert [item.message for item in said.obstacles if "resize" in item.message] == [
+            "no worker connected to the queue 'default' has the handler 'resize'; "
+            "workers here have: mail, other"
+        ]
+    assert (
+        "start one that has the handler 'resize'; workers that are connected pull from: mail"
+        in (of_run(machine, run, ELSEWHERE).summary)
+    )
+
+
+def test_a_long_list_of_handlers_is_cut(machine: Machine) -> None:
+    machine.create("a", handler="resize")
+    run = machine.trigger("a").id
+    many = Worker(Offer("w2", 2, handlers=frozenset(f"h{n:02}" for n in range(40))), 2)
+
+    assert "h09 and 30 more" in of_run(machine, run, many).summary
 
 
 def test_a_run_names_the_labels_that_no_worker_has(machine: Machine) -> None:
