@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,11 @@ DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *(path for f in FOLDERS for path in (ROOT / f).glob("*.md"))]
 )
 README_LINES_MAX = 150
+DESIGN_LINES_MAX, COLUMNS_MAX = 150, 100
+# Still longer or wider than that. Whoever shortens one takes its folder off this list.
+LONG = {"proto", "cluster", "client", "chaos"}
+# Every file and name in these stands in the code.
+CHECKED = [ROOT / "statemachine" / name for name in ("DESIGN.md", "READING.md", "COSTS.md")]
 
 
 # Still being written. Whoever adds one takes its folder off this list.
@@ -39,3 +47,74 @@ def test_no_document_names_a_place_on_somebodys_machine(path: Path) -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < README_LINES_MAX
+
+
+@pytest.mark.parametrize("folder", sorted({*FOLDERS} - LONG))
+def test_a_design_is_read_in_minutes(folder: str) -> None:
+    lines = (ROOT / folder / "DESIGN.md").read_text().splitlines()
+
+    assert len(lines) <= DESIGN_LINES_MAX
+    assert [line for line in lines if len(line) > COLUMNS_MAX] == []
+
+
+@pytest.mark.parametrize("folder", sorted(LONG))
+def test_a_design_that_was_shortened_is_held_to_it(folder: str) -> None:
+    lines = (ROOT / folder / "DESIGN.md").read_text().splitlines()
+
+    assert len(lines) > DESIGN_LINES_MAX or max(map(len, lines)) > COLUMNS_MAX
+
+
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
+def test_a_document_names_what_is_there(path: Path) -> None:
+    assert [name for name in names_in(path.read_text()) if not is_there(path.parent, name)] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["gone.py", "runs/gone.py", "gone", "machine.gone", "View.gone", "gone.decide"]
+)
+def test_a_name_that_is_gone_is_found(name: str) -> None:
+    assert names_in(f"First `{name}`, then `python -m this` and `1`.") == [name]
+    assert not is_there(ROOT / "statemachine", name)
+
+
+def names_in(text: str) -> list[str]:
+    """What looks like a file or a name of the code between backticks."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return re.findall(r"`((?:[a-z_]+/)*[A-Za-z_]\w+(?:\.\w+)*/?)`", text)
+
+
+def is_there(folder: Path, name: str) -> bool:
+    if name.endswith(("/", ".py", ".md")):
+        return (ROOT / name).exists() or any(folder.rglob(name))
+    owner, _, last = name.rpartition(".")
+    return last in defined(folder).get(owner, ())
+
+
+@cache
+def defined(folder: Path) -> dict[str, set[str]]:
+    """The names that a folder's code defines: by module, by class, and all under ""."""
+    found: dict[str, set[str]] = {"": set()}
+    for path in folder.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        found.setdefault(path.stem, set()).update(bound(tree))
+        found[""] |= {path.stem, path.parent.name}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, set()).update(bound(node))
+    for names in list(found.values()):
+        found[""] |= names
+    return found
+
+
+def bound(node: ast.AST) -> Iterator[str]:
+    """The names of functions, classes, attributes and variables of a module or class."""
+    for inner in ast.iter_child_nodes(node):
+        is_function = isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield inner.name
+        for deeper in () if isinstance(inner, ast.ClassDef) else ast.walk(inner):
+            match deeper:
+                case ast.Attribute(attr=name, value=ast.Name(id="self"), ctx=ast.Store()):
+                    yield name
+                case ast.Name(id=name, ctx=ast.Store()) if not is_function:
+                    yield name

@@ -3,6 +3,9 @@
 The leader has them looked at from time to time, in steps, and adds what only it sees. Nothing is
 written as long as nothing changes. Since when a condition holds is stored, so that a new leader
 does not begin to count anew.
+
+That an alert was raised or cleared is an event like others; calling its webhook is the server's
+matter. Without a quorum nothing can be written, so each node reports `no_quorum` by itself.
 """
 
 from __future__ import annotations

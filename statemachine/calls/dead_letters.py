@@ -2,6 +2,9 @@
 
 Where few of them fit, many are looked at in vain. So a call looks in as many decisions as it takes,
 each with others in between, until it finds some; with these it ends.
+
+A call ends without any when it has looked at 200,000. A step that finds none changes nothing, so
+the state remembers nothing of it: the next one is told where to go on (`Letters`).
 """
 
 from __future__ import annotations

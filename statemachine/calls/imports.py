@@ -4,6 +4,9 @@ They are taken upstream first, whatever their order in the call, so that what wa
 imported as it is. An import goes on where it ended, also when the call is repeated with its request
 id: what each change answered is remembered. On trial each part sees what those before it would have
 written.
+
+With a request id the answer of each part is remembered, the first one's under the id itself. With
+`validate_only` the import is on trial (`ImportSome.trial`), and nothing is kept.
 """
 
 from __future__ import annotations

@@ -3,6 +3,10 @@
 Bytes and items are counted by the view. Time is not for the rules to read: whoever asks for a
 decision hands in a budget, and the rules ask it between two pieces of work (`View.is_full`). The
 leader's budget is a clock; the simulator's counts the questions, so that a seed replays exactly.
+
+Requests of one kind have a budget together (`Share`), and the first of each kind is always asked,
+so no kind keeps another out. Requests for which nothing is left are answered `LEFT` and are asked
+again.
 """
 
 from __future__ import annotations

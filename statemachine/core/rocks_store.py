@@ -4,6 +4,21 @@ One column family, raw bytes, no log of its own: the Raft journal is the log, an
 is written in the same batch as the data, so that after a crash the store holds a prefix of history
 and says which one. Flushing several column families without RocksDB's log loses data silently;
 a synced write would stop the whole interpreter. Neither happens here.
+
+No answer is made of damaged files. rocksdict has one type of exception, and its `items` ends at a
+damaged block as if there were no more entries (0 of 12,000 were seen). So every error goes through
+`meaning`, by its words: `Corrupt`, `StoreLocked` or an error of the system. Scans use the iterator
+that has a status, and look at it when they end; a long one takes `items` after its first entries, a
+third less for each, and has that iterator look behind the last of them. Whoever was handed in as
+`damaged` hears of it at once, on whatever thread, so nobody who catches exceptions can keep it to
+himself. A damaged filter goes unseen: the engine then reads the block itself.
+
+The iterator of rocksdict keeps pointers into its options and no hold on them: a scan whose options
+were collected ends anywhere. `_scan` is a generator for that reason alone.
+
+Who merges tables stands back (`_env`). Nodes write the same and so merge at the same moment. A
+flush does not stand back, since writers wait for it. Indexes and filters are in parts: whole, a
+filter can be larger than a shard of the cache, and is read and hashed at every miss.
 """
 
 from __future__ import annotations

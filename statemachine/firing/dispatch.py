@@ -3,6 +3,9 @@
 A scheduled time gets its outcome in the same change in which the job moves on to the next one, and
 the run's id is made of job and scheduled time, so none can be lost between two steps or become two
 runs. The ledger holds the outcome of each: what ran, and why the others did not.
+
+Where more is due than a change takes, jobs that fall due behind those left over take turns with
+them (`_fresh`), unless runs of theirs are under way: what else is due of those comes before.
 """
 
 from __future__ import annotations

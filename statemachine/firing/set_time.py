@@ -4,6 +4,11 @@ Time in the state never goes back by itself, so while it is ahead of the clocks 
 planned comes to pass. Setting it back decides no scheduled time anew: each job goes on behind the
 last one it decided, unless it is brought back (bring_back.py), and what was planned by the wrong
 time is moved with it.
+
+It is the only change whose time is before that of the state, and is known by its note in the audit
+log. Jobs that go on ahead do so until they are resumed or get other schedules. Leases, retries and
+grace periods that began by the wrong time move with it, 500 timers a change. A backlog and a
+deletion that were under way go on. The order of runs that became ready meanwhile stays.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Where things are stored: one byte for the table, then big-endian numbers, so that bytes sort as
-numbers do. DESIGN.md has the list with what each table is for.
+numbers do.
 
-A `jid` is the number of a job: 24 bits of its namespace's number, 40 bits of its own. An
-`occasion` is a run's place in its job: 48 bits of scheduled time, 16 bits of serial number.
+A `jid` is the number of a job: 24 bits of its namespace's number, 40 bits of its own, so that a
+namespace lies together in every table. An `occasion` is a run's place in its job: 48 bits of
+scheduled time, 16 bits of serial number, which is 0 for what a schedule fired. So the key of a run
+is its job and scheduled time, and one scheduled time cannot become two runs.
 """
 
 from __future__ import annotations

@@ -6,6 +6,10 @@ rung timers leave tombstones behind, and the scan for due ones must not walk ove
 
 What can wait has a line of its own, so that nothing punctual stands behind it, however much of it
 there is: backlogs, the rest of long waves, of deletions and of other work in steps.
+
+A job with a backlog has a second timer for it (table `c`), derived from the backlog. What is left
+over of a job gets a timer behind all that is due: it stands at the time of the change, however far
+the job is behind, so all jobs take turns.
 """
 
 from __future__ import annotations

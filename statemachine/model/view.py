@@ -3,6 +3,19 @@
 Records are parsed once for a decision and handed out as they are; a rule changes one and then
 calls `put`. Scans see the writes too, for the tables in which rules scan. When the decision is
 done, `seal` turns the writes into a change. The store is never written here.
+
+Scans see the writes only for tables in which a rule must find what its own decision wrote;
+`scan_stored` is for work in small steps, which finds the rest in the next step.
+
+A change is bounded in bytes. A view weighs what can be large in it (runs, jobs, answers). When it
+is full (`limits.CHANGE_BYTES`) work in steps ends, a report is acknowledged in part, and `decide`
+leaves the requests behind for the next change. A change goes beyond that by its last record, or by
+what its last request brought along, which is at most 3 MiB.
+
+`Recall` carries parsed records from one decision to the next, since a run is fired, leased and
+completed in two or three changes, each time with its job. What nobody looks at again soon (new
+jobs, ended runs, answers) is put as bytes (`put_once`), so that an import does not push out what is
+needed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,28 @@
 """The life of a run.
 
+Overlap and rests look at the runs under way; those that are held are not, so a verdict needs no
+walk: a job counts both. Runs for later stand at the instants at which they are due, so they are
+passed by; each is judged when it is due, and what was forced goes then as well. The overlap policy
+skips scheduled times only. What somebody triggered, and what a flow brings, waits where it says no,
+and gives way to nothing while it is held, save under REPLACE. Each end lets one go if there is room
+then; where a policy allows more than before, a timer of the job does. At most 10,000 runs of a job
+wait so; more triggers are refused.
+
+The quota of runs of a namespace counts what is under way likewise. Where it is used up, scheduled
+times are skipped and triggers refused; what catches up, runs for later and steps of flows wait.
+Their jobs stand in one line of the namespace, each once.
+
+Where a run takes the place of others (REPLACE, QUEUE_ONE), these may be more than fit into a
+change. Then it is held, a `RoomRecord` says how far making room for it has come, and a timer goes
+on with it. What the schedules bring meanwhile waits until that is done, so it comes to the same as
+if all had gone at once. A run that somebody triggers meanwhile is judged at once and takes the
+place of the one that waits.
+
+A run that has not started at its start deadline is skipped, ready or held; a backfill and a dead
+letter that was requeued are late because somebody wants them, and have none. How long runs are kept
+is asked when they end and once more when their time has come, so a namespace may change it; the
+ledger says up to where it was purged, so an audit expects nothing before.
+
 Others may use:
 
 * runs: a run begins, becomes ready or is held back, and ends.

@@ -4,6 +4,8 @@ Workers that can take the same runs are one group. Each group looks at the first
 that it fits, and takes the one with the earliest turn. Namespaces that share workers take turns in
 proportion to their weights: each lease moves a namespace back by a stride, and the one that is
 furthest in front goes next. A namespace that was idle does not save its turns up.
+
+A grant says when a queue that only its rate holds back gives again (`View.allowance_ms`).
 """
 
 from __future__ import annotations

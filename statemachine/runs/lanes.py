@@ -9,6 +9,16 @@ A run whose job or key has no free slot is parked: it leaves its lane for a line
 no scan walks over it again, and comes back with its old turn when a slot is free. It is parked when
 its turn comes, not before; until then it keeps its place. Each lane has its own line for a slot,
 since those of another lane may find nobody who takes them.
+
+Priority is part of the lane, though the turn alone would order it: new HIGH runs would otherwise
+enter before the low-water mark, and each scan would walk over a minute of tombstones.
+
+Lanes are many where labels or handlers are (one for each host), and are never deleted; an empty one
+costs nothing. Those with ready runs stand in a table (`keys.BUSY`) by queue, labels and handler, so
+a grant meets no lane without work and none that its worker does not fit, but for one look at all of
+them where they are at most 8. Of more than 128 that fit it looks at 128, and at others the next
+time: across those, not across all, the earliest turn wins. A state older than that table is indexed
+in steps.
 """
 
 from __future__ import annotations

@@ -1,5 +1,18 @@
 """All the leases of a worker's session: when it says hello on a new stream, when it was silent for
-too long, and when a new leader looks who is there."""
+too long, and when a new leader looks who is there.
+
+Tokens grow over the whole cluster. Heartbeats are not here: the leader hears them, and asks for a
+`Lapse` when a session was silent. A lapse ends leases in steps; the runs go back at once, without
+back-off, since it was the worker that went away. A worker that says hello on a new stream lists
+what it holds; the other leases of its session never reached it, so they end without counting as an
+attempt. But a run that is delivered at most once fails then: a worker that stopped its handlers by
+itself also holds nothing, so the run may have begun.
+
+Leases that were taken under a request id are remembered as the steps between their tokens, a byte
+or two for each; the rest is looked up in the state, so what comes again is what still stands. A
+session counts its leases that are to be cancelled, so a heartbeat costs nothing where there are
+none. `holders` tells a new leader whom to give a full period.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,10 @@ back, what came due meanwhile is late, and its misfire policy says what becomes 
 back in steps.
 
 To set aside must not fail itself, so it looks at as little as it can.
+
+Table `K` says why. `RepairJob`, or a change of its spec, puts a job back where it stood. A schedule
+that this build cannot compute (a zone that it lacks) is such a failure too, with words for people:
+`next_time.Unreadable`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,17 @@
 """What a lease takes and gives back: slots of its job, key, queue and namespace, and its place in
-the worker's session. Taking and giving are written next to each other, so that they match."""
+the worker's session. Taking and giving are written next to each other, so that they match.
+
+No slot stays free while a run waits for it that a worker would take. A wait queue has as many of
+its lane's runs admitted as slots are free, or is empty: a slot that becomes free admits more; a run
+that takes a slot leaves one free less; and one that was admitted by a key and takes another's slot,
+or waits for its job, has the next one of its queue tried in the same grant (`pass_on`). Whoever
+ends admits others, whatever it had, so a lane that nobody serves keeps no other from the slot. One
+that was admitted by its job may wait for the key: then so would all that wait for the job.
+
+Where a limit is raised or taken away, some of each queue are admitted at once, and the rest by
+those that leave. The price is a read for each lane that waits; a key or job has few. Where jobs
+disagree about the limit of a key, a run that may go waits for those in front of it in its lane.
+"""
 
 from __future__ import annotations
 
