@@ -213,14 +213,25 @@ class Cron(_message.Message):
     * five fields (minute, hour, day of month, month, day of week), or six (seconds first), or seven
       (seconds first, year last); names (`mon`, `jan`), ranges, steps, lists;
     * `L` (last day), `L-3` (three days before it), `15W` (nearest weekday), `fri#2` (second Friday),
-      `friL` or `L5` (last Friday), `?`; in a month that has no such day `31W` is the weekday nearest
-      to its last one;
+      `friL` or `L5` (last Friday), `?` (the same as `*`); `31W` does not run in a month that has no
+      31st, as in Quartz, and `LW` is the last weekday of every month;
     * `H` and `H(a-b)`, `H/n`: a place in the field that follows from the job's name, so that many
       jobs spread; the same on every node and for ever;
     * `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually`;
     * `@every 5m` (units ms, s, m, h, d), the same as an Interval.
 
-    When day of month and day of week are both given, either is enough, as in classic cron.
+    When day of month and day of week are both given, either is enough, but both are needed where
+    one of them begins with a star, as in Vixie cron: `0 9 13 * fri` is each 13th and each Friday,
+    `0 9 */2 * mon` the Mondays with an odd date. Whoever wants either writes `1-31/2`. A warning
+    says which it is.
+
+    A range of one value is that value (`5-5` is 5). One that runs backwards goes on from the end of
+    its field, as in Quartz: `22-2` is 22, 23, 0, 1, 2; for seconds, minutes and days of the month,
+    where it is a slip as a rule, a warning says so. A step in the day of week ends at 6 (Saturday).
+
+    All hours (`*`, `0-23`) run every real hour. `*/n` hours are a rate on the wall clock: where
+    clocks go forward over one of them it runs at the first instant after (unless the gap rule skips
+    it), so that it never rests longer than n hours; where they go back over one it runs in both.
     `@reboot`, `R` and `TZ=` are refused with CRON_INVALID and a word on what to write instead.
     """
 

@@ -8,7 +8,8 @@ would read in a way that surprises is taken out of its hands:
   240 of the 1,440 minutes of a day; a hash for each field reaches all. Its day of month is 1 to
   28, so that every month has it. The hash is of the job's name: the same on each node, for ever.
 * `R` (chance), `@reboot` and `TZ=` are refused, with what to write instead.
-* `5-5` is refused: croniter takes it for the whole field.
+* `5-5` becomes `5`, as in Vixie cron: croniter takes it for the whole field.
+* Whether a day must fit one day field or both is decided here, as in Vixie cron.
 * `L-3` it does not know, nor `friL`, nor plain weekdays beside `fri#2`: it reads the plain part.
 * With six or seven fields the seconds come first, as in Quartz and in Go's cron.
 
@@ -29,7 +30,7 @@ from typing import Final, NamedTuple, TypeAlias
 from croniter import CroniterError, croniter
 
 from ...proto.v1 import error_pb2
-from .cron_fields import LAST, CronFields, HourKind
+from .cron_fields import LAST, LAST_WEEKDAY, CronFields, HourKind
 
 Reason: TypeAlias = "error_pb2.ErrorReason.ValueType"
 
@@ -74,13 +75,15 @@ YEAR: Final = Field("year", 1970, 2099, "1970-2099")
 FIVE: Final = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 LAYOUTS: Final = {5: FIVE, 6: (SECOND, *FIVE), 7: (SECOND, *FIVE, YEAR)}
 SPREAD_DAY_MAX: Final = 28
+ALL_DAYS: Final = (1 << 32) - 2  # Bits 1 to 31.
+ALL_WEEKDAYS: Final = (1 << 7) - 1
 
 SPREAD: Final = re.compile(r"h(?:\((\d{1,4})-(\d{1,4})\))?(?:/(\d{1,4}))?")
 SPREAD_RATE: Final = re.compile(r"h/\d+")
 CHANCE: Final = re.compile(r"r(?:\(.*)?(?:/.*)?")
-RANGE: Final = re.compile(r"(\w+)-(\w+)(?:/\d+)?(?:#\d)?")
+RANGE: Final = re.compile(r"(\w+)-(\w+)(?:/0*[1-9]\d*)?(#\d)?")
 BEFORE_LAST: Final = re.compile(r"l-(?:0?[1-9]|[12]\d|30)")
-LAST_WEEKDAY: Final = re.compile(r"(\d|[a-z]{3})l")
+LAST_OF_NAME: Final = re.compile(r"(\d|[a-z]{3})l")
 STEP: Final = re.compile(r"[\w*-]+/(\d+)")
 EVERY: Final = re.compile(r"@every +(\S.*)")
 LENGTH: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)")
@@ -244,15 +247,14 @@ def _read(text: str, hour_kind: HourKind) -> Cron | Refusal:
             "minute, hour, day of month, month, day of week; with 6 the seconds come first, "
             "with 7 the year last",
         )
-    for field, item in zip(layout, items, strict=True):
-        refusal = _refuse_item(field, item)
-        if refusal is not None:
-            return refusal
+    items = [_single(item) for item in items]
+    if "7-0" in items[layout.index(WEEKDAY)].split(","):
+        return wrong("'7-0' in the field day of week: 7 and 0 are both Sunday", "sun, or 0-6")
     try:
         fields = _parse(items, layout, hour_kind)
     except (CroniterError, ValueError) as error:
         return _explain(layout, items, error)
-    return Cron(text, fields, tuple(_warnings(layout, items, fields)))
+    return Cron(" ".join(items), fields, tuple(_warnings(layout, items, fields)))
 
 
 def _parse(items: Sequence[str], layout: Sequence[Field], hour_kind: HourKind) -> CronFields:
@@ -260,24 +262,24 @@ def _parse(items: Sequence[str], layout: Sequence[Field], hour_kind: HourKind) -
     known = list(items)
     day, weekday = layout.index(DAY), layout.index(WEEKDAY)
     if known[day] == "lw":
-        # The weekday nearest to the last day is the last weekday; croniter has no word for it.
-        known[day] = "31w"
+        known[day] = "31w"  # croniter has no word for it.
     parts = known[day].split(",")
     before = [int(part[2:]) for part in parts if BEFORE_LAST.fullmatch(part)]
     rest = [part for part in parts if not BEFORE_LAST.fullmatch(part)]
     known[day] = ",".join(rest) if rest else "l"
-    parts = [LAST_WEEKDAY.sub(_croniters_last, part) for part in known[weekday].split(",")]
+    parts = [LAST_OF_NAME.sub(_croniters_last, part) for part in known[weekday].split(",")]
     # Some weekdays of the month beside all others of a name: each kind is read by itself.
     nth = [part for part in parts if "#" in part or part.startswith("l")]
     plain = [part for part in parts if part not in nth]
     known[weekday] = ",".join(plain or nth)
-    fields = _fields(_croniter(known), items[layout.index(HOUR)], hour_kind)
+    written = Written(items[layout.index(HOUR)], items[day], items[weekday])
+    fields = _fields(_croniter(known), written, hour_kind)
     if before:
         last = fields.before_last if rest else ()
         fields = replace(fields, before_last=tuple(sorted({*last, *before})))
     if plain and nth:
         known[weekday] = ",".join(nth)
-        others = _fields(_croniter(known), items[layout.index(HOUR)], hour_kind)
+        others = _fields(_croniter(known), written, hour_kind)
         fields = replace(fields, nth_weekdays=others.nth_weekdays)
     return fields
 
@@ -291,19 +293,22 @@ def _croniters_last(said: re.Match[str]) -> str:
     return f"l{NAMES.get(said[1], said[1])}"
 
 
-def _refuse_item(field: Field, item: str) -> Refusal | None:
-    for part in item.split(","):
-        said = RANGE.fullmatch(part)
-        if said is None:
-            continue
-        low, high = (NAMES.get(bound, bound).lstrip("0") for bound in said.groups()[:2])
-        if low == high or (field is WEEKDAY and (low, high) == ("7", "")):
-            return wrong(
-                f"{part!r} in the field {field.name}: some readers take it for one value, "
-                "some for the whole field",
-                f"{said[1]} or *",
-            )
-    return None
+def _single(item: str) -> str:
+    """Write a range of one value as that value: `5-5`, `5-5/2`, `sun-0`."""
+    return ",".join(_single_part(part) for part in item.split(","))
+
+
+def _single_part(part: str) -> str:
+    said = RANGE.fullmatch(part)
+    if said is None or _bound(said[1]) != _bound(said[2]):
+        return part
+    return said[1] + (said[3] or "")
+
+
+def _bound(text: str) -> str:
+    """One end of a range as a number without leading zeros, if it is one."""
+    number = NAMES.get(text, text)
+    return number.lstrip("0") or "0"
 
 
 def _explain(layout: Sequence[Field], items: Sequence[str], error: Exception) -> Refusal:
@@ -335,31 +340,46 @@ def _instead(field: Field, item: str) -> str:
     return ""
 
 
-def _fields(parsed: croniter, hours_text: str, hour_kind: HourKind) -> CronFields:
+class Written(NamedTuple):
+    """Fields as they were written, since croniter's lists do not tell a star from all values."""
+
+    hour: str
+    day: str
+    weekday: str
+
+
+def _fields(parsed: croniter, written: Written, hour_kind: HourKind) -> CronFields:
     minutes, hours, days, months, weekdays = parsed.expanded[:5]
     seconds = parsed.expanded[5] if len(parsed.expanded) > 5 else [0]
     years = parsed.expanded[6] if len(parsed.expanded) > 6 else ["*"]
     nths = parsed.nth_weekday_of_month
     near = parsed.nearest_weekday
+    all_days = "*" in days or _bits(days) == ALL_DAYS
+    all_weekdays = not nths and ("*" in weekdays or _bits(weekdays) == ALL_WEEKDAYS)
+    # As in Vixie cron: a day must fit both fields if one begins with a star, else either.
+    both = written.day[0] in "*?" or written.weekday[0] in "*?"
+    every_day = (all_days or all_weekdays) and not both
     numbers = _numbers(hours, HOUR)
     if len(numbers) == 24:
         hour_kind = HourKind.EVERY
     elif len(numbers) == 1:
         hour_kind = HourKind.FIXED
-    elif hours_text.startswith("*/"):
+    elif written.hour.startswith("*/"):
         hour_kind = HourKind.STEP
     return CronFields(
         seconds=_numbers(seconds, SECOND),
         minutes=_numbers(minutes, MINUTE),
         hours=numbers,
         hour_kind=hour_kind,
-        any_day="*" in days,
-        days=0 if near else _bits(days),
+        any_day=all_days or every_day,
+        days=0 if near or all_days or every_day else _bits(days),
         before_last=(0,) if "l" in days else (),
-        near_day=min(near, default=0),
+        near_day=LAST_WEEKDAY if written.day == "lw" else min(near, default=0),
         months=frozenset(_numbers(months, MONTH)),
-        any_weekday="*" in weekdays and not nths,
-        weekdays=_bits(day for day in weekdays if day not in nths),
+        any_weekday=all_weekdays or every_day,
+        weekdays=(
+            0 if all_weekdays or every_day else _bits(day for day in weekdays if day not in nths)
+        ),
         nth_weekdays=tuple(
             sorted(
                 (int(day), LAST if nth == "l" else int(nth))
@@ -367,6 +387,7 @@ def _fields(parsed: croniter, hours_text: str, hour_kind: HourKind) -> CronField
                 for nth in wanted
             )
         ),
+        both_days=both and not all_days and not all_weekdays,
         years=None if "*" in years else frozenset(_numbers(years, YEAR)),
     )
 
@@ -385,7 +406,7 @@ def _warnings(layout: Sequence[Field], items: Sequence[str], fields: CronFields)
     found = []
     for field, item in zip(layout, items, strict=True):
         for part in item.split(","):
-            found += _warn_of_step(field, part)
+            found += _warn_of_step(field, part) + _warn_of_wrap(field, part)
     texts = {field.name: item for field, item in zip(layout, items, strict=True)}
     hour, minute = texts["hour"], texts["minute"]
     if minute == "*" and fields.hour_kind is HourKind.FIXED:
@@ -395,16 +416,51 @@ def _warnings(layout: Sequence[Field], items: Sequence[str], fields: CronFields)
         )
     if texts.get("second") == "*" and minute != "*":
         found.append("'*' in the field second means every second of the minute; write 0 for once")
-    if fields.any_weekday and not (fields.any_day or fields.before_last or fields.near_day):
-        short = [day for day in (29, 30, 31) if fields.days == 1 << day]
+    found += _warn_of_days(texts["day of month"], texts["day of week"], fields)
+    return found
+
+
+def _warn_of_days(day: str, weekday: str, fields: CronFields) -> list[str]:
+    found = []
+    if fields.any_weekday and not (fields.any_day or fields.before_last):
+        short = [at for at in (29, 30, 31) if fields.days == 1 << at or fields.near_day == at]
         if short and len(fields.months) > 1:
+            last = "LW is the last weekday" if fields.near_day else "L is the last day"
             found.append(
                 f"not every month has a day {short[0]}, and there it does not run; "
-                "L is the last day of every month"
+                f"{last} of every month"
             )
-    if not fields.any_day and not fields.any_weekday:
+    if fields.both_days:
+        starred, other, whole = (weekday, day, "0-6")
+        if day.startswith("*"):
+            starred, other, whole = (day, weekday, "1-31")
+        found.append(
+            f"{starred!r} begins with a star, so a day must fit it and {other!r}, as in Vixie "
+            f"cron; either is enough where it is written {starred.replace('*', whole)!r}"
+        )
+    elif not fields.any_day and not fields.any_weekday:
         found.append("day of month and day of week are both given: either is enough, as in cron")
+    elif day[0] not in "*?" and weekday[0] not in "*?":
+        found.append(
+            f"day of month {day!r} and day of week {weekday!r}: either is enough, and one of them "
+            "has all days, so it runs every day; write * for that one"
+        )
     return found
+
+
+def _warn_of_wrap(field: Field, part: str) -> list[str]:
+    said = RANGE.fullmatch(part)
+    if said is None or field not in (SECOND, MINUTE, DAY):
+        return []
+    if not (said[1].isdecimal() and said[2].isdecimal()):
+        return []  # L-3.
+    low, high = int(said[1]), int(said[2])
+    if low <= high:
+        return []
+    return [
+        f"'{low}-{high}' in the field {field.name} goes on from {field.high} at {field.low}; "
+        f"'{high}-{low}' is the other way round"
+    ]
 
 
 def _warn_of_step(field: Field, part: str) -> list[str]:

@@ -25,6 +25,7 @@ from .zones import DAY_S, EPOCH_ORDINAL, YEAR_MAX, YEAR_MIN
 YEARS_SEARCHED: Final = 41
 HOUR_S: Final = 3600
 LAST: Final = 0  # In `nth_weekdays`: the last one of the month.
+LAST_WEEKDAY: Final = 32  # In `near_day`: the weekday nearest to the last day.
 MONTH_DAYS: Final = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # Days 1, 8, 15, 22, 29 as bits; shifted, every other weekday of a month.
 EVERY_SEVENTH: Final = sum(1 << day for day in range(1, 38, 7))
@@ -56,7 +57,7 @@ class CronFields:
     hours: tuple[int, ...]
     hour_kind: HourKind
     # Day of month: `any_day`, or bits 1 to 31, so many days before the last (0 is the last day),
-    # the weekday nearest to a day (or 0).
+    # the weekday nearest to a day (or LAST_WEEKDAY, or 0).
     any_day: bool
     days: int
     before_last: tuple[int, ...]
@@ -66,6 +67,8 @@ class CronFields:
     any_weekday: bool
     weekdays: int
     nth_weekdays: tuple[tuple[int, int], ...]
+    # A day must fit day of month and day of week, as one of them begins with a star.
+    both_days: bool
     years: frozenset[int] | None
 
     def at_or_after(self, wall: int) -> int | None:
@@ -151,9 +154,10 @@ class CronFields:
             named = self._month_days(length, first_weekday)
         elif self.any_day:
             named = self._week_days(length, first_weekday)
-        else:  # Both are given: either is enough.
-            named = self._month_days(length, first_weekday)
-            named |= self._week_days(length, first_weekday)
+        else:
+            of_month = self._month_days(length, first_weekday)
+            of_week = self._week_days(length, first_weekday)
+            named = of_month & of_week if self.both_days else of_month | of_week
         return named & every
 
     def _month_days(self, length: int, first_weekday: int) -> int:
@@ -161,8 +165,9 @@ class CronFields:
         for days in self.before_last:
             # Bit 0 is no day, and where a month is too short there is none.
             named |= 1 << max(0, length - days)
-        if self.near_day:
-            named |= 1 << nearest_weekday(min(self.near_day, length), length, first_weekday)
+        near = length if self.near_day == LAST_WEEKDAY else self.near_day
+        if 0 < near <= length:
+            named |= 1 << nearest_weekday(near, length, first_weekday)
         return named
 
     def _week_days(self, length: int, first_weekday: int) -> int:

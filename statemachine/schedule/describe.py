@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from ...proto.v1 import schedule_pb2
 from .cron import Refusal, read_cron, read_every
-from .cron_fields import CronFields, HourKind
+from .cron_fields import LAST_WEEKDAY, CronFields, HourKind
 
 TIMES_NAMED_MAX: Final = 6
 WEEKDAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
@@ -113,7 +113,7 @@ def _days(fields: CronFields) -> list[str]:
     if fields.near_day:
         of_month.append(
             f"on the weekday nearest to day {fields.near_day}"
-            if fields.near_day < 31
+            if fields.near_day != LAST_WEEKDAY
             else "on the last weekday of the month"
         )
     weekdays = [day for day in (1, 2, 3, 4, 5, 6, 0) if fields.weekdays >> day & 1]
@@ -121,7 +121,10 @@ def _days(fields: CronFields) -> list[str]:
         of_week.append(f"on {_weekdays(weekdays)}")
     for weekday, nth in fields.nth_weekdays:
         of_week.append(f"on the {NTH[nth]} {WEEKDAYS[weekday]} of the month")
-    words = [" or ".join(of_month + of_week)] if of_month or of_week else []
+    if fields.both_days and of_month and of_week:
+        words = [f"{' or '.join(of_month)}, but only {' or '.join(of_week)}"]
+    else:
+        words = [" or ".join(of_month + of_week)] if of_month or of_week else []
     if not words and fields.hour_kind is not HourKind.EVERY and len(fields.months) == 12:
         words.append("every day")
     if len(fields.months) < 12:

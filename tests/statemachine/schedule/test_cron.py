@@ -83,10 +83,7 @@ def test_five_fields_mean_second_zero() -> None:
         ("*/0 * * * *", "'*/0' cannot stand", "*/n"),
         ("? 0 * * *", "'?' cannot stand in the field minute", "0-59"),
         ("0 0 0 1 1 * 1900", "'1900' cannot stand in the field year", "1970-2099"),
-        ("9-9 * * * *", "some readers take it for one value", "9 or *"),
-        ("0 0 * jan-jan *", "some readers take it for one value", "jan or *"),
-        ("0 0 * * sun-0", "some readers take it for one value", "sun or *"),
-        ("0 0 * * 7-0", "some readers take it for one value", "7 or *"),
+        ("0 0 * * 7-0", "7 and 0 are both Sunday", "sun, or 0-6"),
         ("H(9-3) * * * *", "does not fit the field minute", "H(0-59)"),
         ("H(0-99) * * * *", "does not fit the field minute", "H(0-59)"),
         ("H/0 * * * *", "does not fit the field minute", "H(0-59)"),
@@ -132,8 +129,23 @@ def test_any_text_is_read_or_refused_with_a_word(expression: str) -> None:
 
 
 def test_croniter_takes_an_equal_range_for_the_whole_field() -> None:
-    """The reason why such a range is refused; when this fails, the refusal can go."""
+    """The reason why such a range is written anew; when this fails, that can go."""
     assert croniter.expand("0 9-9 * * *")[0][1] == ["*"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "meaning"),
+    [
+        ("1-1 9-9 * * *", "1 9 * * *"),
+        ("05-5 9 * * *", "5 9 * * *"),
+        ("5-5/15 9 * * *", "5 9 * * *"),
+        ("0 9 1-1 jan-1 *", "0 9 1 1 *"),
+        ("0 9 * * fri-fri,sun-0", "0 9 * * 5,0"),
+        ("0 9 * * fri-fri#2", "0 9 * * fri#2"),
+    ],
+)
+def test_a_range_of_one_value_is_that_value(expression: str, meaning: str) -> None:
+    assert read(expression).fields.__reduce_ex__(2)[2] == read(meaning).fields.__reduce_ex__(2)[2]
 
 
 @pytest.mark.parametrize("expression", ["0 0 * * 0-7", "0 0 * * sun-sat", "0 0 * * sun-7"])
@@ -258,6 +270,14 @@ def test_a_wrong_period_is_refused(text: str) -> None:
         ("* 0 9 * * *", "every second of the minute"),
         ("0 0 31 * *", "not every month has a day 31"),
         ("0 0 13 * fri", "either is enough"),
+        ("0 9 */2 * mon", "a day must fit it and 'mon', as in Vixie cron"),
+        ("0 9 15 * */2", "either is enough where it is written '0-6/2'"),
+        ("0 9 1-31 * mon", "so it runs every day"),
+        ("0 9 15 * 0-6", "so it runs every day"),
+        ("5-1 * * * *", "'5-1' in the field minute goes on from 59 at 0; '1-5' is the other way"),
+        ("0 9 25-5 * *", "'25-5' in the field day of month goes on from 31 at 1"),
+        ("0 9 31W * *", "LW is the last weekday"),
+        ("0 9 29W * *", "not every month has a day 29"),
     ],
 )
 def test_what_may_surprise_has_a_warning(expression: str, warning: str) -> None:
@@ -268,7 +288,9 @@ def test_what_may_surprise_has_a_warning(expression: str, warning: str) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["0 9 * * mon-fri", "*/15 * * * *", "0 */6 * * *", "0 0 L * *", "0 0 31 1 *", "* * * * *",
+    ["0 9 * * mon-fri", "0 22-2 * * *", "0 0 * * fri-mon", "0 9 15W * *", "0 9 ? * mon",
+     "0 9 */1 * mon", "0 9 31W 1 *",
+     "*/15 * * * *", "0 */6 * * *", "0 0 L * *", "0 0 31 1 *", "* * * * *",
      "0 0 1/5 * *", "0 0 29 2 *", "0 0 * * fri#2", "* * * * * *", "H H * * *", "@daily"],
 )  # fmt: skip
 def test_what_is_plain_has_no_warning(expression: str) -> None:
