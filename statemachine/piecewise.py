@@ -161,7 +161,7 @@ class Careful:
             rest, stopped = self._leave(rest[place + 1 :]), None
             if 0 < place < FEW:
                 # What the leader does by itself is large, and refused never.
-                calls = takewhile(lambda request: type(request.body) not in OWN, rest)
+                calls = takewhile(lambda request: type(request.body) not in LEADER_RULES, rest)
                 self.alone = sum(1 for _ in islice(calls, ALONE))
         while outcome.replies[-1:] == [LEFT]:
             outcome.replies.pop()
@@ -250,7 +250,7 @@ class Careful:
         return self._has_bytes or self.is_spent()
 
     def _one(self, request: Request) -> object:
-        own = OWN.get(type(request.body))
+        own = LEADER_RULES.get(type(request.body))
         if own is not None:
             return own(self, request)
         try:
@@ -459,8 +459,8 @@ def failed(name: str, error: Exception) -> Rejection:
     )
 
 
-Own = Callable[[Careful, Any], object]
-OWN: dict[type, Own] = {
+LeaderRule = Callable[[Careful, Any], object]
+LEADER_RULES: dict[type, LeaderRule] = {
     Ring: Careful._ring,
     Report: Careful._report,
     Note: Careful._note_words,

@@ -21,7 +21,7 @@ from ...statemachine.model.request import DropEntry, Request, Ring, RingOne, Run
 from ...statemachine.model.view import Recall, View
 from ...statemachine.occurrences import misfire, next_time
 from ...statemachine.occurrences.misfire import COALESCE, WAIT, Fated
-from ...statemachine.piecewise import OWN, Careful, Own
+from ...statemachine.piecewise import LEADER_RULES, Careful, LeaderRule
 from ...statemachine.runs import runs
 
 LIMIT = 1_000
@@ -78,11 +78,11 @@ def drops_neighbours() -> AbstractContextManager[None]:
                 break
         return Rung(len(due), more=False)
 
-    return exchanged_item(OWN, Ring, ring)
+    return exchanged_item(LEADER_RULES, Ring, ring)
 
 
 @contextmanager
-def exchanged_item(table: dict[type, Own], key: type, what: Own) -> Iterator[None]:
+def exchanged_item(table: dict[type, LeaderRule], key: type, what: LeaderRule) -> Iterator[None]:
     """As `exchanged`, for an entry of a table."""
     before = table[key]
     table[key] = what

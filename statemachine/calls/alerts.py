@@ -142,7 +142,7 @@ def delete(
 
 
 @dataclass(slots=True)
-class Sight:
+class AlertInputs:
     """What alerts are compared with; what several of them ask is found out once."""
 
     view: View
@@ -156,12 +156,12 @@ class Sight:
 def observe(view: View, request: Observe, actor: str) -> Observed:
     """Look at some alerts, and raise or clear those whose condition has changed."""
     lanes.index_some(view)
-    sight = Sight(view, request)
+    inputs = AlertInputs(view, request)
     for worker in request.workers:
         for queue in set(worker.offer.queues):
-            sight.workers["", queue] += 1
+            inputs.workers["", queue] += 1
             for namespace in set(worker.offer.namespaces):
-                sight.workers[namespace, queue] += 1
+                inputs.workers[namespace, queue] += 1
     first = request.after + b"\0" if request.after else keys.ALERT
     found = list(islice(view.scan_stored(first, keys.after(keys.ALERT)), request.most + 1))
     for key in found[: request.most]:
@@ -171,7 +171,7 @@ def observe(view: View, request: Observe, actor: str) -> Observed:
         record = view.need(key, AlertRecord)
         number = int.from_bytes(key[1:5], "big")
         hold_ms = ms_or(record.settings, "hold", 0)
-        if _holds(view, record, hold_ms, now=_is_true(sight, number, record.settings)):
+        if _holds(view, record, hold_ms, now=_is_true(inputs, number, record.settings)):
             view.put(key, record)
     return Observed(found[request.most - 1] if len(found) > request.most else b"")
 
@@ -211,58 +211,58 @@ def event_of(record: AlertRecord) -> event_pb2.Event:
     return event_pb2.Event(kind=kind, namespace=settings.namespace, alert=settings.name)
 
 
-def _is_true(sight: Sight, number: int, settings: Alert) -> bool:
+def _is_true(inputs: AlertInputs, number: int, settings: Alert) -> bool:
     condition = settings.condition
     match condition.WhichOneof("kind"):
         case "dead_letters_above":
-            return _dead(sight, number) > condition.dead_letters_above
+            return _dead(inputs, number) > condition.dead_letters_above
         case "lateness_above":
-            late_ms = sight.view.now_ms - _oldest_ready(sight, number)
+            late_ms = inputs.view.now_ms - _oldest_ready(inputs, number)
             return late_ms > instants.to_ms(condition.lateness_above)
         case "workers_below":
             below = condition.workers_below
-            return sight.workers[settings.namespace, below.queue] < below.minimum
+            return inputs.workers[settings.namespace, below.queue] < below.minimum
         case "no_margin":
-            return not sight.asked.margin
+            return not inputs.asked.margin
         case "clock_skew_above":
-            return sight.asked.skew_ms > instants.to_ms(condition.clock_skew_above)
+            return inputs.asked.skew_ms > instants.to_ms(condition.clock_skew_above)
         case "broken_jobs_above":
-            return _broken(sight, number) > condition.broken_jobs_above
+            return _broken(inputs, number) > condition.broken_jobs_above
         case "long_step_above":
-            return sight.asked.step_ms > instants.to_ms(condition.long_step_above)
+            return inputs.asked.step_ms > instants.to_ms(condition.long_step_above)
         case "leader_changes_above":
-            return sight.asked.leader_changes > condition.leader_changes_above
+            return inputs.asked.leader_changes > condition.leader_changes_above
         case "members_differ":
-            return sight.asked.differ
+            return inputs.asked.differ
         case "set_aside_above":
-            return sight.asked.set_aside > condition.set_aside_above
+            return inputs.asked.set_aside > condition.set_aside_above
     # no_quorum: without one nothing can be written, so each node tells it by itself.
     return False
 
 
-def _dead(sight: Sight, number: int) -> int:
-    if number not in sight.dead:
-        view = sight.view
+def _dead(inputs: AlertInputs, number: int) -> int:
+    if number not in inputs.dead:
+        view = inputs.view
         if number == keys.CLUSTER:
             usages = view.stored.scan(keys.USAGE, keys.after(keys.USAGE))
-            sight.dead[number] = sum(parse(*entry, UsageRecord).dead for entry in usages)
+            inputs.dead[number] = sum(parse(*entry, UsageRecord).dead for entry in usages)
         else:
             usage = view.get(keys.usage(number), UsageRecord)
-            sight.dead[number] = usage.dead if usage is not None else 0
-    return sight.dead[number]
+            inputs.dead[number] = usage.dead if usage is not None else 0
+    return inputs.dead[number]
 
 
-def _broken(sight: Sight, number: int) -> int:
-    if number not in sight.broken:
+def _broken(inputs: AlertInputs, number: int) -> int:
+    if number not in inputs.broken:
         whose = None if number == keys.CLUSTER else number
-        sight.broken[number] = set_aside.count(sight.view.stored, whose)
-    return sight.broken[number]
+        inputs.broken[number] = set_aside.count(inputs.view.stored, whose)
+    return inputs.broken[number]
 
 
-def _oldest_ready(sight: Sight, number: int) -> int:
+def _oldest_ready(inputs: AlertInputs, number: int) -> int:
     """Since when the run has been ready that waits longest; now, when none waits."""
-    if number not in sight.oldest_ms:
-        view, oldest_ms = sight.view, sight.view.now_ms
+    if number not in inputs.oldest_ms:
+        view, oldest_ms = inputs.view, inputs.view.now_ms
         whose = b"" if number == keys.CLUSTER else number.to_bytes(4, "big")
         prefix = keys.BUSY + whose
         busy = view.stored.scan(prefix, keys.after(prefix))
@@ -275,8 +275,8 @@ def _oldest_ready(sight: Sight, number: int) -> int:
             if first is not None:
                 since_ms = keys.turn_of(first[0]) - lanes.BOOSTS[lane.priority]
                 oldest_ms = min(oldest_ms, since_ms)
-        sight.oldest_ms[number] = oldest_ms
-    return sight.oldest_ms[number]
+        inputs.oldest_ms[number] = oldest_ms
+    return inputs.oldest_ms[number]
 
 
 def _settings(wanted: Alert) -> Alert:

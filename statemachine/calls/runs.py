@@ -13,10 +13,10 @@ from ..model.view import View
 from ..runs import lanes, runs
 from ..tenants import audit_log, namespaces
 
-Found = tuple[int, int, RunRecord, JobRecord]
+FoundRun = tuple[int, int, RunRecord, JobRecord]
 
 
-def find(view: View, namespace: str, run_id: str) -> Found:
+def find(view: View, namespace: str, run_id: str) -> FoundRun:
     """A run, under way or ended."""
     number = namespaces.need(view, namespace).number
     place = keys.run_key(run_id)
@@ -35,7 +35,7 @@ def find(view: View, namespace: str, run_id: str) -> Found:
     )  # fmt: skip
 
 
-def _live(view: View, namespace: str, run_id: str) -> Found:
+def _live(view: View, namespace: str, run_id: str) -> FoundRun:
     found = find(view, namespace, run_id)
     state = found[2].state
     if found[2].ended_at_ms:
@@ -92,7 +92,7 @@ def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.R
     return answers.run(view, jid, occasion, run, job)
 
 
-def find_dead(view: View, namespace: str, run_id: str) -> Found:
+def find_dead(view: View, namespace: str, run_id: str) -> FoundRun:
     try:
         found = find(view, namespace, run_id)
     except Refused as refused:

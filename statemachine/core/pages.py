@@ -20,7 +20,7 @@ from . import limits
 from .rejection import Reason, Refused
 
 Item = TypeVar("Item", bound=Message)
-Place = TypeVar("Place")
+Row = TypeVar("Row")
 CHECK_BYTES = 8
 TOKEN_CHARS = 1_024
 
@@ -34,17 +34,17 @@ class Page(Generic[Item]):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PageRequest:
     """What a caller asks of a page."""
 
     size: int
     # Behind this place; b"" for the beginning.
     after: bytes
     # What the tokens of this list are for.
-    said: bytes
+    scope: bytes
 
 
-def read(kind: str, namespace: int, text: str, page_size: int, token: str) -> Wish:
+def read(kind: str, namespace: int, text: str, page_size: int, token: str) -> PageRequest:
     """Read page size and token of a list; `text` is its filter."""
     if page_size < 0:
         raise Refused.because(
@@ -52,16 +52,16 @@ def read(kind: str, namespace: int, text: str, page_size: int, token: str) -> Wi
             f"page_size is {page_size}; it must be 0 (for {limits.PAGE_DEFAULT}) or more",
             field="page_size",
         )
-    said = f"{kind}\0{namespace}\0{text}\0".encode()
+    scope = f"{kind}\0{namespace}\0{text}\0".encode()
     size = min(page_size or limits.PAGE_DEFAULT, limits.PAGE)
-    return Wish(size, _place(token, said) if token else b"", said)
+    return PageRequest(size, _place(token, scope) if token else b"", scope)
 
 
-def _check(said: bytes, place: bytes) -> bytes:
-    return blake2b(said + place, digest_size=CHECK_BYTES).digest()
+def _check(scope: bytes, place: bytes) -> bytes:
+    return blake2b(scope + place, digest_size=CHECK_BYTES).digest()
 
 
-def _place(token: str, said: bytes) -> bytes:
+def _place(token: str, scope: bytes) -> bytes:
     if len(token) > TOKEN_CHARS or not token.isascii():
         raise wrong_token()
     try:
@@ -69,7 +69,7 @@ def _place(token: str, said: bytes) -> bytes:
     except ValueError:
         raise wrong_token() from None
     place = raw[CHECK_BYTES:]
-    if not place or raw[:CHECK_BYTES] != _check(said, place):
+    if not place or raw[:CHECK_BYTES] != _check(scope, place):
         raise wrong_token()
     return place
 
@@ -82,15 +82,15 @@ def wrong_token() -> Refused:
     )
 
 
-def token_of(wish: Wish, place: bytes) -> str:
-    return urlsafe_b64encode(_check(wish.said, place) + place).rstrip(b"=").decode()
+def token_of(request: PageRequest, place: bytes) -> str:
+    return urlsafe_b64encode(_check(request.scope, place) + place).rstrip(b"=").decode()
 
 
 def fill(
-    wish: Wish,
-    found: Iterable[Place],
-    place_of: Callable[[Place], bytes],
-    show: Callable[[Place], Item | None],
+    request: PageRequest,
+    found: Iterable[Row],
+    place_of: Callable[[Row], bytes],
+    show: Callable[[Row], Item | None],
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Page[Item]:
     """Show what is found until the page is full; `show` gives None for what the filter drops, and
@@ -98,14 +98,14 @@ def fill(
     items: list[Item] = []
     size, last = 0, b""
     for looked, entry in enumerate(found):
-        if len(items) == wish.size or looked == limits.LOOKED_AT or (looked and is_enough()):
-            return Page(items, token_of(wish, last))
+        if len(items) == request.size or looked == limits.LOOKED_AT or (looked and is_enough()):
+            return Page(items, token_of(request, last))
         item = show(entry)
         if item is not None:
             size += item.ByteSize()
             if items and size > limits.PAGE_BYTES:
                 # It begins the next page.
-                return Page(items, token_of(wish, last))
+                return Page(items, token_of(request, last))
             items.append(item)
         last = place_of(entry)
     return Page(items, "")
@@ -116,10 +116,10 @@ def key_of(entry: tuple[bytes, bytes]) -> bytes:
     return entry[0]
 
 
-def first_behind(wish: Wish, first: bytes, end: bytes) -> bytes:
+def first_behind(request: PageRequest, first: bytes, end: bytes) -> bytes:
     """Where to begin a scan of a range of keys."""
-    if not wish.after:
+    if not request.after:
         return first
-    if not first <= wish.after < end:
+    if not first <= request.after < end:
         raise wrong_token()
-    return wish.after + b"\0"
+    return request.after + b"\0"

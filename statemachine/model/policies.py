@@ -29,7 +29,7 @@ def back_off_ms(retry: job_pb2.RetryPolicy, attempt: int, seed: bytes) -> int:
 
 
 def at_odds(spec: job_pb2.JobSpec) -> list[str]:
-    """Policies that go against each other, for people: each is right, both are no one's wish."""
+    """Policies that go against each other, for people: each is right, nobody wants both."""
     found = []
     first_ms = ms_or(spec.retry, "first", limits.RETRY_FIRST_MS)
     cap_ms = ms_or(spec.retry, "cap", limits.RETRY_CAP_MS)

@@ -42,7 +42,7 @@ class UnknownFormat(Exception):
     """A record or change was written by a newer version. The node must stop."""
 
 
-class Part(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+class RecordPart(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """A part of a record: the record's own format speaks for it."""
 
 
@@ -193,7 +193,7 @@ def payload_of(spec: job_pb2.JobSpec) -> bytes | None:
     return spec.payload.SerializeToString(deterministic=True)
 
 
-class EditRecord(Part):
+class EditRecord(RecordPart):
     """An occurrence changed by hand; see OccurrenceEdit."""
 
     scheduled_at_ms: int = 0
@@ -201,7 +201,7 @@ class EditRecord(Part):
     moved_to_ms: int = 0
 
 
-class BacklogRecord(Part):
+class BacklogRecord(RecordPart):
     """Past scheduled times that are still to run, oldest first."""
 
     # The next one that is looked at.
@@ -305,7 +305,7 @@ class BrokenRecord(Record):
     was: job_pb2.JobStatus.State.ValueType = job_pb2.JobStatus.STATE_UNSPECIFIED
 
 
-class AttemptRecord(Part):
+class AttemptRecord(RecordPart):
     """An attempt that ended without success; see Attempt."""
 
     number: int = 0
@@ -317,7 +317,7 @@ class AttemptRecord(Part):
     error: run_pb2.RunError | None = None
 
 
-class ProgressRecord(Part):
+class ProgressRecord(RecordPart):
     """How far a handler is; see Progress."""
 
     done: int = 0
@@ -326,7 +326,7 @@ class ProgressRecord(Part):
     at_ms: int = 0
 
 
-class UpstreamRecord(Part):
+class UpstreamRecord(RecordPart):
     """A run upstream in a wave, and how it ended."""
 
     jid: int = 0
@@ -457,7 +457,7 @@ class LedgerRecord(Record):
     made_in: int = 0
 
 
-class LabelRecord(Part):
+class LabelRecord(RecordPart):
     """A label and its value."""
 
     name: str = ""

@@ -47,7 +47,7 @@ def list_flows(
     namespace = namespaces.need(view, request.namespace)
     terms = filters.parse(request.filter, FIELDS)
     check_word(terms, "state", Flow.State.keys(), "STATE_")
-    wish = pages.read(
+    paging = pages.read(
         "flows", namespace.number, request.filter, request.page_size, request.page_token
     )
     prefix = keys.in_namespace(keys.FLOW_LINE, namespace.number)
@@ -63,8 +63,8 @@ def list_flows(
         looked_at += len(answer.steps)
         return answer if _fits(answer, terms) else None
 
-    found = view.stored.scan(pages.first_behind(wish, prefix, end), end)
-    page = pages.fill(wish, found, pages.key_of, show, lambda: looked_at >= limits.LOOKED_AT)
+    found = view.stored.scan(pages.first_behind(paging, prefix, end), end)
+    page = pages.fill(paging, found, pages.key_of, show, lambda: looked_at >= limits.LOOKED_AT)
     return flow_pb2.ListFlowsResponse(flows=page.items, next_page_token=page.next_token)
 
 

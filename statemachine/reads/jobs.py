@@ -56,9 +56,9 @@ def list_jobs(
     number = namespaces.need(view, request.namespace).number
     terms = filters.parse(request.filter, FIELDS)
     check_word(terms, "state", job_pb2.JobStatus.State.keys(), "STATE_")
-    wish = pages.read("jobs", number, request.filter, request.page_size, request.page_token)
+    paging = pages.read("jobs", number, request.filter, request.page_size, request.page_token)
     first, end = _range(number, terms)
-    found = view.stored.scan(pages.first_behind(wish, first, end), end)
+    found = view.stored.scan(pages.first_behind(paging, first, end), end)
 
     def show(entry: tuple[bytes, bytes]) -> job_pb2.Job | None:
         jid = int.from_bytes(entry[1], "big")
@@ -70,7 +70,7 @@ def list_jobs(
         _complete(view, jid, job, state, answer.status)
         return answer
 
-    page = pages.fill(wish, found, pages.key_of, show)
+    page = pages.fill(paging, found, pages.key_of, show)
     return job_pb2.ListJobsResponse(jobs=page.items, next_page_token=page.next_token)
 
 
@@ -127,10 +127,10 @@ def list_history(
     terms = _in_ms(filters.parse(request.filter, HISTORY_FIELDS))
     check_word(terms, "state", run_pb2.RunState.keys(), "RUN_STATE_")
     check_word(terms, "outcome", run_pb2.Outcome.keys(), "OUTCOME_")
-    wish = pages.read("history", jid, request.filter, request.page_size, request.page_token)
+    paging = pages.read("history", jid, request.filter, request.page_size, request.page_token)
     first, end = _occasions(terms)
-    if wish.after:
-        end = min(end, _occasion_in(wish.after))
+    if paging.after:
+        end = min(end, _occasion_in(paging.after))
 
     def show(found: tuple[int, RunRecord]) -> run_pb2.Run | None:
         occasion, run = found
@@ -138,7 +138,7 @@ def list_history(
             return None
         return answers.run(view, jid, occasion, run, job)
 
-    page = pages.fill(wish, runs_of(view, jid, state, first, end), _place, show)
+    page = pages.fill(paging, runs_of(view, jid, state, first, end), _place, show)
     return job_pb2.ListJobHistoryResponse(runs=page.items, next_page_token=page.next_token)
 
 
@@ -218,15 +218,15 @@ def list_ledger(
     last = ms_or(request, "to_time", limits.INSTANT_MAX_MS)
     if faults := validate.period(request, first, last):
         raise Refused.of(faults)
-    said = f"{first}-{last}"
-    wish = pages.read("ledger", jid, said, request.page_size, request.page_token)
+    scope = f"{first}-{last}"
+    paging = pages.read("ledger", jid, scope, request.page_size, request.page_token)
     low, high = keys.ledger(jid, first), keys.ledger(jid, last)
-    if wish.after:
-        if not low <= wish.after < high:
+    if paging.after:
+        if not low <= paging.after < high:
             raise pages.wrong_token()
-        high = wish.after
+        high = paging.after
     found = view.stored.scan(low, high, backwards=True)
-    page = pages.fill(wish, found, pages.key_of, _ledger_entry)
+    page = pages.fill(paging, found, pages.key_of, _ledger_entry)
     return job_pb2.ListJobLedgerResponse(entries=page.items, next_page_token=page.next_token)
 
 

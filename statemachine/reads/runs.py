@@ -25,7 +25,7 @@ FIELDS = ("state", "job", "queue", "worker", "flow")
 DEAD_FIELDS = ("job", "queue", "kind")
 LIVE_WORDS = frozenset({"PENDING", "RUNNING", "RETRYING"})
 # A run with its jid and occasion, and where it stands in the list.
-Found = tuple[bytes, int, int, RunRecord]
+ListedRun = tuple[bytes, int, int, RunRecord]
 
 
 def get(view: View, request: run_pb2.GetRunRequest, workers: Workers) -> run_pb2.Run:
@@ -39,15 +39,15 @@ def list_runs(
     number = namespaces.need(view, request.namespace).number
     terms = filters.parse(request.filter, FIELDS)
     check_word(terms, "state", run_pb2.RunState.keys(), "RUN_STATE_")
-    wish = pages.read("runs", number, request.filter, request.page_size, request.page_token)
-    found = _source(view, number, terms)(view, number, terms, wish.after)
-    page = pages.fill(wish, found, _place, _shown(view, terms))
+    paging = pages.read("runs", number, request.filter, request.page_size, request.page_token)
+    found = _source(view, number, terms)(view, number, terms, paging.after)
+    page = pages.fill(paging, found, _place, _shown(view, terms))
     return run_pb2.ListRunsResponse(runs=page.items, next_page_token=page.next_token)
 
 
 def _source(
     view: View, number: int, terms: Terms
-) -> Callable[[View, int, Terms, bytes], Iterator[Found]]:
+) -> Callable[[View, int, Terms, bytes], Iterator[ListedRun]]:
     """The cheapest walk that meets every run that may fit."""
     if any(term.field == "job" and term.sign == "=" and "*" not in term.value for term in terms):
         return _of_job
@@ -61,8 +61,8 @@ def _source(
     return _sorted if few else _live
 
 
-def _shown(view: View, terms: Terms) -> Callable[[Found], run_pb2.Run | None]:
-    def show(found: Found) -> run_pb2.Run | None:
+def _shown(view: View, terms: Terms) -> Callable[[ListedRun], run_pb2.Run | None]:
+    def show(found: ListedRun) -> run_pb2.Run | None:
         _, jid, occasion, run = found
         job = view.get(keys.job(jid), JobRecord)
         if job is None or (terms and not filters.matches(terms, _fields(view, run, job))):
@@ -83,11 +83,11 @@ def _fields(view: View, run: RunRecord, job: JobRecord) -> dict[str, str | int]:
     }
 
 
-def _place(found: Found) -> bytes:
+def _place(found: ListedRun) -> bytes:
     return found[0]
 
 
-def _sorted(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
+def _sorted(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
     """The runs under way of a namespace by scheduled time, newest first, as far as a page looks."""
     first, end = _jids(number)
     before = _numbers(after, 2) if after else (keys.OCCASION_MAX, keys.OCCASION_MAX)
@@ -103,7 +103,7 @@ def _sorted(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Fou
         yield _packed(occasion, jid), jid, occasion, run
 
 
-def _live(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
+def _live(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
     """The runs under way of a namespace, job by job."""
     first, end = _jids(number)
     low, high = keys.run(first, 0), keys.run(end, 0)
@@ -113,7 +113,7 @@ def _live(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found
         yield key, *keys.run_of(key), parse(key, value, RunRecord)
 
 
-def _past(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
+def _past(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
     """The runs of a namespace that have ended, job by job, the oldest job first."""
     first, end = _jids(number)
     low, high = keys.of_job(keys.ENDED, first), keys.of_job(keys.ENDED, end)
@@ -123,7 +123,7 @@ def _past(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found
         yield key, *keys.ended_of(key), parse(key, value, RunRecord)
 
 
-def _dead(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
+def _dead(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
     """The dead letters of a namespace, the newest end first."""
     low = keys.in_namespace(keys.DEAD, number)
     high = keys.after(low)
@@ -134,7 +134,7 @@ def _dead(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found
         yield key, jid, occasion, view.need(keys.ended(jid, occasion), RunRecord)
 
 
-def _of_job(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Found]:
+def _of_job(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
     """The runs of one job by scheduled time, newest first; without a state only those under way."""
     [name, *_] = [term.value for term in terms if term.field == "job" and term.sign == "="]
     value = view.stored.get(keys.job_name(number, name))
@@ -180,9 +180,9 @@ def list_dead(
 ) -> dead_letter_pb2.ListDeadLettersResponse:
     number = namespaces.need(view, request.namespace).number
     terms = filters.parse(request.filter, DEAD_FIELDS)
-    wish = pages.read("dead", number, request.filter, request.page_size, request.page_token)
-    found = _dead(view, number, terms, wish.after)
-    page = pages.fill(wish, found, _place, _shown(view, terms))
+    paging = pages.read("dead", number, request.filter, request.page_size, request.page_token)
+    found = _dead(view, number, terms, paging.after)
+    page = pages.fill(paging, found, _place, _shown(view, terms))
     usage = view.get(keys.usage(number), UsageRecord)
     return dead_letter_pb2.ListDeadLettersResponse(
         runs=page.items, next_page_token=page.next_token, total=usage.dead if usage else 0

@@ -36,7 +36,7 @@ def list_queues(
 ) -> queue_pb2.ListQueuesResponse:
     namespace = namespaces.need(view, request.namespace)
     name = namespace.settings.name
-    wish = pages.read("queues", namespace.number, "", request.page_size, request.page_token)
+    paging = pages.read("queues", namespace.number, "", request.page_size, request.page_token)
     prefix = keys.in_namespace(keys.QUEUE, namespace.number)
     end = keys.after(prefix)
 
@@ -47,8 +47,8 @@ def list_queues(
         answer.workers = len(pulling(workers, name, answer.name))
         return answer
 
-    found = view.stored.scan(pages.first_behind(wish, prefix, end), end)
-    page = pages.fill(wish, found, pages.key_of, show)
+    found = view.stored.scan(pages.first_behind(paging, prefix, end), end)
+    page = pages.fill(paging, found, pages.key_of, show)
     return queue_pb2.ListQueuesResponse(queues=page.items, next_page_token=page.next_token)
 
 
@@ -61,10 +61,10 @@ def get_namespace(
 def list_namespaces(
     view: View, request: namespace_pb2.ListNamespacesRequest, workers: Workers
 ) -> namespace_pb2.ListNamespacesResponse:
-    wish = pages.read("namespaces", 0, "", request.page_size, request.page_token)
-    first = pages.first_behind(wish, keys.NAMESPACE, keys.after(keys.NAMESPACE))
+    paging = pages.read("namespaces", 0, "", request.page_size, request.page_token)
+    first = pages.first_behind(paging, keys.NAMESPACE, keys.after(keys.NAMESPACE))
     page = pages.fill(
-        wish, _namespaces(view, first), _key, lambda found: namespaces.answer(view, found)
+        paging, _namespaces(view, first), _key, lambda found: namespaces.answer(view, found)
     )
     return namespace_pb2.ListNamespacesResponse(
         namespaces=page.items, next_page_token=page.next_token
@@ -99,12 +99,12 @@ def list_calendars(
     view: View, request: calendar_pb2.ListCalendarsRequest, workers: Workers
 ) -> calendar_pb2.ListCalendarsResponse:
     number = namespaces.need(view, request.namespace).number
-    wish = pages.read("calendars", number, "", request.page_size, request.page_token)
+    paging = pages.read("calendars", number, "", request.page_size, request.page_token)
     prefix = keys.in_namespace(keys.CALENDAR, number)
     end = keys.after(prefix)
-    found = view.stored.scan(pages.first_behind(wish, prefix, end), end)
+    found = view.stored.scan(pages.first_behind(paging, prefix, end), end)
     page = pages.fill(
-        wish, found, pages.key_of, lambda entry: calendars.answer(parse(*entry, CalendarRecord))
+        paging, found, pages.key_of, lambda entry: calendars.answer(parse(*entry, CalendarRecord))
     )
     return calendar_pb2.ListCalendarsResponse(calendars=page.items, next_page_token=page.next_token)
 
@@ -113,11 +113,11 @@ def list_access_tokens(
     view: View, request: access_pb2.ListAccessTokensRequest, workers: Workers
 ) -> access_pb2.ListAccessTokensResponse:
     """All access tokens by name, those that are not valid any more among them."""
-    wish = pages.read("tokens", 0, "", request.page_size, request.page_token)
+    paging = pages.read("tokens", 0, "", request.page_size, request.page_token)
     end = keys.after(keys.ACCESS)
-    found = view.stored.scan(pages.first_behind(wish, keys.ACCESS, end), end)
+    found = view.stored.scan(pages.first_behind(paging, keys.ACCESS, end), end)
     page = pages.fill(
-        wish, found, pages.key_of, lambda entry: access.answer(parse(*entry, AccessTokenRecord))
+        paging, found, pages.key_of, lambda entry: access.answer(parse(*entry, AccessTokenRecord))
     )
     return access_pb2.ListAccessTokensResponse(
         access_tokens=page.items, next_page_token=page.next_token
@@ -128,12 +128,12 @@ def list_alerts(
     view: View, request: alert_pb2.ListAlertsRequest, workers: Workers
 ) -> alert_pb2.ListAlertsResponse:
     number = alerts.number_of(view, request.namespace)
-    wish = pages.read("alerts", number, "", request.page_size, request.page_token)
+    paging = pages.read("alerts", number, "", request.page_size, request.page_token)
     prefix = keys.in_namespace(keys.ALERT, number)
     end = keys.after(prefix)
-    found = view.stored.scan(pages.first_behind(wish, prefix, end), end)
+    found = view.stored.scan(pages.first_behind(paging, prefix, end), end)
     page = pages.fill(
-        wish, found, pages.key_of, lambda entry: alerts.answer(parse(*entry, AlertRecord))
+        paging, found, pages.key_of, lambda entry: alerts.answer(parse(*entry, AlertRecord))
     )
     return alert_pb2.ListAlertsResponse(alerts=page.items, next_page_token=page.next_token)
 
@@ -143,8 +143,8 @@ def list_audit_records(
 ) -> access_pb2.ListAuditRecordsResponse:
     """Who changed what, newest first; of all namespaces when none is named."""
     terms = filters.parse(request.filter, AUDIT_FIELDS)
-    said = f"{request.namespace}\0{request.filter}"
-    wish = pages.read("audit", 0, said, request.page_size, request.page_token)
+    scope = f"{request.namespace}\0{request.filter}"
+    paging = pages.read("audit", 0, scope, request.page_size, request.page_token)
     end = keys.after(keys.AUDIT)
 
     def show(entry: tuple[bytes, bytes]) -> access_pb2.AuditRecord | None:
@@ -156,8 +156,8 @@ def list_audit_records(
 
     # Places are inverted, so nothing newer than the newest lies before it.
     newest = keys.audit(max(0, view.meta.audit_next - 1))
-    found = view.stored.scan(pages.first_behind(wish, newest, end), end)
-    page = pages.fill(wish, found, pages.key_of, show)
+    found = view.stored.scan(pages.first_behind(paging, newest, end), end)
+    page = pages.fill(paging, found, pages.key_of, show)
     return access_pb2.ListAuditRecordsResponse(records=page.items, next_page_token=page.next_token)
 
 

@@ -71,7 +71,7 @@ def taken(view: View, request: worker_pb2.LeaseRequest) -> list[worker_pb2.Lease
 
 
 def cancels(view: View, worker: str) -> list[Stop]:
-    """The wishes to cancel that a worker has to be told of again. Without any it is one read."""
+    """The cancels that a worker has to hear of again. Without any it is one read."""
     session = view.get(keys.session(worker), SessionRecord)
     found: list[Stop] = []
     for key in _of(view, session) if session is not None and session.cancels else ():

@@ -103,7 +103,7 @@ def _succeed(
         run.result = success.result
     if result.log_tail:
         _note_log(run, result.log_tail)
-    # What an earlier attempt met stays with that attempt, and a wish to cancel came too late.
+    # What an earlier attempt met stays with that attempt, and a cancel came too late.
     run.error = None
     runs.end(view, jid, occasion, run, runs.SUCCEEDED)
     return None
@@ -306,7 +306,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
         )
     answer = worker_pb2.ExtendResponse()
     if run.deadline_at_ms:
-        # A wish for more time never leaves less; a lease without a deadline needs none.
+        # Asking for more time never leaves less; a lease without a deadline needs none.
         run.deadline_at_ms = max(run.deadline_at_ms, view.now_ms + by_ms)
         runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).form)
         view.put(keys.run(jid, occasion), run)

@@ -71,7 +71,7 @@ class Spread(NamedTuple):
 
 
 # One schedule, as far as it goes without its job; and with it.
-Part = Once | Repeat | Rest | Unanchored | Spread
+CompiledSchedule = Once | Repeat | Rest | Unanchored | Spread
 Resolved = Once | Repeat | Rest
 
 
@@ -95,7 +95,7 @@ class Shape:
     faults: tuple[FieldFault, ...]
     rules: Rules
     # The schedules without a fault; all of them, if there are no faults.
-    parts: tuple[Part, ...]
+    parts: tuple[CompiledSchedule, ...]
     warnings: tuple[str, ...]
     # The same for every job that has them; else its own are made.
     shared: tuple[tuple[Once, ...], tuple[Repeat, ...], tuple[int, ...]] | None
@@ -223,7 +223,7 @@ def _shape(schedules: tuple[bytes, ...], timing: bytes) -> Shape:
         schedules = schedules[:SCHEDULES_MAX]
     rules, wrong = _rules(timing)
     faults += wrong
-    parts: list[Part] = []
+    parts: list[CompiledSchedule] = []
     for at, stored in enumerate(schedules):
         schedule = schedule_pb2.Schedule.FromString(stored)
         part = _read_part(schedule, f"schedules[{at}]", rules, faults, warnings)
@@ -282,7 +282,7 @@ def _read_part(
     rules: Rules,
     faults: list[FieldFault],
     warnings: list[str],
-) -> Part | None:
+) -> CompiledSchedule | None:
     """Read one schedule. With a fault the answer does not matter any more."""
     match schedule.WhichOneof("kind"):
         case "once":
@@ -309,7 +309,7 @@ def _read_part(
 
 def _read_interval(
     interval: schedule_pb2.Interval, path: str, faults: list[FieldFault]
-) -> Part | None:
+) -> CompiledSchedule | None:
     if not interval.HasField("every"):
         faults.append(FieldFault(f"{path}.every", REQUIRED, "", "an interval needs a period"))
         return None
@@ -323,7 +323,7 @@ def _read_interval(
 
 def _read_cron(
     expression: str, path: str, rules: Rules, faults: list[FieldFault], warnings: list[str]
-) -> Part | None:
+) -> CompiledSchedule | None:
     if len(expression) > EXPRESSION_MAX:
         why = f"an expression has at most {EXPRESSION_MAX} characters, this one {len(expression)}"
         value = expression[:EXPRESSION_MAX] + "..."

@@ -12,7 +12,7 @@ from ..model.view import View
 EDITION = 1  # Of the list below: each is made once, so what somebody deletes stays away.
 LONG_STEP_MS = 1_000
 LEADER_CHANGES = 5
-OWN = {
+OWN_ALERTS = {
     "jobs-broken": alert_pb2.AlertCondition(broken_jobs_above=0),
     "leader-changes": alert_pb2.AlertCondition(leader_changes_above=LEADER_CHANGES),
     "long-steps": alert_pb2.AlertCondition(long_step_above=duration(LONG_STEP_MS)),
@@ -31,7 +31,7 @@ def make(view: View, request: MakeAlerts, actor: str) -> None:
     if not wanted(view.meta.alerts_made):
         return
     view.meta.alerts_made = EDITION
-    for name, condition in OWN.items():
+    for name, condition in OWN_ALERTS.items():
         key = keys.alert(keys.CLUSTER, name)
         if view.get(key, AlertRecord) is None:
             settings = alert_pb2.Alert(name=name, condition=condition)

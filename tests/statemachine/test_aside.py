@@ -345,10 +345,10 @@ def test_an_alert_that_cannot_be_looked_at_is_left_out(
         machine.do(alert_pb2.PutAlertRequest(alert=alert_pb2.Alert(name=name, condition=condition)))
     genuine = alerts._is_true
 
-    def is_true(sight: alerts.Sight, number: int, settings: alert_pb2.Alert) -> bool:
+    def is_true(inputs: alerts.AlertInputs, number: int, settings: alert_pb2.Alert) -> bool:
         if settings.name == "bad":
             raise RuntimeError("planted")
-        return genuine(sight, number, settings)
+        return genuine(inputs, number, settings)
 
     monkeypatch.setattr(alerts, "_is_true", is_true)
 
@@ -493,7 +493,7 @@ def test_a_cluster_has_alerts_of_its_own_from_the_start_once(
 
     listed = reads.read(machine.view(), alert_pb2.ListAlertsRequest())
     assert isinstance(listed, alert_pb2.ListAlertsResponse)
-    assert [alert.name for alert in listed.alerts] == sorted(own_alerts.OWN)
+    assert [alert.name for alert in listed.alerts] == sorted(own_alerts.OWN_ALERTS)
     assert listed.alerts[2].condition.no_margin
     machine.do(alert_pb2.DeleteAlertRequest(alert="members-differ"))
     assert not machine.decide(MakeAlerts()).change

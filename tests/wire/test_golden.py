@@ -23,7 +23,14 @@ from google.protobuf.message import Message
 
 from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine.model import specs
-from raftsched.statemachine.model.record import FORMAT, Part, Record, UnknownFormat, encode, parse
+from raftsched.statemachine.model.record import (
+    FORMAT,
+    Record,
+    RecordPart,
+    UnknownFormat,
+    encode,
+    parse,
+)
 from raftsched.statemachine.model.specs import Form
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -31,7 +38,7 @@ KINDS = {kind.__name__: kind for kind in Record.__subclasses__()}
 DEPTH_MAX = 6
 
 
-def filled(kind: type[Record | Part]) -> Record | Part:
+def filled(kind: type[Record | RecordPart]) -> Record | RecordPart:
     """A record in which every field has a value that tells it from the others."""
     hints = get_type_hints(kind)
     values = {
@@ -52,7 +59,7 @@ def value_of(hint: object, place: int) -> object:
         return filled_message(kind())
     if kind is Form:
         return specs.of(cast(job_pb2.JobSpec, filled_message(job_pb2.JobSpec()))).form
-    if issubclass(kind, Record | Part):
+    if issubclass(kind, Record | RecordPart):
         return filled(kind)
     if kind is bytes:
         return bytes([place, 0, 255])
@@ -101,7 +108,7 @@ def told(value: object, indent: str = "") -> Iterator[str]:
     for name in value.__struct_fields__:  # type: ignore[attr-defined]
         inner = getattr(value, name)
         for item in inner if isinstance(inner, tuple | list) else [inner]:
-            if isinstance(item, Record | Part):
+            if isinstance(item, Record | RecordPart):
                 yield f"{indent}{name}:"
                 yield from told(item, indent + "  ")
             elif isinstance(item, Message | Form):

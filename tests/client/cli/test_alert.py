@@ -12,7 +12,7 @@ from raftsched.client.cli import alert
 from raftsched.proto.v1 import alert_pb2
 from raftsched.statemachine.calls import alerts
 from raftsched.statemachine.model.request import MakeAlerts, Observe
-from raftsched.statemachine.tenants.own_alerts import OWN
+from raftsched.statemachine.tenants.own_alerts import OWN_ALERTS
 
 from ..stage import Stage
 from .conftest import Cli
@@ -92,7 +92,7 @@ def test_what_makes_an_alert_of_the_cluster_again_is_said(cli: Cli, stage: Stage
         if line.startswith("    raftsched alert put ")
     ]  # fmt: skip
     before = {one["name"]: one for one in cli.json("alert", "list", "--cluster")["alerts"]}
-    assert {line.split()[3] for line in told} == set(OWN) == set(before)
+    assert {line.split()[3] for line in told} == set(OWN_ALERTS) == set(before)
 
     for line in told:
         name = line.split()[3]

@@ -1,0 +1,83 @@
+"""Words that are gone, with what is said instead: in names, docstrings, comments and messages."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# By folder: what nobody says there any more. A word in small letters is looked for in names, which
+# are taken apart, in comments and in strings; a name with a capital or an underscore as a name.
+GONE: dict[str, dict[str, str]] = {
+    "statemachine": {
+        "Found": "FoundRun, ListedRun: a noun that says of what",
+        "OWN": "LEADER_RULES",
+        "Own": "LeaderRule",
+        "Part": "RecordPart, CompiledSchedule",
+        "Place": "a noun that says of what",
+        "Sight": "AlertInputs",
+        "Wish": "PageRequest",
+        "sight": "inputs",
+        "wish": "request, paging",
+    },
+}
+
+
+def words(text: str) -> Iterator[tuple[int, str]]:
+    """What a file says, by line: names as they are, and words in small letters."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME:
+            yield token.start[0], token.string
+        if token.type in (tokenize.NAME, tokenize.STRING, tokenize.COMMENT):
+            for number, line in enumerate(token.string.splitlines(), token.start[0]):
+                pieces = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", line)
+                yield from ((number, piece.lower()) for piece in pieces)
+
+
+def said_again(name: str, text: str, gone: dict[str, str]) -> list[str]:
+    return [
+        f"{name}:{line}: {word} is gone; say {gone[word]}"
+        for line, word in sorted({*words(text)})
+        if word in gone
+    ]
+
+
+def files(folder: str) -> Iterable[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("folder", GONE)
+def test_words_that_are_gone_stay_gone(folder: str) -> None:
+    found = [
+        line
+        for path in files(folder)
+        for line in said_again(path.relative_to(ROOT).as_posix(), path.read_text(), GONE[folder])
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Wish: ...",
+        "def let_in(): ...",
+        "runs.herd = 1",
+        "def count_herd(): ...",
+        "# A herd is due.",
+        '"""Herd."""',
+        "class HerdRecord: ...",
+    ],
+)
+def test_a_word_that_is_gone_is_found(text: str) -> None:
+    assert said_again("x.py", text, {"Wish": "", "let_in": "", "herd": ""})
+
+
+@pytest.mark.parametrize("text", ["# A wish.", "def let_in_all(): ...", "shepherd = 1"])
+def test_other_words_stay(text: str) -> None:
+    assert not said_again("x.py", text, {"Wish": "", "let_in": "", "herd": ""})
