@@ -813,7 +813,10 @@ class Upstream(_message.Message):
         """ALL."""
         JOIN_ALL: Upstream._Join.ValueType  # 1
         """When all conditions are met in one flow. So one job must come before all of them, and it is
-        that one's runs that begin such a flow; a job with none gets a warning.
+        that one's runs that begin such a flow. Without one the job is refused with FIELD_INVALID:
+        flows are not joined by scheduled time, also where schedules name the same instants. Let one
+        run after the other, or both after a third that has the schedule. Where more than 5,000 links
+        lie above a job nobody looks. A job that loses such a one later gets a warning.
         """
         JOIN_ANY: Upstream._Join.ValueType  # 2
         """When the first condition is met; later ones of the same wave do nothing."""
@@ -825,7 +828,10 @@ class Upstream(_message.Message):
     """ALL."""
     JOIN_ALL: Upstream.Join.ValueType  # 1
     """When all conditions are met in one flow. So one job must come before all of them, and it is
-    that one's runs that begin such a flow; a job with none gets a warning.
+    that one's runs that begin such a flow. Without one the job is refused with FIELD_INVALID:
+    flows are not joined by scheduled time, also where schedules name the same instants. Let one
+    run after the other, or both after a third that has the schedule. Where more than 5,000 links
+    lie above a job nobody looks. A job that loses such a one later gets a warning.
     """
     JOIN_ANY: Upstream.Join.ValueType  # 2
     """When the first condition is met; later ones of the same wave do nothing."""

@@ -22,7 +22,10 @@ def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[s
         warned = next_time.plan_of(view, jid, job).warnings
     except next_time.Unreadable as unreadable:
         warned = (str(unreadable),)
-    found = [*warned, *templates.check(job.form).at_odds, *graph.apart(view, jid, job)]
+    found = [*warned, *templates.check(job.form).at_odds]
+    # Taken away above it since it was made: one that is made so is refused.
+    if lost := graph.apart(view, keys.namespace_of(jid), job.form.spec.upstream):
+        found.append(lost)
     if state.next_due_at_ms and not job.form.spec.timing.HasField("jitter"):
         found += _herd(view, state.next_due_at_ms)
     return found

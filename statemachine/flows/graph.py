@@ -94,41 +94,60 @@ def reaches(view: View, root: int, jid: int) -> bool:
     return bool(left)
 
 
-def apart(view: View, jid: int, job: JobRecord) -> list[str]:
-    """A word where a job waits for all of some jobs that never have runs in one wave: a wave begins
-    with one job, which must come before them all."""
-    upstream = job.form.spec.upstream
+def apart(view: View, namespace: int, upstream: job_pb2.Upstream) -> str:
+    """Why a job that waits for all of these would never run, if so: a wave begins with one job,
+    which must come before them all."""
     if upstream.join == job_pb2.Upstream.JOIN_ANY or len(upstream.jobs) < 2:
-        return []
-    common: set[int] | None = None
-    for place, dependency in enumerate(upstream.jobs):
-        source = jid_named(view, keys.namespace_of(jid), dependency.job)
-        before = _up_to(view, source) if source is not None else None
-        if before is None:
-            return []
-        common = before if common is None else common & before
+        return ""
+    names = [dependency.job for dependency in upstream.jobs]
+    roots = _roots_of(view, namespace, names)
+    if roots is None:
+        return ""
+    common = roots[names[0]]
+    for place, name in enumerate(names):
+        common &= roots[name]
         if not common:
-            others = [item.job for item in upstream.jobs[:place]]
+            others = names[:place]
             shown = others[0] if place == 1 else f"all of {', '.join(others)}"
-            return [
-                f"no job comes before both {dependency.job} and {shown}, so no flow has a run of "
-                "both and this job never runs after them; let one run after the other, or both "
-                "after a third, or join by ANY"
-            ]
-    return []
+            return (
+                f"no job comes before both {name} and {shown}, so no flow has a run of both and "
+                "this job never runs, also where their schedules name the same instants; let one "
+                "run after the other, or both after a third that has the schedule, or join by ANY"
+            )
+    return ""
 
 
-def _up_to(view: View, jid: int) -> set[int] | None:
-    """A job and all that come before it; None where these are very many."""
-    known, left = {jid}, [jid]
-    while left and len(known) <= limits.COMMON_JOBS:
-        at = left.pop()
-        for dependency in view.need(keys.job(at), JobRecord).form.spec.upstream.jobs:
-            source = jid_named(view, keys.namespace_of(at), dependency.job)
-            if source is not None and source not in known:
-                known.add(source)
-                left.append(source)
-    return None if left else known
+def _roots_of(view: View, namespace: int, names: list[str]) -> dict[str, int] | None:
+    """By job, which jobs without upstream come before it, or are it, as bits; None where so much
+    comes before them that nobody looks."""
+    roots: dict[str, int] = {}
+    known: dict[str, list[str]] = {}
+    left, links, first = names[:], 0, 1
+    while left:
+        at = left[-1]
+        if at not in known:
+            known[at] = _upstream_names(view, namespace, at)
+            links += len(known[at])
+            if links > limits.COMMON_LINKS:
+                return None
+        unknown = [name for name in known[at] if name not in roots]
+        if unknown:
+            left += unknown
+            continue
+        left.pop()
+        if at in roots:
+            continue
+        roots[at] = first if not known[at] else 0
+        first <<= not known[at]
+        for name in known[at]:
+            roots[at] |= roots[name]
+    return roots
+
+
+def _upstream_names(view: View, namespace: int, name: str) -> list[str]:
+    jid = jid_named(view, namespace, name)
+    job = view.get(keys.job(jid), JobRecord) if jid is not None else None
+    return [dependency.job for dependency in job.form.spec.upstream.jobs] if job is not None else []
 
 
 def _keep(view: View, jid: int, depends: DependsRecord) -> None:
@@ -173,16 +192,17 @@ def missing(view: View, namespace: int, wanted: job_pb2.Job) -> list[rejection.F
 
 
 def check(view: View, namespace: int, name: str, spec: job_pb2.JobSpec) -> None:
-    """Refuse upstream jobs that are not there, that too many wait for, or that wait for this one.
+    """Refuse upstream jobs that are not there, that too many wait for, that wait for this one, or
+    that are never all in one flow.
 
     Only what a job is now to wait for in addition can close a circle, and only when another job
     waits for it already.
     """
     jid = jid_named(view, namespace, name)
-    before = set[str]()
+    former = job_pb2.Upstream()
     if jid is not None:
-        job = view.need(keys.job(jid), JobRecord)
-        before = {dependency.job for dependency in job.form.spec.upstream.jobs}
+        former = view.need(keys.job(jid), JobRecord).form.spec.upstream
+    before = {dependency.job for dependency in former.jobs}
     added = []
     gone: list[str] = []
     for dependency in spec.upstream.jobs:
@@ -207,6 +227,11 @@ def check(view: View, namespace: int, name: str, spec: job_pb2.JobSpec) -> None:
     waited_for = jid is not None and view.need(keys.state(jid), StateRecord).has_downstream
     if name in added or (added and waited_for):
         _check_circle(view, namespace, name, added)
+    if added or former.join != spec.upstream.join:
+        why = apart(view, namespace, spec.upstream)
+        if why:
+            fault = rejection.Fault("spec.upstream.jobs", Reason.ERROR_REASON_FIELD_INVALID, why)
+            raise rejection.Refused.of([fault])
 
 
 def _check_room(view: View, name: str, upstream: str, source: int) -> None:

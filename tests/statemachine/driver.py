@@ -382,6 +382,11 @@ def with_mask(path: str, **spec: object) -> job_pb2.UpdateJobRequest:
     return request
 
 
+def cut_off(name: str) -> job_pb2.UpdateJobRequest:
+    """Take a job's upstream away, so that what waits for it and for others waits for ever."""
+    return with_mask("spec.upstream", name=name)
+
+
 def copy_of(message: Message) -> Message:
     other = type(message)()
     other.CopyFrom(message)

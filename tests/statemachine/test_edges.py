@@ -26,7 +26,7 @@ from raftsched.statemachine.model.request import Note, Report
 from raftsched.statemachine.reads import audit
 
 from .asking import ask, refuse
-from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, job_of, with_mask
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, cut_off, job_of, with_mask
 from .world import ALLOW
 
 ONCE = job_pb2.RetryPolicy(max_attempts=1)
@@ -237,9 +237,10 @@ def test_any_of_several_that_all_failed_can_no_longer_run(machine: Machine) -> N
 
 
 def test_a_wave_ends_when_the_job_it_waits_with_was_deleted(machine: Machine) -> None:
-    for name in ("a", "never"):
-        machine.create(name)
+    machine.create("a")
+    machine.create("never", after=["a"])
     machine.create("b", after=["a", "never"])
+    machine.do(cut_off("never"))
     run = machine.trigger("a")
     machine.succeed(machine.grant()[0])
     machine.do(job_pb2.DeleteJobRequest(job="b"))

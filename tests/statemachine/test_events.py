@@ -24,7 +24,7 @@ from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
 from raftsched.statemachine.reads import events as module
 from raftsched.statemachine.reads.events import events, fits, parse_filter
 
-from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, instant, job_of
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, cut_off, instant, job_of
 from .world import build
 
 Overlap = job_pb2.OverlapPolicy
@@ -250,8 +250,9 @@ def test_a_wave_tells_of_its_runs(machine: Machine) -> None:
 
 def test_a_wave_that_is_stuck_is_told_when_it_is_so(machine: Machine) -> None:
     machine.create("a")
-    machine.create("never")
+    machine.create("never", after=["a"])
     machine.create("b", after=["a", "never"])
+    machine.do(cut_off("never"))
     flow = machine.trigger("a").flow
     machine.succeed(machine.grant()[0])
     machine.advance(DAY_MS)

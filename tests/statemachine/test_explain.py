@@ -17,7 +17,7 @@ from raftsched.statemachine.model.request import Offer
 from raftsched.statemachine.model.workers import Worker
 
 from .asking import ask
-from .driver import HOUR_MS, MINUTE_MS, SECOND_MS, Machine, instant
+from .driver import HOUR_MS, MINUTE_MS, SECOND_MS, Machine, cut_off, instant
 from .world import ALLOW
 
 Obstacle = run_pb2.Obstacle
@@ -299,8 +299,9 @@ def test_a_backlog_says_how_much_of_it_is_left(machine: Machine) -> None:
 
 def test_a_job_after_others_names_the_wave_and_what_it_waits_for(machine: Machine) -> None:
     machine.create("a")
-    machine.create("b")
+    machine.create("b", after=["a"])
     machine.create("c", after=["a", "b"])
+    machine.do(cut_off("b"))
     assert kinds(of_job(machine, "c")) == ["UPSTREAM"]
     assert "no wave waits" in of_job(machine, "c").summary
     flow = machine.trigger("a").flow

@@ -9,7 +9,7 @@ from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.rejection import Reason
 
 from .asking import ask, pages, refuse
-from .driver import DAY_MS, SECOND_MS, Machine, job_of
+from .driver import DAY_MS, SECOND_MS, Machine, cut_off, job_of
 
 Flow = flow_pb2.Flow
 Step = flow_pb2.FlowStep
@@ -165,8 +165,9 @@ def test_a_failure_that_a_job_waits_for_does_not_fail_the_wave(machine: Machine)
 
 def test_a_wave_that_waits_for_ever_is_stuck_and_says_for_what(machine: Machine) -> None:
     machine.create("a")
-    machine.create("never")
+    machine.create("never", after=["a"])
     machine.create("b", after=["a", "never"])
+    machine.do(cut_off("never"))
     name = machine.trigger("a").flow
     step(machine, "a")
 

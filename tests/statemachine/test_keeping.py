@@ -8,7 +8,7 @@ from raftsched.statemachine.core.instants import duration
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.reads.events import events
 
-from .driver import DAY_MS, HOUR_MS, Machine, image, job_of
+from .driver import DAY_MS, HOUR_MS, Machine, cut_off, image, job_of
 
 Update = namespace_pb2.UpdateNamespaceRequest
 ONCE = job_pb2.RetryPolicy(max_attempts=1)
@@ -127,8 +127,9 @@ def test_a_wave_that_is_to_be_kept_for_longer_is(machine: Machine) -> None:
 def stuck(machine: Machine) -> str:
     """A wave whose step waits for a job that nobody starts."""
     machine.create("a")
-    machine.create("never")
+    machine.create("never", after=["a"])
     machine.create("b", after=["a", "never"])
+    machine.do(cut_off("never"))
     run = machine.trigger("a")
     machine.succeed(machine.grant()[0])
     return run.id
@@ -183,11 +184,12 @@ def test_a_stuck_wave_with_a_run_under_way_is_not_forgotten(machine: Machine) ->
 
 
 def test_a_wave_that_gets_stuck_again_has_its_time_anew(machine: Machine) -> None:
-    for name in ("a", "never"):
-        machine.create(name)
+    machine.create("a")
+    machine.create("never", after=["a"])
     machine.create("b", after=["a", "never"])
     machine.create("slow", after=["a"])
     machine.create("d", after=["slow", "never"])
+    machine.do(cut_off("never"))
     machine.trigger("a")
     machine.succeed(machine.grant()[0])
     [lease] = machine.grant()

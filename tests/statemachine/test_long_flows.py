@@ -16,7 +16,7 @@ from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
 from raftsched.statemachine.model.view import View
 
 from .asking import ask
-from .driver import DAY_MS, HOUR_MS, START_MS, Machine, job_of
+from .driver import DAY_MS, HOUR_MS, START_MS, Machine, cut_off, job_of
 
 Step = flow_pb2.FlowStep
 NO_RETRY = job_pb2.RetryPolicy(max_attempts=1)
@@ -211,7 +211,8 @@ def test_a_wave_that_has_had_its_time_goes_in_steps(steps: int) -> None:
 def test_stuck_steps_are_looked_for_in_steps(steps: int) -> None:
     leader = Leader()
     joins = [job_of(f"join-{n:02}", after=["root", "never"]) for n in range(40)]
-    leader.create(job_of("root"), job_of("never"), *joins)
+    leader.create(job_of("root"), job_of("never", after=["root"]), *joins)
+    leader.do(cut_off("never"))
     leader.do(job_pb2.TriggerJobRequest(job="root"))
     leader.end(leader.lease(), well=True)
     leader.ring()
@@ -234,7 +235,9 @@ def test_a_step_that_comes_while_others_are_looked_at_is_found_stuck_in_its_time
     soon = job_pb2.Upstream(stuck_after={"seconds": 3600})  # type: ignore[arg-type]
     late = job_of("a-late", after=["slow", "never"], upstream=soon)
     joins = [job_of(f"join-{n:02}", after=["root", "never"]) for n in range(10)]
-    leader.create(job_of("root"), job_of("never"), job_of("slow", after=["root"]), late, *joins)
+    slow, never = job_of("slow", after=["root"]), job_of("never", after=["root"])
+    leader.create(job_of("root"), never, slow, late, *joins)
+    leader.do(cut_off("never"))
     leader.do(job_pb2.TriggerJobRequest(job="root"))
     leader.end(leader.lease(), well=True)
     leader.ring()
@@ -257,7 +260,9 @@ def test_a_step_that_comes_while_others_are_looked_at_is_found_stuck_in_its_time
 def test_a_wave_from_before_goes_on() -> None:
     """A record without the newer fields, with its jobs in it, as an earlier version wrote it."""
     leader = Leader()
-    leader.create(*chain(4), job_of("never"), job_of("join", after=["job-1", "never"]))
+    never = job_of("never", after=["job-0"])
+    leader.create(*chain(4), never, job_of("join", after=["job-1", "never"]))
+    leader.do(cut_off("never"))
     leader.do(job_pb2.TriggerJobRequest(job="job-0"))
     leader.end(leader.lease(), well=True)
     lease = leader.lease()

@@ -160,7 +160,7 @@ def test_a_step_that_is_to_wait_for_what_is_not_in_its_wave_cannot_run(machine: 
     flow = waits(machine)
     machine.create("elsewhere")
 
-    changed(machine, "left", "elsewhere")
+    changed(machine, "elsewhere")
 
     states = {step.job: step.state for step in shown(machine, flow).steps}
     assert states["join"] == states["last"] == Step.STATE_CANNOT_RUN

@@ -156,11 +156,16 @@ async def stuck_flows(field: Field) -> None:
     jobs = []
     for number in range(50):
         jobs.append(field.job(f"a-{number}"))
-        jobs.append(field.job(f"b-{number}"))
+        jobs.append(field.job(f"b-{number}", after=[f"a-{number}"]))
         join = field.job(f"c-{number}", after=[f"a-{number}", f"b-{number}"])
         join.spec.upstream.stuck_after.FromMilliseconds(1)
         jobs.append(join)
     await field.load(jobs)
+    for number in range(50):
+        # Nothing brings it any more, and the join waits for it.
+        request = job_pb2.UpdateJobRequest(job=field.job(f"b-{number}"))
+        request.update_mask.paths.append("spec.upstream")
+        await field.need(request, job_pb2.Job)
     async with working(field):
         await field.many(3_000, lambda n: field.trigger(f"a-{n % 50}"), at_once=20)
 
