@@ -32,6 +32,8 @@ BACKOFF_FIRST_S = 0.02
 BACKOFF_CAP_S = 1.0
 # A limit that lets a call wait for so long is worth a word.
 WAIT_TOLD_S = 0.5
+# So long without a leader is longer than an election.
+ELECTION_TOLD_S = 1.0
 # So often in one call the word on who leads is followed without a wait.
 HINTS_MAX = 3
 # A node that says this is passed over for a while, as one that cannot be reached.
@@ -115,7 +117,7 @@ class Course:
         what, where = self.method.name, self._tried[-1]
         why = f"{failure.reason or failure.code} {failure.message}"
         logger.debug("%s at %s: %s; again in %.3f s", what, where, why, wait)
-        if failure.reason in TRY_LATER and wait >= WAIT_TOLD_S and not self._told:
+        if not self._told and self._is_worth_a_word(failure, now, wait):
             # Else whoever called would take it for a slow cluster until the deadline.
             self._told = True
             left = self._deadline - now
@@ -123,6 +125,13 @@ class Course:
                 "%s at %s waits, for up to %.0f s: %s", what, where, left, failure.message
             )
         return wait
+
+    def _is_worth_a_word(self, failure: Failure, now: float, wait: float) -> bool:
+        """A limit that makes a call wait, or an election that takes longer than they do."""
+        if failure.reason in TRY_LATER:
+            return wait >= WAIT_TOLD_S
+        since = now - (self._deadline - self._timeout)
+        return failure.reason in TRY_ELSEWHERE and since >= ELECTION_TOLD_S
 
     def broke_off(self, failure: Failure, now: float) -> RaftschedError:
         """What the caller is told about a stream that ended after it had begun."""

@@ -48,7 +48,9 @@ DISTRUST = (
 # Another node may do it, or the same one in a moment. Nothing was done.
 TRY_ELSEWHERE = frozenset({"NO_QUORUM", "NOT_LEADER", "DRAINING", "CLOCK_SKEW", "STATE_DIVERGED"})
 # It may be done in a moment. Nothing was done.
-TRY_LATER = frozenset({"RATE_LIMITED", "BACKLOG_FULL", "DISK_FULL", "NODE_LIMIT"})
+TRY_LATER = frozenset(
+    {"RATE_LIMITED", "BACKLOG_FULL", "DISK_FULL", "NODE_LIMIT", "DEADLINE_PASSED"}
+)
 # How a server of gRPC turns calls away that it has not looked at.
 TURNED_AWAY = "Too many pending requests"
 # It may have been done.
@@ -69,6 +71,7 @@ BY_REASON: Mapping[str, type[RaftschedError]] = {
     "DISK_FULL": Unavailable,
     "NODE_LIMIT": RateLimited,
     "STATE_DIVERGED": Unavailable,
+    "DEADLINE_PASSED": Unavailable,
     "ETAG_MISMATCH": Conflict,
 }
 BY_CODE: Mapping[str, type[RaftschedError]] = {

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from ..proto import json_text
 from ..proto.v1 import common_pb2
 from .errors import Forbidden
 
@@ -73,7 +74,14 @@ def payload(value: object) -> Payload | None:
 
     JSON takes what msgspec takes: dicts, lists, numbers, dataclasses, datetimes, UUIDs, enums.
     """
-    if value is None or isinstance(value, Payload):
+    if value is None:
+        return None
+    if isinstance(value, Payload):
+        if json_text.is_json(value.content_type) and (fault := json_text.fault(value.data)):
+            raise ValueError(
+                f"a payload of type {value.content_type} is not valid JSON ({fault}); mend it, "
+                "or give it another content_type"
+            )
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return Payload(data=bytes(value), content_type=BYTES)

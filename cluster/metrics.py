@@ -19,6 +19,7 @@ from prometheus_client.core import (
 )
 
 from ..proto.v1 import cluster_pb2
+from ..proto.v1.run_pb2 import CAUSE_BACKFILL
 from ..statemachine.machine import Prepared
 from ..statemachine.model import keys
 from ..statemachine.model.record import Change, MetaRecord, RunRecord, parse
@@ -123,8 +124,8 @@ class Metrics:
             at = bisect_left(change.keys, key)
             if at < len(change.keys) and change.keys[at] == key:
                 run = parse(key, change.values[at], RunRecord)
-                # A later attempt was not due when the run was.
-                if run.attempt <= 1:
+                # A later attempt was not due when the run was, nor is a backfilled one late.
+                if run.attempt <= 1 and run.cause != CAUSE_BACKFILL:
                     late.append(max(0.0, now_ms - run.due_at_ms) / 1000)
         if late:
             self.lateness.add_all(late, len(leased) * len(late) // len(sample))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import shutil
 import ssl
 import threading
@@ -63,7 +64,9 @@ REPLACED = (
     "the nodes, do not start them with empty folders: that would begin a new cluster; restore a "
     "backup"
 )
-STALE_MAX = 10.0  # Seconds without a word from a leader after which nothing is read here.
+STALE_MAX = 10.0  # Seconds without a word from a leader that are a problem of the cluster.
+STALE_READ_MAX = 86_400.0  # Seconds; no stale read is answered from an older state.
+HEARD_MAX = 1.0  # Seconds without a word from a majority after which there may be none.
 TICK = 1.0  # How often nodes tell each other of themselves.
 HURRY = 0.1  # The same, while somebody has not heard from all it is linked to.
 PACE = 0.005  # Seconds between the beginnings of two changes, unless the leader hurries.
@@ -492,7 +495,7 @@ class Node:
             if state == "revision":
                 wanted = options.min_revision.change
                 raise refusals.not_reached(self.name, wanted, self.revision, timeout) from None
-            raise refusals.no_quorum(self.name) from None
+            raise self.too_late(timeout) from None
 
     def check_serving(self) -> None:
         """Refuse while this node drains, or when it cannot trust its state."""
@@ -508,8 +511,15 @@ class Node:
         """Return when the state here is fresh enough."""
         if not stale:
             await self.barrier(timeout)
-        elif self.driver.staleness() > STALE_MAX:
-            raise refusals.no_quorum(self.name)
+        elif (age_s := self._age_s()) > STALE_READ_MAX:
+            raise refusals.too_old(self.name, age_s, STALE_READ_MAX)
+
+    def _age_s(self) -> float:
+        """How old the state is at most. A node that has heard of no leader since it began goes by
+        its last change, as far as its clock can be trusted."""
+        heard = self.driver.staleness()
+        since_change = (self.clock.now_ms() - self.replica.meta.now_ms) / 1000
+        return heard if math.isfinite(heard) else max(0.0, since_change)
 
     async def _wait_for_revision(self, wanted: int) -> None:
         while self.revision < wanted:
@@ -545,7 +555,7 @@ class Node:
         self, body: Message, finish: Finish, reading: Reading, *, stale: bool
     ) -> Callable[[], ReadAnswer | Rejection]:
         """What is to be done to answer a read from the state as it is now."""
-        age_ms = int(self.driver.staleness() * 1000) if stale else 0
+        age_ms = int(self._age_s() * 1000) if stale else 0
         meta = self.replica.meta
         now_ms = max(self.clock.now_ms(), meta.now_ms)
         wanted = self.leads and isinstance(body, reads.OF_WORKERS)
@@ -565,6 +575,13 @@ class Node:
         full = self.status().full
         return refusals.disk_full(self.name) if full else refusals.no_quorum(self.name)
 
+    def too_late(self, seconds: float) -> Refused:
+        """Why a read was not answered within its time: a majority that was heard just now is there,
+        so the time was too short."""
+        if self.leader_name and self.driver.unheard() < HEARD_MAX:
+            return refusals.deadline_passed(self.name, seconds)
+        return self.nobody_leads()
+
     async def barrier(self, timeout: float) -> None:
         """Return when all that was acknowledged before is in the state of this leader."""
         if not self.leads:
@@ -574,7 +591,7 @@ class Node:
         except faults.Refused:
             index = None
         if index is None:
-            raise refusals.no_quorum(self.name)
+            raise self.too_late(timeout)
 
     # What consensus says.
 

@@ -31,6 +31,25 @@ def no_quorum(node: str) -> Refused:
     )
 
 
+def deadline_passed(node: str, seconds: float) -> Refused:
+    shown = f"{seconds:.1f}" if seconds >= 0.1 else f"{seconds:.3f}"
+    return refused(
+        Reason.ERROR_REASON_DEADLINE_PASSED,
+        f"{shown} s were over before {node} could answer; nothing was changed, give the call more "
+        "time",
+        seconds=shown,
+    )
+
+
+def too_old(node: str, seconds: float, maximum: float) -> Refused:
+    return refused(
+        Reason.ERROR_REASON_NO_QUORUM,
+        f"the state of {node} is up to {seconds:.0f} s old, and it answers from none over "
+        f"{maximum:.0f} s; ask another node, or bring back a majority",
+        RETRY_MS,
+    )
+
+
 def not_reached(node: str, wanted: int, revision: int, seconds: float) -> Refused:
     return refused(
         Reason.ERROR_REASON_NO_QUORUM,

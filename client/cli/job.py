@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from .messages import job_pb2
 
 JOB_STATES = ("active", "paused", "finished", "deleting", "broken")
-BACKFILL_RATE = 60  # Runs a minute, if nothing is said.
+BACKFILL_RATE = 60  # Runs a minute, where none are named.
+BACKFILL_RATE_MAX = 60_000
 RUN_STATES = ("pending", "running", "retrying", "succeeded", "failed", "cancelled", "skipped")
 NAME = click.argument("name", type=JOB)
 
@@ -118,6 +119,7 @@ def get(session: Session, name: str) -> None:
 @click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="Only with this label.")
 @click.option("--queue", type=QUEUE, help="Only those of this queue.")
 @click.option("--handler", metavar="NAME", help="Only those with this handler.")
+@click.option("--calendar", metavar="NAME", help="Only those that leave its days out.")
 @click.option("--filter", "text", default="", help="As the API has it: 'owner=ann AND zone=UTC'.")
 @click.argument("name", default="", metavar="[NAME*]")
 def list_(session: Session, name: str, text: str, label: tuple[str, ...], **given: str) -> None:
@@ -323,7 +325,8 @@ def explain(session: Session, name: str) -> None:
 @NAME
 @click.option("--from", "first", type=Instant(), required=True, help="From here on.")
 @click.option("--to", "end", type=Instant(), required=True, help="Up to, not including, here.")
-@click.option("--rate", type=int, default=0, help="Runs a minute.  [60]")
+@click.option("--rate", type=click.IntRange(1, BACKFILL_RATE_MAX), default=BACKFILL_RATE,
+              show_default=True, help="Runs a minute.")  # fmt: skip
 def backfill(session: Session, name: str, first: int, end: int, rate: int) -> None:
     """Run a past range of scheduled times; what ran already is left alone."""
     from ..ranges import made
@@ -336,11 +339,10 @@ def backfill(session: Session, name: str, first: int, end: int, rate: int) -> No
     answer = session.ask(
         session.write(request), m.job_pb2.BackfillJobResponse, f"backfill job {name}"
     )
-    pace = rate or BACKFILL_RATE
-    least = rough_text(answer.planned * 60_000 // pace)
+    least = rough_text(answer.planned * 60_000 // rate)
     session.done(
         answer,
-        f"{many(answer.planned, 'scheduled time')} of job {name} will run, {pace:,} a minute "
+        f"{many(answer.planned, 'scheduled time')} of job {name} will run, {rate:,} a minute "
         f"({least} at least); {answer.left_alone} left alone.",
         then=f"raftsched job explain {name} says how many are left,\n"
         f"        raftsched job drop-backlog {name} gives those up",

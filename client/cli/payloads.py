@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, time
 from typing import Any
 
+from ...proto import json_text
 from .messages import common_pb2
 
 JSON = "application/json"
@@ -40,7 +41,13 @@ def read(said: Any) -> common_pb2.Payload:  # Whatever a file can hold.
     if len(forms) > 1:
         raise ValueError(f"{' and '.join(forms)} together; keep one of them")
     data, kind = _MADE[forms[0]](said[forms[0]]) if forms else (b"", "")
-    return common_pb2.Payload(data=data, content_type=str(said[kinds[0]]) if kinds else kind)
+    kind = str(said[kinds[0]]) if kinds else kind
+    if json_text.is_json(kind) and (fault := json_text.fault(data)):
+        what = forms[0] if forms else "an empty payload"
+        raise ValueError(
+            f"{what} is not valid JSON, {fault}; mend it, or say what it is by another contentType"
+        )
+    return common_pb2.Payload(data=data, content_type=kind)
 
 
 def _of_json(value: Any) -> tuple[bytes, str]:

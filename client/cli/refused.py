@@ -64,6 +64,7 @@ THEN: Mapping[str, str] = {
     "ZONE_UNKNOWN": "an IANA name such as Europe/Berlin",
     "CRON_INVALID": "raftsched job next 'EXPRESSION' shows what an expression means",
     "NO_QUORUM": "raftsched cluster status --endpoints NODE on each node",
+    "DEADLINE_PASSED": "the same with a longer --timeout, such as --timeout 30s",
     "REVISION_GONE": "list what is there, then watch without --since",
     # The message names the command already.
     "NOT_BOOTSTRAPPED": "",
@@ -123,14 +124,20 @@ def _then(session: Session, error: errors.RaftschedError) -> str:
     if error.reason == "IN_USE" and error.values.get("kind") == "namespace":
         name, used_by = error.values.get("name", ""), error.values.get("used_by")
         return f"raftsched job list -n {name}" if used_by == "jobs" else ""
+    if error.reason == "IN_USE" and error.values.get("kind") == "calendar":
+        return f"raftsched job list --calendar {error.values['name']}{_elsewhere(session)}"
     if template := THEN.get(error.reason):
-        elsewhere = "" if session.namespace == "default" else f" -n {session.namespace}"
+        elsewhere = _elsewhere(session)
         return template.format_map(_Known({"elsewhere": elsewhere, **error.values}))
     if isinstance(error, errors.Unavailable) and not error.reason:
         return next((then for word, then in NO_TRUST if word in error.message), NO_SERVER)
     if error.retry_after is not None:
         return f"the same in {error.retry_after:g} s"
     return ""
+
+
+def _elsewhere(session: Session) -> str:
+    return "" if session.namespace == "default" else f" -n {session.namespace}"
 
 
 class _Known(dict[str, str]):

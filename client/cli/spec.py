@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from .messages import common_pb2, job_pb2, schedule_pb2
 
+QUOTED_CHARS = 80  # Of what was typed, in an error.
 LENGTH = Length()
 INSTANT = Instant()
 # Words that only a shell understands.
@@ -298,6 +298,7 @@ def _upstream(text: str) -> job_pb2.Dependency:
 
 def payload(text: str | None, kind: str | None = None) -> common_pb2.Payload | None:
     """Text as it is or a file; what is JSON is called so."""
+    from ...proto import json_text
     from .messages import common_pb2
 
     if text is None:
@@ -312,15 +313,16 @@ def payload(text: str | None, kind: str | None = None) -> common_pb2.Payload | N
             raise wrong_use(f"cannot read {text[1:]}", str(wrong), "--payload @FILE") from wrong
     else:
         data = text.encode()
+    fault = json_text.fault(data)
+    looks = text.endswith(".json") if is_file else text.lstrip()[:1] in ("{", "[")
+    if fault and (json_text.is_json(kind) if kind is not None else looks):
+        shown = text if len(text) <= QUOTED_CHARS else f"{text[:QUOTED_CHARS]}…"
+        why = "looks like JSON and is none" if kind is None else "is not valid JSON"
+        raise wrong_use(
+            f"the payload {shown!r} {why}", fault,
+            "mend it, or say what it is: --content-type text/plain",
+        )  # fmt: skip
     if kind is None:
-        try:
-            json.loads(data)
-            kind = "application/json"
-        except ValueError as wrong:
-            if text.endswith(".json") if is_file else text.lstrip()[:1] in ("{", "["):
-                raise wrong_use(
-                    f"the payload {text!r} looks like JSON and is none", str(wrong),
-                    "mend it, or say what it is: --content-type text/plain",
-                ) from wrong  # fmt: skip
-            kind = "application/octet-stream" if is_file else "text/plain"
+        other = "application/octet-stream" if is_file else "text/plain"
+        kind = other if fault else json_text.MEDIA
     return common_pb2.Payload(data=data, content_type=kind)

@@ -98,6 +98,11 @@ class Call:
         """Seconds that are left to do it."""
         return max(self.until - time.monotonic(), 0.001)
 
+    @property
+    def over(self) -> bool:
+        """Whether no time is left."""
+        return time.monotonic() >= self.until
+
     def patience(self) -> float:
         """How long it may wait for something to happen, so that a caller who waits no longer than
         that still gets an answer."""

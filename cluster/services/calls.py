@@ -160,7 +160,7 @@ class Calls:
                 give_up, wait = now + min(PATIENCE_S, call.timeout()), WAIT_FIRST_S
             left = give_up - now
             if left <= 0:
-                raise node.nobody_leads()
+                raise node.too_late(call.seconds) if call.over else node.nobody_leads()
             await self.leadership.changed(min(wait, left))
             wait *= 2
 
@@ -223,7 +223,7 @@ class Calls:
         if call.ended_by is not None:
             return Refused(call.ended_by)
         if call.method.harmless:
-            return refusals.no_quorum(self.node.name)
+            return self.node.too_late(call.seconds)
         return refusals.commit_timeout(call.seconds)
 
     def trailing(self, revision: int | None = None, age_ms: int | None = None) -> Pairs:

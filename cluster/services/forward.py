@@ -133,7 +133,7 @@ class Peers:
 
     def _late(self, call: Call) -> Refused:
         if call.method.harmless:
-            return refusals.no_quorum(self._me)
+            return refusals.deadline_passed(self._me, call.seconds)
         return refusals.commit_timeout(call.seconds)
 
     def follow(self, leader: str, now: float, grace: float) -> None:

@@ -96,6 +96,9 @@ class Node(Protocol):
     def nobody_leads(self) -> Refused:
         """Why a call finds no leader."""
 
+    def too_late(self, seconds: float) -> Refused:
+        """Why a read was not answered within its time."""
+
     @property
     def term(self) -> int: ...
 

@@ -43,7 +43,8 @@ Rules that hold in every service and are not repeated at each call:
   looked up, an empty name is one that is not found), FIELD_INVALID, LIMIT_EXCEEDED (the request
   is too large for this call), RATE_LIMITED, NODE_LIMIT, BACKLOG_FULL, NO_QUORUM, NOT_LEADER,
   DRAINING, STATE_DIVERGED and RULE_FAILED; a write also REQUEST_ID_REUSED, DISK_FULL,
-  LEADER_CHANGED and COMMIT_TIMEOUT; and a call that would start or lease a run CLOCK_SKEW.
+  LEADER_CHANGED and COMMIT_TIMEOUT; a read DEADLINE_PASSED; and a call that would start or lease
+  a run CLOCK_SKEW.
 * Who calls, and whether there is room for them, is decided before the request is read.
 * Writes carry `request_id`, at most 128 characters, best a UUID. The answer to a request id is
   remembered for at least ten minutes (and for at most one million requests): the same id with
@@ -117,9 +118,9 @@ class _ConsistencyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Consisten
     a round of heartbeats that it still leads.
     """
     CONSISTENCY_STALE: _Consistency.ValueType  # 2
-    """Any node answers at once from what it has applied. The age of the answer stands in the
-    trailing metadata `raftsched-age-ms`; a node that has heard from no leader for 10 s refuses
-    with NO_QUORUM.
+    """Any node answers at once from what it has applied, also without a leader. The age of the answer
+    stands in the trailing metadata `raftsched-age-ms`; over a day is refused with NO_QUORUM. An
+    access token that was revoked since may still be valid there.
     """
 
 class Consistency(_Consistency, metaclass=_ConsistencyEnumTypeWrapper):
@@ -132,9 +133,9 @@ CONSISTENCY_LINEARIZABLE: Consistency.ValueType  # 1
 a round of heartbeats that it still leads.
 """
 CONSISTENCY_STALE: Consistency.ValueType  # 2
-"""Any node answers at once from what it has applied. The age of the answer stands in the
-trailing metadata `raftsched-age-ms`; a node that has heard from no leader for 10 s refuses
-with NO_QUORUM.
+"""Any node answers at once from what it has applied, also without a leader. The age of the answer
+stands in the trailing metadata `raftsched-age-ms`; over a day is refused with NO_QUORUM. An
+access token that was revoked since may still be valid there.
 """
 Global___Consistency: _TypeAlias = Consistency  # noqa: Y015
 

@@ -170,6 +170,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """Leadership moved while the call was under way. ABORTED. Outcome unknown."""
     ERROR_REASON_COMMIT_TIMEOUT: _ErrorReason.ValueType  # 104
     """No majority confirmed the write in time. DEADLINE_EXCEEDED. Outcome unknown."""
+    ERROR_REASON_DEADLINE_PASSED: _ErrorReason.ValueType  # 106
+    """The caller's time was over before a read was answered. DEADLINE_EXCEEDED; `seconds`. Not done;
+    give it more time.
+    """
     ERROR_REASON_CLOCK_SKEW: _ErrorReason.ValueType  # 105
     """The leader's clock is far from those of a majority, so it does not fire. UNAVAILABLE;
     `skew_ms`. Not done.
@@ -352,6 +356,10 @@ ERROR_REASON_LEADER_CHANGED: ErrorReason.ValueType  # 103
 """Leadership moved while the call was under way. ABORTED. Outcome unknown."""
 ERROR_REASON_COMMIT_TIMEOUT: ErrorReason.ValueType  # 104
 """No majority confirmed the write in time. DEADLINE_EXCEEDED. Outcome unknown."""
+ERROR_REASON_DEADLINE_PASSED: ErrorReason.ValueType  # 106
+"""The caller's time was over before a read was answered. DEADLINE_EXCEEDED; `seconds`. Not done;
+give it more time.
+"""
 ERROR_REASON_CLOCK_SKEW: ErrorReason.ValueType  # 105
 """The leader's clock is far from those of a majority, so it does not fire. UNAVAILABLE;
 `skew_ms`. Not done.

@@ -174,8 +174,9 @@ class JobServiceServicer(object):
 
     def ListJobs(self, request, context):
         """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-        `state`, `queue`, `owner`, `zone`, `handler`. What is listed can be imported again, so this is
-        the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+        `state`, `queue`, `owner`, `zone`, `handler`, `calendar` (one whose days it
+        leaves out). What is listed can be imported again, so this is the export too. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

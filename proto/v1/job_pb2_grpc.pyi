@@ -47,8 +47,9 @@ class JobServiceStub:
     """Show only what the cluster knows about a job. Refused with JOB_NOT_FOUND."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]
     """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-    `state`, `queue`, `owner`, `zone`, `handler`. What is listed can be imported again, so this is
-    the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    `state`, `queue`, `owner`, `zone`, `handler`, `calendar` (one whose days it
+    leaves out). What is listed can be imported again, so this is the export too. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
@@ -164,8 +165,9 @@ class JobServiceAsyncStub(JobServiceStub):
     """Show only what the cluster knows about a job. Refused with JOB_NOT_FOUND."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListJobsRequest, _job_pb2.ListJobsResponse]  # type: ignore[assignment]
     """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-    `state`, `queue`, `owner`, `zone`, `handler`. What is listed can be imported again, so this is
-    the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+    `state`, `queue`, `owner`, `zone`, `handler`, `calendar` (one whose days it
+    leaves out). What is listed can be imported again, so this is the export too. Refused with
+    FILTER_INVALID, PAGE_TOKEN_INVALID.
     """
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_pb2.UpdateJobRequest, _job_pb2.Job]  # type: ignore[assignment]
     """Change the fields of the spec that the mask names; where all have these values already, nothing
@@ -302,8 +304,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ListJobsResponse, _abc.Awaitable[_job_pb2.ListJobsResponse]]:
         """List jobs by name. Filter fields: `name` (a trailing `*` matches a beginning), `labels.…`,
-        `state`, `queue`, `owner`, `zone`, `handler`. What is listed can be imported again, so this is
-        the export too. Refused with FILTER_INVALID, PAGE_TOKEN_INVALID.
+        `state`, `queue`, `owner`, `zone`, `handler`, `calendar` (one whose days it
+        leaves out). What is listed can be imported again, so this is the export too. Refused with
+        FILTER_INVALID, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod

@@ -63,11 +63,14 @@ def _matches(term: Term, actual: str | int) -> bool:
         if left is None or right is None:
             left, right = str(actual), term.value  # type: ignore[assignment]
         return left < right if term.sign == "<" else left > right  # type: ignore[operator]
+    return same(term, str(actual)) == (term.sign == "=")
+
+
+def same(term: Term, actual: str) -> bool:
+    """Whether a value is the term's, or begins as it does where that ends with a star."""
     if term.value.endswith("*"):
-        same = str(actual).startswith(term.value[:-1])
-    else:
-        same = str(actual) == term.value
-    return same == (term.sign == "=")
+        return actual.startswith(term.value[:-1])
+    return actual == term.value
 
 
 def _number(value: str | int) -> int | None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from google.protobuf.message import Message
 
+from ...proto import json_text
 from ...proto.v1 import common_pb2, error_pb2, job_pb2
 from ..core import limits
 from ..core.instants import to_ms, told
@@ -130,6 +131,11 @@ def payload(field: str, value: common_pb2.Payload) -> list[Fault]:
             "send its address"
         )
         faults.append(Fault(f"{field}.data", TOO_LARGE, message))
+    elif json_text.is_json(value.content_type) and (why := json_text.fault(value.data)):
+        message = (
+            f"it is not valid JSON ({why}); mend it, or say what it is by another content_type"
+        )
+        faults.append(Fault(f"{field}.data", INVALID, message))
     return faults
 
 

@@ -19,7 +19,7 @@ from ..runs import lanes, set_aside
 from ..tenants import audit_log, namespaces
 
 Terms = list[filters.Term]
-FIELDS = ("name", "labels.", "state", "queue", "owner", "zone", "handler")
+FIELDS = ("name", "labels.", "state", "queue", "owner", "zone", "handler", "calendar")
 HISTORY_FIELDS = ("state", "scheduled_time", "outcome")
 
 
@@ -97,6 +97,9 @@ def _fields(job: JobRecord, state: StateRecord, terms: Terms) -> dict[str, str |
     for term in terms:
         if term.field.startswith("labels."):
             fields[term.field] = spec.labels.get(term.field.removeprefix("labels."), "")
+        elif term.field == "calendar":
+            fits = (name for name in job.form.calendars if filters.same(term, name))
+            fields[term.field] = next(fits, "")
     return fields
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ...proto.v1 import calendar_pb2
 from ..core import instants, limits, masks
 from ..core.rejection import Fault, Reason, Refused
 from ..model import keys, validate
-from ..model.record import CalendarRecord
+from ..model.record import CalendarRecord, JobRecord
 from ..model.view import View
 from ..schedule.calendar_days import CalendarDays, compile_calendar
 from . import audit_log, namespaces
 
 Calendar = calendar_pb2.Calendar
+NAMED = 3  # Jobs that a refusal names, found among so many:
+LOOKED_AT = 1_000
 CHANGEABLE = frozenset({"description", "rules", "zone"})
 
 
@@ -94,11 +98,11 @@ def delete(
     number, record = _find(view, request.namespace, request.calendar)
     namespaces.check_etag(request.etag, record.version)
     if record.jobs:
-        jobs, verb = ("1 job", "names") if record.jobs == 1 else (f"{record.jobs} jobs", "name")
+        users = _users(view, number, request.calendar)
         raise Refused.because(
             Reason.ERROR_REASON_IN_USE,
-            f"{jobs} {verb} the calendar '{request.calendar}'; take it out first",
-            kind="calendar", name=request.calendar, used_by=jobs,
+            f"{_named(users, record.jobs)} the calendar '{request.calendar}'; take it out first",
+            kind="calendar", name=request.calendar, used_by=",".join(users),
         )  # fmt: skip
     view.delete(keys.calendar(number, request.calendar))
     audit_log.add(
@@ -106,6 +110,31 @@ def delete(
         request,
     )  # fmt: skip
     return calendar_pb2.DeleteCalendarResponse()
+
+
+def _users(view: View, number: int, calendar: str) -> list[str]:
+    """Some jobs that name a calendar, among the first of its namespace."""
+    prefix = keys.in_namespace(keys.NAME, number)
+    found: list[str] = []
+    for _, value in islice(view.stored.scan(prefix, keys.after(prefix)), LOOKED_AT):
+        job = view.get(keys.job(int.from_bytes(value, "big")), JobRecord)
+        if job is not None and calendar in job.form.calendars:
+            found.append(job.name)
+            if len(found) == NAMED:
+                break
+    return found
+
+
+def _named(users: list[str], count: int) -> str:
+    """ "the jobs a, b, c and 2 more name"."""
+    if count == 1:
+        return f"the job {users[0]} names" if users else "1 job names"
+    if not users:
+        return f"{count} jobs name"
+    more = count - len(users)
+    if more:
+        return f"the jobs {', '.join(users)} and {more} more name"
+    return f"the jobs {', '.join(users[:-1])} and {users[-1]} name"
 
 
 def _settings(wanted: Calendar, namespace: str) -> Calendar:

@@ -443,6 +443,19 @@ def test_a_word_on_the_leader_is_followed_to_a_node_that_was_asked_before() -> N
     assert tried.next_try(0.0).address == "a:1"
 
 
+def test_a_wait_for_a_leader_is_told_once_when_it_is_longer_than_an_election(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waits = course(READ)
+    for now in (0.1, 0.5, 0.9, 1.2, 2.0, 9.0):
+        waits.next_try(now)
+        waits.failed(refusal("NO_QUORUM"), now)
+        assert len(caplog.records) == (now > 1.0)
+
+    [told] = caplog.records
+    assert told.getMessage() == "GetJob at a:1 waits, for up to 29 s: no"
+
+
 def test_a_limit_that_makes_a_call_wait_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     one = course()
     one.next_try(0.0)

@@ -13,6 +13,7 @@ from raftsched.cluster import metrics
 from raftsched.cluster.leader import Done, Leader
 from raftsched.cluster.metrics import Metrics, Spread
 from raftsched.cluster.replica import Applied
+from raftsched.proto.v1.run_pb2 import CAUSE_BACKFILL
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Prepared
 from raftsched.statemachine.model import keys
@@ -108,6 +109,25 @@ def test_lateness_counts_every_lease_though_it_looks_at_few(count: int) -> None:
     assert found["raftsched_lateness_seconds_bucket le=0.002"] == 0
     assert found["raftsched_lateness_seconds_bucket le=0.005"] == count
     assert found["raftsched_lateness_seconds_sum"] == pytest.approx(0.003 * count)
+
+
+def test_a_backfilled_run_is_not_late() -> None:
+    counted = leading()
+    run, past = keys.run(1, 2), keys.run(1, 3)
+    backfilled = RunRecord(due_at_ms=NOW_MS - 86_400_000, attempt=1, cause=CAUSE_BACKFILL)
+    puts = {
+        run: encode(RunRecord(due_at_ms=NOW_MS - 3, attempt=1)),
+        keys.lease(1, 1): run[1:],
+        past: encode(backfilled),
+        keys.lease(1, 2): past[1:],
+    }
+
+    counted.changed(1, prepared(of(puts)), META)
+
+    found = shown(counted)
+    assert found["raftsched_leases_granted_total"] == 2
+    assert found["raftsched_lateness_seconds_count"] == 1
+    assert found["raftsched_lateness_seconds_sum"] == pytest.approx(0.003)
 
 
 def test_a_second_attempt_says_nothing_of_lateness() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -121,6 +122,46 @@ async def test_a_revision_that_is_not_reached_is_named(tmp_path: Path) -> None:
             assert caught.value.rejection.reason == Reason.ERROR_REASON_NO_QUORUM
             assert "did not reach 1000000" in caught.value.rejection.message
             assert f"is at revision {leader.revision}," in caught.value.rejection.message
+
+
+async def test_a_read_without_time_says_that_the_time_was_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path, 1) as nodes:
+        leader = await leader_of(nodes)
+
+        async def never(timeout: float) -> None:
+            return None
+
+        monkeypatch.setattr(leader.driver, "barrier", never)
+        with pytest.raises(Refused) as caught:
+            await leader.read(job_pb2.ListJobsRequest(), None, 0.001)
+        assert caught.value.rejection.word == "DEADLINE_PASSED"
+
+
+async def test_stale_reads_are_answered_without_a_leader_with_their_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = free_ports(3)
+    async with cluster(tmp_path, 3, ports) as nodes:
+        leader = await leader_of(nodes)
+        await leader.write(once("report", leader.spec.wall_ms() + 3_600_000), "alice", 5)
+        await until(lambda: len({node.revision for node in nodes.values()}) == 1)
+        monkeypatch.setattr(type(leader.driver), "staleness", lambda self: 75.0)
+        answer = await leader.read(job_pb2.GetJobRequest(job="report"), STALE, 5)
+        assert answer.age_ms == 75_000
+
+        # It has heard of no leader since it began: then its last change says how old it is.
+        monkeypatch.setattr(type(leader.driver), "staleness", lambda self: math.inf)
+        answer = await leader.read(job_pb2.GetJobRequest(job="report"), STALE, 5)
+        assert 0 <= answer.age_ms < 60_000
+
+        monkeypatch.setattr("raftsched.cluster.node.STALE_READ_MAX", 10.0)
+        monkeypatch.setattr(type(leader.driver), "staleness", lambda self: 75.0)
+        with pytest.raises(Refused) as caught:
+            await leader.read(job_pb2.GetJobRequest(job="report"), STALE, 5)
+        assert caught.value.rejection.word == "NO_QUORUM"
+        assert "is up to 75 s old" in caught.value.rejection.message
 
 
 async def test_the_leader_goes_and_the_next_one_carries_on(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from .conftest import Cli
 
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "80"}
@@ -65,3 +67,60 @@ def test_a_column_of_notes_that_are_empty_is_not_shown_to_people(cli: Cli) -> No
     daily(cli)
 
     assert "NOTE" not in seen(cli, "job", "list")
+
+
+# Numbers and payloads.
+
+
+def test_a_backfill_at_no_rate_is_refused_with_the_range(cli: Cli) -> None:
+    daily(cli)
+    words = ("job", "backfill", "report", "--from", "2025-12-30", "--to", "2025-12-31")
+
+    for wrong in ("0", "-1", "60001"):
+        said = cli(*words, "--rate", wrong)
+        assert said.exit_code == 2
+        assert "1<=x<=60000" in said.stderr
+    assert ", 60 a minute (" in cli.ok(*words, "--dry-run").stderr
+    assert ", 60,000 a minute (" in cli.ok(*words, "--dry-run", "--rate", "60000").stderr
+
+
+def test_malformed_json_is_refused_before_it_is_sent(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "body"
+    file.write_bytes(b'{"a": 1,\n "b" 2}')
+    heard = len(cli.stage.nodes[0].heard)
+    spec = tmp_path / "job.yaml"
+    spec.write_text(
+        "name: x\nspec: {action: {handler: h}, "
+        "payload: {text: '{', contentType: application/json}}\n"
+    )
+
+    for words, where in (
+        (("job", "trigger", "x", "--payload", '{"a": 1'), "line 1, column 8"),
+        (("job", "trigger", "x", "--payload", '{"a": 1', "--content-type", "application/json"),
+         "line 1, column 8"),
+        (("job", "trigger", "x", "--payload", f"@{file}", "--content-type", "a/x+json"),
+         "line 2, column 6"),
+        (("job", "apply", "-f", str(spec)), "line 1, column 2"),
+    ):  # fmt: skip
+        said = cli(*words)
+        assert said.exit_code == 2, said.output
+        assert where in said.stderr
+    assert len(cli.stage.nodes[0].heard) == heard
+
+
+# What is in the way.
+
+
+def test_a_calendar_in_use_names_the_command_that_lists_its_jobs(cli: Cli) -> None:
+    cli.ok("namespace", "create", "shop")
+    cli.ok("calendar", "create", "holidays", "--yearly", "12-25", "-n", "shop")
+    daily(cli, "--exclude-calendar", "holidays", "-n", "shop")
+
+    said = cli("calendar", "delete", "holidays", "--yes", "-n", "shop")
+
+    assert said.exit_code == 6
+    assert "the job report names the calendar 'holidays'" in said.stderr
+    [then] = [line for line in said.stderr.splitlines() if "Try:" in line]
+    listed = then.split("Try: raftsched ")[1].split()
+    assert listed[:4] == ["job", "list", "--calendar", "holidays"]
+    assert cli.ok(*listed, "-o", "name").stdout == "report\n"

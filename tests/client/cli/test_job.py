@@ -136,7 +136,7 @@ def test_a_job_does_one_thing(cli: Cli) -> None:
         ("job create n --handler x --every 99999999999d", "is longer than 10,000 years"),
         ("job create n --handler x --at +3000000d", "'+3000000d' is not in the years 1970 to 9999"),
         ("job create n --handler x --at 1500-01-01", "'1500-01-01' is not in the years 1970 to"),
-        ("job backfill n --from now --to now --rate 9999999999", "runs_per_minute is 9999999999"),
+        ("job backfill n --from now --to now --rate 9999999999", "9999999999 is not in the range"),
         ("namespace create q --max-jobs 99999999999999999999", "jobs is 99999999999999999999"),
         ("queue update q --rate 99999999999999999999", "rate is 99999999999999999999"),
         ("alert put a --workers-below q:9999999999", "minimum is 9999999999"),

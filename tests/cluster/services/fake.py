@@ -169,6 +169,13 @@ class FakeNode:
     def nobody_leads(self) -> Refused:
         return refusals.no_quorum(self.name)
 
+    def too_late(self, seconds: float) -> Refused:
+        return (
+            refusals.deadline_passed(self.name, seconds)
+            if self.leader_name
+            else self.nobody_leads()
+        )
+
     @property
     def leader_address(self) -> str:
         leader = self.believes or self.world.leader

@@ -206,6 +206,17 @@ async def test_a_refusal_of_the_node_itself_is_passed_to_the_caller(
     assert found.retry_ms > 0
 
 
+async def test_a_read_whose_time_is_over_says_so_and_not_that_nobody_leads(start: Start) -> None:
+    served = await start("a")
+    served.node.read_gate.clear()
+
+    found = await refused(jobs(served).GetJob(job_pb2.GetJobRequest(job="report"), timeout=0.3))
+
+    assert (found.code, found.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED")
+    assert "0.3 s were over before a could answer" in found.message
+    assert found.values["seconds"] == "0.3"
+
+
 async def test_a_caller_that_leaves_ends_its_call(start: Start) -> None:
     served = await start("a")
     served.node.gate.clear()
