@@ -12,9 +12,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
-from ..proto.v1 import common_pb2, dead_letter_pb2, job_pb2, schedule_pb2, worker_pb2
+from ..proto.v1 import calendar_pb2, common_pb2, dead_letter_pb2, job_pb2, schedule_pb2, worker_pb2
 from .calls import imports
 from .core.budget import until
 from .core.instants import duration, timestamp
@@ -287,11 +288,50 @@ def trial_import(world: World) -> None:
         job.spec.timing.zone = "Europe/Berlin"
         job.spec.schedules.add().cron.expression = f"{number % 60} {number // 60} * * 1-5"
     world.begin()
+    import_all(world, request)
+
+
+def import_all(world: World, request: job_pb2.ImportJobsRequest) -> None:
+    """Import jobs in as many decisions as it takes."""
     rest = imports.some_of(request)
-    while rest.first < 1_000:
+    while rest.first < len(request.jobs):
         [reply] = world.do(rest)
         assert isinstance(reply, Imported), reply
         rest = imports.rest_of(rest, reply)
+
+
+def large_calendars(world: World) -> None:
+    """1,000 jobs that name 8 of 100 calendars of 1,000 rules each are imported, changed by another
+    import, and fired; then one calendar is changed and all are fired again."""
+    for number in range(100):
+        world.do(calendar_pb2.CreateCalendarRequest(calendar=large_calendar(number)))
+    request = job_pb2.ImportJobsRequest(mode=job_pb2.ImportJobsRequest.MODE_UPSERT)
+    for number in range(1_000):
+        job = request.jobs.add(name=f"job-{number}")
+        job.spec.action.handler = "work"
+        names = [f"calendar-{(number * 8 + place) % 100}" for place in range(8)]
+        job.spec.timing.exclude_calendars.extend(names)
+        job.spec.schedules.add()
+    world.begin()
+    for expression in ("*/5 * * * *", "*/7 * * * *"):
+        for job in request.jobs:
+            job.spec.schedules[0].cron.expression = expression
+        import_all(world, request)
+    for number in range(2):
+        world.now_ms += 7 * MINUTE_MS
+        world.ring()
+        update = calendar_pb2.UpdateCalendarRequest(calendar=large_calendar(number))
+        update.calendar.rules[0].weekday = 7
+        update.update_mask.paths.append("rules")
+        world.do(update)
+
+
+def large_calendar(number: int) -> calendar_pb2.Calendar:
+    calendar = calendar_pb2.Calendar(name=f"calendar-{number}")
+    for rule in range(1_000):
+        day = date.fromordinal(739_000 + 2 * rule + number)
+        calendar.rules.add().date = day.isoformat()
+    return calendar
 
 
 def later(world: World) -> None:
@@ -330,7 +370,8 @@ def edits(world: World) -> None:
 WORLDS: tuple[Callable[[World], None], ...] = (
     backfill, backfill_inside, outage_of_seconds, outage_of_minutes, outage_of_unions, in_time,
     replace, replace_many, deletion, update, drop, letters,
-    backfill_calls, many_unions, moved_ahead, trial_import, later, edits,
+    backfill_calls, many_unions, moved_ahead, trial_import, large_calendars, later,
+    edits,
 )  # fmt: skip
 
 

@@ -30,10 +30,12 @@ from ...proto.v1 import worker_pb2
 from ..core import limits
 from ..core.budget import Budget, unlimited
 from ..core.store import Reading
+from ..schedule.calendar_days import CalendarDays
 from ..schedule.plan import Plan
 from . import keys
 from .record import (
     AnyRecord,
+    CalendarRecord,
     Change,
     MetaRecord,
     NamespaceRecord,
@@ -172,6 +174,8 @@ class View:
     set_later: list[bytes] | None = None
     # How many jobs were due before this decision, by second, of those that were asked.
     herds: dict[int, int] | None = None
+    # What calendars say, by their keys, each with the record and the version that says so.
+    calendars: dict[bytes, tuple[CalendarRecord, int, CalendarDays]] | None = None
     # A wave tells those downstream of an end.
     in_wave = False
     # When there may be more for those that a grant was for: a queue with a rate may give again, or

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
 from ..core import limits
 from ..core.field_fault import FieldFault
@@ -10,7 +12,7 @@ from ..model import keys, specs, timers
 from ..model.record import BacklogRecord, CalendarRecord, EditRecord, JobRecord, StateRecord
 from ..model.view import View
 from ..schedule import zones
-from ..schedule.calendar_days import CalendarDays, compile_calendar
+from ..schedule.calendar_days import CalendarDays, read_calendar
 from ..schedule.compiler import restore_plan
 from ..schedule.plan import Plan, due, next_scheduled
 from . import ledger
@@ -70,17 +72,29 @@ def is_readable(view: View, jid: int, job: JobRecord) -> bool:
     return True
 
 
-def calendars_of(view: View, namespace: int, names: object) -> dict[str, CalendarDays]:
+def calendars_of(view: View, namespace: int, names: Iterable[str]) -> dict[str, CalendarDays]:
     """The calendars that a job names and that exist."""
     found = {}
-    for name in names:  # type: ignore[attr-defined]
-        record = view.get(keys.calendar(namespace, name), CalendarRecord)
+    for name in names:
+        key = keys.calendar(namespace, name)
+        record = view.get(key, CalendarRecord)
         if record is not None:
-            days = compile_calendar(record.settings)
-            if not isinstance(days, CalendarDays):
-                raise Unreadable(f"the calendar {name} cannot be read here: {days}")
-            found[name] = days
+            found[name] = _days_of(view, key, record)
     return found
+
+
+def _days_of(view: View, key: bytes, record: CalendarRecord) -> CalendarDays:
+    """What a calendar says. One decision asks for it thousands of times, and may change it."""
+    known = view.calendars = view.calendars or {}
+    seen = known.get(key)
+    if seen is not None and seen[0] is record and seen[1] == record.version:
+        return seen[2]
+    try:
+        days = read_calendar(record.settings)
+    except ValueError as error:
+        raise Unreadable(f"the calendar {record.settings.name}: {error}") from error
+    known[key] = (record, record.version, days)
+    return days
 
 
 def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:

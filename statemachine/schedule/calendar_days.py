@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from typing import Final
 
 from ...proto.v1 import calendar_pb2, error_pb2
@@ -17,6 +18,7 @@ from ..core.field_fault import FieldFault
 from .zones import YEAR_MAX, YEAR_MIN, Zone, find_zone, near_names
 
 RULES_MAX: Final = 1000
+CALENDARS_KEPT: Final = 128  # Some 100 kB each, if they have so many rules.
 DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 YEARLY: Final = re.compile(r"\d{2}-\d{2}", re.ASCII)
 LEAP_YEAR: Final = 2000
@@ -92,32 +94,18 @@ def compile_calendar(
     yearly: set[tuple[int, int]] = set()
     stretches: list[Days] = []
     for at, rule in enumerate(calendar.rules):
-        here = f"{path}.rules[{at}]"
         match rule.WhichOneof("kind"):
+            case "date" if (day := _day(rule.date)) is not None:
+                stretches.append((day, day))
             case "weekday" if 1 <= rule.weekday <= 7:
                 weekdays.add(rule.weekday)
-            case "weekday":
-                why = "weekdays are numbers from 1 (Monday) to 7 (Sunday)"
-                faults.append(_invalid(f"{here}.weekday", str(rule.weekday), why, "1 to 7"))
-            case "yearly":
-                day = _day(f"{LEAP_YEAR}-{rule.yearly}") if YEARLY.fullmatch(rule.yearly) else None
-                if day is None:
-                    why = "not a month and a day"
-                    faults.append(_invalid(f"{here}.yearly", rule.yearly, why, "12-25"))
-                else:
-                    on = date.fromordinal(day)
-                    yearly.add((on.month, on.day))
-            case "date":
-                stretches += _stretch(f"{here}.date", rule.date, f"{here}.date", rule.date, faults)
-            case "range":
-                first, last = rule.range.first, rule.range.last
-                stretches += _stretch(
-                    f"{here}.range.first", first, f"{here}.range.last", last, faults
-                )
+            case "yearly" if (day := _day_of_year(rule.yearly)) is not None:
+                on = date.fromordinal(day)
+                yearly.add((on.month, on.day))
+            case "range" if (days := _range(rule.range)) is not None:
+                stretches.append(days)
             case _:
-                why = "a rule needs one of date, yearly, weekday, range"
-                required = error_pb2.ERROR_REASON_FIELD_REQUIRED
-                faults.append(FieldFault(here, required, "", why))
+                faults += _faults_of(rule, f"{path}.rules[{at}]")
     if faults:
         return faults
     joined = _join(stretches)
@@ -128,6 +116,21 @@ def compile_calendar(
         tuple(first for first, _ in joined),
         tuple(last for _, last in joined),
     )
+
+
+def read_calendar(calendar: calendar_pb2.Calendar) -> CalendarDays:
+    """Read a calendar that was accepted. Those of late are remembered by what they say, so many
+    jobs that name one have it read once."""
+    return _read(calendar.SerializeToString(deterministic=True))
+
+
+@lru_cache(maxsize=CALENDARS_KEPT)
+def _read(data: bytes) -> CalendarDays:
+    days = compile_calendar(calendar_pb2.Calendar.FromString(data))
+    if not isinstance(days, CalendarDays):
+        why = ", ".join(f"{fault.path}: {fault.message}" for fault in days)
+        raise ValueError(f"it was accepted and cannot be read here: {why}")
+    return days
 
 
 def zone_fault(path: str, name: str) -> FieldFault:
@@ -142,21 +145,38 @@ def zone_fault(path: str, name: str) -> FieldFault:
     )
 
 
-def _stretch(
-    first_path: str, first: str, last_path: str, last: str, faults: list[FieldFault]
-) -> list[Days]:
-    found = []
-    for path, text in dict.fromkeys([(first_path, first), (last_path, last)]):
-        day = _day(text)
-        if day is None:
-            why = f"not a date between {YEAR_MIN} and {YEAR_MAX}"
-            faults.append(_invalid(path, text, why, "2026-12-24"))
-        else:
-            found.append(day)
-    if len(found) == 2 and found[1] < found[0]:
-        why = "the last day lies before the first"
-        faults.append(_invalid(last_path, last, why, f"{first} or later"))
-    return [(found[0], found[-1])] if found else []
+def _faults_of(rule: calendar_pb2.CalendarRule, path: str) -> list[FieldFault]:
+    """What is wrong with a rule that cannot be read."""
+    match rule.WhichOneof("kind"):
+        case "weekday":
+            why = "weekdays are numbers from 1 (Monday) to 7 (Sunday)"
+            return [_invalid(f"{path}.weekday", str(rule.weekday), why, "1 to 7")]
+        case "yearly":
+            return [_invalid(f"{path}.yearly", rule.yearly, "not a month and a day", "12-25")]
+        case "date":
+            return [_no_date(f"{path}.date", rule.date)]
+        case "range":
+            first, last = rule.range.first, rule.range.last
+            ends = (f"{path}.range.first", first), (f"{path}.range.last", last)
+            found = [_no_date(*end) for end in ends if _day(end[1]) is None]
+            why = "the last day lies before the first"
+            return found or [_invalid(f"{path}.range.last", last, why, f"{first} or later")]
+        case _:
+            why = "a rule needs one of date, yearly, weekday, range"
+            return [FieldFault(path, error_pb2.ERROR_REASON_FIELD_REQUIRED, "", why)]
+
+
+def _no_date(path: str, text: str) -> FieldFault:
+    return _invalid(path, text, f"not a date between {YEAR_MIN} and {YEAR_MAX}", "2026-12-24")
+
+
+def _range(days: calendar_pb2.DateRange) -> Days | None:
+    first, last = _day(days.first), _day(days.last)
+    return None if first is None or last is None or last < first else (first, last)
+
+
+def _day_of_year(text: str) -> int | None:
+    return _day(f"{LEAP_YEAR}-{text}") if YEARLY.fullmatch(text) else None
 
 
 def _day(text: str) -> int | None:
