@@ -1,4 +1,4 @@
-"""Warnings about a job: what may not mean what it seems to, and herds it belongs to."""
+"""Warnings about a job: what may not mean what it seems to, and due_counts it belongs to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..model.view import View
 from ..occurrences import next_time
 from . import templates
 
-HERD = 1_000  # So many jobs due in one second are worth a word.
+MANY_DUE = 1_000  # So many jobs due in one second are worth a warning.
 COUNTED = 1_000  # More are "over 1,000": each is a step of a scan while somebody waits.
 
 
@@ -27,17 +27,17 @@ def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[s
     if lost := graph.apart(view, keys.namespace_of(jid), job.form.spec.upstream):
         found.append(lost)
     if state.next_due_at_ms and not job.form.spec.timing.HasField("jitter"):
-        found += _herd(view, state.next_due_at_ms)
+        found += _many_due(view, state.next_due_at_ms)
     return found
 
 
-def _herd(view: View, due_ms: int) -> list[str]:
+def _many_due(view: View, due_ms: int) -> list[str]:
     second = due_ms // limits.SECOND_MS
-    view.herds = view.herds or {}
-    jobs = view.herds.get(second)
+    view.due_counts = view.due_counts or {}
+    jobs = view.due_counts.get(second)
     if jobs is None:
-        jobs = view.herds[second] = _count(view, second)
-    if jobs < HERD:
+        jobs = view.due_counts[second] = _count(view, second)
+    if jobs < MANY_DUE:
         return []
     count = f"over {COUNTED:,}" if jobs > COUNTED else f"{jobs:,}"
     clock = f"{datetime.fromtimestamp(second, UTC):%H:%M:%S}"

@@ -173,7 +173,7 @@ class View:
     first_later = NO_TIMER
     set_later: list[bytes] | None = None
     # How many jobs were due before this decision, by second, of those that were asked.
-    herds: dict[int, int] | None = None
+    due_counts: dict[int, int] | None = None
     # What calendars say, by their keys, each with the record and the version that says so.
     calendars: dict[bytes, tuple[CalendarRecord, int, CalendarDays]] | None = None
     # A wave tells those downstream of an end.

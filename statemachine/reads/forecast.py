@@ -21,7 +21,7 @@ from ..runs import slots
 from ..schedule import describe
 from ..schedule.compiler import compile_plan
 from ..schedule.plan import Plan, count_scheduled, due, excluded, scheduled_times
-from ..schedule.preview import PREVIEW_MAX, Foreseen, preview
+from ..schedule.preview import PREVIEW_MAX, PreviewedTime, preview
 from ..tenants import namespaces
 
 Preview = job_pb2.PreviewScheduleRequest
@@ -109,7 +109,7 @@ def _left(plan: Plan, left: int, next_ms: int, from_ms: int) -> int:
 
 
 def _shown(
-    seen: list[Foreseen], plan: Plan, from_ms: int, schedules: object, zone: str, seed: str
+    seen: list[PreviewedTime], plan: Plan, from_ms: int, schedules: object, zone: str, seed: str
 ) -> job_pb2.PreviewScheduleResponse:
     answer = job_pb2.PreviewScheduleResponse(warnings=plan.warnings)
     if from_ms < plan.since_ms - limits.MINUTE_MS:

@@ -20,7 +20,7 @@ EDITS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class PreviewedTime:
     """One scheduled time that lies ahead."""
 
     scheduled_ms: int
@@ -40,7 +40,7 @@ def preview(
     last_end_ms: int | None = None,
     zone: Zone | None = None,
     left: int | None = None,
-) -> list[Foreseen]:
+) -> list[PreviewedTime]:
     """Return the next scheduled times from an instant on, in order, at most `count` (and 1,000).
 
     Of a schedule that counts from the end of a run only the first time is known. When so many as
@@ -53,7 +53,7 @@ def preview(
         if edit.kind == schedule_pb2.OccurrenceEdit.KIND_ADD and at >= from_ms
     ]
     added.sort(reverse=True)
-    seen: list[Foreseen] = []
+    seen: list[PreviewedTime] = []
     at = next_scheduled(plan, from_ms - 1, last_end_ms=last_end_ms)
     while len(seen) < min(count, PREVIEW_MAX):
         if left is not None and len(seen) >= left:
@@ -66,13 +66,13 @@ def preview(
             scheduled, at = at, next_scheduled(plan, at)
         else:
             break
-        seen.append(_foresee(plan, scheduled, by_scheduled.get(scheduled), zone or plan.zone))
+        seen.append(_previewed(plan, scheduled, by_scheduled.get(scheduled), zone or plan.zone))
     return seen
 
 
-def _foresee(
+def _previewed(
     plan: Plan, scheduled_ms: int, edit: schedule_pb2.OccurrenceEdit | None, zone: Zone
-) -> Foreseen:
+) -> PreviewedTime:
     due_ms = due(plan, scheduled_ms)
     notes = [note for note in [_clock_note(plan, scheduled_ms)] if note]
     calendar = excluded(plan, scheduled_ms)
@@ -91,7 +91,9 @@ def _foresee(
     if calendar is not None:
         notes.append(f"left out by the calendar {calendar}")
     local = zone.local_text(scheduled_ms)
-    return Foreseen(scheduled_ms, due_ms, local, "; ".join(notes), skipped or calendar is not None)
+    return PreviewedTime(
+        scheduled_ms, due_ms, local, "; ".join(notes), skipped or calendar is not None
+    )
 
 
 def _clock_note(plan: Plan, scheduled_ms: int) -> str:

@@ -65,7 +65,7 @@ class ZonedCron:
             fixed and not self._second_only and fold_rule != schedule_pb2.FOLD_RULE_BOTH
         )
         # The last answer of next_after, as (from, to, answer): true for every question within, so
-        # a herd of jobs with one expression costs one search, and so does asking in mid-air. It
+        # many jobs with one expression cost one search, and so does asking in mid-air. It
         # is replaced as a whole, which a reader on another thread cannot see by halves.
         self._span = EMPTY_SPAN
 

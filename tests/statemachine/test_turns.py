@@ -163,12 +163,12 @@ def test_no_group_of_workers_takes_all_the_time_of_a_grant() -> None:
     assert len(second) == mine
 
 
-def test_what_falls_due_behind_a_herd_does_not_wait_for_all_of_it() -> None:
+def test_what_falls_due_behind_many_does_not_wait_for_all_of_them() -> None:
     machine = Machine(MemoryStore())
     other = namespace_pb2.Namespace(name="other")
     machine.do(namespace_pb2.CreateNamespaceRequest(namespace=other))
-    herd = 600
-    for number in range(herd):
+    many = 600
+    for number in range(many):
         machine.create(f"j{number}", once=START_MS + SECOND_MS)
     for number in range(1, 6):
         due_ms = START_MS + SECOND_MS + number * TICK_MS
@@ -183,12 +183,12 @@ def test_what_falls_due_behind_a_herd_does_not_wait_for_all_of_it() -> None:
 
     machine.ring_all()
     machine.check()
-    assert sum(bool(machine.live(f"j{number}")) for number in range(herd)) == herd
+    assert sum(bool(machine.live(f"j{number}")) for number in range(many)) == many
 
 
 @pytest.mark.parametrize("steps", [1, 7, 1_000])
 @pytest.mark.parametrize("seed", range(6))
-def test_each_of_a_herd_rings_whatever_falls_due_behind_it(steps: int, seed: int) -> None:
+def test_each_of_many_rings_whatever_falls_due_behind_it(steps: int, seed: int) -> None:
     chance = random.Random(seed)
     machine = Machine(MemoryStore())
     jobs = 120

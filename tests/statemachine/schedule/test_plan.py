@@ -411,7 +411,7 @@ def test_jitter_keeps_the_order_and_the_distance_of_scheduled_times(plan_of: Mak
     assert dues[0] > scheduled[0]
 
 
-def test_jitter_spreads_a_herd_evenly_over_its_window(plan_of: MakePlan) -> None:
+def test_jitter_spreads_many_jobs_evenly_over_its_window(plan_of: MakePlan) -> None:
     window_ms, jobs, buckets = 30_000, 20_000, 30
     counts = [0] * buckets
     for number in range(jobs):

@@ -13,7 +13,7 @@ from raftsched.proto.v1 import calendar_pb2
 from raftsched.proto.v1.schedule_pb2 import AfterEnd, OccurrenceEdit, Schedule, Timing
 from raftsched.statemachine.schedule.calendar_days import CalendarDays, compile_calendar
 from raftsched.statemachine.schedule.plan import BEFORE_ALL, excluded, next_scheduled
-from raftsched.statemachine.schedule.preview import Foreseen, preview
+from raftsched.statemachine.schedule.preview import PreviewedTime, preview
 from raftsched.statemachine.schedule.zones import find_zone
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Instant = Callable[[str], int]
 Stamp = Callable[[str], Timestamp]
 
 
-def brief(seen: list[Foreseen]) -> list[tuple[str, str]]:
+def brief(seen: list[PreviewedTime]) -> list[tuple[str, str]]:
     return [(one.local_time, one.note) for one in seen]
 
 

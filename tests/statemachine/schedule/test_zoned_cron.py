@@ -310,7 +310,7 @@ def test_the_last_answer_is_only_a_short_cut() -> None:
                 assert remembering.next_after(asked) == remembering.find_next(asked)
 
 
-def test_a_herd_with_one_expression_costs_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_with_one_expression_cost_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
     search = ZonedCron.find_next
 

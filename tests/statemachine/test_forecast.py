@@ -229,10 +229,10 @@ def test_a_forecast_of_too_much_says_that_it_is_partial(
     assert sum(minute.firings for minute in few_firings.minutes) == 70
 
 
-def test_a_job_that_joins_a_herd_is_told_so(
+def test_a_job_that_is_due_with_many_has_a_warning(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_warnings, "HERD", 3)
+    monkeypatch.setattr(job_warnings, "MANY_DUE", 3)
     first = machine.create("a", cron="0 9 * * *")
     machine.create("b", cron="0 9 * * *")
     machine.create("spread", cron="0 9 * * *",
@@ -312,36 +312,36 @@ def test_runs_that_take_no_time_can_be_carried_still(machine: Machine) -> None:
     assert carried(machine, 1) == 60_000
 
 
-def foreseen(machine: Machine, count: int = 10, **fields: object) -> list[tuple[str, str]]:
+def previewed(machine: Machine, count: int = 10, **fields: object) -> list[tuple[str, str]]:
     """The scheduled times that are shown, by hour, with their notes."""
     request = job_pb2.PreviewScheduleRequest(count=count, **fields)  # type: ignore[arg-type]
     shown = ask(machine, request, job_pb2.PreviewScheduleResponse).occurrences
     return [(item.local_time[11:16], item.note) for item in shown]
 
 
-def test_no_more_is_foreseen_than_may_run(machine: Machine) -> None:
+def test_no_more_is_previewed_than_may_run(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *", timing=schedule_pb2.Timing(max_runs=3))
     hours = [("01:00", ""), ("02:00", ""), ("03:00", "")]
 
-    assert foreseen(machine, job="a") == hours
+    assert previewed(machine, job="a") == hours
     later = timestamp(instant("2026-01-01T01:30"))
-    assert foreseen(machine, job="a", from_time=later) == hours[1:]
-    assert foreseen(machine, job="a", from_time=timestamp(instant("2026-01-01T03:01"))) == []
+    assert previewed(machine, job="a", from_time=later) == hours[1:]
+    assert previewed(machine, job="a", from_time=timestamp(instant("2026-01-01T03:01"))) == []
     machine.at("2026-01-01T01:00")
     machine.ring()
-    assert foreseen(machine, job="a") == hours
+    assert previewed(machine, job="a") == hours
     machine.advance(1)
-    assert foreseen(machine, job="a") == hours[1:]
+    assert previewed(machine, job="a") == hours[1:]
     begin = timestamp(instant("2026-01-01T00:30"))
-    assert foreseen(machine, job="a", from_time=begin) == hours
-    assert foreseen(machine, 2, job="a", from_time=begin) == hours[:2]
+    assert previewed(machine, job="a", from_time=begin) == hours
+    assert previewed(machine, 2, job="a", from_time=begin) == hours[:2]
     machine.at("2026-01-01T03:00:00.001")
     machine.ring()
-    assert foreseen(machine, job="a") == []
-    assert foreseen(machine, job="a", from_time=begin) == hours
+    assert previewed(machine, job="a") == []
+    assert previewed(machine, job="a", from_time=begin) == hours
 
 
-def test_what_was_added_by_hand_is_foreseen_and_counts(machine: Machine) -> None:
+def test_what_was_added_by_hand_is_previewed_and_counts(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *", timing=schedule_pb2.Timing(max_runs=2))
     for at in ("2026-01-01T01:30", "2026-01-01T04:30"):
         edit = schedule_pb2.OccurrenceEdit(
@@ -350,7 +350,7 @@ def test_what_was_added_by_hand_is_foreseen_and_counts(machine: Machine) -> None
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     added = "added by hand"
-    seen = foreseen(machine, job="a")
+    seen = previewed(machine, job="a")
     machine.at("2026-01-01T05:00")
     for hour in range(1, 6):
         machine.at(f"2026-01-01T0{hour}:30")
@@ -361,13 +361,15 @@ def test_what_was_added_by_hand_is_foreseen_and_counts(machine: Machine) -> None
     assert ran == [instant(f"2026-01-01T{clock}") for clock in ("01:00", "01:30", "04:30")]
 
 
-def test_of_schedules_that_are_not_stored_no_more_is_foreseen_either(machine: Machine) -> None:
+def test_of_schedules_that_are_not_stored_no_more_is_previewed_either(machine: Machine) -> None:
     schedules = [schedule_pb2.Schedule(cron=schedule_pb2.Cron(expression="0 * * * *"))]
     timing = schedule_pb2.Timing(max_runs=2)
     later = timestamp(instant("2026-01-01T01:30"))
 
-    assert foreseen(machine, schedules=schedules, timing=timing) == [("01:00", ""), ("02:00", "")]
-    assert foreseen(machine, schedules=schedules, timing=timing, from_time=later) == [("02:00", "")]
+    assert previewed(machine, schedules=schedules, timing=timing) == [("01:00", ""), ("02:00", "")]
+    assert previewed(machine, schedules=schedules, timing=timing, from_time=later) == [
+        ("02:00", "")
+    ]
 
 
 def test_runs_of_a_day_ago_say_nothing_of_the_last_hour(machine: Machine) -> None:
@@ -382,7 +384,7 @@ def test_runs_of_a_day_ago_say_nothing_of_the_last_hour(machine: Machine) -> Non
     assert carried(machine, 1) == 30
 
 
-def test_a_herd_is_counted_once_in_a_decision(
+def test_those_due_in_a_second_are_counted_once_in_a_decision(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of many new jobs that were due together walked over a thousand timers."""
