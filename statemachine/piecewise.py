@@ -351,7 +351,7 @@ class Careful:
             return keys.run_of(key)[0]
         if table in (keys.JOB, keys.STATE):
             return int.from_bytes(key[1:9], "big")
-        if table == keys.TIMER and key[9:10] != keys.WAKE_SWEEP:
+        if table == keys.TIMER and key[9:10] != keys.WAKE_DELETION:
             return int.from_bytes(key[10:18], "big")
         return 0
 

@@ -28,6 +28,8 @@ GONE: dict[str, dict[str, str]] = {
         "herd": "many jobs due at once, due_counts",
         "herds": "due_counts",
         "sight": "inputs",
+        "sweep": "namespace_deletion",
+        "swept": "deletion",
         "wish": "request, paging",
     },
 }

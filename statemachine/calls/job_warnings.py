@@ -1,4 +1,4 @@
-"""Warnings about a job: what may not mean what it seems to, and due_counts it belongs to."""
+"""Warnings about a job: what may not mean what it seems to."""
 
 from __future__ import annotations
 

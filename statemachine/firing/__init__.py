@@ -20,7 +20,7 @@ treated as missed times are; what somebody triggered goes on in any case.
 
 A job that is deleted is found by nobody from then on, but keeps its name until its runs, history
 and ledger are gone, in steps. A namespace is deleted only when it has no job left. Its name is free
-at once; what it had lies under a number that is never given out again, until it is swept away.
+at once; what it had lies under a number that is never given out again, until it is deleted.
 
 Others may use:
 

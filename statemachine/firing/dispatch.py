@@ -148,7 +148,7 @@ def _ring_one(view: View, key: bytes) -> None:
 def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
     if kind == keys.WAKE_UNIQUE:
         _free_unique(view, key)
-    elif kind == keys.WAKE_SWEEP:
+    elif kind == keys.WAKE_DELETION:
         namespace_deletion.ring(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_ROOM:
         overlap.go_on(view, int.from_bytes(key[10:18], "big"))

@@ -10,7 +10,7 @@ from ...proto.v1 import namespace_pb2
 from ..core import limits
 from ..core.rejection import Reason, Refused
 from ..model import keys
-from ..model.record import SweepRecord
+from ..model.record import NamespaceDeletionRecord
 from ..model.view import View
 from ..tenants import access, audit_log, namespaces
 
@@ -55,10 +55,10 @@ def ring(view: View, number: int) -> None:
         _go_on(view, number)
         return
     view.delete(keys.usage(number))
-    view.delete(keys.sweep(number))
+    view.delete(keys.namespace_deletion(number))
 
 
 def _go_on(view: View, number: int) -> None:
     at_ms = keys.LATER | view.now_ms
-    view.put(keys.sweep(number), SweepRecord(timer_at_ms=at_ms))
-    view.put_later(keys.sweep_timer(at_ms, number))
+    view.put(keys.namespace_deletion(number), NamespaceDeletionRecord(timer_at_ms=at_ms))
+    view.put_later(keys.namespace_deletion_timer(at_ms, number))

@@ -31,7 +31,7 @@ AUDIT = b"A"  # inverted place
 CALENDAR = b"B"  # namespace, name
 ALERT = b"a"  # namespace, name
 ACCESS = b"P"  # name of an access token
-SWEEP = b"X"  # namespace that was deleted
+NAMESPACE_DELETION = b"X"  # namespace that was deleted
 FLOW = b"F"  # jid, occasion
 STEP = b"f"  # jid and occasion of the flow, jid of the step
 ROOM = b"r"  # jid: what still goes to make room for a run
@@ -68,7 +68,7 @@ WAKE_RUN = b"R"
 WAKE_PURGE = b"P"
 WAKE_UNIQUE = b"U"
 WAKE_FLOW = b"F"
-WAKE_SWEEP = b"N"
+WAKE_DELETION = b"N"
 WAKE_RETURN = b"B"
 WAKE_ROOM = b"O"
 WAKE_BACKLOG = b"K"
@@ -186,8 +186,8 @@ def flow_timer(at_ms: int, jid: int, occasion: int) -> bytes:
     return _TIMER_TWO.pack(TIMER, at_ms, WAKE_FLOW, jid, occasion)
 
 
-def sweep_timer(at_ms: int, number: int) -> bytes:
-    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_SWEEP, number)
+def namespace_deletion_timer(at_ms: int, number: int) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_DELETION, number)
 
 
 def room_timer(at_ms: int, jid: int) -> bytes:
@@ -356,8 +356,8 @@ def secret(digest: bytes) -> bytes:
     return SECRET + digest
 
 
-def sweep(number: int) -> bytes:
-    return _NS.pack(SWEEP, number)
+def namespace_deletion(number: int) -> bytes:
+    return _NS.pack(NAMESPACE_DELETION, number)
 
 
 def job_name(number: int, name: str) -> bytes:

@@ -577,8 +577,8 @@ class CalendarRecord(Record):
     jobs: int = 0
 
 
-class SweepRecord(Record):
-    """What a namespace that was deleted leaves behind, until it is swept away."""
+class NamespaceDeletionRecord(Record):
+    """A namespace that was deleted, until what it left behind is gone."""
 
     # Where its timer stands in the table of timers.
     timer_at_ms: int = 0

@@ -100,7 +100,7 @@ def _days_of(view: View, key: bytes, record: CalendarRecord) -> CalendarDays:
 def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
     """Go on from a scheduled time to the next one. The caller sets the timer and puts the state."""
     if state.once:
-        # The plan would say the same, at ten times the price; due_counts are made of these.
+        # The plan would say the same, at ten times the price, and many of these are due at once.
         state.next_scheduled_at_ms = state.next_due_at_ms = 0
     else:
         look_ahead(view, jid, job, state, after_ms)

@@ -19,11 +19,11 @@ from ..model.record import (
     JobRecord,
     LaneRecord,
     MetaRecord,
+    NamespaceDeletionRecord,
     ResumeRecord,
     RoomRecord,
     RunRecord,
     StateRecord,
-    SweepRecord,
     UniqueRecord,
     UsageRecord,
 )
@@ -74,8 +74,8 @@ def _all_wanted(store: Reading) -> Wanted:
             yield keys.unique_timer(unique.until_ms, jid_in(key), key[9:].decode()), b""
     for key, _, flow in records(store, keys.FLOW, FlowRecord):
         yield from _of_flow(*keys.run_of(key), flow)
-    for key, _, swept in records(store, keys.SWEEP, SweepRecord):
-        yield keys.sweep_timer(swept.timer_at_ms, namespace_in(key)), b""
+    for key, _, deletion in records(store, keys.NAMESPACE_DELETION, NamespaceDeletionRecord):
+        yield keys.namespace_deletion_timer(deletion.timer_at_ms, namespace_in(key)), b""
     for key, _, goes_on in records(store, keys.CATCH_UP, CatchUpRecord):
         yield keys.backlog_timer(goes_on.timer_at_ms, jid_in(key)), b""
     for key, _, room in records(store, keys.ROOM, RoomRecord):
@@ -175,9 +175,13 @@ def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     if kind == keys.WAKE_UNIQUE:
         unique = record(store, keys.UNIQUE + key[10:], UniqueRecord)
         return unique is not None and unique.until_ms == at_ms
-    if kind == keys.WAKE_SWEEP:
-        swept = record(store, keys.sweep(int.from_bytes(key[10:18], "big")), SweepRecord)
-        return swept is not None and swept.timer_at_ms == at_ms
+    if kind == keys.WAKE_DELETION:
+        deletion = record(
+            store,
+            keys.namespace_deletion(int.from_bytes(key[10:18], "big")),
+            NamespaceDeletionRecord,
+        )
+        return deletion is not None and deletion.timer_at_ms == at_ms
     if kind == keys.WAKE_RETURN:
         return store.get(keys.job(keys.run_of(key)[0])) is not None
     if kind == keys.WAKE_LINE:

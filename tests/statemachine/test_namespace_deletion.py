@@ -45,7 +45,7 @@ def tables(machine: Machine) -> set[bytes]:
     return {key[:1] for key in image(machine.store)}
 
 
-def sweep(machine: Machine) -> int:
+def delete_namespace(machine: Machine) -> int:
     """Ring until nothing is left to do; how many timers rang."""
     rung = 0
     while now := machine.ring():
@@ -60,7 +60,7 @@ def test_queues_lanes_calendars_and_alerts_go_with_their_namespace(machine: Mach
     assert {keys.QUEUE, keys.LANE, keys.LANE_OF, keys.CALENDAR, keys.ALERT} <= tables(machine)
 
     delete(machine)
-    sweep(machine)
+    delete_namespace(machine)
 
     assert tables(machine) <= LEFT
 
@@ -72,7 +72,7 @@ def test_much_goes_in_steps(machine: Machine) -> None:
     delete(machine)
     machine.check()
 
-    assert sweep(machine) == 3
+    assert delete_namespace(machine) == 3
     assert tables(machine) <= LEFT
 
 
@@ -82,7 +82,7 @@ def test_another_namespace_keeps_what_it_has(machine: Machine) -> None:
         fill(machine, name=name)
 
     delete(machine)
-    sweep(machine)
+    delete_namespace(machine)
 
     request = queue_pb2.ListQueuesRequest(namespace="m")
     assert len(ask(machine, request, queue_pb2.ListQueuesResponse).queues) == 4
@@ -100,7 +100,7 @@ def test_a_name_is_free_again_at_once(machine: Machine) -> None:
     request = queue_pb2.ListQueuesRequest(namespace="n")
     assert not ask(machine, request, queue_pb2.ListQueuesResponse).queues
     fill(machine)
-    sweep(machine)
+    delete_namespace(machine)
     assert len(ask(machine, request, queue_pb2.ListQueuesResponse).queues) == 4
 
 
@@ -112,6 +112,6 @@ def test_a_namespace_with_a_job_that_is_being_deleted_is_in_use(machine: Machine
     assert machine.refused(namespace_pb2.DeleteNamespaceRequest(namespace="n")).word == "IN_USE"
     machine.ring()
     delete(machine)
-    sweep(machine)
+    delete_namespace(machine)
 
     assert tables(machine) <= LEFT
