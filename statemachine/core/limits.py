@@ -71,8 +71,8 @@ LOOKED_AT = 20_000  # Records that one filtered call looks at.
 LETTERS_LOOKED_AT = 200_000  # Dead letters, in one call: a few microseconds each, in steps.
 SORTED_RUNS = 200_000  # Runs under way of a namespace that are put in order for a page.
 
-REMEMBERED = 1_000_000  # Answers to request ids.
-REMEMBERED_MS = 10 * 60 * 1000
+IDEMPOTENCY = 1_000_000  # Answers to request ids.
+IDEMPOTENCY_MS = 10 * 60 * 1000
 AUDIT_ENTRIES = 1_000_000
 
 SECOND_MS = 1_000

@@ -16,5 +16,5 @@ Others may use:
 * hiding: fields that may hold secrets.
 * answers: from records to messages of the API.
 * difference: what the self-check finds.
-* remembered_line: which remembered request goes first.
+* idempotency_by_age: which answered request id goes first.
 """

@@ -26,7 +26,7 @@ QUEUE = b"Q"  # namespace, queue
 LANE = b"Z"  # lane
 SESSION = b"s"  # worker
 UNIQUE = b"U"  # jid, key
-REMEMBERED = b"I"  # hash of the request id
+IDEMPOTENCY = b"I"  # hash of the request id
 AUDIT = b"A"  # inverted place
 CALENDAR = b"B"  # namespace, name
 ALERT = b"a"  # namespace, name
@@ -55,7 +55,7 @@ BUSY = b"y"  # namespace, queue, labels, handler, lane: lanes that have ready ru
 LANES_INDEXED = b"k"  # once: lanes up to this number stand in BUSY while they have ready runs
 SECRET = b"p"  # hash of a secret -> name of an access token
 DEAD = b"D"  # namespace, inverted end, jid, occasion
-REMEMBERED_LINE = b"i"  # place -> hash of the request id
+IDEMPOTENCY_BY_AGE = b"i"  # place -> hash of the request id
 EDGE = b"e"  # jid upstream, jid downstream -> condition
 FLOW_LINE = b"g"  # namespace, inverted beginning, jid, occasion
 STRETCH = b"l"  # jid, first scheduled time: entries of the ledger that speak of many
@@ -408,12 +408,12 @@ def edge(upstream: int, downstream: int) -> bytes:
     return _TWO.pack(EDGE, upstream, downstream)
 
 
-def remembered(digest: bytes) -> bytes:
-    return REMEMBERED + digest
+def idempotency(digest: bytes) -> bytes:
+    return IDEMPOTENCY + digest
 
 
-def remembered_line(place: int) -> bytes:
-    return _ONE.pack(REMEMBERED_LINE, place)
+def idempotency_by_age(place: int) -> bytes:
+    return _ONE.pack(IDEMPOTENCY_BY_AGE, place)
 
 
 def audit(place: int) -> bytes:

@@ -76,9 +76,9 @@ class MetaRecord(Record):
     namespace_serial: int = 0
     # No timer has a smaller key: where the scan for due timers starts.
     timers_from: bytes = b""
-    # The oldest and the next place in the line of remembered requests.
-    remembered_from: int = 0
-    remembered_next: int = 0
+    # The oldest and the next place among the answered request ids, by age.
+    idempotency_from: int = 0
+    idempotency_next: int = 0
     # The oldest and the next place in the audit log.
     audit_from: int = 0
     audit_next: int = 0
@@ -530,7 +530,7 @@ class UniqueRecord(Record):
     until_ms: int = 0
 
 
-class RememberedRecord(Record):
+class IdempotencyRecord(Record):
     """The answer to a request id. Refusals are not remembered: they changed nothing, and the same
     request may be right later."""
 

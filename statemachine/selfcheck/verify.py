@@ -11,7 +11,7 @@ from itertools import chain, islice
 
 from ..core import limits
 from ..core.store import Reading
-from ..model import keys, remembered_line
+from ..model import idempotency_by_age, keys
 from ..model.difference import Difference
 from ..model.record import parse
 from ..model.request import Repair, Repaired
@@ -27,7 +27,7 @@ def verify(store: Reading, most: int = limits.LOOKED_AT) -> list[Difference]:
     found = chain(
         entries.differences(store),
         counters.differences(store),
-        remembered_line.differences(store),
+        idempotency_by_age.differences(store),
     )
     return list(islice(found, most))
 

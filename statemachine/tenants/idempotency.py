@@ -24,7 +24,7 @@ from ...proto.v1 import worker_pb2
 from ..core import limits
 from ..core.rejection import Reason, Refused
 from ..model import keys
-from ..model.record import RememberedRecord
+from ..model.record import IdempotencyRecord
 from ..model.view import View
 from . import namespaces
 
@@ -52,7 +52,7 @@ def find_leases(view: View, request: worker_pb2.LeaseRequest) -> list[bytes] | N
 
 def _find(
     view: View, request_id: str, request: Message, digest: bytes = b""
-) -> RememberedRecord | None:
+) -> IdempotencyRecord | None:
     if len(request_id) > limits.NAME_CHARS:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
@@ -60,7 +60,7 @@ def _find(
             "A UUID will do",
             limit="request_id", maximum=limits.NAME_CHARS, actual=len(request_id),
         )  # fmt: skip
-    record = view.get(keys.remembered(_place(request_id, request)), RememberedRecord)
+    record = view.get(keys.idempotency(_place(request_id, request)), IdempotencyRecord)
     if record is None:
         return None
     if record.request != (digest or fingerprint(request)):
@@ -77,7 +77,7 @@ def add(
     view: View, request_id: str, request: Message, answer: Message, digest: bytes = b""
 ) -> None:
     """Remember an answer, and forget some old ones."""
-    record = RememberedRecord(
+    record = IdempotencyRecord(
         request=digest or fingerprint(request), type=answer.DESCRIPTOR.full_name,
         answer=answer.SerializeToString(deterministic=True), at_ms=view.now_ms,
     )  # fmt: skip
@@ -89,17 +89,17 @@ def add_leases(
 ) -> None:
     """Remember which leases were taken, in a byte or two for each: the rest is in the state."""
     steps = tuple(token - before for before, token in pairwise([0, *tokens]))
-    record = RememberedRecord(
+    record = IdempotencyRecord(
         request=fingerprint(request), session=session, token_steps=steps, at_ms=view.now_ms
     )
     _add(view, _place(request.request_id, request), record)
 
 
-def _add(view: View, digest: bytes, record: RememberedRecord) -> None:
+def _add(view: View, digest: bytes, record: IdempotencyRecord) -> None:
     meta = view.meta
-    view.put_once(keys.remembered(digest), record)
-    view.put_raw(keys.remembered_line(meta.remembered_next), digest)
-    meta.remembered_next += 1
+    view.put_once(keys.idempotency(digest), record)
+    view.put_raw(keys.idempotency_by_age(meta.idempotency_next), digest)
+    meta.idempotency_next += 1
     for _ in range(PURGE):
         if not _forget_oldest(view):
             return
@@ -107,16 +107,16 @@ def _add(view: View, digest: bytes, record: RememberedRecord) -> None:
 
 def _forget_oldest(view: View) -> bool:
     meta = view.meta
-    place = meta.remembered_from
-    digest = view.get_raw(keys.remembered_line(place))
-    assert digest is not None, f"the line of remembered requests has a gap at {place}"
-    oldest = view.need(keys.remembered(digest), RememberedRecord)
-    few = meta.remembered_next - place <= limits.REMEMBERED
-    if few and oldest.at_ms + limits.REMEMBERED_MS > view.now_ms:
+    place = meta.idempotency_from
+    digest = view.get_raw(keys.idempotency_by_age(place))
+    assert digest is not None, f"the order of answered requests has a gap at {place}"
+    oldest = view.need(keys.idempotency(digest), IdempotencyRecord)
+    few = meta.idempotency_next - place <= limits.IDEMPOTENCY
+    if few and oldest.at_ms + limits.IDEMPOTENCY_MS > view.now_ms:
         return False
-    view.delete(keys.remembered(digest))
-    view.delete(keys.remembered_line(place))
-    meta.remembered_from = place + 1
+    view.delete(keys.idempotency(digest))
+    view.delete(keys.idempotency_by_age(place))
+    meta.idempotency_from = place + 1
     return True
 
 

@@ -75,7 +75,7 @@ def test_a_refusal_is_not_remembered(machine: Machine) -> None:
 def test_answers_are_remembered_for_their_time_and_then_forgotten(machine: Machine) -> None:
     machine.create("a")
     machine.do(job_pb2.PauseJobRequest(job="a", request_id="old"))
-    machine.advance(limits.REMEMBERED_MS - 1)
+    machine.advance(limits.IDEMPOTENCY_MS - 1)
     machine.do(job_pb2.ResumeJobRequest(job="a", request_id="new-1"))
     assert remembered(machine) == 2
 
@@ -86,7 +86,7 @@ def test_answers_are_remembered_for_their_time_and_then_forgotten(machine: Machi
 
 
 def test_answers_are_bounded_in_number(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REMEMBERED", 3)
+    monkeypatch.setattr(limits, "IDEMPOTENCY", 3)
     machine.create("a")
 
     for number in range(10):
@@ -96,7 +96,7 @@ def test_answers_are_bounded_in_number(machine: Machine, monkeypatch: pytest.Mon
 
 
 def remembered(machine: Machine) -> int:
-    return sum(1 for key in image(machine.store) if key[:1] == keys.REMEMBERED)
+    return sum(1 for key in image(machine.store) if key[:1] == keys.IDEMPOTENCY)
 
 
 def test_a_dry_run_answers_and_changes_nothing(machine: Machine) -> None:

@@ -358,10 +358,10 @@ def test_remembered_leases_are_small_and_have_their_time(machine: Machine) -> No
     take(machine, lease_call(100))
 
     [size] = [
-        len(value) for key, value in image(machine.store).items() if key[:1] == keys.REMEMBERED
+        len(value) for key, value in image(machine.store).items() if key[:1] == keys.IDEMPOTENCY
     ]
     assert size < 150
-    machine.advance(limits.REMEMBERED_MS)
+    machine.advance(limits.IDEMPOTENCY_MS)
     machine.do(job_pb2.PauseJobRequest(job="a", request_id="r2"))
     assert machine.do(Again(lease_call(100))) is None
 

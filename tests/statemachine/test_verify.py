@@ -77,10 +77,10 @@ def test_the_world_holds_every_table_and_is_sound(machine: Machine) -> None:
 
     assert verify(machine.store) == []
     assert check(machine.store) == []
-    assert not (set(OWNERS) | set(COUNTED) | {keys.REMEMBERED_LINE}) - set(tables)
+    assert not (set(OWNERS) | set(COUNTED) | {keys.IDEMPOTENCY_BY_AGE}) - set(tables)
 
 
-@pytest.mark.parametrize("table", [*OWNERS, keys.REMEMBERED_LINE])
+@pytest.mark.parametrize("table", [*OWNERS, keys.IDEMPOTENCY_BY_AGE])
 def test_a_derived_entry_that_is_missing_is_found_and_put_again(
     world: dict[bytes, bytes], table: bytes
 ) -> None:
@@ -94,7 +94,7 @@ def test_a_derived_entry_that_is_missing_is_found_and_put_again(
         assert without_meta(mended(items)) == without_meta(world)
 
 
-@pytest.mark.parametrize("table", [*OWNERS, keys.REMEMBERED_LINE])
+@pytest.mark.parametrize("table", [*OWNERS, keys.IDEMPOTENCY_BY_AGE])
 def test_a_derived_entry_that_nothing_wants_is_found_and_deleted(
     world: dict[bytes, bytes], table: bytes
 ) -> None:
