@@ -133,7 +133,7 @@ def _renew(
 ) -> Renewed:
     """Lay down a state as the beginning of a new cluster."""
     origin, before = secrets.token_hex(8), state.meta.revision
-    state.meta = recovery.revive(state.store, index, origin)
+    state.meta = recovery.recover(state.store, index, origin)
     found(
         journal, snapshots, config.name, {n: m.peer for n, m in config.members.items()},
         origin=origin, incarnation=secrets.randbits(48) | 1 << 40, term=term,

@@ -24,14 +24,14 @@ from .model.view import View
 from .runs import leases
 
 # At 30,000 leases a second this is more than a year of them, and of changes, of which there are a
-# thousand a second at most, 34 years. Numbers stay exact in a double for 8,000 revivals.
+# thousand a second at most, 34 years. Numbers stay exact in a double for 8,000 recoveries.
 SKIP = 1 << 40
 # Of 2^40 in all: as many as a cluster has jobs at most, and some.
 SKIP_JOBS = 1 << 24
 LEASES = 1_000  # Ended by one change.
 
 
-def revive(store: Store, at_least: int, origin: str) -> MetaRecord:
+def recover(store: Store, at_least: int, origin: str) -> MetaRecord:
     """End all leases and skip the numbers. The state then stands at an index of the log of
     `at_least`, and has a fingerprint that no other history can have."""
     for worker, _ in list(leases.holders(store)):

@@ -15,9 +15,9 @@ from .driver import Machine, image
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 
 
-def revived(machine: Machine) -> Machine:
+def recovered(machine: Machine) -> Machine:
     """The same state in other hands."""
-    after = recovery.revive(machine.store, 0, "origin")
+    after = recovery.recover(machine.store, 0, "origin")
     again = Machine(machine.store)
     again.at(machine.now_ms)
     again.index = after.applied_index
@@ -35,7 +35,7 @@ def test_all_leases_have_lapsed_and_their_tokens_count_no_more(
     machine.grant("w2", credits=10)
     last = read_meta(machine.store)
 
-    machine = revived(machine)
+    machine = recovered(machine)
 
     assert {run.state for run in machine.live("a")} == {run_pb2.RUN_STATE_PENDING}
     assert machine.succeed(held[0]).reason == "LEASE_LOST"
@@ -52,7 +52,7 @@ def test_no_run_gets_an_id_that_a_lost_one_may_have_had(machine: Machine) -> Non
     lost.create("b")
     was = lost.trigger("b").id
 
-    machine = revived(machine)
+    machine = recovered(machine)
     machine.create("b")
 
     assert machine.trigger("b").id != was
@@ -62,14 +62,14 @@ def test_it_stands_where_it_is_told_and_differs_from_what_it_was(machine: Machin
     machine.create("a")
     before = read_meta(machine.store)
 
-    after = recovery.revive(machine.store, 5_000, "x")
+    after = recovery.recover(machine.store, 5_000, "x")
 
     assert (after.applied_index, after.now_ms) == (5_000, before.now_ms)
     assert after.fingerprint != before.fingerprint
     assert read_meta(machine.store) == after
     other = Machine(MemoryStore())
     other.create("a")
-    assert recovery.revive(other.store, 5_000, "y").fingerprint != after.fingerprint
+    assert recovery.recover(other.store, 5_000, "y").fingerprint != after.fingerprint
 
 
 def test_two_that_do_the_same_come_to_the_same(machine: Machine) -> None:
@@ -79,6 +79,6 @@ def test_two_that_do_the_same_come_to_the_same(machine: Machine) -> None:
         one.create("a")
         one.trigger("a")
         one.grant("w1")
-        recovery.revive(one.store, 70, "x")
+        recovery.recover(one.store, 70, "x")
 
     assert image(machine.store) == image(other.store)
