@@ -303,13 +303,13 @@ class Judge:
             stored = store.get(keys.state(jid))
             assert stored is not None
             state = parse(keys.state(jid), stored, StateRecord)
-            if state.state == job_pb2.JobStatus.STATE_DELETING or not job.order().schedules:
+            if state.state == job_pb2.JobStatus.STATE_DELETING or not job.full_spec().schedules:
                 continue
             is_broken = state.state == job_pb2.JobStatus.STATE_BROKEN
             if not is_broken and 0 < state.next_due_at_ms < true_ms - LATE_MS:
                 late = true_ms - state.next_due_at_ms
                 raise Violation(f"S8 {job.name} should have fired {late} ms ago")
-            every_ms = job.order().schedules[0].interval.every.ToMilliseconds()
+            every_ms = job.full_spec().schedules[0].interval.every.ToMilliseconds()
             since_ms, next_ms = job.schedules_since_ms, state.next_scheduled_at_ms
             first = anchor_ms + ((since_ms - anchor_ms) // every_ms + 1) * every_ms
             book = self.books.get(jid, Book())

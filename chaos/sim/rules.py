@@ -86,7 +86,7 @@ class SchedulerCluster(Cluster):
         if value is None or stored is None:
             raise Violation(f"S1 {owned.name} was acknowledged and is gone")
         job = parse(keys.job(jid), stored, JobRecord)
-        payload = job.order().payload.data
+        payload = job.full_spec().payload.data
         if payload != owned.payload:
             raise Violation(f"S1 {owned.name} has {payload!r}, not {owned.payload!r}")
         if judge.triggered[jid] != len(owned.triggers):

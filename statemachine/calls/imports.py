@@ -179,7 +179,7 @@ def _take_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str, result:
             if jid is not None:
                 job = view.need(keys.job(jid), JobRecord)
                 namespaces.check_etag(wanted.etag, job.version)
-                before = job.order()
+                before = job.full_spec()
                 if before == wanted.spec:
                     result.verdict = Result.VERDICT_UNCHANGED
                     return False

@@ -236,7 +236,7 @@ def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2
     sent = request.job
     jid, job, state = find(view, sent.namespace, sent.name)
     namespaces.check_etag(sent.etag, job.version)
-    before = job.order()
+    before = job.full_spec()
     merged = job_pb2.Job(name=job.name, spec=before)
     if request.update_mask.paths:
         masks.merge(sent, merged, request.update_mask, CHANGEABLE)
@@ -268,7 +268,7 @@ def replace_spec(
     """Give a job another spec, after asking whether it is right. The answer is what was changed by
     hand and goes, since the new schedules do not name it."""
     namespace = namespaces.need(view, job.namespace)
-    old, new = job.order(), merged.spec
+    old, new = job.full_spec(), merged.spec
     rescheduled = _are_others(old, new)
     retimed = old.timing != new.timing
     # A job that has had all its runs and may have more begins anew: it catches up with nothing.

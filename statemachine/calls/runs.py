@@ -149,7 +149,7 @@ def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRec
     waves.reopen(view, jid, occasion, run)
     run.unique_key = ""
     # It does what the job says now, which asks for the workers that can.
-    run.ordered_in = job.ordered_in
+    run.action_version = job.action_version
     lane = view.need(keys.lane(run.lane), LaneRecord)
     namespace = keys.namespace_of(jid)
     run.lane = lanes.lane_for(view, namespace, job.form.spec, lane.queue, lane.priority)

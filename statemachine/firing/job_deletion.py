@@ -28,7 +28,7 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     view.put(keys.job(jid), job)
     usage = runs.usage_of(view, jid)
     usage.jobs -= 1
-    usage.payload_bytes -= len(job.order().payload.data)
+    usage.payload_bytes -= len(job.full_spec().payload.data)
     graph.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace, job.form.calendars, -1)
     state.state = next_time.DELETING

@@ -20,7 +20,7 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
     # And bytes where many leases say the same: to read them costs a third of saying it.
     form = ordered = job.form
     payload = job.payload
-    if run.ordered_in != job.ordered_in:
+    if run.action_version != job.action_version:
         ordered, payload = former_specs.former(view, jid, run)
     answer = worker_pb2.Lease.FromString(ordered.lease + _times(occasion >> 16, run.due_at_ms))
     answer.namespace = job.namespace
@@ -167,7 +167,7 @@ ENDS = {
 
 def job(namespace: str, jid: int, record: JobRecord, state: StateRecord) -> job_pb2.Job:
     answer = job_pb2.Job(
-        namespace=namespace, name=record.name, spec=record.order(), uid=jid,
+        namespace=namespace, name=record.name, spec=record.full_spec(), uid=jid,
         etag=etag(record.version), version=record.version, creator=record.creator,
         create_time=timestamp(record.created_at_ms), update_time=timestamp(record.updated_at_ms),
     )  # fmt: skip

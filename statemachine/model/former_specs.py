@@ -1,7 +1,7 @@
 """What runs are to do: each keeps the action and payload that its job had when it was made.
 
 As long as nobody changes those, a run need only look at its job. When they are changed while runs
-are under way, what those runs go by stays as a former order until the last of them has ended.
+are under way, what those runs go by stays as a former spec until the last of them has ended.
 
 A run does in every attempt what its job said when it was made: another payload under the same
 idempotency key would be another piece of work, and another handler would come to workers of the old
@@ -26,7 +26,7 @@ from .view import View
 
 
 def check_room(view: View, job: JobRecord, state: StateRecord) -> None:
-    """Former orders may be large, and an import may change more of them than fit into a change."""
+    """Former specs may be large, and an import may change more of them than fit into a change."""
     if view.has_bytes and state.live > state.former:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
@@ -42,14 +42,14 @@ def keep(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     live = state.live - state.former
     if live:
         former = FormerRecord(form=job.form, payload=job.payload, live=live)
-        view.put(keys.former(jid, job.ordered_in), former)
+        view.put(keys.former(jid, job.action_version), former)
         state.former = state.live
-    job.ordered_in = job.version + 1
+    job.action_version = job.version + 1
 
 
 def ended(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
-    """A run has ended of a job that has former orders. The caller puts the state."""
-    key = keys.former(jid, run.ordered_in)
+    """A run has ended of a job that has former specs. The caller puts the state."""
+    key = keys.former(jid, run.action_version)
     former = view.get(key, FormerRecord)
     if former is None:
         return
@@ -63,5 +63,5 @@ def ended(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
 
 def former(view: View, jid: int, run: RunRecord) -> tuple[Form, bytes | None]:
     """What a run goes by whose job has changed: the form with its action, and its payload."""
-    record = view.need(keys.former(jid, run.ordered_in), FormerRecord)
+    record = view.need(keys.former(jid, run.action_version), FormerRecord)
     return record.form, record.payload

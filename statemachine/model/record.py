@@ -3,7 +3,7 @@
 A record is an array in MessagePack: its format first, then its fields in the order in which they
 stand here. Fields are only ever appended, and a new one comes with a new format, since a version
 that does not know a field would lose it when it writes the record again: it stops instead.
-tests/wire/golden holds the bytes of each. What a user ordered or a worker said is kept as the
+tests/wire/golden holds the bytes of each. What a user or a worker wrote is kept as the
 message of the API that it came in.
 
 Times are milliseconds since 1970, UTC. 0 means "none" where nothing else is said. A `jid` is the
@@ -93,7 +93,7 @@ class NamespaceRecord(Record):
 
     # Its number in keys.
     number: int = 0
-    # What the user ordered; output-only fields are empty.
+    # What the user wrote; output-only fields are empty.
     settings: namespace_pb2.Namespace = msgspec.field(default_factory=namespace_pb2.Namespace)
     # See Namespace.etag.
     version: int = 0
@@ -138,7 +138,7 @@ class JobRecord(Record):
     name: str = ""
     # Its namespace's name.
     namespace: str = ""
-    # What the user ordered, but for schedules, notes and payload.
+    # What the user wrote, but for schedules, notes and payload.
     form: Form = specs.EMPTY
     # The schedules; labels, owner and description: each as bytes of a spec that says nothing else,
     # since most runs need not look at them.
@@ -158,10 +158,10 @@ class JobRecord(Record):
     # Since when the schedules are the present ones.
     schedules_since_ms: int = 0
     # The version in which it got its present action and payload. 0: it never had others.
-    ordered_in: int = 0
+    action_version: int = 0
 
-    def order(self) -> job_pb2.JobSpec:
-        """All that the user ordered."""
+    def full_spec(self) -> job_pb2.JobSpec:
+        """All that the user wrote."""
         spec = job_pb2.JobSpec.FromString(self.form.data + self.schedules + self.notes)
         if self.payload is not None:
             spec.payload.MergeFromString(self.payload)
@@ -424,7 +424,7 @@ class RunRecord(Record):
     # revision of that change.
     made_in: int = 0
     # As its job had it when it was made: by which action and payload it goes.
-    ordered_in: int = 0
+    action_version: int = 0
     # The sum of SPARED_*.
     spared: int = 0
 
@@ -567,7 +567,7 @@ class AuditEntryRecord(Record):
 class CalendarRecord(Record):
     """A shared list of days."""
 
-    # What the user ordered; output-only fields are empty.
+    # What the user wrote; output-only fields are empty.
     settings: calendar_pb2.Calendar = msgspec.field(default_factory=calendar_pb2.Calendar)
     # See Calendar.etag.
     version: int = 0
@@ -587,7 +587,7 @@ class NamespaceDeletionRecord(Record):
 class AlertRecord(Record):
     """A condition to be told about."""
 
-    # What the user ordered; output-only fields are empty.
+    # What the user wrote; output-only fields are empty.
     settings: alert_pb2.Alert = msgspec.field(default_factory=alert_pb2.Alert)
     # See Alert.etag.
     version: int = 0

@@ -268,7 +268,7 @@ def _paused(view: View, job: JobRecord, state: StateRecord) -> Obstacle:
 
 def _wanted(job: JobRecord) -> LaneRecord:
     """What runs of a job ask of a worker, also before there was one."""
-    spec = job.order()
+    spec = job.full_spec()
     labels = tuple(LabelRecord(name=name, value=spec.worker_labels[name])
                    for name in sorted(spec.worker_labels))  # fmt: skip
     return LaneRecord(

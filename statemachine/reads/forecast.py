@@ -45,7 +45,7 @@ def preview_schedule(
     if request.schedules or request.HasField("timing"):
         return _preview_new(view, request, from_ms, count)
     jid, job, state = find(view, request.namespace, request.job)
-    spec = job.order()
+    spec = job.full_spec()
     edits = [
         Edit(
             scheduled_time=timestamp(edit.scheduled_at_ms), kind=edit.kind,
@@ -83,7 +83,7 @@ def _preview_new(
     if jid is not None:
         job = view.need(keys.job(jid), JobRecord)
         created_ms = job.created_at_ms
-        schedules = schedules or list(job.order().schedules)
+        schedules = schedules or list(job.full_spec().schedules)
         timing = timing if request.HasField("timing") else job.form.spec.timing
     seed = f"{namespace.settings.name}/{request.job}"
     # As if they were stored at the instant that is asked for, if that has passed.

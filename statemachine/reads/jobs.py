@@ -85,7 +85,7 @@ def _range(number: int, terms: Terms) -> tuple[bytes, bytes]:
 
 
 def _fields(job: JobRecord, state: StateRecord, terms: Terms) -> dict[str, str | int]:
-    spec = job.order()
+    spec = job.full_spec()
     fields: dict[str, str | int] = {
         "name": job.name,
         "state": word(job_pb2.JobStatus.State.Name(state.state), "STATE_"),

@@ -48,7 +48,7 @@ def new(
 ) -> RunRecord:
     return RunRecord(
         state=PENDING, cause=cause, outcome=outcome, due_at_ms=due_ms,
-        lane=job.lane, priority=job.form.priority, ordered_in=job.ordered_in,
+        lane=job.lane, priority=job.form.priority, action_version=job.action_version,
     )  # fmt: skip
 
 

@@ -93,7 +93,7 @@ class OfJob:
     later: int = 0
     parked: int = 0
     first: int = 0
-    by_order: Counter[int] = field(default_factory=Counter)
+    by_action_version: Counter[int] = field(default_factory=Counter)
 
 
 def differences(store: Reading) -> Iterator[Difference]:
@@ -143,8 +143,8 @@ def _states(store: Reading, totals: Totals) -> Iterator[Difference]:
             continue
         if state.state != DELETING:
             _add_job(totals, jid, job)
-        del counts.by_order[job.ordered_in]
-        for version, live in counts.by_order.items():
+        del counts.by_action_version[job.action_version]
+        for version, live in counts.by_action_version.items():
             totals.live_by_former[keys.former(jid, version)] = live
         wanted = _of_state(store, jid, job, state, counts)
         yield from _changed(key, value, state, f"the job {job.name}", **wanted)
@@ -156,7 +156,7 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
     counts.first = counts.first or occasion
     counts.held += bool(run.held)
     counts.later += run.held == RunRecord.HELD_FOR_DUE
-    counts.by_order[run.ordered_in] += 1
+    counts.by_action_version[run.action_version] += 1
     counts.parked += run.parking == RunRecord.PARKING_JOB
     totals.live[namespace] += 1
     totals.held[namespace] += run.held > 1
@@ -185,7 +185,7 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
 def _add_job(totals: Totals, jid: int, job: JobRecord) -> None:
     namespace = keys.namespace_of(jid)
     totals.jobs[namespace] += 1
-    totals.payload_bytes[namespace] += len(job.order().payload.data)
+    totals.payload_bytes[namespace] += len(job.full_spec().payload.data)
     for name in job.form.calendars:
         totals.jobs_by_calendar[keys.calendar(namespace, name)] += 1
 
@@ -200,7 +200,7 @@ def _of_state(
         "held": counts.held,
         "later": counts.later,
         "parked": counts.parked,
-        "former": counts.by_order.total(),
+        "former": counts.by_action_version.total(),
     }
     if counts.live and state.live_from > counts.first:
         wanted["live_from"] = counts.first
@@ -212,7 +212,7 @@ def _of_state(
         return wanted
     edges = keys.of_job(keys.EDGE, jid)
     wanted["has_downstream"] = next(store.scan(edges, keys.after(edges)), None) is not None
-    spec = job.order()
+    spec = job.full_spec()
     rests = any(schedule.HasField("after_end") for schedule in spec.schedules)
     wanted["after_end"] = rests
     wanted["once"] = len(spec.schedules) == 1 and spec.schedules[0].HasField("once")
@@ -330,6 +330,6 @@ def _formers(store: Reading, totals: Totals) -> Iterator[Difference]:
     for key, value, former in records(store, keys.FORMER, FormerRecord):
         live = totals.live_by_former[key]
         if live:
-            yield from _changed(key, value, former, "the former order", live=live)
+            yield from _changed(key, value, former, "the former spec", live=live)
         else:
-            yield Difference(key, value, None, "no run goes by this former order; live is 0")
+            yield Difference(key, value, None, "no run goes by this former spec; live is 0")

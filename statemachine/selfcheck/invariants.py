@@ -119,9 +119,9 @@ def _live_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
         if job is None or store.get(keys.state(jid)) is None:
             yield Breach(key, "the job of this run is not there")
             continue
-        former = keys.former(jid, run.ordered_in)
-        if run.ordered_in != job.ordered_in and store.get(former) is None:
-            yield Breach(key, f"what it does, as of version {run.ordered_in}, is not there")
+        former = keys.former(jid, run.action_version)
+        if run.action_version != job.action_version and store.get(former) is None:
+            yield Breach(key, f"what it does, as of version {run.action_version}, is not there")
         if run.state not in UNDER_WAY or run.ended_at_ms:
             yield Breach(key, "it has ended, but lies among the runs under way")
         if store.get(keys.ended(jid, occasion)) is not None:
