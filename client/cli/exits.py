@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 from enum import IntEnum
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from .clean import echo, tell
+
+NAME = "raftsched"
+
+
+def with_program(text: str) -> str:
+    """Call the program as it was called, where a shell would not find it by its name alone."""
+    called = sys.argv[0]
+    if Path(called).name != NAME or shutil.which(NAME) == called:
+        return text
+    return re.sub(rf"(?<![\w/.-]){NAME}(?= [a-z])", lambda _: shlex.quote(called), text)
 
 
 class Exit(IntEnum):
@@ -52,7 +67,7 @@ class Trouble(click.ClickException):
         tell(what, 4)
         if mark:
             # What is to be typed stays in one piece.
-            echo(f"{mark[1:]}{then}", file=file, err=True)
+            echo(with_program(f"{mark[1:]}{then}"), file=file, err=True)
 
 
 def wrong_use(what: str, why: str | Sequence[str] = "", then: str = "") -> Trouble:

@@ -35,14 +35,14 @@ EXITS: tuple[tuple[type[errors.RaftschedError], Exit], ...] = (
 # What to type next, by reason; filled in with the refusal's values.
 THEN: Mapping[str, str] = {
     "NAMESPACE_NOT_FOUND": "raftsched namespace list, or raftsched namespace create {namespace}",
-    "JOB_NOT_FOUND": "raftsched job list{elsewhere}",
-    "RUN_NOT_FOUND": "raftsched run list{elsewhere}, or raftsched job history JOB",
-    "QUEUE_NOT_FOUND": "raftsched queue list{elsewhere}",
-    "CALENDAR_NOT_FOUND": "raftsched calendar list{elsewhere}",
-    "WORKER_NOT_FOUND": "raftsched worker list{elsewhere}",
-    "FLOW_NOT_FOUND": "raftsched flow list{elsewhere}",
-    "DEAD_LETTER_NOT_FOUND": "raftsched dead list{elsewhere}",
-    "ALERT_NOT_FOUND": "raftsched alert list{elsewhere}, or raftsched alert list --cluster",
+    "JOB_NOT_FOUND": "raftsched job list",
+    "RUN_NOT_FOUND": "raftsched run list, or raftsched job history JOB",
+    "QUEUE_NOT_FOUND": "raftsched queue list",
+    "CALENDAR_NOT_FOUND": "raftsched calendar list",
+    "WORKER_NOT_FOUND": "raftsched worker list",
+    "FLOW_NOT_FOUND": "raftsched flow list",
+    "DEAD_LETTER_NOT_FOUND": "raftsched dead list",
+    "ALERT_NOT_FOUND": "raftsched alert list, or raftsched alert list --cluster",
     "ACCESS_TOKEN_NOT_FOUND": "raftsched token list",
     "NODE_NOT_FOUND": "raftsched cluster status",
     "JOB_EXISTS": "raftsched job update {job} ..., or raftsched job get {job}",
@@ -56,7 +56,7 @@ THEN: Mapping[str, str] = {
     "OVERLAP_REFUSED": "raftsched run list --job {job}, or trigger it with --force",
     "RUN_ENDED": "raftsched run get {run}",
     "HAS_DEPENDENTS": "raftsched flow graph {job}",
-    "IN_USE": "raftsched job list{elsewhere}",
+    "IN_USE": "raftsched job list",
     "MEMBERSHIP_REFUSED": "raftsched cluster status",
     "TRANSFER_REFUSED": "raftsched cluster status",
     "NOT_RETRYING": "raftsched run explain {run}",
@@ -125,19 +125,14 @@ def _then(session: Session, error: errors.RaftschedError) -> str:
         name, used_by = error.values.get("name", ""), error.values.get("used_by")
         return f"raftsched job list -n {name}" if used_by == "jobs" else ""
     if error.reason == "IN_USE" and error.values.get("kind") == "calendar":
-        return f"raftsched job list --calendar {error.values['name']}{_elsewhere(session)}"
+        return f"raftsched job list --calendar {error.values['name']}"
     if template := THEN.get(error.reason):
-        elsewhere = _elsewhere(session)
-        return template.format_map(_Known({"elsewhere": elsewhere, **error.values}))
+        return template.format_map(_Known(error.values))
     if isinstance(error, errors.Unavailable) and not error.reason:
         return next((then for word, then in NO_TRUST if word in error.message), NO_SERVER)
     if error.retry_after is not None:
         return f"the same in {error.retry_after:g} s"
     return ""
-
-
-def _elsewhere(session: Session) -> str:
-    return "" if session.namespace == "default" else f" -n {session.namespace}"
 
 
 class _Known(dict[str, str]):

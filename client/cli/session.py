@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .clean import echo, tell, visible
-from .exits import Exit, Trouble, wrong_use
+from .exits import Exit, Trouble, with_program, wrong_use
 from .output import Output
+from .paste import with_options
 from .settings import Value, resolve
 from .times import parse_length, rough_text
 
@@ -83,6 +84,9 @@ class Session:
         sdk.addHandler(waits)
         try:
             yield session
+        except Trouble as trouble:
+            trouble.then = with_options(trouble.then, session.values)
+            raise
         finally:
             sdk.removeHandler(waits)
             if not session.out.is_table:
@@ -214,7 +218,7 @@ class Session:
         if self.out.is_table:
             tell(f"{text} (dry run: nothing was changed)" if self.dry_run else text)
             if then and self.out.for_person:
-                echo(f"  Next: {then}", err=True)
+                echo(f"  Next: {with_program(with_options(then, self.values))}", err=True)
 
     def done(self, message: Message, text: str, *, then: str = "") -> None:
         """A write went through: a sentence for people, the answer for programs."""

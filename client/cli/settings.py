@@ -178,9 +178,10 @@ def resolve(given: Mapping[str, Any], context: str) -> dict[str, Value]:
     click_context = click.get_current_context()
     contexts = Contexts.load()
     name, chosen = contexts.chosen(context)
-    values = {"context": Value(name, "--context or the file's `current`" if name else "not set")}
     by_flag = click.core.ParameterSource.COMMANDLINE
     named = bool(name) and click_context.get_parameter_source("context") == by_flag
+    origin = "--context" if named else "RAFTSCHED_CONTEXT" if context else "`current` in the file"
+    values = {"context": Value(name, origin if name else "not set")}
     for setting in SETTINGS:
         said = given.get(setting.name)
         flagged = click_context.get_parameter_source(setting.name) == by_flag

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
+
+import pytest
+
+from raftsched.client.cli.exits import with_program
 
 from .conftest import Cli
 
@@ -122,5 +128,75 @@ def test_a_calendar_in_use_names_the_command_that_lists_its_jobs(cli: Cli) -> No
     assert "the job report names the calendar 'holidays'" in said.stderr
     [then] = [line for line in said.stderr.splitlines() if "Try:" in line]
     listed = then.split("Try: raftsched ")[1].split()
-    assert listed[:4] == ["job", "list", "--calendar", "holidays"]
+    assert listed == ["job", "list", "-n", "shop", "--calendar", "holidays"]
     assert cli.ok(*listed, "-o", "name").stdout == "report\n"
+
+
+# Lines that can be pasted.
+
+
+def pasted(cli: Cli, said: str) -> list[list[str]]:
+    """The commands of the lines Next and Try, as a shell reads them."""
+    lines = [line for line in said.splitlines() if re.match(r"\s+(Next|Try): ", line)]
+    found = re.findall(r"raftsched ((?:[^,;(]|, ?\d)+)", " ".join(lines))
+    return [shlex.split(re.sub(r" (says|shows|on each) .*", "", one)) for one in found]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("job", "create", "fresh", "--cron", "0 9 * * *", "--handler", "h"),
+        ("job", "create", "manual", "--handler", "h"),
+        ("job", "pause", "report"),
+        ("job", "trigger", "report"),
+        ("job", "skip", "report", "2026-01-01T09:00:00Z"),
+        ("job", "backfill", "report", "--from", "2025-12-30", "--to", "2025-12-31"),
+        ("job", "get", "reprot"),
+        ("run", "get", "report.1.5"),
+        ("queue", "get", "nope"),
+        ("calendar", "delete", "holidays", "--yes"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_to_be_typed_next_works_as_it_is(cli: Cli, words: tuple[str, ...]) -> None:
+    there = ("-n", "shop", "--endpoints", cli.environment.pop("RAFTSCHED_ENDPOINTS"))
+    cli.ok("namespace", "create", "shop", *there[2:])
+    cli.ok("calendar", "create", "holidays", "--yearly", "12-25", *there)
+    daily(cli, "--exclude-calendar", "holidays", *there)
+
+    said = cli(*words, *there, "--color", "always")
+
+    commands = pasted(cli, said.stderr)
+    assert commands, said.stderr
+    for command in commands:
+        if any(word.isupper() and len(word) > 2 for word in command):
+            continue  # A word that stands for a name.
+        wait = ("--for", "10ms") if command[:2] == ["run", "wait"] else ()
+        answered = cli(*command, *wait)
+        assert answered.exit_code in (0, 7), (command, answered.output)
+
+
+def test_a_context_that_was_named_is_named_again(cli: Cli) -> None:
+    endpoints = cli.environment.pop("RAFTSCHED_ENDPOINTS")
+    cli.ok("config", "add", "prod", "--endpoints", endpoints)
+    cli.ok("config", "add", "other", "--endpoints", "127.0.0.1:9")
+    cli.ok("config", "use", "other")
+
+    said = cli("job", "get", "nope", "--context", "prod")
+
+    assert "Try: raftsched job list --context prod" in said.stderr
+
+
+def test_the_program_is_called_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/raftsched", "job"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert with_program("raftsched job list, or raftsched dev") == (
+        ".venv/bin/raftsched job list, or .venv/bin/raftsched dev"
+    )
+    on_path = tmp_path / "raftsched"
+    on_path.write_text("#!/bin/sh\n")
+    on_path.chmod(0o755)
+    monkeypatch.setattr("sys.argv", [str(on_path), "job"])
+    assert with_program("raftsched job list") == "raftsched job list"
+    monkeypatch.setattr("sys.argv", ["pytest"])
+    assert with_program("raftsched job list") == "raftsched job list"
