@@ -37,6 +37,10 @@ GOODBYE_S = 1.0
 HOPELESS = frozenset(
     {"INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
 )
+GIVE_TOKEN = (
+    "give the worker an access token: Worker(token=...), or for `raftsched worker run` the option "
+    "--token-file FILE or the variable RAFTSCHED_TOKEN_FILE"
+)
 
 
 class Pauses:
@@ -169,10 +173,10 @@ class Streams:
         elif not failed.leader:
             nodes.forget_leader(endpoint)
         why = f"{failed.reason or failed.code}: {failed.distrust or failed.message}"
+        if failed.code == "UNAUTHENTICATED":
+            why = f"{why}; {GIVE_TOKEN}"
         if failed.code in HOPELESS and not self._welcomed:
-            raise failed.error(
-                failed.error_kind, f"{endpoint} refused this worker: {failed.message}", ""
-            )
+            raise failed.error(failed.error_kind, f"{endpoint} refused this worker: {why}", "")
         if failed.code in HOPELESS:
             LOG.warning("%s refused this worker: %s", endpoint, why)
         return why

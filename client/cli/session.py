@@ -120,6 +120,15 @@ class Session:
         """Show this in place of the access token that the user has."""
         self._secret = secret
 
+    def use_secret(self, secret: str) -> None:
+        """Go on with this secret, which was made just now."""
+        self.shows(secret)
+        vars(self).pop("client").close()
+
+    @property
+    def has_token(self) -> bool:
+        return bool(self._secret or token_of(self.values, ""))
+
     def make_client(self) -> Client:
         from .. import Client
         from ..endpoints import parse

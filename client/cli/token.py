@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from .exits import Exit, Trouble, wrong_use
 from .lazy import ExampleGroup
 from .names import TOKEN
 from .options import command
-from .session import Session
+from .session import Session, many
 from .spec import enum_number
 from .times import Instant, timestamp
 
@@ -24,6 +25,14 @@ SECRET_FILE = "raftsched-data/bootstrap-secret"
 OTHERS = "raftsched token create NAME --role admin -A, with --token-file of a token that is there"
 NONE = "none"  # The secret of no token.
 ASKED_S = 5.0
+FIRST = (
+    "this makes the first access token; from then on every call without a token is refused, and "
+    "workers and clients without one are shut out."
+)
+GIVE = (
+    "Give one to each worker and client: raftsched token create NAME --role worker > FILE, then "
+    "RAFTSCHED_TOKEN_FILE=FILE for commands, Worker(token=...) and Client(token=...) in programs."
+)
 ROLES = ("admin", "editor", "worker", "viewer")
 
 
@@ -42,7 +51,7 @@ def token() -> None:
     token, "create",
     "raftsched token create ci --role editor -n billing > ci.token",
     "raftsched token create look --role viewer --all-namespaces --expires +90d",
-    writes=True,
+    writes=True, destroys=True,
 )  # fmt: skip
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), required=True, help="What it may do.")
@@ -66,11 +75,19 @@ def create(
     wanted.role = enum_number(m.access_pb2.Role.DESCRIPTOR, role)  # type: ignore[assignment]
     request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
     kind = m.access_pb2.CreateAccessTokenResponse
+    first = role == "admin" and all_namespaces and is_first(session)
+    if first:
+        workers = connected(session)
+        session.say(f"Note: {FIRST}{without(workers)}")
+        if workers and sys.stdin is not None and sys.stdin.isatty():
+            session.confirm("Make the first access token?")
     made = session.ask(request, kind, f"create access token {name}")
     secret = " This is its secret:" if made.secret else ""
     session.done(made, told(made.access_token) + secret)
     if session.out.is_table and made.secret:
         echo(made.secret)
+    if first and not session.dry_run:
+        session.say(GIVE)
 
 
 @command(
@@ -93,6 +110,7 @@ def bootstrap(session: Session, name: str, secret_file: str) -> None:
     wanted = m.access_pb2.AccessToken(name=name, role=m.access_pb2.ROLE_ADMIN)
     request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
     kind = m.access_pb2.CreateAccessTokenResponse
+    session.say(f"Note: {FIRST}")
     try:
         made = session.ask(request, kind, f"make the first access token {name}")
     except Trouble as trouble:
@@ -103,6 +121,37 @@ def bootstrap(session: Session, name: str, secret_file: str) -> None:
     session.done(made, told(made.access_token) + secret)
     if session.out.is_table and made.secret:
         echo(made.secret)
+        # A node without `tokens = true` may have let some in.
+        session.use_secret(made.secret)
+        session.say(f"{GIVE}{without(connected(session))}")
+
+
+def is_first(session: Session) -> bool:
+    """Whether the cluster has no token yet, and so takes everybody for an admin."""
+    if session.has_token:
+        return False
+    request, kind = m.access_pb2.ListAccessTokensRequest(), m.access_pb2.ListAccessTokensResponse
+    return not session.ask(request, kind, "list access tokens").access_tokens
+
+
+def connected(session: Session) -> int:
+    """How many workers there are; 0 if nobody says."""
+    from ..errors import RaftschedError
+
+    try:
+        request = m.cluster_pb2.GetClusterStatusRequest()
+        status = session.client.call(request, timeout=ASKED_S)
+    except RaftschedError:
+        return 0
+    assert isinstance(status, m.cluster_pb2.ClusterStatus)
+    return status.workers
+
+
+def without(workers: int) -> str:
+    if not workers:
+        return ""
+    verb = "is" if workers == 1 else "are"
+    return f" {many(workers, 'worker')} {verb} connected without one."
 
 
 def read_secret(session: Session, path: str) -> str:

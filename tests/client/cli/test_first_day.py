@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raftsched.client.cli.exits import with_program
+from raftsched.proto.v1 import access_pb2, cluster_pb2
 
+from ..stage import Node
 from .conftest import Cli
 
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "80"}
@@ -200,3 +203,62 @@ def test_the_program_is_called_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert with_program("raftsched job list") == "raftsched job list"
     monkeypatch.setattr("sys.argv", ["pytest"])
     assert with_program("raftsched job list") == "raftsched job list"
+
+
+# The first access token.
+
+
+def with_workers(count: int, cli: Cli) -> None:
+    """The next calls: no token is there, so many workers are, and the token is made."""
+
+    def tokens(node: Node, request: Any, context: Any, answer: Any) -> Any:
+        assert isinstance(request, access_pb2.ListAccessTokensRequest)
+        return access_pb2.ListAccessTokensResponse()
+
+    def status(node: Node, request: Any, context: Any, answer: Any) -> Any:
+        assert isinstance(request, cluster_pb2.GetClusterStatusRequest)
+        return cluster_pb2.ClusterStatus(workers=count)
+
+    def made(node: Node, request: Any, context: Any, answer: Any) -> Any:
+        assert isinstance(request, access_pb2.CreateAccessTokenRequest)
+        made = access_pb2.CreateAccessTokenResponse(secret="rs_1")
+        made.access_token.CopyFrom(request.access_token)
+        return made
+
+    cli.stage.nodes[0].faults.extend((tokens, status, made))
+
+
+def test_the_first_token_says_whom_it_shuts_out(cli: Cli) -> None:
+    with_workers(3, cli)
+
+    said = cli.ok("token", "create", "root", "--role", "admin", "-A")
+
+    assert said.stdout == "rs_1\n"
+    before, after = said.stderr.split("Access token root: admin in all namespaces.")
+    assert "the first access token" in before
+    assert "3 workers are connected without one" in before
+    assert "raftsched token create NAME --role worker" in after
+    for setting in ("RAFTSCHED_TOKEN_FILE", "Worker(token=...)", "Client(token=...)"):
+        assert setting in after
+
+
+def test_bootstrap_says_so_too(cli: Cli, tmp_path: Path) -> None:
+    secret = tmp_path / "bootstrap-secret"
+    secret.write_text("rsb_1\n")
+
+    def made(node: Node, request: Any, context: Any, answer: Any) -> Any:
+        made = access_pb2.CreateAccessTokenResponse(secret="rs_1")
+        made.access_token.CopyFrom(request.access_token)
+        return made
+
+    def status(node: Node, request: Any, context: Any, answer: Any) -> Any:
+        assert ("authorization", "Bearer rs_1") in context.invocation_metadata()
+        return cluster_pb2.ClusterStatus(workers=1)
+
+    cli.stage.nodes[0].faults.extend((made, status))
+    said = cli.ok("token", "bootstrap", "--secret-file", str(secret))
+
+    assert said.stdout == "rs_1\n"
+    assert "from then on every call without a token is refused" in said.stderr
+    assert "1 worker is connected without one" in said.stderr
+    assert "RAFTSCHED_TOKEN_FILE" in said.stderr
