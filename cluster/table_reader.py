@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..statemachine.core.rocks_store import PATIENCE, WHOLE, meaning, read_through, read_whole
+from ..statemachine.core.rocks_store import MERGE_NICENESS, WHOLE, meaning, read_through, read_whole
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def _word(other: subprocess.Popen[bytes], look: Callable[[], None]) -> bytes:
 
 def main(path: Path, count: int) -> None:
     """The other process: says how many it has read, and waits until it is told to go on."""
-    os.nice(PATIENCE)
+    os.nice(MERGE_NICENESS)
     try:
         for read in read_through(path, count):
             os.write(sys.stdout.fileno(), str(read).encode())

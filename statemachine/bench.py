@@ -171,8 +171,8 @@ def reopen(path: Path) -> dict[str, float | int]:
 def worst_of(names: list[str]) -> int:
     worlds = bench_worst.measure(names)
     for name, row in worlds.items():
-        said = "  ".join(f"{key} {value}" for key, value in row.items())
-        sys.stderr.write(f"{name:>20}  {said}\n")
+        line = "  ".join(f"{key} {value}" for key, value in row.items())
+        sys.stderr.write(f"{name:>20}  {line}\n")
     sys.stdout.write(json.dumps(worlds) + "\n")
     return 0
 

@@ -395,7 +395,7 @@ class Careful:
                     raise
                 break
             except Broke as broke:
-                self._note(f"what a worker said of the run {word.run}", broke, "given up")
+                self._note(f"what a worker reported of the run {word.run}", broke, "given up")
                 refusal = failed(type(request.body).__name__, broke.error)
                 acks.append(Ack(token=word.token, reason=refusal.word, message=refusal.message))
                 continue
@@ -450,7 +450,7 @@ def _name(body: object) -> str:
 
 
 def failed(name: str, error: Exception) -> Rejection:
-    """What whoever asked is told."""
+    """The answer to whoever asked."""
     return Rejection(
         Reason.ERROR_REASON_RULE_FAILED,
         f"deciding {name} failed: {type(error).__name__}: {str(error)[:200]}; nothing was done. "

@@ -5,7 +5,7 @@ What was lost may have given out revisions, tokens and numbers of jobs, and ende
 in here. So every lease lapses, and all three go on far above what can have been given out. That is
 decided by the rules like anything else, but outside of any log: nobody else has this state yet.
 
-Leases lapse by the usual rule, at the state's own time. A double still tells tokens apart after
+Leases lapse by the usual rule, at the state's own time. A double still keeps tokens apart after
 8,000 losses. The fingerprint goes on with the origin of the new history, so two histories that
 begin from one backup differ. Scheduled times since then are late, and the misfire policies say what
 becomes of them; so what ran in what is lost may run again, under a higher token.

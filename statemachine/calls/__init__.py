@@ -7,6 +7,6 @@ Others may use:
 * occurrences: trigger, backfill, skip, move and add.
 * runs: cancel runs and requeue dead letters.
 * dead_letters: all dead letters that fit a filter.
-* alerts: conditions that somebody wants to be told of.
+* alerts: conditions that somebody wants to hear of.
 * job_warnings: what may not mean what it seems to.
 """

@@ -1,4 +1,4 @@
-"""Alerts: conditions that somebody wants to be told about.
+"""Alerts: conditions that somebody wants to hear of.
 
 The leader has them looked at from time to time, in steps, and adds what only it sees. Nothing is
 written as long as nothing changes. Since when a condition holds is stored, so that a new leader
@@ -57,7 +57,7 @@ def put(view: View, request: alert_pb2.PutAlertRequest, actor: str) -> Alert:
         _check_count(view, number)
         record = AlertRecord()
     old, new = record.settings, _settings(wanted)
-    said = audit_log.difference(old, new)
+    detail = audit_log.difference(old, new)
     if (old.condition, old.hold) != (new.condition, new.hold):
         _holds(view, record, 0, now=False)
     if old.webhook != new.webhook:
@@ -66,7 +66,9 @@ def put(view: View, request: alert_pb2.PutAlertRequest, actor: str) -> Alert:
     record.settings = new
     record.version += 1
     view.put(key, record)
-    audit_log.add(view, actor, "PutAlert", wanted.namespace, f"alert/{wanted.name}", request, said)
+    audit_log.add(
+        view, actor, "PutAlert", wanted.namespace, f"alert/{wanted.name}", request, detail
+    )
     return answer(record)
 
 
@@ -236,7 +238,7 @@ def _is_true(inputs: AlertInputs, number: int, settings: Alert) -> bool:
             return inputs.asked.differ
         case "set_aside_above":
             return inputs.asked.set_aside > condition.set_aside_above
-    # no_quorum: without one nothing can be written, so each node tells it by itself.
+    # no_quorum: without one nothing can be written, so each node reports it by itself.
     return False
 
 

@@ -4,7 +4,7 @@ Where few of them fit, many are looked at in vain. So a call looks in as many de
 each with others in between, until it finds some; with these it ends.
 
 A call ends without any when it has looked at 200,000. A step that finds none changes nothing, so
-the state remembers nothing of it: the next one is told where to go on (`Letters`).
+the state remembers nothing of it: the next one is asked to go on from there (`Letters`).
 """
 
 from __future__ import annotations
@@ -105,6 +105,6 @@ def _answer(
     if done:
         method = "PurgeDeadLetters" if is_purge else "RequeueDeadLetters"
         namespace = request.namespace or namespaces.DEFAULT
-        said = f"{done} dead letters"
-        audit_log.add(view, actor, method, namespace, "dead", request, said)
+        detail = f"{done} dead letters"
+        audit_log.add(view, actor, method, namespace, "dead", request, detail)
     return Purged(purged=done, more=more) if is_purge else Requeued(requeued=done, more=more)

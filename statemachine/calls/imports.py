@@ -163,9 +163,9 @@ def _take(
     if done:
         looked = len(answer.results)
         rest = "" if looked == len(request.jobs) else f", of {len(request.jobs)} in all"
-        said = f"{done} of {looked} jobs created or updated{rest}"
+        detail = f"{done} of {looked} jobs created or updated{rest}"
         namespace = request.jobs[0].namespace or namespaces.DEFAULT
-        audit_log.add(view, actor, "ImportJobs", namespace, "job", request, said)
+        audit_log.add(view, actor, "ImportJobs", namespace, "job", request, detail)
     return answer
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...proto.v1 import job_pb2
 from ..core import limits, masks
 from ..core.field_fault import FieldFault
-from ..core.instants import ms_or, told
+from ..core.instants import iso_text, ms_or
 from ..core.rejection import Fault, Reason, Refused
 from ..firing import backlog, bring_back, catch_up, dispatch, job_deletion, occurrence
 from ..firing import resume as resume_
@@ -255,9 +255,9 @@ def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2
 
 
 def _gone(edit: EditRecord) -> str:
-    at = told(edit.scheduled_at_ms)
+    at = iso_text(edit.scheduled_at_ms)
     if edit.kind == next_time.MOVE:
-        moved = told(edit.moved_to_ms)
+        moved = iso_text(edit.moved_to_ms)
         return f"the new schedules do not name {at}, which was moved to {moved}: it is MISSED"
     return f"the new schedules do not name {at}, which was to be skipped"
 
@@ -444,9 +444,9 @@ def resume(view: View, request: job_pb2.ResumeJobRequest, actor: str) -> job_pb2
     elif why := bring_back.why_not(view, jid, job, state):
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
-            f"'{job.name}' stands still until {told(bring_back.stands_until(view, job, state))} "
-            f"and cannot be brought back, since {why}; wait until then, or delete it and create "
-            "it anew",
+            f"'{job.name}' stands still until "
+            f"{iso_text(bring_back.stands_until(view, job, state))} and cannot be brought back, "
+            f"since {why}; wait until then, or delete it and create it anew",
             limit="ledger_ahead", maximum=ledger.AHEAD, job=job.name,
         )  # fmt: skip
     bring_back.bring_back(view, jid, job, state)

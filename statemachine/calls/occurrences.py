@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
 from ..core import limits
-from ..core.instants import ms_or, to_ms, told
+from ..core.instants import iso_text, ms_or, to_ms
 from ..core.rejection import Fault, Reason, Refused
 from ..firing import backlog
 from ..flows import waves
@@ -193,7 +193,7 @@ def _triggered(
 
 
 def _or_not(ms: int) -> str:
-    return "not given" if ms == -1 else told(ms)
+    return "not given" if ms == -1 else iso_text(ms)
 
 
 def _runs(count: int) -> str:
@@ -208,8 +208,9 @@ def backfill(
     first, end = ms_or(request, "from_time", -1), ms_or(request, "to_time", -1)
     faults = validate.between("runs_per_minute", request.runs_per_minute, 0, 60_000)
     if not 0 <= first < end <= view.now_ms:
-        said = f"it is {_or_not(end)}, from_time is {_or_not(first)} and now is {told(view.now_ms)}"
-        message = f"{said}; give from_time before to_time, and to_time not in the future"
+        now = iso_text(view.now_ms)
+        actual = f"it is {_or_not(end)}, from_time is {_or_not(first)} and now is {now}"
+        message = f"{actual}; give from_time before to_time, and to_time not in the future"
         faults.append(Fault("to_time", INVALID, message))
     if faults:
         raise Refused.of(faults)
@@ -227,7 +228,7 @@ def backfill(
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
             f"the range has over {limits.BACKFILL_RUNS} scheduled times; take a shorter one, such "
-            f"as up to {told(found.times[-1])}",
+            f"as up to {iso_text(found.times[-1])}",
             limit="backfill_runs", maximum=limits.BACKFILL_RUNS, actual=len(found.times),
         )  # fmt: skip
     planned = backlog.backfillable(view, jid, job, state, plan, found.times)
@@ -240,8 +241,8 @@ def backfill(
         backlog.add(view, jid, state, part)
         next_time.settle(view, jid, state)
         view.put(keys.state(jid), state)
-        said = f"{len(planned)} scheduled times"
-        audit_log.add(view, actor, "BackfillJob", job.namespace, f"job/{job.name}", request, said)
+        detail = f"{len(planned)} scheduled times"
+        audit_log.add(view, actor, "BackfillJob", job.namespace, f"job/{job.name}", request, detail)
     left_alone = len(found.times) - len(planned)
     return job_pb2.BackfillJobResponse(planned=len(planned), left_alone=left_alone)
 
@@ -256,8 +257,8 @@ def drop_backlog(
     dropped = backlog.drop(view, jid, job, state)
     next_time.settle(view, jid, state)
     view.put(keys.state(jid), state)
-    said = f"{dropped} scheduled times"
-    audit_log.add(view, actor, "DropBacklog", job.namespace, f"job/{job.name}", request, said)
+    detail = f"{dropped} scheduled times"
+    audit_log.add(view, actor, "DropBacklog", job.namespace, f"job/{job.name}", request, detail)
     return job_pb2.DropBacklogResponse(dropped=dropped)
 
 
@@ -272,7 +273,7 @@ def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_
     named = next_scheduled(plan, scheduled_ms - 1) == scheduled_ms
     if named and wanted.kind == Edit.KIND_ADD:
         message = (
-            f"'{job.name}' has an occurrence at {told(scheduled_ms)} already; add another time"
+            f"'{job.name}' has an occurrence at {iso_text(scheduled_ms)} already; add another time"
         )
         raise Refused.of([Fault("edit.scheduled_time", INVALID, message)])
     if not named and wanted.kind != Edit.KIND_ADD:
@@ -312,7 +313,7 @@ def _check_outcome(view: View, jid: int, job: JobRecord, scheduled_ms: int) -> N
     entry = view.get(keys.ledger(jid, scheduled_ms), LedgerRecord)
     if entry is None:
         return
-    at, word = told(scheduled_ms), run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
+    at, word = iso_text(scheduled_ms), run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
     message = f"the occurrence of '{job.name}' at {at} has the outcome {word} already; take another"
     if entry.outcome in ledger.WITH_RUN:
         run = keys.run_id(job.name, jid, keys.occasion_of(scheduled_ms))

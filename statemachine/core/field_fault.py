@@ -25,5 +25,5 @@ class FieldFault:
     @property
     def message(self) -> str:
         """All of it in one line."""
-        said = f"{self.value!r}: {self.why}" if self.value else self.why
-        return f"{said}; write {self.instead}" if self.instead else said
+        text = f"{self.value!r}: {self.why}" if self.value else self.why
+        return f"{text}; write {self.instead}" if self.instead else text

@@ -34,7 +34,7 @@ def duration(ms: int) -> Duration:
     return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
 
 
-def told(ms: int) -> str:
+def iso_text(ms: int) -> str:
     """An instant for people: "2026-03-29T01:00:00Z"."""
     try:
         return (EPOCH + timedelta(milliseconds=ms)).isoformat().replace("+00:00", "Z")

@@ -53,7 +53,7 @@ FIGURES = (
 )  # fmt: skip
 # How nice they are who merge tables: a tenth of a processor is left to them when all are busy, and
 # under the largest load they need a fortieth.
-PATIENCE = 10
+MERGE_NICENESS = 10
 # As long as a table is open its file takes room, merged or not: whoever reads slowly opens the
 # store anew after so many turns.
 TURNS = 100
@@ -92,7 +92,7 @@ def meaning(error: Exception, path: Path) -> Exception:
 
 
 def nobody(error: Corrupt) -> None:
-    """Nobody else is told of it than who asked."""
+    """Nobody else hears of it than who asked."""
 
 
 class Table(NamedTuple):
@@ -112,7 +112,7 @@ class RocksStore:
         cache_bytes: int = CACHE_BYTES,
         damaged: Callable[[Corrupt], None] = nobody,
     ) -> None:
-        """`damaged` is told of the first and of every other word of corruption, on the thread that
+        """`damaged` hears of the first and of every other report of corruption, on the thread that
         met it and before whoever asked: what he makes of it must not matter."""
         self.path, self.damaged = path, damaged
         try:
@@ -279,7 +279,7 @@ class RocksReading:
         return found
 
     def _check(self) -> None:
-        """An iterator ends at damage as it ends at the end; only its status tells."""
+        """An iterator ends at damage as it ends at the end; only its status shows it."""
         try:
             self._pinned.status()
         except Exception as error:
@@ -295,7 +295,7 @@ def _scan(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Entries, one by one. The library's own iteration is faster, and where it meets damage it ends
     without a word, as if there were no more. So it only helps with long scans, and the iterator
-    that can tell damage looks what is behind its end."""
+    that can see damage looks what is behind its end."""
     bounds = rocksdict.ReadOptions()
     bounds.set_iterate_upper_bound(end)
     try:
@@ -369,14 +369,14 @@ def _env() -> rocksdict.Env:
     All nodes write the same, so all merge their tables at the same moment; on the processors of one
     machine that stood in front of their loops for a second and more. Merging can wait for a gap.
     The engine knows only one lower priority, the last, and behind a busy machine that is never: the
-    tables would pile up until reads are slow and writers stopped. But a thread is as patient as the
+    tables would pile up until reads are slow and writers stopped. But a thread is as nice as the
     one that starts it.
     """
     env = rocksdict.Env()
 
     def begin() -> None:
-        if sys.platform == "linux":  # Elsewhere it would be the patience of the whole process.
-            os.nice(PATIENCE)
+        if sys.platform == "linux":  # Elsewhere it would be that of the whole process.
+            os.nice(MERGE_NICENESS)
         # More than one, the engine's own number: then it starts them at once.
         env.set_low_priority_background_threads(2)
 
@@ -416,7 +416,7 @@ def read_through(path: Path, count: int) -> Iterator[int]:
                     read += 1
                 yield read
                 if not valid():
-                    # An iterator ends at damage as it ends at the end; only its status tells.
+                    # An iterator ends at damage as it ends at the end; only its status shows it.
                     at.status()
                     return
             first = cast("bytes", at.key())

@@ -24,7 +24,7 @@ LOST = worker_pb2.Stop.KIND_LOST
 def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """From now on nothing finds the job; it goes in steps. The caller puts the state."""
     namespace = keys.namespace_of(jid)
-    # Unchanged: with its state it tells watchers that the job was deleted.
+    # Unchanged: with its state it shows watchers that the job was deleted.
     view.put(keys.job(jid), job)
     usage = runs.usage_of(view, jid)
     usage.jobs -= 1

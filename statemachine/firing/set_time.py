@@ -70,8 +70,8 @@ def _set_back(view: View, request: SetTime, actor: str) -> None:
     for key, _ in view.stored.scan(keys.USAGE, keys.after(keys.USAGE)):
         usage = runs.usage_of(view, int.from_bytes(key[1:5], "big") << keys.SERIAL_BITS)
         usage.backlog_free_us = min(usage.backlog_free_us, to_ms * 1000)
-    said = f"{from_ms - to_ms} ms back"
-    audit_log.add(view, actor, METHOD, "", "cluster", request.request, said)
+    detail = f"{from_ms - to_ms} ms back"
+    audit_log.add(view, actor, METHOD, "", "cluster", request.request, detail)
 
 
 def _move(view: View, jid: int, occasion: int, back_ms: int) -> None:

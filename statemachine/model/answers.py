@@ -48,10 +48,10 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
 @lru_cache(TIMES_KEPT)
 def _times(scheduled_ms: int, due_ms: int) -> bytes:
     """The times of a lease, as bytes of that message: many runs fire at the same instant."""
-    told = worker_pb2.Lease()
-    set_ms(told.scheduled_time, scheduled_ms)
-    set_ms(told.due_time, due_ms)
-    return told.SerializeToString()
+    lease = worker_pb2.Lease()
+    set_ms(lease.scheduled_time, scheduled_ms)
+    set_ms(lease.due_time, due_ms)
+    return lease.SerializeToString()
 
 
 def flow_id(view: View, run: RunRecord) -> str:
@@ -81,7 +81,7 @@ def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
 
 
 def is_later(view: View, run: RunRecord) -> bool:
-    """Whether a run was triggered for later; a state of before tells it by the clock only."""
+    """Whether a run was triggered for later; an older state shows it by the clock only."""
     if run.held is True:
         return run.due_at_ms > view.now_ms
     return run.held == RunRecord.HELD_FOR_DUE

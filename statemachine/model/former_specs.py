@@ -3,12 +3,12 @@
 As long as nobody changes those, a run need only look at its job. When they are changed while runs
 are under way, what those runs go by stays as a former spec until the last of them has ended.
 
-A run does in every attempt what its job said when it was made: another payload under the same
+A run does in every attempt what its job stated when it was made: another payload under the same
 idempotency key would be another piece of work, and another handler would come to workers of the old
 lane that do not have it. A run names the version of its job in which action and payload last
-changed. What an earlier version said is kept once for all its runs, with their number, so a change
-costs the same however many runs wait. It may be 128 KiB for each job, so an import refuses such a
-job when its change is full.
+changed. What an earlier version stated is kept once for all its runs, with their number, so a
+change costs the same however many runs wait. It may be 128 KiB for each job, so an import refuses
+such a job when its change is full.
 
 Limits, retries and timeouts are the job's present ones. A dead letter that is requeued does what
 its job says now, in the lane of that: somebody may have mended it. It stays in its queue and keeps

@@ -6,7 +6,7 @@ that does not know a field would lose it when it writes the record again: it sto
 tests/wire/golden holds the bytes of each. What a user or a worker wrote is kept as the
 message of the API that it came in.
 
-Times are milliseconds since 1970, UTC. 0 means "none" where nothing else is said. A `jid` is the
+Times are milliseconds since 1970, UTC. 0 means "none" where nothing else is stated. A `jid` is the
 number of a job and an `occasion` names a run of it (keys.py).
 
 Lists are tuples: a record that is shared is never half changed.
@@ -585,7 +585,7 @@ class NamespaceDeletionRecord(Record):
 
 
 class AlertRecord(Record):
-    """A condition to be told about."""
+    """A condition that somebody wants to hear of."""
 
     # What the user wrote; output-only fields are empty.
     settings: alert_pb2.Alert = msgspec.field(default_factory=alert_pb2.Alert)
@@ -604,7 +604,7 @@ class AlertRecord(Record):
 
 
 class AccessTokenRecord(Record):
-    """A secret that tells who calls."""
+    """A secret that shows who calls."""
 
     # What it may do; output-only fields are empty.
     settings: access_pb2.AccessToken = msgspec.field(default_factory=access_pb2.AccessToken)

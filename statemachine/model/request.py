@@ -141,7 +141,7 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A worker said hello on a stream, with the leases it holds: those that do not stand are to
+    """A worker sent a hello on a stream, with the leases it holds: those that do not stand are to
     stop, and the others of its session end. At most so many are looked at. It gets no lease until
     all were. The reply is a Resumed."""
 
@@ -246,7 +246,7 @@ class SetTime:
     request: cluster_pb2.SetStateTimeRequest
     from_ms: int
     to_ms: int
-    # Behind this place, as the last TimeSet said; empty: the time itself is to be set.
+    # Behind this place, as the last TimeSet gave it; empty: the time itself is to be set.
     after: bytes = b""
 
 
@@ -269,7 +269,7 @@ class Observe:
     # By how much the clock of a node is off at most.
     skew_ms: int
     most: int
-    # Behind this place, as the last Observed said.
+    # Behind this place, as the last Observed gave it.
     after: bytes = b""
     # Alerts that cannot be looked at, and are left out.
     but: frozenset[bytes] = frozenset()

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from ...proto import json_text
 from ...proto.v1 import common_pb2, error_pb2, job_pb2
 from ..core import limits
-from ..core.instants import to_ms, told
+from ..core.instants import iso_text, to_ms
 from ..core.rejection import Fault
 from ..schedule.describe import length
 from ..schedule.zones import LATEST_MS, YEAR_MAX, YEAR_MIN
@@ -74,8 +74,8 @@ def span(
     ms = to_ms(getattr(message, name))
     if least_ms <= ms <= most_ms:
         return []
-    said, least, most = (length(each, counted=True) for each in (ms, least_ms, most_ms))
-    return [Fault(field, INVALID, f"it is {said}; it must be from {least} to {most}")]
+    actual, least, most = (length(each, counted=True) for each in (ms, least_ms, most_ms))
+    return [Fault(field, INVALID, f"it is {actual}; it must be from {least} to {most}")]
 
 
 def instant(field: str, message: Message, name: str) -> list[Fault]:
@@ -84,17 +84,18 @@ def instant(field: str, message: Message, name: str) -> list[Fault]:
     stamp = getattr(message, name)
     if 0 <= to_ms(stamp) < LATEST_MS and 0 <= stamp.nanos < 1_000_000_000:
         return []
-    said = f"it is {told(to_ms(stamp))}"
-    return [Fault(field, INVALID, f"{said}; it must be in the years {YEAR_MIN} to {YEAR_MAX}")]
+    actual = f"it is {iso_text(to_ms(stamp))}"
+    return [Fault(field, INVALID, f"{actual}; it must be in the years {YEAR_MIN} to {YEAR_MAX}")]
 
 
 def period(message: Message, from_ms: int, end_ms: int) -> list[Fault]:
     """From one instant to another, each as it was asked for or as it is if that is unset."""
     faults = instant("from_time", message, "from_time") + instant("to_time", message, "to_time")
     if not faults and from_ms > end_ms:
-        why = f"it is {told(end_ms)}, before from_time, {told(from_ms)}; give from_time before it"
+        first, end = iso_text(from_ms), iso_text(end_ms)
+        why = f"it is {end}, before from_time, {first}; give from_time before it"
         if not message.HasField("to_time"):
-            why = f"it is {told(from_ms)}, after to_time, {told(end_ms)} if not given; give both"
+            why = f"it is {first}, after to_time, {end} if not given; give both"
         place = "to_time" if message.HasField("to_time") else "from_time"
         faults.append(Fault(place, INVALID, why))
     return faults

@@ -219,7 +219,7 @@ class View:
         self.meta.now_ms = self.now_ms
         # The first of the timers that this decision has set.
         self.first_timer = NO_TIMER
-        # What workers are to stop, by worker: the leader tells them once the change is applied.
+        # What workers are to stop, by worker: the leader sends these once the change is applied.
         self.stops: list[tuple[str, worker_pb2.Stop]] = []
         # Jobs whose ledger got an entry among the old ones.
         self.backfilled: set[int] = set()

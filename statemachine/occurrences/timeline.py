@@ -2,7 +2,7 @@
 
 `undecided` is the one answer to which times these are: what the schedules name from the first time
 without an outcome up to now, less what ran before its time, and what somebody moved or added that
-is due. What a calendar leaves out or somebody skipped is said so: it gets an outcome as well.
+is due. What a calendar leaves out or somebody skipped is marked so: it gets an outcome as well.
 Nothing here walks from one time to the next: a stretch is counted and searched in, so ten years of
 seconds are one.
 """
@@ -138,7 +138,7 @@ def _scheduled(
     }
     # What was moved to before its time may wait by itself.
     points |= {at_ms: None for at_ms in next_time.waiting_alone(state) if first <= at_ms <= last}
-    # What ran before its time has its outcome, whatever was said of it since.
+    # What ran before its time has its outcome, whatever was changed since.
     points |= dict.fromkeys(ledger.own_entries(view, jid, state, first, last))
     if first not in points and (plan.rests or state.next_due_at_ms != due(plan, first)):
         # It follows from the end of a run, or was due at once: no search finds it.

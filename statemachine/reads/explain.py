@@ -1,7 +1,7 @@
 """Why a run has not started, and why a job does not fire: what stands in the way, in words.
 
 The questions are those that firing and granting ask, in their order, so that an explanation cannot
-tell another story than the rules. What only the leader knows, the workers, is handed in.
+differ from the rules. What only the leader knows, the workers, is handed in.
 """
 
 from __future__ import annotations

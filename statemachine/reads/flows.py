@@ -116,7 +116,7 @@ def _state(
     if not record.ended_at_ms:
         return Flow.STATE_STUCK if record.stuck else Flow.STATE_LIVE
     if flow.more_steps:
-        # Whose business a failure was is told by all steps only.
+        # Whose business a failure was is known from all steps only.
         well = not record.failed and not record.cannot_run
         return Flow.STATE_SUCCEEDED if well else Flow.STATE_FAILED
     steps = flow.steps

@@ -8,7 +8,7 @@ from itertools import islice
 from ...proto.v1 import job_pb2, schedule_pb2
 from ..calls.jobs import find
 from ..core import limits
-from ..core.instants import ms_or, set_ms, timestamp, to_ms, told
+from ..core.instants import iso_text, ms_or, set_ms, timestamp, to_ms
 from ..core.rejection import Fault, Refused
 from ..flows import graph
 from ..model import keys, validate
@@ -113,7 +113,9 @@ def _shown(
 ) -> job_pb2.PreviewScheduleResponse:
     answer = job_pb2.PreviewScheduleResponse(warnings=plan.warnings)
     if from_ms < plan.since_ms - limits.MINUTE_MS:
-        answer.warnings.append(f"the schedule counts from {told(plan.since_ms)}; nothing is before")
+        answer.warnings.append(
+            f"the schedule counts from {iso_text(plan.since_ms)}; nothing is before"
+        )
     for schedule in schedules:  # type: ignore[attr-defined]
         answer.descriptions.append(describe.describe(schedule, zone, seed=seed))
     for item in seen:

@@ -38,7 +38,7 @@ class CalendarDays:
     lasts: tuple[int, ...]
 
     def leaves_out(self, instant_ms: int, job_zone: Zone) -> bool:
-        """Tell whether the instant lies on one of the days."""
+        """Whether the instant lies on one of the days."""
         day = (self.zone or job_zone).local_day(instant_ms)
         if (day - 1) % 7 + 1 in self.weekdays:
             return True

@@ -447,7 +447,7 @@ def _length(
     if low_ms <= ms <= high_ms and abs(length.nanos) < 1_000_000_000:
         return ms
     why = f"it must be between {low_ms // 1000} s and {high}"
-    said = describe.length(ms, counted=True)
+    actual = describe.length(ms, counted=True)
     instead = high if ms > high_ms else f"{low_ms // 1000}s"
-    faults.append(FieldFault(path, INVALID, said, why, instead))
+    faults.append(FieldFault(path, INVALID, actual, why, instead))
     return low_ms

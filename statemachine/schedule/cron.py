@@ -145,7 +145,7 @@ def read_plain(plain: str, seed: str) -> Cron | Refusal:
 
 
 def is_spread(plain: str) -> bool:
-    """Tell whether the seed matters: whether any `H` stands for a place in a field."""
+    """Whether the seed matters: whether any `H` stands for a place in a field."""
     return any(part.startswith("h") for part in plain.replace(",", " ").split())
 
 
@@ -154,9 +154,9 @@ def read_every(expression: str) -> int | Refusal | None:
     text = " ".join(expression.lower().split())
     if text.split(" ")[0] != "@every":
         return None
-    said = EVERY.fullmatch(text)
-    parts = LENGTH.findall(said[1]) if said else []
-    if said is None or "".join(map("".join, parts)) != said[1]:
+    match = EVERY.fullmatch(text)
+    parts = LENGTH.findall(match[1]) if match else []
+    if match is None or "".join(map("".join, parts)) != match[1]:
         return wrong("@every wants a length of time", "@every 5m (units ms, s, m, h, d; or 1h30m)")
     period = sum(int(number) * UNITS_MS[unit] for number, unit in parts)
     if not EVERY_MIN_MS <= period <= EVERY_MAX_MS:
@@ -210,22 +210,22 @@ def place(text: str, field: Field, seed: str) -> str | Refusal:
     for at, part in enumerate(parts):
         if not part.startswith("h"):
             continue
-        said = SPREAD.fullmatch(part)
-        if said is None or field is YEAR:
+        match = SPREAD.fullmatch(part)
+        if match is None or field is YEAR:
             return wrong(
                 f"{part.upper()!r} cannot stand in the field {field.name}",
                 "H, H(0-29), H/15 or H(0-29)/10, in any field but the year",
             )
         low, high = field.low, SPREAD_DAY_MAX if field is DAY else field.high
-        if said[1]:
-            low, high = int(said[1]), int(said[2])
-        if not field.low <= low < high <= field.high or said[3] in ("0", "00"):
+        if match[1]:
+            low, high = int(match[1]), int(match[2])
+        if not field.low <= low < high <= field.high or match[3] in ("0", "00"):
             return wrong(
                 f"{part.upper()!r} does not fit the field {field.name}, {field.low}-{field.high}",
                 f"H({field.low}-{field.high}), the lower bound first",
             )
         size = high - low + 1
-        step = int(said[3] or 0)
+        step = int(match[3] or 0)
         first = low + spread(f"{seed}\0{field.name}", min(step or size, size))
         parts[at] = f"{first}-{high}/{step}" if step and first < high else str(first)
     return ",".join(parts)
@@ -288,9 +288,9 @@ def _croniter(items: Sequence[str]) -> croniter:
     return croniter(" ".join(items), 0.0, second_at_beginning=True)
 
 
-def _croniters_last(said: re.Match[str]) -> str:
+def _croniters_last(match: re.Match[str]) -> str:
     """`friL` and `5L` as croniter writes them."""
-    return f"l{NAMES.get(said[1], said[1])}"
+    return f"l{NAMES.get(match[1], match[1])}"
 
 
 def _single(item: str) -> str:
@@ -299,10 +299,10 @@ def _single(item: str) -> str:
 
 
 def _single_part(part: str) -> str:
-    said = RANGE.fullmatch(part)
-    if said is None or _bound(said[1]) != _bound(said[2]):
+    match = RANGE.fullmatch(part)
+    if match is None or _bound(match[1]) != _bound(match[2]):
         return part
-    return said[1] + (said[3] or "")
+    return match[1] + (match[3] or "")
 
 
 def _bound(text: str) -> str:
@@ -341,7 +341,7 @@ def _instead(field: Field, item: str) -> str:
 
 
 class Written(NamedTuple):
-    """Fields as they were written, since croniter's lists do not tell a star from all values."""
+    """Fields as they were written, since croniter's lists have no star, only all values."""
 
     hour: str
     day: str
@@ -449,12 +449,12 @@ def _warn_of_days(day: str, weekday: str, fields: CronFields) -> list[str]:
 
 
 def _warn_of_wrap(field: Field, part: str) -> list[str]:
-    said = RANGE.fullmatch(part)
-    if said is None or field not in (SECOND, MINUTE, DAY):
+    match = RANGE.fullmatch(part)
+    if match is None or field not in (SECOND, MINUTE, DAY):
         return []
-    if not (said[1].isdecimal() and said[2].isdecimal()):
+    if not (match[1].isdecimal() and match[2].isdecimal()):
         return []  # L-3.
-    low, high = int(said[1]), int(said[2])
+    low, high = int(match[1]), int(match[2])
     if low <= high:
         return []
     return [
@@ -464,8 +464,8 @@ def _warn_of_wrap(field: Field, part: str) -> list[str]:
 
 
 def _warn_of_step(field: Field, part: str) -> list[str]:
-    said = STEP.fullmatch(part)
-    if said is None:
+    match = STEP.fullmatch(part)
+    if match is None:
         return []
     # The whole expression was good, so one of its parts alone is.
     alone = " ".join(part if other is field else "*" for other in LAYOUTS[7])
@@ -473,7 +473,7 @@ def _warn_of_step(field: Field, part: str) -> list[str]:
     values = expanded[_CRONITER_PLACE[field.name]]
     if len(values) == 1 and values[0] != "*":
         return [f"{part!r} in the field {field.name} means one value, {values[0]}"]
-    step = int(said[1])
+    step = int(match[1])
     if part.startswith("*") and field in (SECOND, MINUTE, HOUR) and (field.high + 1) % step:
         return [
             f"{part!r} in the field {field.name} begins again at 0 after {values[-1]}, so the last "

@@ -10,7 +10,7 @@ segment (zones.py). Within one, every named wall time is an instant. At the edge
 * Fold (the offset shrinks, wall times come twice). FIRST leaves the repeated ones out of the later
   segment, SECOND out of the earlier one, BOTH keeps them.
 
-Which rules apply depends on how the hour field is written, since that tells what was meant:
+Which rules apply depends on how the hour field is written, since that shows what was meant:
 
 * All 24 hours (`*`, `*/1`, `0-23`): every real hour, so neither rule applies. A left-out wall hour
   is no real hour, and a repeated one is two.
@@ -71,7 +71,7 @@ class ZonedCron:
 
     @property
     def meaning(self) -> tuple[object, ...]:
-        """Equal for those that name the same instants, as far as their fields tell."""
+        """Equal for those that name the same instants, as far as their fields show."""
         fields = (getattr(self._fields, name) for name in CronFields.__slots__)
         rules = (self._gap_next, self._first_only, self._second_only)
         return (self.zone, *rules, *fields)
@@ -176,7 +176,7 @@ class ZonedCron:
         return self._fields.at_or_after(segment.begin + segment.offset_before)
 
     def _gap_runs(self, segment: Segment) -> bool:
-        """Tell whether the segment begins with a gap in which something was named."""
+        """Whether the segment begins with a gap in which something was named."""
         if not self._gap_next or segment.offset <= segment.offset_before:
             return False
         wall = self._fields.at_or_after(segment.begin + segment.offset_before)

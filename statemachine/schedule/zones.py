@@ -3,7 +3,7 @@
 Hosts differ in the zone data they carry, so a node reads the `tzdata` package file by file and
 leaves the process-wide search path of zoneinfo alone. `edition()` names the data.
 
-A zone is told as segments: stretches of real time in which local time is UTC plus one constant.
+A zone is given as segments: stretches of real time in which local time is UTC plus one constant.
 Within a segment local and real time are the same clock, so every question about daylight saving
 is a question about the edge between two segments. zoneinfo does not show its transitions. They
 are found by asking for the offset every twelve hours and halving the step where it changed (a

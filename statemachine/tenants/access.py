@@ -1,4 +1,4 @@
-"""Access tokens: secrets that tell who calls. Only their hashes are here.
+"""Access tokens: secrets that show who calls. Only their hashes are here.
 
 A secret is made by whoever asks for the token (`CreateToken`), since the rules throw no dice.
 `find` answers the authentication of each call with two reads. The tokens of a namespace are revoked

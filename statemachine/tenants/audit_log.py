@@ -96,7 +96,7 @@ def difference(before: Message, after: Message, path: str = "") -> str:
 
 
 def _unveiled(before: Message, after: Message, name: str) -> str:
-    """What may be told of a field that may hold a secret."""
+    """What may be shown of a field that may hold a secret."""
     old, new = (str(getattr(hiding.hidden(one), name)) for one in (before, after))
     return "changed" if old == new else f"{_cut(old)} to {_cut(new)}"
 

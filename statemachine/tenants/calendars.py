@@ -80,14 +80,14 @@ def update(view: View, request: calendar_pb2.UpdateCalendarRequest, actor: str) 
     merged.CopyFrom(record.settings)
     masks.merge(wanted, merged, request.update_mask, CHANGEABLE)
     _check(merged)
-    said = audit_log.difference(record.settings, merged)
+    detail = audit_log.difference(record.settings, merged)
     record.settings.CopyFrom(merged)
     record.version += 1
     record.updated_at_ms = view.now_ms
     view.put(keys.calendar(number, wanted.name), record)
     audit_log.add(
         view, actor, "UpdateCalendar", record.settings.namespace, f"calendar/{wanted.name}",
-        request, said,
+        request, detail,
     )  # fmt: skip
     return answer(record)
 

@@ -157,6 +157,6 @@ def _hash(data: bytes) -> bytes:
 
 
 def fingerprint(request: Message) -> bytes:
-    """What tells a request from another under the same id."""
+    """What distinguishes requests under the same id."""
     name = request.DESCRIPTOR.full_name.encode()
     return _hash(name + b"\0" + request.SerializeToString(deterministic=True))

@@ -46,7 +46,7 @@ def test_merging_tables_stands_back_behind_everything_else(tmp_path: Path) -> No
         store.write([(bytes([number, each]), bytes(100)) for each in range(100)], [])
         store.flush()
     store.close()
-    assert set(nice_of("rocksdb:low")) == {min(19, usual + rocks_store.PATIENCE)}
+    assert set(nice_of("rocksdb:low")) == {min(19, usual + rocks_store.MERGE_NICENESS)}
     # Who waits for a flush is a writer, and with it the node's loop.
     assert set(nice_of("rocksdb:high")) <= {usual}
     assert os.getpriority(os.PRIO_PROCESS, 0) == usual
