@@ -114,6 +114,7 @@ class Concurrency:
     """How many runs may be leased at once: of this job, and of all jobs with one key.
 
     Concurrency(job=1, key="database", key_limit=3)
+    Concurrency(key="payload.customer", key_limit=1)  # one at a time for each customer
     """
 
     job: int = 0

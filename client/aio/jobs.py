@@ -133,10 +133,12 @@ class AsyncJobs(AsyncService):
         unique_key: str = "",
         when_taken: Literal["return_existing", "reject", "replace"] = "return_existing",
         hold: Length | None = None,
+        concurrency_key: str = "",
         **options: Unpack[Writing],
     ) -> AsyncRun:
         """Start a run by hand, now or at `due`. It waits while the overlap policy lets none begin,
-        or is refused then with `if_running="refuse"`. With a `unique_key` at most one is there.
+        or is refused then with `if_running="refuse"`. With a `unique_key` at most one is there. A
+        `concurrency_key` counts instead of the job's.
 
         run = await client.jobs.trigger("report", payload={"day": "2026-11-18"})
         print(await run.result(timeout=60))
@@ -147,6 +149,7 @@ class AsyncJobs(AsyncService):
             queue=queue,
             force=force,
             due_time=timestamp(due),
+            concurrency_key=concurrency_key,
         )
         if if_running != "wait":
             kinds = job_pb2.TriggerJobRequest.IfRunning

@@ -132,10 +132,12 @@ class Jobs(Service):
         unique_key: str = "",
         when_taken: Literal["return_existing", "reject", "replace"] = "return_existing",
         hold: Length | None = None,
+        concurrency_key: str = "",
         **options: Unpack[Writing],
     ) -> Run:
         """Start a run by hand, now or at `due`. It waits while the overlap policy lets none begin,
-        or is refused then with `if_running="refuse"`. With a `unique_key` at most one is there.
+        or is refused then with `if_running="refuse"`. With a `unique_key` at most one is there. A
+        `concurrency_key` counts instead of the job's.
 
         run = client.jobs.trigger("report", payload={"day": "2026-11-18"})
         print(run.result(timeout=60))
@@ -146,6 +148,7 @@ class Jobs(Service):
             queue=queue,
             force=force,
             due_time=timestamp(due),
+            concurrency_key=concurrency_key,
         )
         if if_running != "wait":
             kinds = job_pb2.TriggerJobRequest.IfRunning

@@ -227,6 +227,9 @@ def repair(session: Session, name: str, etag: str) -> None:
 @CONTENT_TYPE
 @click.option("--priority", type=click.Choice(("high", "medium", "low")), help="Likewise.")
 @click.option("--queue", default="", type=QUEUE, help="Likewise.")
+@click.option(
+    "--concurrency-key", default="", metavar="KEY", help="Instead of the job's; it has a key limit."
+)
 @click.option("--due", type=Instant(), help="Not now but then.")
 @click.option("--unique-key", default="", metavar="KEY", help="One run of the job with this key.")
 @click.option(
@@ -243,12 +246,16 @@ def repair(session: Session, name: str, etag: str) -> None:
 @click.option("--force", is_flag=True, help="Even if the job is paused or a run is under way.")
 def trigger(
     session: Session, name: str, text: str | None, content_type: str | None,
-    priority: str | None, queue: str, due: int | None, unique_key: str, if_taken: str | None,
-    hold_key: int | None, if_running: str | None, force: bool,
+    priority: str | None, queue: str, concurrency_key: str, due: int | None, unique_key: str,
+    if_taken: str | None, hold_key: int | None, if_running: str | None, force: bool,
 ) -> None:  # fmt: skip
     """Start a run of a job by hand."""
     request = m.job_pb2.TriggerJobRequest(
-        namespace=session.namespace, job=name, queue=queue, force=force
+        namespace=session.namespace,
+        job=name,
+        queue=queue,
+        force=force,
+        concurrency_key=concurrency_key,
     )
     if (given := payload(text, content_type)) is not None:
         request.payload.CopyFrom(given)

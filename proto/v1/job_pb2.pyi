@@ -777,7 +777,15 @@ class ConcurrencyLimit(_message.Message):
     job: _builtins.int
     """Runs of this job. 0: no limit."""
     key: _builtins.str
-    """Runs, of any job of the namespace, that share this key. At most 128 characters; empty: no key."""
+    """Runs, of any job of the namespace, that share this key. At most 128 characters, none of them a
+    control character; empty: no key. `payload.customer` is read from each run's payload, which
+    must be JSON: names between dots lead to a text of 1 to 128 characters, a whole number, true or
+    false. The key is then "payload.customer=acme", so other jobs share it that read the same
+    field; it is shown with the run, so let it be no secret. Of a run that somebody triggers it
+    must be there; those of schedules and of other jobs whose payload lacks it share the key as it
+    is written here, and a warning says so. Any other key is taken as it is written. A trigger may
+    name another one.
+    """
     key_limit: _builtins.int
     """The limit for that key, 1 to 1,000,000. Where jobs of one key disagree, the run's own job
     counts.
@@ -1527,6 +1535,7 @@ class TriggerJobRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     IF_RUNNING_FIELD_NUMBER: _builtins.int
+    CONCURRENCY_KEY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """The job's namespace."""
     job: _builtins.str
@@ -1546,6 +1555,10 @@ class TriggerJobRequest(_message.Message):
     if_running: Global___TriggerJobRequest.IfRunning.ValueType
     """What to do where the overlap policy lets no run begin beside those under way. Not REFUSE with
     due_time, at which nobody is there to be refused.
+    """
+    concurrency_key: _builtins.str
+    """The concurrency key of this run, instead of ConcurrencyLimit.key and written like that. The
+    job must have a key_limit, which holds for this key too. Empty: the job's.
     """
     @_builtins.property
     def payload(self) -> _common_pb2.Payload:
@@ -1575,10 +1588,11 @@ class TriggerJobRequest(_message.Message):
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
         if_running: Global___TriggerJobRequest.IfRunning.ValueType = ...,
+        concurrency_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "payload", b"payload", "unique", b"unique"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "force", b"force", "if_running", b"if_running", "job", b"job", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "queue", b"queue", "request_id", b"request_id", "unique", b"unique", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency_key", b"concurrency_key", "due_time", b"due_time", "force", b"force", "if_running", b"if_running", "job", b"job", "namespace", b"namespace", "payload", b"payload", "priority", b"priority", "queue", b"queue", "request_id", b"request_id", "unique", b"unique", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -203,6 +203,7 @@ class Run(_message.Message):
     UPSTREAM_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
     LATER_FIELD_NUMBER: _builtins.int
+    CONCURRENCY_KEY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     """Its namespace."""
     id: _builtins.str
@@ -244,6 +245,10 @@ class Run(_message.Message):
     """
     later: _builtins.bool
     """It was triggered for later, and is not due yet."""
+    concurrency_key: _builtins.str
+    """The concurrency key it counts under, such as "payload.customer=acme": from when its trigger
+    names it, else from when it is leased or waits for a slot. Empty: none.
+    """
     @_builtins.property
     def scheduled_time(self) -> _timestamp_pb2.Timestamp:
         """The instant the schedule names; for a run by hand, when it was triggered."""
@@ -330,10 +335,11 @@ class Run(_message.Message):
         upstream: _abc.Iterable[Global___UpstreamResult] | None = ...,
         held: _builtins.bool = ...,
         later: _builtins.bool = ...,
+        concurrency_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end_time", b"end_time", "error", b"error", "lease_deadline", b"lease_deadline", "payload", b"payload", "progress", b"progress", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "state", b"state", "token", b"token", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts", b"attempts", "cancel_requested", b"cancel_requested", "cause", b"cause", "checkpoint", b"checkpoint", "concurrency_key", b"concurrency_key", "due_time", b"due_time", "end_time", b"end_time", "error", b"error", "flow", b"flow", "held", b"held", "id", b"id", "job", b"job", "later", b"later", "lease_deadline", b"lease_deadline", "log_tail", b"log_tail", "namespace", b"namespace", "outcome", b"outcome", "payload", b"payload", "priority", b"priority", "progress", b"progress", "queue", b"queue", "ready_time", b"ready_time", "result", b"result", "retry_time", b"retry_time", "scheduled_time", b"scheduled_time", "start_time", b"start_time", "state", b"state", "token", b"token", "unique_key", b"unique_key", "upstream", b"upstream", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 from ..core import limits
 from ..flows import graph
-from ..model import keys
+from ..model import concurrency_key, keys
 from ..model.record import JobRecord, StateRecord
 from ..model.view import View
 from ..occurrences import next_time
@@ -23,12 +23,30 @@ def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[s
     except next_time.Unreadable as unreadable:
         warned = (str(unreadable),)
     found = [*warned, *templates.check(job.form).at_odds]
+    found += _key_of_schedules(job)
     # Taken away above it since it was made: one that is made so is refused.
     if lost := graph.apart(view, keys.namespace_of(jid), job.form.spec.upstream):
         found.append(lost)
     if state.next_due_at_ms and not job.form.spec.timing.HasField("jitter"):
         found += _many_due(view, state.next_due_at_ms)
     return found
+
+
+def _key_of_schedules(job: JobRecord) -> list[str]:
+    """A word where runs that no trigger makes have no key of their own."""
+    spec = job.form.spec
+    path = spec.concurrency.key
+    if not concurrency_key.is_path(path) or not (job.schedules or spec.upstream.jobs):
+        return []
+    try:
+        concurrency_key.read(path, *concurrency_key.of_job(job.payload))
+    except concurrency_key.Unreadable as why:
+        return [
+            f"the concurrency key {path!r} cannot be read from the job's payload ({why}), so its "
+            "scheduled runs and those after other jobs all share one key; set the field, or write "
+            "a key without 'payload.'"
+        ]
+    return []
 
 
 def _many_due(view: View, due_ms: int) -> list[str]:

@@ -8,7 +8,7 @@ from ..core.instants import iso_text, ms_or, to_ms
 from ..core.rejection import Fault, Reason, Refused
 from ..firing import backlog
 from ..flows import waves
-from ..model import answers, keys, validate
+from ..model import answers, concurrency_key, keys, validate
 from ..model.record import (
     BacklogRecord,
     EditRecord,
@@ -36,6 +36,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
     """Start a run by hand. It waits where the overlap policy says no, unless it is forced."""
     jid, job, state = find(view, request.namespace, request.job)
     _check_trigger(request)
+    _check_key(request, job)
     taken = _holder(view, jid, request)
     if taken is not None and request.unique.policy != Unique.POLICY_REPLACE:
         # Whether one more could begin now does not matter to who asks for the same again.
@@ -104,12 +105,47 @@ def _check_trigger(request: job_pb2.TriggerJobRequest) -> None:
     faults += validate.text("unique.key", request.unique.key, limits.UNIQUE_KEY_CHARS)
     faults += validate.enum("unique.policy", request.unique, "policy")
     faults += validate.span("unique.hold", request.unique, "hold", 0)
+    faults += validate.text("concurrency_key", request.concurrency_key, limits.LIMIT_KEY_CHARS)
     if request.HasField("payload"):
         faults += validate.payload("payload", request.payload)
     if request.queue:
         faults += validate.name("queue", request.queue)
     if faults:
         raise Refused.of(faults)
+
+
+def _check_key(request: job_pb2.TriggerJobRequest, job: JobRecord) -> None:
+    """Refuse a run whose concurrency key cannot be read."""
+    limit = job.form.spec.concurrency
+    key, field = request.concurrency_key or limit.key, "concurrency_key"
+    if not key:
+        return
+    why = ""
+    if not limit.key_limit:
+        why = (
+            f"'{job.name}' has no limit for a key; set concurrency.key and concurrency.key_limit "
+            "of the job first"
+        )
+    elif request.concurrency_key:
+        why = concurrency_key.fault(key)
+    if not why and concurrency_key.is_path(key):
+        try:
+            _read_key(key, request, job)
+        except concurrency_key.Unreadable as unreadable:
+            field = "payload"
+            why = f"{unreadable}, and the concurrency key is {key}; set it in the payload"
+            if not request.concurrency_key:
+                why += ", or name another key with the trigger (concurrency_key)"
+    if why:
+        raise Refused.of([Fault(field, INVALID, why)])
+
+
+def _read_key(key: str, request: job_pb2.TriggerJobRequest, job: JobRecord) -> str:
+    if not concurrency_key.is_path(key):
+        return key
+    if request.HasField("payload"):
+        return concurrency_key.read(key, request.payload.data, request.payload.content_type)
+    return concurrency_key.read(key, *concurrency_key.of_job(job.payload))
 
 
 def _check_may_begin(
@@ -186,6 +222,9 @@ def _triggered(
         queue = request.queue or job.form.spec.queue or "default"
         number = namespaces.need(view, job.namespace).number
         run.lane = lanes.lane_for(view, number, job.form.spec, queue, run.priority)
+    if request.concurrency_key:
+        run.limit_key = _read_key(request.concurrency_key, request, job)
+        run.spared |= RunRecord.KEY_OF_TRIGGER
     if request.unique.key:
         run.unique_key = request.unique.key
         run.unique_hold_ms = ms_or(request.unique, "hold", 0)

@@ -11,6 +11,7 @@ Others may use:
 * request: what the leader asks of the rules beside the messages of the API.
 * workers: workers as the leader knows them.
 * timers: the timers in the state.
+* concurrency_key: the key by which runs are limited together.
 * policies: what the policies of a job say, with their defaults.
 * validate: what a user may write.
 * hiding: fields that may hold secrets.

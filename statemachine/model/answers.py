@@ -93,6 +93,7 @@ def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) 
         state=record.state, cause=record.cause, outcome=record.outcome, attempt=record.attempt,
         priority=record.priority or common_pb2.PRIORITY_MEDIUM, token=record.token,
         unique_key=record.unique_key, cancel_requested=bool(record.cancel_at_ms),
+        concurrency_key=record.limit_key,
         held=bool(record.held) and not is_later(view, record), later=is_later(view, record),
         log_tail=record.log_tail, checkpoint=record.checkpoint,
     )  # fmt: skip

@@ -320,6 +320,10 @@ def limit_key(namespace: int, key: str) -> bytes:
     return _NS.pack(LIMIT_KEY, namespace) + key.encode()
 
 
+def name_of_limit_key(key: bytes) -> str:
+    return key[_NS.size :].decode()
+
+
 def session(worker: str) -> bytes:
     return SESSION + worker.encode()
 

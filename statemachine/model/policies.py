@@ -8,6 +8,7 @@ from ...proto.v1 import job_pb2, run_pb2
 from ..core import limits
 from ..core.instants import ms_or, to_ms
 from ..schedule.describe import length
+from . import concurrency_key
 from .record import RunRecord
 from .timers import earliest
 
@@ -40,6 +41,8 @@ def at_odds(spec: job_pb2.JobSpec) -> list[str]:
     if attempt_ms > run_ms > 0:
         attempt, run = (length(ms, counted=True) for ms in (attempt_ms, run_ms))
         found.append(f"timeouts.attempt is {attempt}, but the whole run has timeouts.run, {run}")
+    if filled := concurrency_key.warning(spec.concurrency.key):
+        found.append(filled)
     return found
 
 

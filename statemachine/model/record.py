@@ -346,6 +346,8 @@ class RunRecord(Record):
     # What does not keep it from running, since somebody wants just this run.
     SPARED_OVERLAP: ClassVar[int] = 1
     SPARED_DEADLINE: ClassVar[int] = 2
+    # Beside these: its trigger named `limit_key`, not its job.
+    KEY_OF_TRIGGER: ClassVar[int] = 4
     # What a run waits for that is held: its due time; room beside others; that its job, which was
     # paused when it came, fires again. A state of before says True, which is 1, and is told by
     # whether the run is due.
@@ -412,7 +414,7 @@ class RunRecord(Record):
     attempts_forgiven: int = 0
     # Whose slot it waits for. PARKING_UNSPECIFIED among the ready: nobody's.
     parking: int = 0
-    # The shared key that limits it, copied from the job when it was leased or parked.
+    # The shared key that limits it: its trigger's, or its job's when it was leased or parked.
     limit_key: str = ""
     # Runs upstream in the wave.
     upstream: tuple[UpstreamRecord, ...] = ()
@@ -425,7 +427,7 @@ class RunRecord(Record):
     made_in: int = 0
     # As its job had it when it was made: by which action and payload it goes.
     action_version: int = 0
-    # The sum of SPARED_*.
+    # The sum of SPARED_* and KEY_OF_TRIGGER.
     spared: int = 0
 
     def weight(self) -> int:

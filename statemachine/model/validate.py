@@ -16,7 +16,7 @@ from ..core.instants import iso_text, to_ms
 from ..core.rejection import Fault
 from ..schedule.describe import length
 from ..schedule.zones import LATEST_MS, YEAR_MAX, YEAR_MIN
-from . import hiding
+from . import concurrency_key, hiding
 from .specs import EXECUTORS
 
 INVALID = error_pb2.ERROR_REASON_FIELD_INVALID
@@ -336,8 +336,8 @@ def _concurrency(limit: job_pb2.ConcurrencyLimit) -> list[Fault]:
         faults.append(Fault(f"{field}.key_limit", INVALID, message))
     if limit.key_limit and not limit.key:
         faults.append(Fault(f"{field}.key", REQUIRED, "key_limit is set; name the key it is for"))
-    if "\0" in limit.key:
-        faults.append(Fault(f"{field}.key", INVALID, "it has a zero character"))
+    if why := concurrency_key.fault(limit.key):
+        faults.append(Fault(f"{field}.key", INVALID, why))
     return faults
 
 

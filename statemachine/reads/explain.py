@@ -16,7 +16,7 @@ from ..calls.jobs import find
 from ..core.instants import clock_text, timestamp
 from ..firing import bring_back
 from ..flows import graph, waves
-from ..model import keys
+from ..model import concurrency_key, keys
 from ..model.record import (
     JobRecord,
     KeyRecord,
@@ -124,11 +124,12 @@ def _slots(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacles:
     if run.parking == RunRecord.PARKING_JOB or (limit.job and state.running >= limit.job):
         message = f"{state.running} runs of the job are leased, and its limit is {limit.job}"
         yield _obstacle(Obstacle.KIND_JOB_LIMIT, message)
-    key = run.limit_key if run.parking == RunRecord.PARKING_KEY else limit.key
+    parked = run.parking == RunRecord.PARKING_KEY
+    key = run.limit_key if parked else concurrency_key.of(view, jid, run, job)
     if key:
         shared = view.get(keys.limit_key(keys.namespace_of(jid), key), KeyRecord)
         running = shared.running if shared is not None else 0
-        if run.parking == RunRecord.PARKING_KEY or running >= limit.key_limit:
+        if parked or 0 < limit.key_limit <= running:
             message = (
                 f"{running} runs with the key '{key}' are leased, and the limit is "
                 f"{limit.key_limit}"

@@ -18,6 +18,9 @@ on with it. What the schedules bring meanwhile waits until that is done, so it c
 if all had gone at once. A run that somebody triggers meanwhile is judged at once and takes the
 place of the one that waits.
 
+A run counts under the concurrency key that its job has when it is tried, literally or read from
+the payload it will hand out (`concurrency_key.of`), or under the one its trigger named.
+
 A run that has not started at its start deadline is skipped, ready or held; a backfill and a dead
 letter that was requeued are late because somebody wants them, and have none. How long runs are kept
 is asked when they end and once more when their time has come, so a namespace may change it; the

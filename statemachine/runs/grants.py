@@ -246,7 +246,7 @@ def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.L
     # It was fired in this very change, as a rule, and is among the writes already.
     run = view.edit(run_key, RunRecord)
     if form.has_limit or run.limit_key:
-        why = _full(view, line, jid, run, form)
+        why = _full(view, line, jid, run, job)
         if why:
             lanes.park(view, jid, occasion, run, why)
             line.granted += 1
@@ -272,16 +272,17 @@ def _set_back(view: View, line: Line, jid: int, occasion: int, run: RunRecord) -
     line.granted += 1
     if run.limit_key:
         entry = slots.pass_on(view, jid, run, run.limit_key)
-        run.limit_key = ""
+        if not run.spared & RunRecord.KEY_OF_TRIGGER:
+            run.limit_key = ""
         if entry is not None:
             heappush(line.later, entry)
 
 
-def _full(view: View, line: Line, jid: int, run: RunRecord, form: Form) -> int:
+def _full(view: View, line: Line, jid: int, run: RunRecord, job: JobRecord) -> int:
     """Whose limit keeps a run from being leased, if any."""
     before = run.limit_key
     state = view.need(keys.state(jid), StateRecord)
-    why = slots.full(view, jid, run, form.spec.concurrency, state)
+    why = slots.full(view, jid, run, job, state)
     if before and (why == RunRecord.PARKING_JOB or run.limit_key != before):
         entry = slots.pass_on(view, jid, run, before)
         if entry is not None:

@@ -15,10 +15,13 @@ disagree about the limit of a key, a run that may go waits for those in front of
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ...proto.v1 import job_pb2
 from ..core import limits
-from ..model import keys
+from ..model import concurrency_key, keys
 from ..model.record import (
+    JobRecord,
     KeyRecord,
     LaneRecord,
     QueueRecord,
@@ -33,18 +36,21 @@ from . import lanes
 # How many of each lane's runs that wait for slots take part again when one is free. Two, so that a
 # limit that was raised is used up soon.
 UNPARK = 2
+# Of a limit for each value of a field, so many values are looked at when it changes. What waits for
+# the others goes on when the next run of the same value ends.
+KEYS_WOKEN = 100
 
 
 def full(
-    view: View, jid: int, run: RunRecord, limit: job_pb2.ConcurrencyLimit,
-    state: StateRecord,
+    view: View, jid: int, run: RunRecord, job: JobRecord, state: StateRecord,
 ) -> int:  # fmt: skip
     """Whose limit keeps a run from being leased, if any."""
+    limit = job.form.spec.concurrency
     if limit.job and state.running >= limit.job:
         return RunRecord.PARKING_JOB
-    run.limit_key = limit.key
-    if limit.key:
-        key = keys.limit_key(keys.namespace_of(jid), limit.key)
+    run.limit_key = concurrency_key.of(view, jid, run, job)
+    if run.limit_key and limit.key_limit:
+        key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
         record = view.get(key, KeyRecord)
         if record is not None and record.running >= limit.key_limit:
             return RunRecord.PARKING_KEY
@@ -143,8 +149,19 @@ def limits_changed(
     if state.parked:
         lanes.unpark(view, keys.parked_by_job(jid), limits.STEP)
     for name in sorted({old.key, new.key} - {""}):
-        if owner := _waited_for(view, jid, name):
-            lanes.unpark(view, owner, limits.STEP)
+        for key in _keys_of(view, jid, name):
+            if owner := _waited_for(view, jid, key):
+                lanes.unpark(view, owner, limits.STEP)
+
+
+def _keys_of(view: View, jid: int, name: str) -> list[str]:
+    """The key of a name; of a field of the payload the keys that some of its values have."""
+    if not concurrency_key.is_path(name):
+        return [name]
+    namespace = keys.namespace_of(jid)
+    first = keys.limit_key(namespace, f"{name}=")
+    some = islice(view.scan_stored(first, keys.after(first)), KEYS_WOKEN)
+    return [name, *map(keys.name_of_limit_key, some)]
 
 
 def _waited_for(view: View, jid: int, name: str) -> bytes:

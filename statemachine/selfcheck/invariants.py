@@ -328,19 +328,31 @@ def check_limits(store: Reading, most: int = limits.LOOKED_AT) -> list[Breach]:
     return list(islice(_exceeded(store), most))
 
 
+def _limits_of_keys(store: Reading) -> dict[bytes, int]:
+    """By key, the highest limit of the jobs whose runs have it. The last that was leased of them
+    found room by its own, so no more can have it."""
+    found: dict[bytes, int] = {}
+    for key, _, run in records(store, keys.RUN, RunRecord):
+        if run.limit_key and run.state == run_pb2.RUN_STATE_RUNNING:
+            jid, _ = keys.run_of(key)
+            job = record(store, keys.job(jid), JobRecord)
+            most = job.form.spec.concurrency.key_limit if job is not None else 0
+            shared = keys.limit_key(keys.namespace_of(jid), run.limit_key)
+            # No limit of its own: as many as there may be.
+            found[shared] = max(most or limits.CONCURRENCY, found.get(shared, 0))
+    return found
+
+
 def _exceeded(store: Reading) -> Iterator[Breach]:
-    most_by_key: dict[bytes, int] = {}
     for key, _, job in records(store, keys.JOB, JobRecord):
         limit = job.form.spec.concurrency
         state = record(store, keys.state(jid_in(key)), StateRecord)
         if state is not None and limit.job and state.running > limit.job:
             yield Breach(key, f"{state.running} runs are leased; the limit is {limit.job}")
-        if limit.key:
-            shared = keys.limit_key(keys.namespace_of(jid_in(key)), limit.key)
-            most_by_key[shared] = max(limit.key_limit, most_by_key.get(shared, 0))
+    most_by_key = _limits_of_keys(store)
     for key, _, record_of_key in records(store, keys.LIMIT_KEY, KeyRecord):
-        most = most_by_key.get(key)
-        if most is not None and record_of_key.running > most:
+        most = most_by_key.get(key, 0)
+        if most and record_of_key.running > most:
             yield Breach(key, f"{record_of_key.running} runs are leased; the limit is {most}")
     for key, _, queue in records(store, keys.QUEUE, QueueRecord):
         if queue.concurrency and queue.leased > queue.concurrency:

@@ -388,6 +388,19 @@ def test_a_job_of_another_namespace_is_not_seen(cli: Cli) -> None:
     assert "raftsched job list -n billing" in cli("job", "get", "y", "-n", "billing").stderr
 
 
+def test_a_trigger_names_its_concurrency_key(cli: Cli) -> None:
+    cli.ok("job", "create", "x", "--handler", "h", "--concurrency-key", "payload.customer",
+           "--key-limit", "1")  # fmt: skip
+
+    run = cli.json("job", "trigger", "x", "--payload", '{"customer": "acme"}',
+                   "--concurrency-key", "database")  # fmt: skip
+    refused = cli("job", "trigger", "x", "--payload", '{"order": 1}')
+
+    assert run["concurrencyKey"] == "database"
+    assert "the payload has no 'customer'" in refused.stderr
+    assert "concurrency_key\tdatabase" in cli.ok("run", "get", run["id"]).stdout
+
+
 def test_a_trigger_carries_what_it_is_told(cli: Cli) -> None:
     cli.ok("job", "create", "x", "--handler", "h")
 
