@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
-from .consensus.disk import sync_entries
+from .consensus.disk import file_limit, sync_entries
 from .refusal import CannotStart, Exit
 
 FORMAT = 1
@@ -205,6 +205,8 @@ def told(path: Path) -> Iterator[None]:
                 f"the disk below {path} is full: {error.strerror}; make room, then start again: "
                 "nothing was lost",
             ) from error
+        if error.errno == errno.EFBIG:
+            raise CannotStart(Exit.FILE_LIMIT, file_limit()) from error
         raise CannotStart(
             Exit.FOLDER_UNWRITABLE,
             f"{path} cannot be written to: {error.strerror or error}; give this user the right, "

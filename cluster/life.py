@@ -100,7 +100,11 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
         await life.start()
         code = await life.until(asked)
         await life.stop(ending, code)
-        says.info("stopped", code=int(code))
+        if life.why:
+            # The last line is the one that people read.
+            says.critical("stopped", code=int(code), why=life.why)
+        else:
+            says.info("stopped", code=int(code))
         ending.done(code)
         return code
     except (CannotStart, ConfigWrong):
@@ -178,6 +182,8 @@ class Life:
         self.config = config
         self.peer_locks = tls.PeerLocks(config, contexts)
         self._expiries_at = 0.0
+        # Why it ended by itself; empty if it did not.
+        self.why = ""
         self.memory = Memory()
         self.node = node = make_node(config, contexts, virtual)
         context.term = lambda: node.term
@@ -274,6 +280,9 @@ class Life:
             return Exit.CLEAN
         says.critical("ends, since going on could break a promise", why=str(error),
                       kind=type(error).__name__)  # fmt: skip
+        self.why = str(error)
+        if isinstance(error, faults.FileLimit):
+            return Exit.FILE_LIMIT
         return Exit.DAMAGED if isinstance(error, faults.Damaged) else Exit.DIED
 
     async def stop(self, ending: Ending, code: Exit) -> None:
@@ -386,6 +395,8 @@ def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | No
                 return Node(spec)
     except faults.Damaged as error:
         raise CannotStart(Exit.DAMAGED, str(error)) from error
+    except faults.FileLimit as error:
+        raise CannotStart(Exit.FILE_LIMIT, str(error)) from error
     except faults.Unsupported as error:
         raise CannotStart(Exit.NEWER_FORMAT, str(error)) from error
     except faults.Refused as error:

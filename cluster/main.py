@@ -37,6 +37,7 @@ Exit codes:
  19  the file is no backup that can be put back
  20  it would be a second cluster beside one that lives
  21  it was removed from the cluster before; empty the folder and add the node to have it back
+ 22  a file would grow over the limit on file sizes (ulimit -f); raise it
 """
 
 

@@ -24,6 +24,7 @@ class Exit(IntEnum):
     NO_BACKUP = 19
     CLUSTER_LIVES = 20
     REMOVED = 21
+    FILE_LIMIT = 22
 
 
 class CannotStart(Exception):

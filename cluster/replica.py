@@ -7,6 +7,7 @@ is the state. So a crash at any moment leaves one whole state or the other.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -18,8 +19,8 @@ from ..statemachine.core.rocks_store import CACHE_BYTES, RocksStore, nobody, pee
 from ..statemachine.core.store import Corrupt, Store
 from ..statemachine.model import keys
 from ..statemachine.model.record import Change, MetaRecord, parse
-from .consensus.disk import LACKS
-from .consensus.faults import Damaged, DiskFull
+from .consensus.disk import LACKS, file_limit
+from .consensus.faults import Damaged, DiskFull, FileLimit
 from .consensus.snapshot import MANIFEST
 
 # With the index of a change, the change, and where history stands after it.
@@ -81,6 +82,8 @@ class Applied:
                 self.meta = machine.skip(self.store, index)
                 return False
         except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise FileLimit(file_limit()) from error
             if error.errno not in LACKS:
                 raise
             raise DiskFull(str(error)) from error

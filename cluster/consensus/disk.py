@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import threading
 from collections.abc import Iterator
@@ -33,6 +34,17 @@ SPARES = 4
 # snapshot that would free old segments, want room just when the journal wants it. A fresh folder is
 # asked for four, of which its first start takes three.
 RESERVED_SEGMENTS = 1
+
+
+def file_limit() -> str:
+    """Why no file may grow any more, for people."""
+    most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = "none now" if most == resource.RLIM_INFINITY else f"{most} bytes"
+    return (
+        f"a file would grow over the limit on file sizes of this process (RLIMIT_FSIZE, {limit}); "
+        "raise it (ulimit -f unlimited, LimitFSIZE=infinity) and start again: nothing that was "
+        "acknowledged is lost"
+    )
 
 
 class Disk(Protocol):

@@ -8,6 +8,7 @@ changes. If any of the three raises, the node ends: `ended` tells why.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 import secrets
@@ -19,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .core import Core
-from .disk import FULL, LACKS, Disk
-from .faults import Broken, DiskFailed, Refused
+from .disk import FULL, LACKS, Disk, file_limit
+from .faults import Broken, DiskFailed, FileLimit, Refused
 from .journal import Batch, Journal, JournalLimits
 from .membership import Configuration
 from .message import Message, WireError
@@ -459,6 +460,8 @@ def lacking(error: OSError) -> str:
 def disk_failed(error: BaseException) -> BaseException:
     """Say what an error of the operating system means for this node."""
     if isinstance(error, OSError):
+        if error.errno == errno.EFBIG:
+            return FileLimit(file_limit())
         return DiskFailed(
             f"the disk refused a write or a sync ({error}); what it holds is not known any more, "
             "so this node stops. Replace the disk, or start again with an empty folder."

@@ -23,6 +23,10 @@ class DiskFailed(Fatal):
     """The disk said no to a write or a sync. After that its page cache cannot be believed."""
 
 
+class FileLimit(Fatal):
+    """A file would grow over the limit of this process; what was promised before is on disk."""
+
+
 class Unsupported(Fatal):
     """The log holds something only a newer release understands."""
 

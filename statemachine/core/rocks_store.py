@@ -70,7 +70,7 @@ DAMAGE = ("Corruption:", ".sst: No such file")
 BY_THE_SYSTEM = {
     "No space left": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT,
     "Too many open files in system": errno.ENFILE, "Too many open files": errno.EMFILE,
-    "Input/output error": errno.EIO,
+    "Input/output error": errno.EIO, "File too large": errno.EFBIG,
 }  # fmt: skip
 
 
