@@ -9,8 +9,9 @@ from ...cluster.leader import Leader
 from ...proto.v1 import worker_pb2
 from ...statemachine.firing import occurrence
 from ...statemachine.model import keys
+from ...statemachine.model.phases import LEASED
 from ...statemachine.model.record import RunRecord
-from ...statemachine.runs import reports, runs
+from ...statemachine.runs import reports
 
 
 def accept_old_tokens() -> None:
@@ -20,7 +21,7 @@ def accept_old_tokens() -> None:
     def take(view: Any, result: worker_pb2.Result) -> Any:  # noqa: ANN401
         place = keys.run_key(result.run)
         run = view.get(keys.run(*place), RunRecord) if place is not None else None
-        if run is not None and run.state == runs.RUNNING:
+        if run is not None and run.phase == LEASED:
             result.token = run.token
         return honest(view, result)
 

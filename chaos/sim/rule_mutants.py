@@ -16,6 +16,7 @@ from ...statemachine.core.budget import Budget, unlimited
 from ...statemachine.core.store import Reading
 from ...statemachine.firing import dispatch
 from ...statemachine.model import keys
+from ...statemachine.model.phases import READY
 from ...statemachine.model.record import JobRecord, StateRecord
 from ...statemachine.model.request import DropEntry, Request, Ring, RingOne, Rung
 from ...statemachine.model.view import Recall, View
@@ -23,6 +24,7 @@ from ...statemachine.occurrences import misfire, next_time
 from ...statemachine.occurrences.misfire import COALESCE, WAIT, Fated
 from ...statemachine.piecewise import LEADER_RULES, Careful, LeaderRule
 from ...statemachine.runs import runs
+from ...statemachine.runs.move import move
 
 LIMIT = 1_000
 
@@ -161,7 +163,8 @@ def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     if Office.first_ring and last_ms:
         run = runs.new(job, run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN, last_ms)
         state.serial += 1
-        runs.begin(view, jid, keys.occasion_of(last_ms, state.serial), run, job.form, state)
+        occasion = keys.occasion_of(last_ms, state.serial)
+        move(view, jid, occasion, run, READY, state, job.form)
     fire_due(view, jid, job, state)
 
 

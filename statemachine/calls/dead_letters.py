@@ -18,7 +18,7 @@ from ..model import keys
 from ..model.record import JobRecord, LaneRecord, RunRecord
 from ..model.request import Letters
 from ..model.view import View
-from ..runs import runs
+from ..runs import history
 from ..tenants import audit_log, idempotency, namespaces
 from . import runs as run_calls
 
@@ -83,7 +83,7 @@ def _do(view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.T
         if not filters.matches(wanted, {"job": job.name, "queue": lane.queue, "kind": kind}):
             return False
     if isinstance(request, Purge):
-        runs.forget(view, jid, occasion, run)
+        history.forget(view, jid, occasion, run)
     else:
         run_calls.begin_again(view, jid, occasion, run, job)
     return True

@@ -26,7 +26,7 @@ from ..model.record import (
 from ..model.specs import Parts
 from ..model.view import Mold, View
 from ..occurrences import ledger, ledger_purge, next_time
-from ..runs import lanes, runs, set_aside, slots
+from ..runs import admission, lanes, runs, set_aside
 from ..schedule.compiler import compile_plan, shape_of
 from ..schedule.plan import Plan, count_scheduled, due
 from ..tenants import audit_log, namespaces
@@ -89,7 +89,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
         schedules_since_ms=view.now_ms,
     )  # fmt: skip
     view.put_raw(name_key, jid.to_bytes(8, "big"))
-    usage = runs.usage_of(view, jid)
+    usage = namespaces.usage_of(view, jid)
     usage.jobs += 1
     usage.payload_bytes += size
     if mold is None:
@@ -296,7 +296,7 @@ def replace_spec(
         set_aside.bring_back(view, jid, state, record)
     graph.unlink(view, jid, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
-    runs.usage_of(view, jid).payload_bytes += grown
+    namespaces.usage_of(view, jid).payload_bytes += grown
     if reordered:
         former_specs.keep(view, jid, job, state)
     job.form, job.schedules, job.notes = parts
@@ -326,7 +326,7 @@ def replace_spec(
     if rescheduled or old.overlap != new.overlap:
         runs.look_at_held(view, jid, state)
     if old.concurrency != new.concurrency:
-        slots.limits_changed(view, jid, state, old.concurrency, new.concurrency)
+        admission.limits_changed(view, jid, state, old.concurrency, new.concurrency)
     return dropped
 
 

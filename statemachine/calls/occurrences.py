@@ -9,6 +9,7 @@ from ..core.rejection import Fault, Reason, Refused
 from ..firing import backlog
 from ..flows import waves
 from ..model import answers, concurrency_key, keys, validate
+from ..model.phases import HELD, LATER, READY
 from ..model.record import (
     BacklogRecord,
     EditRecord,
@@ -22,6 +23,7 @@ from ..model.record import (
 from ..model.view import View
 from ..occurrences import ledger, next_time, upcoming
 from ..runs import lanes, overlap, runs, set_aside
+from ..runs.move import move
 from ..schedule.plan import names, next_scheduled, scheduled_times
 from ..tenants import audit_log, namespaces, quota
 from .jobs import find
@@ -54,12 +56,13 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
     verdict = _verdict(view, request, jid, job, state)
     occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
     run = _triggered(view, request, job, due_ms)
-    run.held = later or overlap.make_room(view, jid, state, verdict, occasion)
+    waits = not later and overlap.make_room(view, jid, state, verdict, occasion)
     if run.unique_key:
         _take(view, jid, occasion, run.unique_key)
     if state.has_downstream:
         waves.start(view, jid, occasion, run)
-    runs.begin(view, jid, occasion, run, job.form, state)
+    to = LATER if later else HELD if waits else READY
+    move(view, jid, occasion, run, to, state, job.form)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, "TriggerJob", job.namespace, f"job/{job.name}", request)
     return answers.run(view, jid, occasion, run, job)

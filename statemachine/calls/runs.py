@@ -8,9 +8,11 @@ from ..core.instants import ms_or
 from ..core.rejection import Reason, Refused
 from ..flows import waves
 from ..model import answers, keys, validate
+from ..model.phases import CANCELLED, DELAYED, FAILED, READY
 from ..model.record import JobRecord, LaneRecord, RunRecord, StateRecord
 from ..model.view import View
 from ..runs import lanes, runs
+from ..runs.move import move
 from ..tenants import audit_log, namespaces
 
 FoundRun = tuple[int, int, RunRecord, JobRecord]
@@ -70,7 +72,7 @@ def terminate(view: View, request: run_pb2.TerminateRunRequest, actor: str) -> r
     message = request.reason or "terminated by hand"
     run.error = run_pb2.RunError(kind="terminated", message=message)
     runs.stop(view, jid, occasion, run, worker_pb2.Stop.KIND_LOST)
-    runs.end(view, jid, occasion, run, runs.CANCELLED)
+    runs.end(view, jid, occasion, run, CANCELLED)
     audit_log.add(
         view, actor, "TerminateRun", job.namespace, f"run/{request.run}", request, request.reason
     )
@@ -79,15 +81,14 @@ def terminate(view: View, request: run_pb2.TerminateRunRequest, actor: str) -> r
 
 def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.Run:
     jid, occasion, run, job = _live(view, request.namespace, request.run)
-    if not run.retry_at_ms:
+    if run.phase != DELAYED:
         word = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
         raise Refused.because(
             Reason.ERROR_REASON_NOT_RETRYING,
             f"the run {request.run} is {word} and does not wait for a retry",
             run=request.run, state=word,
         )  # fmt: skip
-    runs.make_ready(view, jid, occasion, run, job.form)
-    view.put(keys.run(jid, occasion), run)
+    move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord), job.form)
     audit_log.add(view, actor, "RetryRun", job.namespace, f"run/{request.run}", request)
     return answers.run(view, jid, occasion, run, job)
 
@@ -99,7 +100,7 @@ def find_dead(view: View, namespace: str, run_id: str) -> FoundRun:
         if refused.rejection.reason != Reason.ERROR_REASON_RUN_NOT_FOUND:
             raise
         raise _no_letter(namespace, run_id, "unknown") from None
-    if found[2].state != runs.FAILED:
+    if found[2].phase != FAILED:
         word = run_pb2.RunState.Name(found[2].state).removeprefix("RUN_STATE_")
         raise _no_letter(namespace, run_id, word)
     return found
@@ -136,15 +137,12 @@ def requeue(
 
 
 def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
-    """A run that failed begins again, with fresh attempts; numbers and tokens go on.
+    """A run that failed begins again.
 
     The overlap policy is not asked: somebody wants just this run.
     """
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    runs.forget(view, jid, occasion, run)
-    run.attempts_forgiven = run.attempt
-    run.ready_at_ms = run.started_at_ms = run.ended_at_ms = run.purge_at_ms = 0
     run.error = None
     waves.reopen(view, jid, occasion, run)
     run.unique_key = ""
@@ -154,6 +152,5 @@ def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRec
     namespace = keys.namespace_of(jid)
     run.lane = lanes.lane_for(view, namespace, job.form.spec, lane.queue, lane.priority)
     run.spared |= RunRecord.SPARED_DEADLINE
-    state.failed -= 1
-    runs.begin(view, jid, occasion, run, job.form, state)
+    move(view, jid, occasion, run, READY, state, job.form)
     view.put(state_key, state)

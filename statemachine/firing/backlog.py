@@ -12,7 +12,7 @@ from ..core import limits
 from ..model.record import BacklogRecord, JobRecord, StateRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
-from ..runs import overlap, runs
+from ..runs import overlap
 from ..schedule.plan import (
     Plan,
     count_scheduled,
@@ -35,7 +35,7 @@ def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
         # The end of a run wakes the first one only.
         behind.release_at_ms = behind.release_at_ms or view.now_ms
     state.backlog = tuple(parts)
-    runs.usage_of(view, jid).backlog += part.left
+    namespaces.usage_of(view, jid).backlog += part.left
 
 
 def _place(part: BacklogRecord) -> tuple[bool, int]:
@@ -60,14 +60,14 @@ def clear(view: View, jid: int, state: StateRecord) -> int:
     """Forget what waits; how many times that were. The caller settles and puts the state."""
     left = sum(part.left for part in state.backlog)
     if left:
-        runs.usage_of(view, jid).backlog -= left
+        namespaces.usage_of(view, jid).backlog -= left
     state.backlog = ()
     return left
 
 
 def turn(view: View, jid: int, job: JobRecord) -> int:
     """When the next missed scheduled time of the namespace may become a run."""
-    usage = runs.usage_of(view, jid)
+    usage = namespaces.usage_of(view, jid)
     at_us = max(usage.backlog_free_us, (view.now_ms - limits.BACKLOG_BURST_MS) * 1000)
     usage.backlog_free_us = at_us + 1_000_000 // namespaces.backlog_rate(view, job.namespace)
     return at_us // 1000
@@ -115,7 +115,7 @@ def release(
 def _shrink(view: View, jid: int, part: BacklogRecord, by: int) -> None:
     part.left -= by
     if by:
-        runs.usage_of(view, jid).backlog -= by
+        namespaces.usage_of(view, jid).backlog -= by
 
 
 def _next_turn(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int:

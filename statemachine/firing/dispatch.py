@@ -17,14 +17,17 @@ from ..core import limits
 from ..core.instants import ms_or
 from ..flows import waves
 from ..model import keys, timers
+from ..model.phases import CANCELLED, FAILED, HALTED, HELD, LATER, LEASED, READY, WAITING
 from ..model.record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from ..model.request import Ring, RingOne, Rung
 from ..model.view import View
 from ..occurrences import ledger, ledger_purge, next_time
-from ..runs import overlap, runs, set_aside
+from ..runs import history, overlap, runs, set_aside
+from ..runs.move import count_in, move
 from ..runs.reports import attempt_failed, log_attempt
+from ..runs.timeouts import arm, start_deadline
 from ..schedule.plan import due, next_scheduled
-from ..tenants import quota
+from ..tenants import namespaces, quota
 from . import backlog, catch_up, job_deletion, namespace_deletion, occurrence, resume
 
 Misfire = job_pb2.MisfirePolicy
@@ -342,9 +345,9 @@ def _ring_run(view: View, jid: int, occasion: int) -> None:
     run_ms = ms_or(timeouts, "run", 0)
     if run_ms and run.ready_at_ms and run.ready_at_ms + run_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.run", f"it had not ended after {run_ms} ms")
-    elif run.state == runs.RUNNING:
+    elif run.phase == LEASED:
         _ring_running(view, jid, occasion, run, job)
-    elif run.held:
+    elif run.phase in WAITING:
         _ring_held(view, jid, occasion, run, job, rung_ms)
     else:
         _ring_waiting(view, jid, occasion, run, job)
@@ -355,7 +358,7 @@ def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
     heartbeat_ms = ms_or(job.form.spec.timeouts, "heartbeat", 0)
     if 0 < run.cancel_at_ms <= now_ms:
         runs.stop(view, jid, occasion, run, LOST)
-        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        runs.end(view, jid, occasion, run, CANCELLED)
     elif 0 < run.deadline_at_ms <= now_ms:
         taken_ms = run.deadline_at_ms - run.leased_at_ms
         _attempt_over(view, jid, occasion, run, "timeout.attempt", f"it took over {taken_ms} ms")
@@ -363,7 +366,7 @@ def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
         said = f"it reported no progress for {heartbeat_ms} ms"
         _attempt_over(view, jid, occasion, run, "timeout.heartbeat", said)
     else:
-        runs.arm(view, jid, occasion, run, job.form)
+        arm(view, jid, occasion, run, job.form)
         view.put(keys.run(jid, occasion), run)
 
 
@@ -381,13 +384,12 @@ def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
     started = run.started_at_ms
     if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
-    elif 0 < runs.start_deadline(run, job.form) <= now_ms:
+    elif 0 < start_deadline(run, job.form) <= now_ms:
         _skip_late(view, jid, occasion, run, job)
     elif 0 < run.retry_at_ms <= now_ms:
-        runs.make_ready(view, jid, occasion, run, job.form)
-        view.put(keys.run(jid, occasion), run)
+        move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord), job.form)
     else:
-        runs.arm(view, jid, occasion, run, job.form)
+        arm(view, jid, occasion, run, job.form)
         view.put(keys.run(jid, occasion), run)
 
 
@@ -404,7 +406,7 @@ def _ring_held(
     that is held back has waited for too long."""
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    if 0 < runs.start_deadline(run, job.form) <= view.now_ms:
+    if 0 < start_deadline(run, job.form) <= view.now_ms:
         _skip_late(view, jid, occasion, run, job)
         return
     if not _has_room(view, jid, state):
@@ -412,59 +414,49 @@ def _ring_held(
             timers.set_run(view, jid, occasion, run, rung_ms)
             view.put(keys.run(jid, occasion), run)
         return
-    if not run.held:
-        # It had waited for room, or it gave way.
+    if run.phase != LATER:
+        if run.phase in WAITING:
+            # Its job has a later start deadline by now.
+            arm(view, jid, occasion, run, job.form)
+            view.put(keys.run(jid, occasion), run)
+        if run.phase == HELD:
+            runs.look_at_held(view, jid, state)
+        # Else it had waited for room, or it gave way.
         return
-    if run.held == RunRecord.HELD_FOR_RESUME:
-        runs.arm(view, jid, occasion, run, job.form)
-        view.put(keys.run(jid, occasion), run)
-        return
-    before = run.held is True and rung_ms > run.due_at_ms and state.live > state.held
-    if run.held == RunRecord.HELD_FOR_ROOM or before:
-        # It was judged, and its job has a later start deadline by now.
-        runs.arm(view, jid, occasion, run, job.form)
-        view.put(keys.run(jid, occasion), run)
-        runs.look_at_held(view, jid, state)
-        return
+    count_in(view, jid, run, state)
+    to = _when_due(view, jid, occasion, run, job, state)
+    move(view, jid, occasion, run, to, state, job.form)
+    view.put(state_key, state)
+
+
+def _when_due(
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, state: StateRecord
+) -> int:
+    """Where a run goes that was triggered for later."""
     is_spared = run.spared & RunRecord.SPARED_OVERLAP
     if state.state == next_time.PAUSED and not is_spared:
-        runs.let_go(view, jid, run, state)
-        run.held = RunRecord.HELD_FOR_RESUME
-        runs.hold(view, jid, occasion, run, job.form, state)
-        view.put(state_key, state)
-        view.put(keys.run(jid, occasion), run)
-        return
-    usage = runs.usage_of(view, jid)
+        return HALTED
+    usage = namespaces.usage_of(view, jid)
     is_taken = quota.is_taken(view, usage, job.namespace)
-    # It does not stand in its own way.
-    runs.let_go(view, jid, run, state)
-    state.live -= 1
     verdict = overlap.GO if is_spared else overlap.judge_wanted(view, jid, state, job)
-    state.live += 1
-    state.held += 1
-    waits = overlap.make_room(view, jid, state, verdict, occasion)
-    state.held -= 1
-    if not waits and is_taken:
+    if overlap.make_room(view, jid, state, verdict, occasion):
+        return HELD
+    if is_taken:
         quota.wait(view, jid, state, usage)
-        waits = True
-    if waits:
-        runs.hold(view, jid, occasion, run, job.form, state)
-    else:
-        runs.make_ready(view, jid, occasion, run, job.form)
-    view.put(state_key, state)
-    view.put(keys.run(jid, occasion), run)
+        return HELD
+    return READY
 
 
 def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str) -> None:
     run.error = run_pb2.RunError(kind=kind, message=message)
-    if run.state == runs.RUNNING:
+    if run.phase == LEASED:
         log_attempt(view, run, Attempt.END_TIMED_OUT, run.error)
     runs.stop(view, jid, occasion, run, LOST)
-    runs.end(view, jid, occasion, run, runs.FAILED)
+    runs.end(view, jid, occasion, run, FAILED)
 
 
 def _purge(view: View, jid: int, occasion: int) -> None:
-    if not runs.purge(view, jid, occasion):
+    if not history.purge(view, jid, occasion):
         return
     state = view.need(keys.state(jid), StateRecord)
     if state.ledger_from_ms and state.state != next_time.DELETING:

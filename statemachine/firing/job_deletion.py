@@ -11,10 +11,11 @@ from ...proto.v1 import run_pb2, worker_pb2
 from ..core import limits
 from ..flows import graph
 from ..model import keys, timers
+from ..model.phases import CANCELLED
 from ..model.record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
-from ..runs import overlap, runs
+from ..runs import history, overlap, runs
 from ..tenants import namespaces, quota
 from . import backlog, resume
 
@@ -26,7 +27,7 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     namespace = keys.namespace_of(jid)
     # Unchanged: with its state it shows watchers that the job was deleted.
     view.put(keys.job(jid), job)
-    usage = runs.usage_of(view, jid)
+    usage = namespaces.usage_of(view, jid)
     usage.jobs -= 1
     usage.payload_bytes -= len(job.full_spec().payload.data)
     graph.unlink(view, jid, job)
@@ -50,7 +51,7 @@ def step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         message = f"the job {job.name} was deleted"
         run.error = run_pb2.RunError(kind="cancelled", message=message)
         runs.stop(view, jid, occasion, run, LOST)
-        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        runs.end(view, jid, occasion, run, CANCELLED)
         if view.is_full:
             break
     if not live:
@@ -59,7 +60,7 @@ def step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         for done, key in enumerate(past):
             if done and view.is_full:
                 break
-            runs.forget(view, jid, keys.ended_of(key)[1], view.need(key, RunRecord))
+            history.forget(view, jid, keys.ended_of(key)[1], view.need(key, RunRecord))
         gone = not past and next_ms == view.now_ms
         lines = ledger.oldest(view, jid, state, limits.STEP) if gone else []
         for key in lines:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from ...proto.v1 import run_pb2, schedule_pb2
 from ..flows import waves
 from ..model import keys
+from ..model.phases import HELD, READY
 from ..model.record import EditRecord, JobRecord, RunRecord, StateRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
-from ..runs import overlap, runs
+from ..runs import history, overlap, runs
+from ..runs.move import move
 from ..schedule.plan import Plan, excluded, names
 from ..tenants import namespaces, quota
 
@@ -54,7 +56,7 @@ def fire(
         ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
         return True
     most = namespaces.live_runs(view, job.namespace)
-    if most and quota.used(usage := runs.usage_of(view, jid)) >= most:
+    if most and quota.used(usage := namespaces.usage_of(view, jid)) >= most:
         if patient:
             quota.wait(view, jid, state, usage)
             return False
@@ -69,15 +71,14 @@ def fire(
     occasion = keys.occasion_of(scheduled_ms)
     outcome = LATE if late_ms > form.grace_ms else RAN
     run = runs.new(job, cause, outcome, due_ms)
-    if verdict is not overlap.GO:
-        run.held = overlap.make_room(view, jid, state, verdict, occasion)
+    waits = verdict is not overlap.GO and overlap.make_room(view, jid, state, verdict, occasion)
     if cause == BACKFILL:
         _settle_backfilled(view, jid, job, state, scheduled_ms, outcome)
     else:
         ledger.settle(view, jid, state, scheduled_ms, outcome)
     if state.has_downstream:
         waves.start(view, jid, occasion, run)
-    runs.begin(view, jid, occasion, run, form, state)
+    move(view, jid, occasion, run, HELD if waits else READY, state, form)
     return True
 
 
@@ -97,7 +98,7 @@ def _settle_backfilled(
     occasion = keys.occasion_of(scheduled_ms)
     skipped = view.get(keys.ended(jid, occasion), RunRecord)
     if skipped is not None:
-        runs.forget(view, jid, occasion, skipped)
+        history.forget(view, jid, occasion, skipped)
         waves.begin_anew(view, jid, occasion)
     awaited = next_time.awaits(state, scheduled_ms)
     counts = state.fired, state.skipped

@@ -12,9 +12,11 @@ from itertools import islice
 from ...proto.v1 import job_pb2, run_pb2
 from ..core import limits
 from ..model import keys
+from ..model.phases import HALTED, HELD
 from ..model.record import JobRecord, ResumeRecord, RunRecord, StateRecord
 from ..model.view import View
 from ..runs import overlap, runs
+from ..runs.move import move
 
 Misfire = job_pb2.MisfirePolicy
 COALESCED = run_pb2.OUTCOME_COALESCED
@@ -58,8 +60,8 @@ def ring(view: View, jid: int) -> None:
             view.put_later(keys.resume_timer(record.timer_at_ms, jid))
             break
         run = view.need(key, RunRecord)
-        if run.held == RunRecord.HELD_FOR_RESUME:
-            _decide(view, jid, occasion, run, job, record, rule)
+        if run.phase == HALTED:
+            _decide(view, jid, occasion, run, job, state, record, rule)
     else:
         view.delete(keys.resume(jid))
         runs.look_at_held(view, jid, state)
@@ -67,8 +69,8 @@ def ring(view: View, jid: int) -> None:
 
 
 def _decide(
-    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, record: ResumeRecord,
-    rule: job_pb2.MisfirePolicy.Rule.ValueType,
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, state: StateRecord,
+    record: ResumeRecord, rule: job_pb2.MisfirePolicy.Rule.ValueType,
 ) -> None:  # fmt: skip
     if run.cause == run_pb2.CAUSE_UPSTREAM:
         is_late = run.due_at_ms + job.form.grace_ms < record.at_ms
@@ -79,9 +81,7 @@ def _decide(
             return
         # Under LATEST one in time stands for those that were missed before it.
         record.chosen += is_late or rule == Misfire.RULE_LATEST
-    run.held = RunRecord.HELD_FOR_ROOM
-    runs.arm(view, jid, occasion, run, job.form)
-    view.put(keys.run(jid, occasion), run)
+    move(view, jid, occasion, run, HELD, state, job.form)
 
 
 def _most(job: JobRecord, rule: job_pb2.MisfirePolicy.Rule.ValueType) -> int:

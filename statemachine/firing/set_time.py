@@ -20,12 +20,13 @@ from ..core import limits
 from ..core.rejection import Reason, Refused
 from ..core.store import Reading
 from ..model import keys
+from ..model.phases import WAITING
 from ..model.record import AuditEntryRecord, Change, JobRecord, RunRecord, StateRecord, parse
 from ..model.request import RingOne, SetTime, TimeSet
 from ..model.view import View
 from ..occurrences import next_time
-from ..runs import runs
-from ..tenants import audit_log
+from ..runs import move
+from ..tenants import audit_log, namespaces
 from . import dispatch
 
 METHOD = "SetStateTime"
@@ -46,7 +47,7 @@ def set_time(view: View, request: SetTime, actor: str) -> TimeSet:
             return TimeSet(found[done - 1])
         is_job = key[9:10] in (keys.WAKE_JOB, keys.WAKE_BACKLOG)
         if key[9:10] == keys.WAKE_RUN:
-            _move(view, *keys.run_of(key), request.from_ms - request.to_ms)
+            _move_run(view, *keys.run_of(key), request.from_ms - request.to_ms)
         elif is_job and keys.instant(keys.timer_at(key)) <= request.from_ms + PACE_MS:
             _move_job(view, int.from_bytes(key[10:18], "big"), request.from_ms - request.to_ms)
         elif keys.LATER < keys.timer_at(key) <= keys.LATER | request.from_ms:
@@ -68,34 +69,18 @@ def _set_back(view: View, request: SetTime, actor: str) -> None:
     furthest_ms = max(set_back_from(view.stored), from_ms)
     view.put_raw(keys.SET_BACK, furthest_ms.to_bytes(8, "big"))
     for key, _ in view.stored.scan(keys.USAGE, keys.after(keys.USAGE)):
-        usage = runs.usage_of(view, int.from_bytes(key[1:5], "big") << keys.SERIAL_BITS)
+        usage = namespaces.usage_of(view, int.from_bytes(key[1:5], "big") << keys.SERIAL_BITS)
         usage.backlog_free_us = min(usage.backlog_free_us, to_ms * 1000)
     detail = f"{from_ms - to_ms} ms back"
     audit_log.add(view, actor, METHOD, "", "cluster", request.request, detail)
 
 
-def _move(view: View, jid: int, occasion: int, back_ms: int) -> None:
-    """What was planned by the wrong time is as long after the right one. What began before, or
-    stands at an instant of its own, stays."""
-    now_ms, key = view.now_ms, keys.run(jid, occasion)
-    run = view.need(key, RunRecord)
-    if run.held:
-        return  # Its timer is the instant at which it is due.
-    begun_ms = run.attempts[-1].ended_at_ms if run.attempts and run.retry_at_ms else 0
-    begun_ms = run.leased_at_ms if run.state == runs.RUNNING else begun_ms
-    if run.retry_at_ms and begun_ms > now_ms:
-        run.retry_at_ms = max(now_ms, run.retry_at_ms - back_ms)
-    if run.state == runs.RUNNING and begun_ms > now_ms:
-        run.leased_at_ms = now_ms
-        if run.deadline_at_ms:
-            run.deadline_at_ms = max(now_ms, run.deadline_at_ms - (begun_ms - now_ms))
-    if run.cancel_at_ms > now_ms + back_ms:
-        run.cancel_at_ms -= back_ms
-    run.heard_at_ms = min(run.heard_at_ms, now_ms)
-    run.ready_at_ms = min(run.ready_at_ms, now_ms)
-    run.started_at_ms = min(run.started_at_ms, now_ms)
-    runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).form)
-    view.put(key, run)
+def _move_run(view: View, jid: int, occasion: int, back_ms: int) -> None:
+    run = view.need(keys.run(jid, occasion), RunRecord)
+    # The timer of one that waits is the instant at which it is due.
+    if run.phase not in WAITING:
+        form = view.need(keys.job(jid), JobRecord).form
+        move.set_back(view, jid, occasion, run, form, back_ms)
 
 
 def _move_job(view: View, jid: int, back_ms: int) -> None:

@@ -19,6 +19,7 @@ from ...proto.v1 import flow_pb2, job_pb2, run_pb2
 from ..core import limits
 from ..core.instants import ms_or
 from ..model import keys
+from ..model.phases import HALTED, HELD, READY
 from ..model.record import (
     FlowRecord,
     JobRecord,
@@ -30,6 +31,7 @@ from ..model.record import (
 )
 from ..model.view import View
 from ..runs import overlap, runs
+from ..runs.move import move
 from ..tenants import namespaces, quota
 from .graph import jid_named, reaches
 
@@ -291,16 +293,16 @@ def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) ->
     run.flow_jid, run.flow_occasion = wave.jid, wave.occasion
     run.upstream = step.ended
     run.made_in = view.base + 1
-    usage = runs.usage_of(view, jid)
+    usage = namespaces.usage_of(view, jid)
     if state.state == job_pb2.JobStatus.STATE_PAUSED:
-        run.held = RunRecord.HELD_FOR_RESUME
+        to = HALTED
     else:
         verdict = overlap.judge_wanted(view, jid, state, job)
-        run.held = overlap.make_room(view, jid, state, verdict, occasion)
-    if not run.held and quota.is_taken(view, usage, job.namespace):
+        to = HELD if overlap.make_room(view, jid, state, verdict, occasion) else READY
+    if to == READY and quota.is_taken(view, usage, job.namespace):
         quota.wait(view, jid, state, usage)
-        run.held = True
-    runs.begin(view, jid, occasion, run, job.form, state)
+        to = HELD
+    move(view, jid, occasion, run, to, state, job.form)
     view.put(state_key, state)
     return occasion
 

@@ -3,6 +3,7 @@
 Others may use:
 
 * keys: the tables and their keys.
+* phases: where a run stands, and where it may go from there.
 * record: what lies in the tables.
 * specs: what jobs that are alike have in common.
 * former_specs: what a run does whose job was changed.

@@ -7,7 +7,7 @@ from functools import lru_cache
 from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
 from ..core import limits
 from ..core.instants import set_ms, timestamp
-from . import former_specs, keys
+from . import former_specs, keys, phases
 from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord, StateRecord
 from .view import View
 
@@ -80,13 +80,6 @@ def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
     return results
 
 
-def is_later(view: View, run: RunRecord) -> bool:
-    """Whether a run was triggered for later; an older state shows it by the clock only."""
-    if run.held is True:
-        return run.due_at_ms > view.now_ms
-    return run.held == RunRecord.HELD_FOR_DUE
-
-
 def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) -> run_pb2.Run:
     answer = run_pb2.Run(
         namespace=job.namespace, id=keys.run_id(job.name, jid, occasion), job=job.name,
@@ -94,7 +87,7 @@ def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) 
         priority=record.priority or common_pb2.PRIORITY_MEDIUM, token=record.token,
         unique_key=record.unique_key, cancel_requested=bool(record.cancel_at_ms),
         concurrency_key=record.limit_key,
-        held=bool(record.held) and not is_later(view, record), later=is_later(view, record),
+        held=record.phase in (phases.HELD, phases.HALTED), later=record.phase == phases.LATER,
         log_tail=record.log_tail, checkpoint=record.checkpoint,
     )  # fmt: skip
     lane = view.need(keys.lane(record.lane), LaneRecord)

@@ -30,7 +30,7 @@ from ...proto.v1 import (
     run_pb2,
     schedule_pb2,
 )
-from . import specs
+from . import phases, specs
 from .specs import Form
 
 FORMAT = 1
@@ -49,11 +49,17 @@ class RecordPart(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc
 class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """A value in the store. No record holds itself, so the collector need not look at it."""
 
+    FORMAT: ClassVar[int] = FORMAT
+
     format: int = FORMAT
 
     def weight(self) -> int:
         """About how many bytes it is, for the kinds that can be large."""
         return 0
+
+    def is_upgraded(self) -> bool:
+        """Whether one of another format was brought to the present one."""
+        return False
 
 
 class MetaRecord(Record):
@@ -337,33 +343,29 @@ class UpstreamRecord(RecordPart):
 class RunRecord(Record):
     """A run: under way in one table, ended in another."""
 
+    # Format 1 told the phase by five fields: the state that users see, and whether the run was
+    # held, had a turn, was parked or waited for its next attempt.
+    FORMAT: ClassVar[int] = 2
     # Whose slot a run waits for: nobody's, its job's, its key's.
     PARKING_UNSPECIFIED: ClassVar[int] = 0
     PARKING_JOB: ClassVar[int] = 1
     PARKING_KEY: ClassVar[int] = 2
-    # For no slot: its job was set aside.
-    PARKING_BROKEN: ClassVar[int] = 3
     # What does not keep it from running, since somebody wants just this run.
     SPARED_OVERLAP: ClassVar[int] = 1
     SPARED_DEADLINE: ClassVar[int] = 2
     # Beside these: its trigger named `limit_key`, not its job.
     KEY_OF_TRIGGER: ClassVar[int] = 4
-    # What a run waits for that is held: its due time; room beside others; that its job, which was
-    # paused when it came, fires again. A state of before says True, which is 1, and is told by
-    # whether the run is due.
-    HELD_FOR_DUE: ClassVar[int] = 2
-    HELD_FOR_ROOM: ClassVar[int] = 3
-    HELD_FOR_RESUME: ClassVar[int] = 4
 
-    # Where it stands, why it exists, what became of its scheduled time.
-    state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
+    format: int = 2
+    # Where it stands (phases.py), why it exists, what became of its scheduled time.
+    phase: int = phases.NEW
     cause: run_pb2.Cause.ValueType = run_pb2.CAUSE_UNSPECIFIED
     outcome: Outcome.ValueType = run_pb2.OUTCOME_UNSPECIFIED
     # When it may start.
     due_at_ms: int = 0
     # Since when it could have been leased for the first time. 0: it could not yet.
     ready_at_ms: int = 0
-    # Its place among the ready runs of its lane. 0: it is not among them.
+    # Its turn among the ready runs of its lane. 0: it is not among them.
     turn_ms: int = 0
     # The lane it waits in.
     lane: int = 0
@@ -405,14 +407,14 @@ class RunRecord(Record):
     unique_hold_ms: int = 0
     # When a running run that is to be cancelled is terminated. 0: it is not to be cancelled.
     cancel_at_ms: int = 0
-    # It is not to become ready yet: one of HELD_FOR_*. 0: it is not held.
-    held: bool | int = False
+    # Of format 1: it was held and is not counted as such by its namespace, nor as later by its job.
+    uncounted: bool | int = False
     # The wave it belongs to: jid and occasion of the run the wave began with.
     flow_jid: int = 0
     flow_occasion: int = 0
     # The attempts that were used up before it was requeued.
     attempts_forgiven: int = 0
-    # Whose slot it waits for. PARKING_UNSPECIFIED among the ready: nobody's.
+    # Whose slot it waits for while it is parked.
     parking: int = 0
     # The shared key that limits it: its trigger's, or its job's when it was leased or parked.
     limit_key: str = ""
@@ -430,6 +432,33 @@ class RunRecord(Record):
     # The sum of SPARED_* and KEY_OF_TRIGGER.
     spared: int = 0
 
+    @property
+    def state(self) -> RunState.ValueType:
+        """As what users see it."""
+        return phases.STATES[self.phase]
+
+    def is_upgraded(self) -> bool:
+        """Tell the phase of a run of format 1, whose state is one that users see."""
+        if self.format != FORMAT:
+            return False
+        held, self.uncounted = self.uncounted, False
+        if self.ended_at_ms or self.phase == phases.LEASED:
+            pass
+        elif held is True:
+            # The oldest did not say for what. One for later rings when it is due.
+            is_later = self.timer_at_ms == self.due_at_ms
+            self.phase, self.uncounted = (phases.LATER if is_later else phases.HELD), True
+        elif held:
+            self.phase = _HELD_FOR[held]
+        elif self.parking == _PARKING_BROKEN:
+            self.phase, self.parking = phases.ASIDE, self.PARKING_UNSPECIFIED
+        elif self.turn_ms:
+            self.phase = phases.PARKED if self.parking else phases.READY
+        else:
+            self.phase = phases.DELAYED
+        self.format = self.FORMAT
+        return True
+
     def weight(self) -> int:
         size = len(self.log_tail) + len(self.checkpoint)
         if self.payload is not None:
@@ -442,6 +471,12 @@ class RunRecord(Record):
             if past.error is not None:
                 size += past.error.ByteSize()
         return size
+
+
+# What a run of format 1 was held for (its due time, room, its job's resume), and that it was parked
+# since its job was set aside.
+_HELD_FOR = {2: phases.LATER, 3: phases.HELD, 4: phases.HALTED}
+_PARKING_BROKEN = 3
 
 
 class LedgerRecord(Record):
@@ -760,7 +795,7 @@ def parse(place: bytes | int, data: bytes, kind: type[AnyRecord]) -> AnyRecord:
     except msgspec.ValidationError as error:
         found = msgspec.msgpack.decode(data)[0]
         raise UnknownFormat(_unknown(kind, place, found, f" ({error})")) from error
-    if record.format != FORMAT:
+    if record.format != kind.FORMAT and not record.is_upgraded():
         raise UnknownFormat(_unknown(kind, place, record.format))
     return record  # type: ignore[return-value]  # The decoder is that of the kind.
 
@@ -772,6 +807,6 @@ def parse_change(data: bytes, revision: int) -> Change:
 
 def _unknown(kind: type[Record], place: object, found: int, why: str = "") -> str:
     return (
-        f"{kind.__name__} at {place!r} has format {found}; this version knows {FORMAT}{why}. "
+        f"{kind.__name__} at {place!r} has format {found}; this version knows {kind.FORMAT}{why}. "
         "Run the version that wrote it, or a newer one."
     )

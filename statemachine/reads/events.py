@@ -20,7 +20,7 @@ from ..calls.alerts import event_of
 from ..core import filters
 from ..core.instants import set_ms
 from ..core.store import Reading
-from ..model import answers, keys
+from ..model import answers, keys, phases
 from ..model.difference import jid_in, namespace_in
 from ..model.record import (
     AlertRecord,
@@ -40,7 +40,6 @@ from ..model.record import (
 from ..model.view import View
 from ..occurrences import ledger
 from ..occurrences.next_time import DELETING, FINISHED
-from ..runs import runs
 from ..tenants import namespaces, queues
 from .jobs import check_word
 
@@ -49,10 +48,10 @@ Kind = event_pb2.EventKind
 Events = Iterator[Event]
 FIELDS = ("job", "kind", "queue", "run")
 ENDS = {
-    runs.SUCCEEDED: event_pb2.EVENT_KIND_RUN_SUCCEEDED,
-    runs.FAILED: event_pb2.EVENT_KIND_RUN_FAILED,
-    runs.CANCELLED: event_pb2.EVENT_KIND_RUN_CANCELLED,
-    runs.SKIPPED: event_pb2.EVENT_KIND_RUN_SKIPPED,
+    phases.SUCCEEDED: event_pb2.EVENT_KIND_RUN_SUCCEEDED,
+    phases.FAILED: event_pb2.EVENT_KIND_RUN_FAILED,
+    phases.CANCELLED: event_pb2.EVENT_KIND_RUN_CANCELLED,
+    phases.SKIPPED: event_pb2.EVENT_KIND_RUN_SKIPPED,
 }
 CALENDAR_METHODS = frozenset({"CreateCalendar", "UpdateCalendar", "DeleteCalendar"})
 # What leaves a job with nothing ahead, without a scheduled time that was decided on.
@@ -179,7 +178,7 @@ def _of_ended(told: Told, key: bytes, value: bytes) -> Events:
         run = parse(key, value, RunRecord)
         if run.made_in == told.revision:
             yield _run_event(told, event_pb2.EVENT_KIND_RUN_FIRED, jid, occasion, run)
-        yield _run_event(told, ENDS[run.state], jid, occasion, run)
+        yield _run_event(told, ENDS[run.phase], jid, occasion, run)
 
 
 def _of_ledger(told: Told, key: bytes, value: bytes) -> Events:

@@ -16,7 +16,7 @@ from ..calls.jobs import find
 from ..core.instants import clock_text, timestamp
 from ..firing import bring_back
 from ..flows import graph, waves
-from ..model import concurrency_key, keys
+from ..model import concurrency_key, keys, phases
 from ..model.record import (
     JobRecord,
     KeyRecord,
@@ -31,7 +31,7 @@ from ..model.specs import EXECUTORS
 from ..model.view import View
 from ..model.workers import Worker, Workers, pulling
 from ..occurrences import next_time, upcoming
-from ..runs import grants, lanes, overlap, runs, set_aside
+from ..runs import grants, lanes, overlap, set_aside
 from ..tenants import audit_log, namespaces, quota
 
 Explanation = run_pb2.Explanation
@@ -71,14 +71,15 @@ def _of_run(
     if run.ended_at_ms:
         word = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
         yield _obstacle(Obstacle.KIND_ENDED, f"it ended as {word} at {clock_text(run.ended_at_ms)}")
-    elif run.state == runs.RUNNING:
+    elif run.phase == phases.LEASED:
         asked = "; its end was asked for" if run.cancel_at_ms else ""
         message = f"{run.worker} has it since {clock_text(run.leased_at_ms)}, attempt {run.attempt}"
         yield _obstacle(Obstacle.KIND_RUNNING, message + asked, run.deadline_at_ms)
-    elif run.held:
+    elif run.phase in phases.WAITING:
         yield _held(view, jid, run, job)
-    elif run.retry_at_ms > view.now_ms:
-        why = "failed" if run.state == runs.RETRYING else "was given back"
+    elif run.phase == phases.DELAYED:
+        released = run.attempts and run.attempts[-1].end == run_pb2.Attempt.END_RELEASED
+        why = "was given back" if released else "failed"
         message = f"the last attempt {why}; the next one begins at {clock_text(run.retry_at_ms)}"
         yield _obstacle(Obstacle.KIND_RETRY_WAIT, message, run.retry_at_ms)
     elif view.need(keys.state(jid), StateRecord).state == next_time.BROKEN:
@@ -88,7 +89,7 @@ def _of_run(
         yield from _slots(view, jid, run, job)
         yield from _queue(view, lane)
         yield from _namespace(view, jid, job)
-        if not run.parking:
+        if run.phase != phases.PARKED:
             yield from _crew(view, jid, occasion, run, lane, job.namespace, workers)
 
 
@@ -97,11 +98,11 @@ def _held(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacle:
         message = f"it is due at {clock_text(run.due_at_ms)}"
         return _obstacle(Obstacle.KIND_NOT_DUE, message, run.due_at_ms)
     state = view.need(keys.state(jid), StateRecord)
-    if run.held == RunRecord.HELD_FOR_RESUME:
+    if run.phase == phases.HALTED:
         message = "it came while its job was paused; resume the job"
         return _obstacle(Obstacle.KIND_JOB_PAUSED, message, state.pause_until_ms)
     if state.in_line_since_ms:
-        usage = runs.usage_of(view, jid)
+        usage = namespaces.usage_of(view, jid)
         most = namespaces.live_runs(view, job.namespace)
         message = (
             f"it waits for the quota of the namespace '{job.namespace}': {quota.used(usage)} runs "

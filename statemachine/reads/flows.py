@@ -15,7 +15,6 @@ from ..model import keys
 from ..model.record import FlowRecord, JobRecord, RunRecord, StepRecord
 from ..model.view import View
 from ..model.workers import Workers
-from ..runs import runs
 from ..tenants import namespaces
 from .jobs import Terms, check_word, word
 
@@ -127,7 +126,8 @@ def _state(
         for dependency in job.form.spec.upstream.jobs
     }
     # A failure that another job waits for is that job's business; a failure at the end is not.
-    lost = any(step.run_state == runs.FAILED and step.job not in waited_for for step in steps)
+    failed = (step for step in steps if step.run_state == run_pb2.RUN_STATE_FAILED)
+    lost = any(step.job not in waited_for for step in failed)
     return Flow.STATE_FAILED if lost or _did_harm(steps) else Flow.STATE_SUCCEEDED
 
 
@@ -136,7 +136,7 @@ def _did_harm(steps: Sequence[Step]) -> bool:
     asked for, and so is what depends on it."""
     well = dict[str, bool]()
     for step in steps:  # Upstream before downstream.
-        well[step.job] = step.run_state == runs.SUCCEEDED
+        well[step.job] = step.run_state == run_pb2.RUN_STATE_SUCCEEDED
         if step.state == Step.STATE_CANNOT_RUN:
             well[step.job] = all(well.get(job, False) for job in step.because)
     return any(step.state == Step.STATE_CANNOT_RUN and not well[step.job] for step in steps)

@@ -14,10 +14,10 @@ from ...proto.v1 import dead_letter_pb2, run_pb2
 from ..calls import runs as run_calls
 from ..core import filters, limits, pages
 from ..model import answers, keys
+from ..model.phases import LEASED
 from ..model.record import JobRecord, LaneRecord, RunRecord, StateRecord, UsageRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
-from ..runs import runs
 from ..tenants import namespaces
 from .jobs import Terms, check_word, runs_of, word
 
@@ -77,7 +77,7 @@ def _fields(view: View, run: RunRecord, job: JobRecord) -> dict[str, str | int]:
         "state": word(run_pb2.RunState.Name(run.state), "RUN_STATE_"),
         "job": job.name,
         "queue": view.need(keys.lane(run.lane), LaneRecord).queue,
-        "worker": run.worker if run.state == runs.RUNNING else "",
+        "worker": run.worker if run.phase == LEASED else "",
         "kind": run.error.kind if run.error else "",
         "flow": answers.flow_id(view, run) if run.flow_jid else "",
     }

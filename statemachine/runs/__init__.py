@@ -1,4 +1,4 @@
-"""The life of a run.
+"""The life of a run; where it may stand is in model/phases.py.
 
 Overlap and rests look at the runs under way; those that are held are not, so a verdict needs no
 walk: a job counts both. Runs for later stand at the instants at which they are due, so they are
@@ -28,13 +28,17 @@ ledger says up to where it was purged, so an audit expects nothing before.
 
 Others may use:
 
-* runs: a run begins, becomes ready or is held back, and ends.
+* move: the only way from phase to phase.
+* runs: a run is made, held back and let go on, cancelled, and ends.
+* history: runs that have ended.
 * overlap: what happens while other runs of the job are under way.
 * lanes: the order of ready runs.
 * slots: what a lease takes and gives back.
+* admission: runs that wait for a slot go back to their lane.
 * grants: runs are given to workers.
 * reports: what workers say of one lease.
 * leases: all leases of a session.
 * attempts: how one attempt ended, in a call of its own.
+* timeouts: when something comes to a run by itself.
 * set_aside: jobs that are set aside, and how they come back.
 """

@@ -17,9 +17,9 @@ from itertools import islice
 
 from ...proto.v1 import worker_pb2
 from ..core import limits
-from ..core.instants import ms_or
 from ..core.rejection import Refused
 from ..model import answers, keys
+from ..model.phases import ASIDE, PARKED
 from ..model.record import (
     JobRecord,
     LaneRecord,
@@ -30,12 +30,11 @@ from ..model.record import (
     UsageRecord,
 )
 from ..model.request import Grant, Offer
-from ..model.specs import Form
 from ..model.timers import earliest
 from ..model.view import View
 from ..occurrences.next_time import BROKEN, DELETING
 from ..tenants import idempotency, namespaces
-from . import lanes, leases, runs, set_aside, slots
+from . import admission, lanes, leases, move, set_aside, slots
 
 STRIDE = 1_000_000  # A namespace's turn moves by this, divided by its weight, for each lease.
 LATEST = b"\xff" * 24
@@ -237,41 +236,36 @@ def _is_shut(queue: QueueRecord) -> bool:
 
 
 def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.Lease | None:
-    """Lease the first run of a lane, or park it when its job or key has no free slot."""
+    """Lease the first run of a lane, or park it when its job or key has no free slot. Either way it
+    leaves its lane."""
     view.subject = line.entry
     jid, occasion = keys.run_of(line.entry)
-    run_key = keys.run(jid, occasion)
+    run_key, state_key = keys.run(jid, occasion), keys.state(jid)
     job = view.need(keys.job(jid), JobRecord)
     form = job.form
     # It was fired in this very change, as a rule, and is among the writes already.
     run = view.edit(run_key, RunRecord)
+    view.delete(line.entry)
+    line.granted += 1
     if form.has_limit or run.limit_key:
         why = _full(view, line, jid, run, job)
         if why:
-            lanes.park(view, jid, occasion, run, why)
-            line.granted += 1
+            move.move(view, jid, occasion, run, PARKED, view.need(state_key, StateRecord), slot=why)
             return None
-    state = view.edit(keys.state(jid), StateRecord)
+    state = view.edit(state_key, StateRecord)
     if state.state >= DELETING and (state.state == BROKEN or set_aside.find(view, jid)):
-        _set_back(view, line, jid, occasion, run)
+        move.move(view, jid, occasion, run, ASIDE, state)
+        _pass_on(view, line, jid, run)
         return None
-    view.delete(line.entry)
-    _count(tenant, line, state)
-    meta, session = view.meta, taker.session
-    meta.token += 1
-    _start(view, run, form, meta.token, taker.offer.worker, session.number)
-    slots.take(view, jid, occasion, run, session)
-    if run.timer_at_ms or run.heard_at_ms:
-        runs.arm(view, jid, occasion, run, form)
+    _count(tenant, line)
+    move.lease(view, jid, occasion, run, form, state, taker.offer.worker, taker.session)
     return answers.lease(view, jid, occasion, run, job)
 
 
-def _set_back(view: View, line: Line, jid: int, occasion: int, run: RunRecord) -> None:
-    """Its job was set aside, so it leaves its lane; what waits behind it for a key goes on."""
-    lanes.set_back(view, jid, occasion, run)
-    line.granted += 1
+def _pass_on(view: View, line: Line, jid: int, run: RunRecord) -> None:
+    """Its job was set aside; what waits behind it for a key goes on."""
     if run.limit_key:
-        entry = slots.pass_on(view, jid, run, run.limit_key)
+        entry = admission.admit_next(view, jid, run, run.limit_key)
         if not run.spared & RunRecord.KEY_OF_TRIGGER:
             run.limit_key = ""
         if entry is not None:
@@ -284,39 +278,19 @@ def _full(view: View, line: Line, jid: int, run: RunRecord, job: JobRecord) -> i
     state = view.need(keys.state(jid), StateRecord)
     why = slots.full(view, jid, run, job, state)
     if before and (why == RunRecord.PARKING_JOB or run.limit_key != before):
-        entry = slots.pass_on(view, jid, run, before)
+        entry = admission.admit_next(view, jid, run, before)
         if entry is not None:
             heappush(line.later, entry)
     return why
 
 
-def _start(view: View, run: RunRecord, form: Form, token: int, worker: str, session: int) -> None:
-    now_ms = view.now_ms
-    run.state = runs.RUNNING
-    run.attempt += 1
-    run.token = token
-    run.worker = worker
-    run.session = session
-    run.leased_at_ms = now_ms
-    run.turn_ms = 0
-    if not run.started_at_ms:
-        run.started_at_ms = now_ms
-    if form.has_timeouts:
-        run.heard_at_ms = now_ms
-        attempt_ms = ms_or(form.spec.timeouts, "attempt", 0)
-        if attempt_ms:
-            run.deadline_at_ms = now_ms + attempt_ms
-
-
-def _count(tenant: Tenant, line: Line, state: StateRecord) -> None:
-    state.running += 1
+def _count(tenant: Tenant, line: Line) -> None:
     usage = tenant.usage
     usage.leased += 1
     if usage.turn < tenant.floor:
         usage.turn = tenant.floor
     usage.turn += tenant.stride
     tenant.granted += 1
-    line.granted += 1
     source = line.source
     source.granted += 1
     queue = source.queue

@@ -25,12 +25,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 from ...proto.v1 import common_pb2, job_pb2
 from ..core import limits
 from ..model import keys
-from ..model.record import KeyRecord, LabelRecord, LaneRecord, QueueRecord, RunRecord, StateRecord
+from ..model.record import LabelRecord, LaneRecord, QueueRecord, RunRecord
 from ..model.specs import EXECUTORS
 from ..model.view import View
 
@@ -161,13 +160,19 @@ def index_some(view: View) -> None:
         view.put_raw(keys.LANES_INDEXED, number.to_bytes(4, "big"))
 
 
-def enter(view: View, jid: int, occasion: int, run: RunRecord) -> bytes:
-    """Put a run among the ready ones of its lane; its entry there. The caller puts the run."""
+def entry_of(jid: int, occasion: int, run: RunRecord) -> bytes:
+    """Where a ready run stands in its lane."""
+    return keys.ready(run.lane, run.turn_ms, jid, occasion)
+
+
+def enter(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> None:
+    """Put a run among the ready ones of its lane, with the turn it has, or one that counts from an
+    instant; 0: from now. The caller puts the run."""
     lane = view.edit(keys.lane(run.lane), LaneRecord)
     if not run.ready_at_ms:
         run.ready_at_ms = view.now_ms
     if not run.turn_ms:
-        run.turn_ms = view.now_ms + BOOSTS[lane.priority]
+        run.turn_ms = (at_ms or view.now_ms) + BOOSTS[lane.priority]
     # A run that enters is not in its lane, so its entry is not stored.
     entry = keys.ready(run.lane, run.turn_ms, jid, occasion)
     view.put_new(entry)
@@ -177,74 +182,15 @@ def enter(view: View, jid: int, occasion: int, run: RunRecord) -> bytes:
     if not lane.ready or mark < lane.ready_from:
         lane.ready_from = mark
     lane.ready += 1
-    return entry
 
 
 def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
-    """Take a run out of its lane, or out of where it is parked. The caller puts the run."""
-    if run.parking == RunRecord.PARKING_BROKEN:
-        run.parking = RunRecord.PARKING_UNSPECIFIED
-    elif run.parking:
-        view.delete(keys.parked(line_for(jid, run), run.turn_ms, jid, occasion))
-        _count_parked(view, jid, run, -1)
-        run.parking = RunRecord.PARKING_UNSPECIFIED
-    elif run.turn_ms:
-        view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
-        lane = view.edit(keys.lane(run.lane), LaneRecord)
-        lane.ready -= 1
-        if not lane.ready:
-            view.delete(busy_key(lane))
-    run.turn_ms = 0
-
-
-def park(view: View, jid: int, occasion: int, run: RunRecord, why: int) -> None:
-    """Move a run whose entry was just taken from its lane to the line for a slot."""
-    view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
-    run.parking = why
-    view.put_raw(keys.parked(line_for(jid, run), run.turn_ms, jid, occasion))
-    _count_parked(view, jid, run, 1)
-    view.put(keys.run(jid, occasion), run)
-
-
-def set_back(view: View, jid: int, occasion: int, run: RunRecord) -> None:
-    """Take a run whose job was set aside out of its lane; it comes back with its job."""
-    view.delete(keys.ready(run.lane, run.turn_ms, jid, occasion))
-    run.parking = RunRecord.PARKING_BROKEN
-    view.put(keys.run(jid, occasion), run)
-
-
-def bring_back(view: View, jid: int, occasion: int, run: RunRecord) -> None:
-    """Let a run whose job was set aside take part again, with the turn it had."""
-    run.parking = RunRecord.PARKING_UNSPECIFIED
-    enter(view, jid, occasion, run)
-    view.put(keys.run(jid, occasion), run)
-
-
-def unpark(view: View, owner: bytes, most: int) -> None:
-    """Let the runs that wait first for this owner's slots take part again, so many of each lane."""
-    first, end = owner, keys.after(owner)
-    while found := list(islice(view.scan(first, end), most)):
-        line = keys.line_of(found[0])
-        for key in found:
-            if key.startswith(line):
-                _unpark(view, *keys.run_of(key))
-        first = keys.after(line)
-
-
-def unpark_next(view: View, line: bytes) -> bytes | None:
-    """Let the run that waits first in a line take part again; its entry in the lane."""
-    found = next(view.scan(line, keys.after(line)), None)
-    return None if found is None else _unpark(view, *keys.run_of(found))
-
-
-def _unpark(view: View, jid: int, occasion: int) -> bytes:
-    run = view.need(keys.run(jid, occasion), RunRecord)
-    turn_ms = run.turn_ms
-    leave(view, jid, occasion, run)
-    run.turn_ms = turn_ms
-    entry = enter(view, jid, occasion, run)
-    view.put(keys.run(jid, occasion), run)
-    return entry
+    """Take a run out of its lane before its turn."""
+    view.delete(entry_of(jid, occasion, run))
+    lane = view.edit(keys.lane(run.lane), LaneRecord)
+    lane.ready -= 1
+    if not lane.ready:
+        view.delete(busy_key(lane))
 
 
 def line_for(jid: int, run: RunRecord) -> bytes:
@@ -253,13 +199,3 @@ def line_for(jid: int, run: RunRecord) -> bytes:
         return keys.parked_in(keys.parked_by_job(jid), run.lane)
     owner = keys.parked_by_key(keys.namespace_of(jid), run.limit_key)
     return keys.parked_in(owner, run.lane)
-
-
-def _count_parked(view: View, jid: int, run: RunRecord, by: int) -> None:
-    if run.parking == RunRecord.PARKING_JOB:
-        view.edit(keys.state(jid), StateRecord).parked += by
-    else:
-        key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
-        record = view.get(key, KeyRecord) or KeyRecord()
-        record.parked += by
-        view.put(key, record)

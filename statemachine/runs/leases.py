@@ -23,6 +23,7 @@ from itertools import islice
 from ...proto.v1 import job_pb2, run_pb2, worker_pb2
 from ..core.store import Reading
 from ..model import answers, keys
+from ..model.phases import LEASED
 from ..model.record import JobRecord, RunRecord, SessionRecord, parse
 from ..model.request import Again, Lapse, Resume, Resumed, Rung
 from ..model.view import View
@@ -188,7 +189,7 @@ def _stop(view: View, session: SessionRecord | None, token: int, run_id: str) ->
         place is None
         or run is None
         or session is None
-        or run.state != runs.RUNNING
+        or run.phase != LEASED
         or run.token != token
         or run.session != session.number
     ):

@@ -8,6 +8,7 @@ from itertools import islice
 from ...proto.v1 import job_pb2, run_pb2
 from ..core import limits
 from ..model import keys
+from ..model.phases import SKIPPED, WAITING
 from ..model.record import JobRecord, RoomRecord, RunRecord, StateRecord
 from ..model.view import View
 from ..occurrences import ledger
@@ -148,10 +149,10 @@ def _give_way(view: View, jid: int, occasion: int, run: RunRecord, room: RoomRec
     if occasion & 0xFFFF and not room.replaces:
         # Somebody asked for it, or a wave brought it: it waits until it has run.
         return
-    if run.held and run.due_at_ms <= room.came_at_ms:
+    if run.phase in WAITING and run.due_at_ms <= room.came_at_ms:
         message = "a newer run took its place while it was held back"
         drop(view, jid, occasion, run, run_pb2.OUTCOME_REPLACED, "replaced", message)
-    elif room.replaces and not run.held:
+    elif room.replaces and run.phase not in WAITING:
         message = "a newer run replaces it"
         runs.cancel(view, jid, occasion, run, message, limits.CANCEL_GRACE_MS)
 
@@ -165,4 +166,4 @@ def drop(
     run.error = run_pb2.RunError(kind=kind, message=message)
     if not occasion & 0xFFFF:
         ledger.correct(view, jid, keys.scheduled_of(occasion), outcome)
-    runs.end(view, jid, occasion, run, runs.SKIPPED)
+    runs.end(view, jid, occasion, run, SKIPPED)

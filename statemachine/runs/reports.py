@@ -11,17 +11,20 @@ from ...proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from ..core import instants, limits, rejection
 from ..core.instants import ms_or
 from ..model import keys, policies, validate
+from ..model.phases import CANCELLED, DELAYED, FAILED, LEASED, READY, SUCCEEDED
 from ..model.record import (
     AttemptRecord,
     JobRecord,
-    LaneRecord,
     ProgressRecord,
     RunRecord,
     StateRecord,
 )
 from ..model.request import Note, Report
+from ..model.specs import Form
 from ..model.view import View
-from . import lanes, runs, slots
+from . import admission, runs
+from .move import move
+from .timeouts import arm
 
 Attempt = run_pb2.Attempt
 Reason = rejection.Reason
@@ -54,7 +57,7 @@ def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
         return _no_run(result.run)
     jid, occasion = place
     run = view.get(keys.run(jid, occasion), RunRecord)
-    if run is None or run.token != result.token or run.state != runs.RUNNING:
+    if run is None or run.token != result.token or run.phase != LEASED:
         return _stale(view, jid, occasion, run, result)
     kind = result.WhichOneof("end")
     if kind == "success":
@@ -105,7 +108,7 @@ def _succeed(
         _note_log(run, result.log_tail)
     # What an earlier attempt met stays with that attempt, and a cancel came too late.
     run.error = None
-    runs.end(view, jid, occasion, run, runs.SUCCEEDED)
+    runs.end(view, jid, occasion, run, SUCCEEDED)
     return None
 
 
@@ -149,7 +152,7 @@ def attempt_failed(
     """An attempt ended without success: try again as the policy says, or end the run."""
     if run.cancel_at_ms:
         log_attempt(view, run, Attempt.END_CANCELLED if how == Attempt.END_FAILED else how, error)
-        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        runs.end(view, jid, occasion, run, CANCELLED)
         return
     job = view.need(keys.job(jid), JobRecord)
     run.error = error
@@ -159,16 +162,12 @@ def attempt_failed(
         at_ms = view.now_ms
     log_attempt(view, run, how, error)
     if not at_ms:
-        runs.end(view, jid, occasion, run, runs.FAILED)
+        runs.end(view, jid, occasion, run, FAILED)
         return
-    _drop_lease(view, jid, run)
     if at_ms > view.now_ms:
-        run.state = runs.RETRYING
-        run.retry_at_ms = at_ms
-        runs.arm(view, jid, occasion, run, job.form)
+        _end_lease(view, jid, occasion, run, job.form, DELAYED, at_ms)
     else:
-        runs.make_ready(view, jid, occasion, run, job.form)
-    view.put(keys.run(jid, occasion), run)
+        _end_lease(view, jid, occasion, run, job.form, READY)
 
 
 def _retry_at(
@@ -206,14 +205,13 @@ def log_attempt(
     run.attempts = (*run.attempts, attempt)
 
 
-def _drop_lease(view: View, jid: int, run: RunRecord) -> None:
-    state_key = keys.state(jid)
-    state = view.need(state_key, StateRecord)
-    slots.release(view, jid, run, state, runs.usage_of(view, jid))
-    slots.let_in(view, jid, run, state)
-    view.put(state_key, state)
-    run.state = runs.PENDING
-    run.deadline_at_ms = run.heard_at_ms = 0
+def _end_lease(
+    view: View, jid: int, occasion: int, run: RunRecord, form: Form, to: int, at_ms: int = 0
+) -> None:
+    """Another attempt follows; see `move` for the instant. Others have its slots first."""
+    state = view.edit(keys.state(jid), StateRecord)
+    move(view, jid, occasion, run, to, state, form, at_ms=at_ms)
+    admission.has_left(view, jid, run, state)
 
 
 def _give_back(
@@ -228,25 +226,20 @@ def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int 
     """The attempt does not count, and the run keeps the turn it had when it became ready."""
     if run.cancel_at_ms:
         log_attempt(view, run, Attempt.END_CANCELLED, None)
-        runs.end(view, jid, occasion, run, runs.CANCELLED)
+        runs.end(view, jid, occasion, run, CANCELLED)
         return
     job = view.need(keys.job(jid), JobRecord)
     log_attempt(view, run, Attempt.END_RELEASED, None)
     if job.form.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
         message = f"the worker {run.worker} gave it back, and it is delivered at most once"
         run.error = run_pb2.RunError(kind="given_back", message=message)
-        runs.end(view, jid, occasion, run, runs.FAILED)
+        runs.end(view, jid, occasion, run, FAILED)
         return
-    _drop_lease(view, jid, run)
     run.attempt -= 1
     if delay_ms > 0:
-        run.retry_at_ms = view.now_ms + delay_ms
-        runs.arm(view, jid, occasion, run, job.form)
+        _end_lease(view, jid, occasion, run, job.form, DELAYED, view.now_ms + delay_ms)
     else:
-        priority = view.need(keys.lane(run.lane), LaneRecord).priority
-        run.turn_ms = run.ready_at_ms + lanes.BOOSTS[priority]
-        runs.make_ready(view, jid, occasion, run, job.form)
-    view.put(keys.run(jid, occasion), run)
+        _end_lease(view, jid, occasion, run, job.form, READY, run.ready_at_ms)
 
 
 def note(view: View, request: Note, actor: str) -> list[Ack]:
@@ -262,7 +255,7 @@ def note(view: View, request: Note, actor: str) -> list[Ack]:
 def _note_one(view: View, said: worker_pb2.ProgressReport) -> Ack:
     place = keys.run_key(said.run)
     run = view.get(keys.run(*place), RunRecord) if place else None
-    if place is None or run is None or run.token != said.token or run.state != runs.RUNNING:
+    if place is None or run is None or run.token != said.token or run.phase != LEASED:
         ended = view.get(keys.ended(*place), RunRecord) if place and run is None else None
         refusal = lost(said.run, said.token, run or ended)
         return Ack(token=said.token, reason=refusal.word, message=refusal.message)
@@ -293,7 +286,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
         raise rejection.Refused(_no_run(request.run))
     jid, occasion = place
     run = view.get(keys.run(jid, occasion), RunRecord)
-    if run is None or run.token != request.token or run.state != runs.RUNNING:
+    if run is None or run.token != request.token or run.phase != LEASED:
         record = run or view.get(keys.ended(jid, occasion), RunRecord)
         found = _no_run(request.run) if record is None else lost(request.run, request.token, record)
         raise rejection.Refused(found)
@@ -308,7 +301,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     if run.deadline_at_ms:
         # Asking for more time never leaves less; a lease without a deadline needs none.
         run.deadline_at_ms = max(run.deadline_at_ms, view.now_ms + by_ms)
-        runs.arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).form)
+        arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).form)
         view.put(keys.run(jid, occasion), run)
         instants.set_ms(answer.deadline, run.deadline_at_ms)
     return answer
@@ -322,7 +315,7 @@ def _stale(
     if record is None:
         return _no_run(result.run)
     kind = result.WhichOneof("end")
-    if kind == "success" and record.state == runs.SUCCEEDED and record.token == result.token:
+    if kind == "success" and record.phase == SUCCEEDED and record.token == result.token:
         return None
     ends = RECORDED.get(str(kind), ())
     if any(past.token == result.token and past.end in ends for past in record.attempts):

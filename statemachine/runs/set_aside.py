@@ -23,12 +23,13 @@ from ..core.instants import set_ms
 from ..core.rejection import Reason, Refused
 from ..core.store import Reading
 from ..model import answers, keys, timers
+from ..model.phases import ASIDE, READY
 from ..model.record import BrokenRecord, JobRecord, RunRecord, StateRecord, parse
 from ..model.request import DropEntry, SetAside
 from ..model.view import View
 from ..occurrences import next_time
 from ..tenants import audit_log, namespaces
-from . import lanes
+from .move import move
 
 COUNTED = 10_000  # Jobs that are counted; more are "at least so many".
 
@@ -112,8 +113,8 @@ def ring(view: View, jid: int, occasion: int) -> None:
             view.put_later(keys.return_timer(keys.LATER | view.now_ms, jid, at))
             return
         run = view.need(key, RunRecord)
-        if run.parking == RunRecord.PARKING_BROKEN:
-            lanes.bring_back(view, jid, at, run)
+        if run.phase == ASIDE:
+            move(view, jid, at, run, READY, state)
 
 
 def find(view: View, jid: int) -> BrokenRecord | None:

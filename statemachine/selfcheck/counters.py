@@ -7,14 +7,14 @@ flows) is held in memory: one number for each of those that is in use.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
 
-from ...proto.v1 import flow_pb2, run_pb2
+from ...proto.v1 import flow_pb2
 from ..core.store import Reading
-from ..model import keys
+from ..model import keys, phases
 from ..model.difference import Difference, jid_in, namespace_in, record, records
 from ..model.record import (
     CalendarRecord,
@@ -42,7 +42,6 @@ from ..runs.lanes import MARK
 from .entries import edge_wanted
 
 Step = flow_pb2.FlowStep
-RUNNING = run_pb2.RUN_STATE_RUNNING
 # The records that hold something derived.
 COUNTED: dict[bytes, type[Record]] = {
     keys.STATE: StateRecord,
@@ -65,11 +64,9 @@ class Totals:
     jobs: Counter[int] = field(default_factory=Counter)
     payload_bytes: Counter[int] = field(default_factory=Counter)
     backlog: Counter[int] = field(default_factory=Counter)
-    live: Counter[int] = field(default_factory=Counter)
-    held: Counter[int] = field(default_factory=Counter)
+    # By namespace, and in it by counter; see phases.TABLE.
+    by_name: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     in_line: Counter[int] = field(default_factory=Counter)
-    leased: Counter[int] = field(default_factory=Counter)
-    dead: Counter[int] = field(default_factory=Counter)
     ready: Counter[int] = field(default_factory=Counter)
     first_ready: dict[int, bytes] = field(default_factory=dict)
     leased_by_lane: Counter[int] = field(default_factory=Counter)
@@ -87,11 +84,8 @@ class Totals:
 class OfJob:
     """What the runs of one job add up to."""
 
-    live: int = 0
-    running: int = 0
-    held: int = 0
-    later: int = 0
-    parked: int = 0
+    # By counter; see phases.TABLE.
+    counts: Counter[str] = field(default_factory=Counter)
     first: int = 0
     by_action_version: Counter[int] = field(default_factory=Counter)
 
@@ -100,8 +94,8 @@ def differences(store: Reading) -> Iterator[Difference]:
     totals = Totals()
     yield from _states(store, totals)
     for key, _, run in records(store, keys.ENDED, RunRecord):
-        if run.state == run_pb2.RUN_STATE_FAILED:
-            totals.dead[keys.namespace_of(jid_in(key))] += 1
+        namespace = keys.namespace_of(jid_in(key))
+        totals.by_name[namespace].update(phases.TABLE[run.phase].in_namespace)
     yield from _usages(store, totals)
     yield from _lanes(store, totals)
     yield from _queues(store, totals)
@@ -152,29 +146,29 @@ def _states(store: Reading, totals: Totals) -> Iterator[Difference]:
 
 def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRecord) -> None:
     namespace = keys.namespace_of(jid)
-    counts.live += 1
+    row = phases.TABLE[run.phase]
+    counts.counts.update(row.in_job)
     counts.first = counts.first or occasion
-    counts.held += bool(run.held)
-    counts.later += run.held == RunRecord.HELD_FOR_DUE
     counts.by_action_version[run.action_version] += 1
-    counts.parked += run.parking == RunRecord.PARKING_JOB
-    totals.live[namespace] += 1
-    totals.held[namespace] += run.held > 1
+    # Those that wait for a key are counted there.
+    counts.counts["parked"] -= run.parking == RunRecord.PARKING_KEY
+    totals.by_name[namespace].update(row.in_namespace)
+    if run.uncounted:
+        counts.counts["later"] -= run.phase == phases.LATER
+        totals.by_name[namespace]["held"] -= 1
     if run.flow_jid:
         totals.live_by_flow[keys.flow(run.flow_jid, run.flow_occasion)] += 1
     key = keys.limit_key(namespace, run.limit_key)
     if run.limit_key:
         # Named is enough: a run that was let in takes its slot a little later.
-        totals.running_by_key[key] += run.state == RUNNING
+        totals.running_by_key[key] += run.phase == phases.LEASED
     if run.parking == RunRecord.PARKING_KEY:
         totals.parked_by_key[key] += 1
-    elif run.turn_ms and not run.parking:
+    elif run.phase == phases.READY:
         totals.ready[run.lane] += 1
         mark = keys.ready(run.lane, run.turn_ms, jid, occasion)[MARK:]
         totals.first_ready[run.lane] = min(mark, totals.first_ready.get(run.lane, mark))
-    if run.state == RUNNING:
-        counts.running += 1
-        totals.leased[namespace] += 1
+    if run.phase == phases.LEASED:
         totals.leased_by_lane[run.lane] += 1
         session = keys.session(run.worker)
         totals.leased_by_session[session] += 1
@@ -195,14 +189,10 @@ def _of_state(
 ) -> dict[str, object]:
     """What the derived fields of a job's state must be; a valid mark is as good as any."""
     wanted: dict[str, object] = {
-        "live": counts.live,
-        "running": counts.running,
-        "held": counts.held,
-        "later": counts.later,
-        "parked": counts.parked,
+        **{name: counts.counts[name] for name in ("live", "running", "held", "later", "parked")},
         "former": counts.by_action_version.total(),
     }
-    if counts.live and state.live_from > counts.first:
+    if counts.first and state.live_from > counts.first:
         wanted["live_from"] = counts.first
     early = store.scan(keys.ledger(jid, 0), keys.ledger(jid, state.ledger_from_ms))
     missed = next(early, None)
@@ -235,15 +225,15 @@ def _timer_of(view: View, state: StateRecord) -> int:
 
 def _usages(store: Reading, totals: Totals) -> Iterator[Difference]:
     numbers = {namespace_in(key) for key, _ in store.scan(keys.USAGE, keys.after(keys.USAGE))}
-    numbers.update(totals.jobs, totals.live, totals.dead)
+    numbers.update(totals.jobs, totals.by_name)
     for number in sorted(numbers):
-        key = keys.usage(number)
+        key, counts = keys.usage(number), totals.by_name[number]
         yield from _changed(
             key, store.get(key), record(store, key, UsageRecord) or UsageRecord(),
-            f"the usage of namespace {number}", jobs=totals.jobs[number], live=totals.live[number],
-            leased=totals.leased[number], dead=totals.dead[number],
+            f"the usage of namespace {number}", jobs=totals.jobs[number], live=counts["live"],
+            leased=counts["leased"], dead=counts["dead"],
             payload_bytes=totals.payload_bytes[number], backlog=totals.backlog[number],
-            held=totals.held[number], in_line=totals.in_line[number],
+            held=counts["held"], in_line=totals.in_line[number],
         )  # fmt: skip
 
 

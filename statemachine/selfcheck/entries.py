@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...proto.v1 import run_pb2
 from ..core.store import Reading
 from ..model import keys
 from ..model.difference import Difference, jid_in, namespace_in, record, records
+from ..model.phases import FAILED, LEASED, PARKED, READY
 from ..model.record import (
     AccessTokenRecord,
     CatchUpRecord,
@@ -29,10 +29,8 @@ from ..model.record import (
 )
 from ..occurrences import ledger
 from ..occurrences.next_time import DELETING
-from ..runs.lanes import busy_key, line_for
+from ..runs.lanes import busy_key, entry_of, line_for
 
-RUNNING = run_pb2.RUN_STATE_RUNNING
-FAILED = run_pb2.RUN_STATE_FAILED
 # Entries that a record wants: key and value.
 Wanted = Iterator[tuple[bytes, bytes]]
 
@@ -118,19 +116,17 @@ def _line_of(jid: int, state: StateRecord) -> bytes:
 def _of_run(jid: int, occasion: int, run: RunRecord) -> Wanted:
     if run.timer_at_ms:
         yield keys.run_timer(run.timer_at_ms, jid, occasion), b""
-    if run.parking == RunRecord.PARKING_BROKEN:
-        pass  # Its job finds it when it comes back.
-    elif run.parking:
+    if run.phase == READY:
+        yield entry_of(jid, occasion, run), b""
+    elif run.phase == PARKED:
         yield keys.parked(line_for(jid, run), run.turn_ms, jid, occasion), b""
-    elif run.turn_ms:
-        yield keys.ready(run.lane, run.turn_ms, jid, occasion), b""
-    if run.state == RUNNING:
+    elif run.phase == LEASED:
         yield keys.lease(run.session, run.token), keys.lease_value(jid, occasion)
 
 
 def _of_ended(jid: int, occasion: int, run: RunRecord) -> Wanted:
     yield keys.purge_timer(run.purge_at_ms, jid, occasion), b""
-    if run.state == FAILED:
+    if run.phase == FAILED:
         yield keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occasion), b""
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from ...proto.v1 import flow_pb2, run_pb2
 from ..core import limits
 from ..core.store import Reading
-from ..model import keys
+from ..model import keys, phases
 from ..model.difference import Breach, jid_in, record, records
 from ..model.record import (
     FlowRecord,
@@ -39,7 +39,6 @@ from ..tenants import namespaces
 
 JOBS = RunRecord.PARKING_JOB
 KEYS = RunRecord.PARKING_KEY
-UNDER_WAY = frozenset({runs.PENDING, runs.RUNNING, runs.RETRYING})
 
 
 def check(store: Reading, most: int = limits.LOOKED_AT) -> list[Breach]:
@@ -122,13 +121,13 @@ def _live_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
         former = keys.former(jid, run.action_version)
         if run.action_version != job.action_version and store.get(former) is None:
             yield Breach(key, f"what it does, as of version {run.action_version}, is not there")
-        if run.state not in UNDER_WAY or run.ended_at_ms:
+        if run.phase in phases.ENDS or run.ended_at_ms:
             yield Breach(key, "it has ended, but lies among the runs under way")
         if store.get(keys.ended(jid, occasion)) is not None:
             yield Breach(key, "it is under way and in the history")
         if run.token > meta.token:
             yield Breach(key, f"its token {run.token} was not given out yet ({meta.token})")
-        if run.state == runs.RUNNING:
+        if run.phase == phases.LEASED:
             if run.token in tokens or not run.token:
                 yield Breach(key, f"its token {run.token} is that of another live lease, or 0")
             tokens.add(run.token)
@@ -140,26 +139,29 @@ def _live_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
             yield from _recorded(store, key, jid, occasion, run, meta)
 
 
+def _holds(run: RunRecord) -> Iterator[str]:
+    """Where a run holds less or more than its phase says."""
+    row = phases.TABLE.get(run.phase)
+    if row is None or run.phase == phases.NEW:
+        yield f"it is in {phases.name(run.phase)}, in which no run stands"
+        return
+    for name in phases.FIELDS:
+        value = getattr(run, name)
+        if name in row.holds and not value:
+            yield f"it is {row.name} without {name}"
+        elif value and name not in row.holds + row.may_hold:
+            yield f"it is {row.name}, but has {name} {value}"
+
+
 def _reachable(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
-    """Exactly one thing moves a run on: a worker's turn, a slot, an end before it, or a timer."""
-    ways = {
-        "leased": run.state == runs.RUNNING,
-        "held": bool(run.held),
-        "in line": bool(run.turn_ms),
-        "waits": bool(run.retry_at_ms),
-    }
-    ahead = [way for way, is_so in ways.items() if is_so]
-    if len(ahead) != 1:
-        yield Breach(key, f"one thing must move it on, but there are {ahead}")
-    if run.parking and not run.turn_ms:
-        yield Breach(key, "it is parked without a turn")
-    deadlines = [run.retry_at_ms]
-    if run.state == runs.RUNNING:
-        deadlines += [run.deadline_at_ms, run.cancel_at_ms]
-    for at_ms in deadlines:
+    """Exactly one thing moves a run on, as its phase says: a worker's turn, a slot, an end before
+    it, or a timer."""
+    for what in _holds(run):
+        yield Breach(key, what)
+    for at_ms in (run.retry_at_ms, run.deadline_at_ms, run.cancel_at_ms):
         if at_ms and not 0 < run.timer_at_ms <= at_ms:
             yield Breach(key, f"nothing rings at {at_ms} (its timer stands at {run.timer_at_ms})")
-    if run.held:
+    if run.phase in phases.WAITING:
         yield from _held(store, key, run)
 
 
@@ -167,7 +169,7 @@ def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
     """A run that was due when the clock stood still is released by the end of another one."""
     meta = record(store, keys.META, MetaRecord)
     now_ms = meta.now_ms if meta is not None else 0
-    if run.due_at_ms > now_ms or 0 < run.timer_at_ms <= now_ms:
+    if run.phase == phases.LATER or 0 < run.timer_at_ms <= now_ms:
         if not 0 < run.timer_at_ms <= max(run.due_at_ms, now_ms):
             yield Breach(key, "it is held until it is due, but nothing rings then")
         return
@@ -181,7 +183,7 @@ def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
     if state.in_line_since_ms or not runs.is_room(state, job):
         return
     resting = state.state in (next_time.PAUSED, next_time.BROKEN)
-    if run.held == RunRecord.HELD_FOR_RESUME and (resting or store.get(keys.resume(jid))):
+    if run.phase == phases.HALTED and (resting or store.get(keys.resume(jid))):
         return
     begin, end = keys.timers_from(keys.LATER), keys.timers_from(keys.LATER | now_ms + 1)
     wakes = keys.WAKE_HELD + key[1:9]
@@ -195,10 +197,10 @@ def _ended_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
         if store.get(keys.job(jid)) is None:
             yield Breach(key, "the job of this run is not there")
             continue
-        if run.state in UNDER_WAY or not run.ended_at_ms:
+        if run.phase not in phases.ENDS or not run.ended_at_ms:
             yield Breach(key, "it lies in the history, but has not ended")
-        if run.held or run.turn_ms or run.parking or run.timer_at_ms or run.cancel_at_ms:
-            yield Breach(key, "it has ended, but holds something")
+        for what in _holds(run):
+            yield Breach(key, what)
         if run.purge_at_ms < run.ended_at_ms:
             yield Breach(key, "it leaves the history before it ended")
         if not occasion & 0xFFFF:
@@ -268,15 +270,15 @@ def _moves(store: Reading, jid: int, waiting: RunRecord) -> bool:
 
     One that was let in by its job may wait for its key by now, and is let in by that.
     """
-    first, end, shared, parked = jid, jid + 1, "", (0, KEYS)
+    first, end, shared, by_key = jid, jid + 1, "", True
     if waiting.parking == KEYS:
         number = keys.namespace_of(jid)
         first, end = keys.jid_of(number, 0), keys.jid_of(number + 1, 0)
-        shared, parked = waiting.limit_key, (0, 0)
+        shared, by_key = waiting.limit_key, False
     for key, value in store.scan(keys.run(first, 0), keys.run(end, 0)):
         run = parse(key, value, RunRecord)
-        in_line = run.turn_ms and run.lane == waiting.lane and run.parking in parked
-        if in_line and (not shared or run.limit_key == shared):
+        takes_part = run.phase == phases.READY or (by_key and run.parking == KEYS)
+        if takes_part and run.lane == waiting.lane and (not shared or run.limit_key == shared):
             return True
     return False
 

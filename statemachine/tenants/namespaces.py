@@ -54,6 +54,18 @@ def live_runs(view: View, name: str) -> int:
     return most
 
 
+def usage_of(view: View, jid: int) -> UsageRecord:
+    """The usage of a job's namespace, to be changed: it is put already."""
+    namespace = jid >> keys.SERIAL_BITS
+    usage = view.usages.get(namespace)
+    if usage is None:
+        key = keys.usage(namespace)
+        usage = view.get(key, UsageRecord) or UsageRecord()
+        view.put(key, usage)
+        view.usages[namespace] = usage
+    return usage
+
+
 def wake_line(view: View, number: int, usage: UsageRecord) -> None:
     """There may be room for more runs: let those that wait for the quota have it, as soon as what
     is due has been done."""

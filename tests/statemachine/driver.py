@@ -296,6 +296,11 @@ class Machine:
         )
         return self._report(lease, given_back=back)
 
+    @staticmethod
+    def taken(run_id: str, token: int) -> worker_pb2.Lease:
+        """A lease by its run and token, for what its worker says of it."""
+        return worker_pb2.Lease(run=run_id, token=token)
+
     def _report(self, lease: worker_pb2.Lease, **end: object) -> worker_pb2.ResultAck:
         result = worker_pb2.Result(run=lease.run, token=lease.token, **end)  # type: ignore[arg-type]
         worker = self._workers.get(lease.token, "w1")

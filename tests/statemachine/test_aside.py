@@ -17,6 +17,7 @@ from raftsched.statemachine.calls import alerts, jobs
 from raftsched.statemachine.core.field_fault import FieldFault
 from raftsched.statemachine.core.rejection import Reason, Refused, Rejection
 from raftsched.statemachine.firing import occurrence
+from raftsched.statemachine.flows import waves
 from raftsched.statemachine.machine import decide
 from raftsched.statemachine.model import answers, keys
 from raftsched.statemachine.model.record import JobRecord, NamespaceRecord, RunRecord, StateRecord
@@ -36,11 +37,13 @@ from raftsched.statemachine.model.specs import Form
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.occurrences import next_time
 from raftsched.statemachine.reads import events, explain, reads
-from raftsched.statemachine.runs import reports, runs
+from raftsched.statemachine.runs import move, reports, runs
 from raftsched.statemachine.schedule import compiler
 from raftsched.statemachine.tenants import namespaces, own_alerts
 
 from .driver import MINUTE_MS, Machine
+
+PENDING, RUNNING = run_pb2.RUN_STATE_PENDING, run_pb2.RUN_STATE_RUNNING
 
 Status = job_pb2.JobStatus
 
@@ -280,17 +283,17 @@ def test_a_downstream_job_that_cannot_begin_is_set_aside_and_its_upstream_ends(
     machine.create("good", after=["up"])
     machine.trigger("up")
     [lease] = machine.grant()
-    genuine = runs.begin
+    genuine = move.move
 
     def begin(
-        view: View, jid: int, occasion: int, run: RunRecord, form: Form, state: StateRecord
+        view: View, jid: int, occasion: int, run: RunRecord, to: int, state: StateRecord, form: Form
     ) -> None:
         job = view.need(keys.job(jid), JobRecord)
         if job.name == "bad" and state.state != next_time.BROKEN:
             raise RuntimeError("planted")
-        genuine(view, jid, occasion, run, form, state)
+        genuine(view, jid, occasion, run, to, state, form)
 
-    monkeypatch.setattr(runs, "begin", begin)
+    monkeypatch.setattr(waves, "move", begin)
 
     assert not machine.succeed(lease).reason
     assert state_of(machine, "bad") == Status.STATE_BROKEN
@@ -318,7 +321,7 @@ def test_a_lease_that_cannot_be_ended_keeps_no_other_from_its_end(
         assert isinstance(reply, Resumed)
         assert reply.rest is None
     states = [machine.live(name)[0].state for name in ("a", "bad", "c")]
-    assert states == [runs.PENDING, runs.RUNNING, runs.PENDING]
+    assert states == [PENDING, RUNNING, PENDING]
     assert state_of(machine, "bad") == Status.STATE_BROKEN
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from raftsched.proto.v1 import flow_pb2, job_pb2, namespace_pb2, queue_pb2, run_pb2
 from raftsched.statemachine.core.store import MemoryStore
-from raftsched.statemachine.model import keys
+from raftsched.statemachine.model import keys, phases
 from raftsched.statemachine.model.record import (
     FlowRecord,
     KeyRecord,
@@ -22,7 +22,7 @@ from raftsched.statemachine.model.record import (
     encode,
     parse,
 )
-from raftsched.statemachine.runs import lanes, runs
+from raftsched.statemachine.runs import lanes
 from raftsched.statemachine.selfcheck.invariants import check, check_limits
 
 from .driver import Machine, image
@@ -69,11 +69,15 @@ def broken(
 
 
 def running(run: RunRecord) -> bool:
-    return run.state == runs.RUNNING
+    return run.phase == phases.LEASED
 
 
 def in_line(run: RunRecord) -> bool:
-    return bool(run.turn_ms) and not run.parking
+    return run.phase == phases.READY
+
+
+def held(run: RunRecord) -> bool:
+    return run.phase == phases.HELD
 
 
 def finite(state: StateRecord) -> bool:
@@ -86,14 +90,15 @@ def finite(state: StateRecord) -> bool:
         (running, {"token": 1 << 40}, "not given out"),
         (running, {"token": 0}, "another live lease, or 0"),
         (running, {"session": 99}, "not of the present session"),
-        (running, {"held": True}, "one thing must move it on"),
+        (running, {"turn_ms": 5}, "it is LEASED, but has turn_ms 5"),
         (running, {"deadline_at_ms": 5}, "nothing rings at 5"),
-        (in_line, {"turn_ms": 0}, "one thing must move it on, but there are []"),
+        (in_line, {"turn_ms": 0}, "it is READY without turn_ms"),
         (in_line, {"retry_at_ms": 7}, "nothing rings at 7"),
-        (in_line, {"state": runs.SUCCEEDED}, "it has ended"),
+        (in_line, {"phase": phases.SUCCEEDED}, "it has ended"),
         (in_line, {"unique_key": "nobody's"}, "does not hold its key"),
-        (lambda run: run.held, {"held": False}, "one thing must move it on, but there are []"),
-        (lambda run: run.parking, {"turn_ms": 0}, "parked without a turn"),
+        (held, {"phase": phases.DELAYED}, "it is DELAYED without retry_at_ms"),
+        (held, {"phase": 1}, "it is in phase 1, in which no run stands"),
+        (lambda run: run.parking, {"turn_ms": 0}, "it is PARKED without turn_ms"),
         (
             lambda run: run.outcome == run_pb2.OUTCOME_RAN and not run.made_in,
             {"outcome": run_pb2.OUTCOME_LATE},
@@ -124,8 +129,8 @@ def test_two_runs_with_one_token_are_seen(world: Image) -> None:
     ("fields", "said"),
     [
         ({"ended_at_ms": 0}, "has not ended"),
-        ({"state": runs.PENDING}, "has not ended"),
-        ({"turn_ms": 5}, "holds something"),
+        ({"phase": phases.READY}, "has not ended"),
+        ({"turn_ms": 5}, "but has turn_ms 5"),
         ({"purge_at_ms": 1}, "leaves the history before"),
     ],
 )
@@ -190,7 +195,7 @@ def test_runs_that_wait_for_a_free_key_in_a_lane_of_their_own_are_seen(machine: 
     run_key, run = first(items, keys.RUN, RunRecord, lambda run: run.parking)
     jid, occasion = keys.run_of(run_key)
     del items[keys.parked(lanes.line_for(jid, run), run.turn_ms, jid, occasion)]
-    run.parking = RunRecord.PARKING_UNSPECIFIED
+    run.phase, run.parking = phases.READY, RunRecord.PARKING_UNSPECIFIED
     items[run_key] = encode(run)
     found = [str(breach) for breach in check(MemoryStore(items))]
 

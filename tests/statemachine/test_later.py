@@ -12,6 +12,7 @@ from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import UsageRecord, encode
 
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, Machine
+from .old_runs import as_format_1
 
 Overlap = job_pb2.OverlapPolicy
 QUEUE = Overlap(rule=Overlap.RULE_QUEUE)
@@ -129,8 +130,7 @@ def test_a_state_of_before_does_not_say_what_held_runs_wait_for(machine: Machine
         place = keys.run_key(run_id)
         assert place is not None
         run = machine.record(run_id)
-        run.held = True
-        puts.append((keys.run(*place), encode(run)))
+        puts.append((keys.run(*place), as_format_1(run, held=True)))
     state, usage = machine.state("a"), machine.view().need(keys.usage(0), UsageRecord)
     state.later = usage.held = 0
     puts += [(keys.state(jid), encode(state)), (keys.usage(0), encode(usage))]

@@ -13,7 +13,7 @@ from raftsched.statemachine.calls import jobs
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.store import MemoryStore
-from raftsched.statemachine.model import keys
+from raftsched.statemachine.model import keys, phases
 from raftsched.statemachine.model.record import RunRecord
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.runs import runs
@@ -73,7 +73,7 @@ def held_back(view: View, jid: int) -> list[int]:
     found = []
     for key in view.scan(keys.run(jid, 0), keys.run(jid, keys.OCCASION_MAX)):
         run = view.need(key, RunRecord)
-        if run.held and run.due_at_ms <= view.now_ms:
+        if run.phase in phases.WAITING and run.due_at_ms <= view.now_ms:
             found.append(keys.run_of(key)[1])
     return found
 

@@ -16,7 +16,7 @@ from raftsched.chaos.sim.world import Violation
 from raftsched.cluster import leader
 from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.statemachine.firing import dispatch
-from raftsched.statemachine.model import keys
+from raftsched.statemachine.model import keys, phases
 from raftsched.statemachine.model.record import Change, LedgerRecord, RunRecord, encode
 
 
@@ -74,14 +74,12 @@ RAN = encode(LedgerRecord(outcome=run_pb2.OUTCOME_RAN))
 
 def running(token: int) -> bytes:
     return encode(
-        RunRecord(
-            state=run_pb2.RUN_STATE_RUNNING, cause=run_pb2.CAUSE_SCHEDULE, token=token, attempt=1
-        )
+        RunRecord(phase=phases.LEASED, cause=run_pb2.CAUSE_SCHEDULE, token=token, attempt=1)
     )
 
 
 def ended(token: int) -> bytes:
-    return encode(RunRecord(state=run_pb2.RUN_STATE_SUCCEEDED, token=token, attempt=1))
+    return encode(RunRecord(phase=phases.SUCCEEDED, token=token, attempt=1))
 
 
 class Bench:
@@ -174,7 +172,7 @@ def test_time_that_runs_back_or_ahead_is_seen(bench: Bench) -> None:
 
 def test_more_work_in_a_change_than_its_time_allows_is_seen() -> None:
     told = {keys.step(1, PLACE[1], jid): b"" for jid in range(5)}
-    gone = RunRecord(state=run_pb2.RUN_STATE_SKIPPED)
+    gone = RunRecord(phase=phases.SKIPPED)
     away = {keys.ended(1, keys.occasion_of(NOW_MS, n)): encode(gone) for n in range(5)}
 
     for much in (told, away):

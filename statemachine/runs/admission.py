@@ -1,0 +1,110 @@
+"""Runs that wait for a slot of their job or key go back to their lane when one is free.
+
+No slot stays free while a run waits for it that a worker would take. A wait queue has as many of
+its lane's runs admitted as slots are free, or is empty: a slot that becomes free admits more; a run
+that takes a slot leaves one free less; and one that was admitted by a key and takes another's slot,
+or waits for its job, has the next one of its queue tried in the same grant (`admit_next`). Whoever
+ends admits others, whatever it had, so a lane that nobody serves keeps no other from the slot. One
+that was admitted by its job may wait for the key: then so would all that wait for the job.
+
+Where a limit is raised or taken away, some of each queue are admitted at once, and the rest by
+those that leave. The price is a read for each lane that waits; a key or job has few. Where jobs
+disagree about the limit of a key, a run that may go waits for those in front of it in its lane.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from ...proto.v1 import job_pb2
+from ..core import limits
+from ..model import concurrency_key, keys
+from ..model.phases import READY
+from ..model.record import KeyRecord, RunRecord, StateRecord
+from ..model.view import View
+from . import lanes
+from .move import move
+
+# How many of each lane's runs that wait for a slot take part again when one is free. Two, so that a
+# limit that was raised is used up soon.
+AT_ONCE = 2
+# Of a limit for each value of a field, so many values are looked at when it changes. What waits for
+# the others goes on when the next run of the same value ends.
+KEYS_WOKEN = 100
+
+
+def has_left(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
+    """A run has left: those that wait for a slot of its job or key try again.
+
+    Not only when it gave a slot back: one that was admitted may have gone on to wait for another
+    slot and end there, and then it is up to it to admit the next one.
+    """
+    if state.parked:
+        _admit(view, keys.parked_by_job(jid), AT_ONCE)
+    if run.limit_key and (owner := _waited_for(view, jid, run.limit_key)):
+        _admit(view, owner, AT_ONCE)
+
+
+def admit_next(view: View, jid: int, run: RunRecord, name: str) -> bytes | None:
+    """A run that had this key, or was admitted by it, does not take its slot now: the next one of
+    its lane tries in its place. That one's entry in the lane, if there is one."""
+    owner = _waited_for(view, jid, name)
+    line = keys.parked_in(owner, run.lane) if owner else b""
+    found = next(view.scan(line, keys.after(line)), None) if owner else None
+    return None if found is None else _let_in(view, *keys.run_of(found))
+
+
+def limits_changed(
+    view: View,
+    jid: int,
+    state: StateRecord,
+    old: job_pb2.ConcurrencyLimit,
+    new: job_pb2.ConcurrencyLimit,
+) -> None:
+    """There may be more room for runs of a job than before; those that do not fit park again."""
+    if state.parked:
+        _admit(view, keys.parked_by_job(jid), limits.STEP)
+    for name in sorted({old.key, new.key} - {""}):
+        for key in _keys_of(view, jid, name):
+            if owner := _waited_for(view, jid, key):
+                _admit(view, owner, limits.STEP)
+
+
+def _keys_of(view: View, jid: int, name: str) -> list[str]:
+    """The key of a name; of a field of the payload the keys that some of its values have."""
+    if not concurrency_key.is_path(name):
+        return [name]
+    namespace = keys.namespace_of(jid)
+    first = keys.limit_key(namespace, f"{name}=")
+    some = islice(view.scan_stored(first, keys.after(first)), KEYS_WOKEN)
+    return [name, *map(keys.name_of_limit_key, some)]
+
+
+def _waited_for(view: View, jid: int, name: str) -> bytes:
+    """Where runs wait for a key; b"" when none does, and without a holder its record goes."""
+    namespace = keys.namespace_of(jid)
+    key = keys.limit_key(namespace, name)
+    record = view.get(key, KeyRecord)
+    if record is not None and record.parked:
+        return keys.parked_by_key(namespace, name)
+    if record is not None and not record.running:
+        view.delete(key)
+    return b""
+
+
+def _admit(view: View, owner: bytes, most: int) -> None:
+    """Let the runs that wait first for this owner's slots take part again, so many of each lane."""
+    first, end = owner, keys.after(owner)
+    while found := list(islice(view.scan(first, end), most)):
+        line = keys.line_of(found[0])
+        for key in found:
+            if key.startswith(line):
+                _let_in(view, *keys.run_of(key))
+        first = keys.after(line)
+
+
+def _let_in(view: View, jid: int, occasion: int) -> bytes:
+    """A run goes back to its lane with the turn it had; its entry there."""
+    run = view.need(keys.run(jid, occasion), RunRecord)
+    move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord))
+    return lanes.entry_of(jid, occasion, run)
