@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from ..client.cli.lazy import ExampleCommand, ExampleGroup
 from .real.faults import SCENARIOS
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def common(command: Command) -> Command:
     )(telling(command))  # fmt: skip
 
 
-@click.group()
+@click.group(cls=ExampleGroup, examples=("raftsched bench herd --runs 20000",))
 def bench() -> None:
     """Measure a cluster.
 
@@ -63,7 +64,7 @@ def bench() -> None:
     """
 
 
-@bench.command()
+@bench.command(cls=ExampleCommand, examples=("raftsched bench herd --runs 20000 --workers 4",))
 @click.option("--runs", type=click.IntRange(1_000, 5_000_000), default=100_000, show_default=True)
 @click.option("--workers", type=click.IntRange(1, 32), default=2, show_default=True)
 @click.option("--recurring", is_flag=True, help="Daily cron jobs that fire together.")
@@ -81,7 +82,7 @@ def herd(runs: int, workers: int, recurring: bool, jitter: float, **how: Any) ->
     measure("herd", how, lambda folder, stage: scenario.run(folder, stage, asked))
 
 
-@bench.command()
+@bench.command(cls=ExampleCommand, examples=("raftsched bench steady --rate 500 --seconds 20",))
 @click.option("--rate", type=click.FloatRange(1, 100_000), default=1_667, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 3_600), default=60, show_default=True)
 @common
@@ -95,7 +96,7 @@ def steady(rate: float, seconds: float, **how: Any) -> None:
             over_time=over_time)  # fmt: skip
 
 
-@bench.command()
+@bench.command(cls=ExampleCommand, examples=("raftsched bench create --clients 8 --bulk 20000",))
 @click.option("--clients", type=click.IntRange(1, 1_000), default=32, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 600), default=10, show_default=True)
 @click.option("--bulk", type=click.IntRange(1_000, 10_000_000), default=200_000, show_default=True)
@@ -108,7 +109,7 @@ def create(clients: int, seconds: float, bulk: int, **how: Any) -> None:
     measure("create", how, lambda folder, stage: scenario.run(stage, asked))
 
 
-@bench.command()
+@bench.command(cls=ExampleCommand, examples=("raftsched bench idle --jobs 100000",))
 @click.option("--jobs", type=click.IntRange(1, 20_000_000), default=1_000_000, show_default=True)
 @click.option("--rate", type=click.FloatRange(0, 100_000), default=1_667, show_default=True,
               help="A steady load beside them: jobs due each second.")  # fmt: skip
@@ -132,7 +133,9 @@ def idle(jobs: int, rate: float, seconds: float, **how: Any) -> None:
             over_time=over_time)  # fmt: skip
 
 
-@bench.command()
+@bench.command(
+    cls=ExampleCommand, examples=("raftsched bench leases --leases 10000 --change kill",)
+)
 @click.option("--leases", type=click.IntRange(1, 1_000_000), default=100_000, show_default=True)
 @click.option("--streams", type=click.IntRange(1, 5_000), default=2_000, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 3_600), default=60, show_default=True)
@@ -157,7 +160,7 @@ def leases(
             ("--heartbeat-ms", str(heartbeat_ms)))  # fmt: skip
 
 
-@bench.command()
+@bench.command(cls=ExampleCommand, examples=("raftsched bench failover --kills 5",))
 @click.option("--kills", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @click.option("--rate", type=click.FloatRange(10, 10_000), default=500, show_default=True)
 @common
@@ -169,7 +172,7 @@ def failover(kills: int, rate: float, **how: Any) -> None:
     measure("failover", how, lambda folder, stage: scenario.run(folder, stage, asked))
 
 
-@bench.command()
+@bench.command(cls=ExampleCommand, examples=("raftsched bench scale --most 100000",))
 @click.option("--runs", type=click.IntRange(1_000, 1_000_000), default=20_000, show_default=True)
 @click.option("--most", type=click.IntRange(10_000, 10_000_000), default=1_000_000,
               show_default=True, help="Jobs beside the herd in the last step.")  # fmt: skip
@@ -183,7 +186,7 @@ def scale(runs: int, most: int, **how: Any) -> None:
     measure("scale", how, lambda folder, stage: scenario.run(folder, stage, asked))
 
 
-@bench.command()
+@bench.command(cls=ExampleCommand, examples=("raftsched bench compare --peer pgqueuer --rounds 1",))
 @click.option("--runs", type=click.IntRange(1_000, 1_000_000), default=50_000, show_default=True,
               help="Jobs of the herd.")  # fmt: skip
 @click.option("--peer", type=click.Choice(["pgqueuer", "graphile", "all"]), default="all",
@@ -304,7 +307,7 @@ def data_folder(given: Path | None) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-@click.group()
+@click.group(cls=ExampleGroup, examples=("raftsched chaos run kill-leader --seconds 60",))
 def chaos() -> None:
     """Prove a cluster under faults.
 
@@ -314,7 +317,7 @@ def chaos() -> None:
     """
 
 
-@chaos.command()
+@chaos.command(cls=ExampleCommand, examples=("raftsched chaos run kill-leader --seconds 60",))
 @click.argument("scenario", type=click.Choice((*SCENARIOS, HOSTILE)), default="mixed")
 @click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True)
 @click.option("--seconds", type=click.FloatRange(10, 86_400), default=120, show_default=True)
@@ -479,7 +482,7 @@ def show_hostile(figures: dict[str, Any]) -> None:
         click.echo(f"{key:>24}  {value}")
 
 
-@chaos.command("sum")
+@chaos.command("sum", cls=ExampleCommand, examples=("raftsched chaos sum one.json two.json",))
 @click.argument("files", nargs=-1, required=True,
                 type=click.Path(path_type=Path, exists=True, dir_okay=False))  # fmt: skip
 @click.option("-o", "output", type=click.Choice(["table", "json"]), default="table",

@@ -28,15 +28,19 @@ Exit codes:
   0  it was stopped, or removed from the cluster
   1  it ended by itself; the last line says why
   2  the command line or the configuration is wrong
-  3  it was asked to stop and needed over 3 s, so it ended at once; nothing is lost by that
- 10  the folder is not empty and not a node's      11  ... is in use
- 12  ... is of another cluster                     13  ... is of another node
- 14  ... was written by a newer version            15  ... cannot be written to
- 16  the disk is full                              17  an address cannot be listened on
+  3  it was asked to stop and needed over 3 s; nothing is lost by that
+ 10  the folder is not empty and not a node's
+ 11  the folder is in use
+ 12  the folder is of another cluster
+ 13  the folder is of another node
+ 14  the folder was written by a newer version
+ 15  the folder cannot be written to
+ 16  the disk is full
+ 17  an address cannot be listened on
  18  the disk lost something; empty the folder, and the node fetches all anew
  19  the file is no backup that can be put back
  20  it would be a second cluster beside one that lives
- 21  it was removed from the cluster before; empty the folder and add the node to have it back
+ 21  it was removed from the cluster; empty the folder and add the node again
  22  a file would grow over the limit on file sizes (ulimit -f); raise it
 """
 
@@ -83,7 +87,8 @@ Flags win over the environment ({PREFIX}NAME and so on), that over the file, tha
 Examples:
   raftsched node config init node.toml
   raftsched node --config node.toml
-  raftsched node --name n1 --members n1=127.0.0.1:7410/127.0.0.1:7400 --folder n1""",
+  raftsched node --name n1 --folder n1 \\
+      --members n1=127.0.0.1:7410/127.0.0.1:7400""",
 )
 @config_options
 # For tests: neither a key of the configuration nor a variable, so nobody gets it by accident.
@@ -126,14 +131,24 @@ def run(life: Coroutine[Any, Any, Exit]) -> Exit:
 
 @node.group()
 def config() -> None:
-    """The node's configuration: write, check, show."""
+    """The node's configuration: write, check, show.
+
+    \b
+    Examples:
+      raftsched node config init node.toml
+    """
 
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def init(file: Path | None, force: bool) -> None:
-    """Write FILE with every key, its default and what it means; without FILE, print it."""
+    """Write FILE with every key, its default and what it means; without FILE, print it.
+
+    \b
+    Examples:
+      raftsched node config init node.toml
+    """
     text = text_of(EXAMPLE)
     if file is None:
         click.echo(text, nl=False)
@@ -151,7 +166,12 @@ def init(file: Path | None, force: bool) -> None:
 @config.command()
 @config_options
 def check(file: Path | None, **flags: str | None) -> None:
-    """Say whether a node would take this configuration, without starting it."""
+    """Say whether a node would take this configuration, without starting it.
+
+    \b
+    Examples:
+      raftsched node config check --config node.toml
+    """
     from . import tls
 
     loaded = read_config(file, flags)
@@ -179,7 +199,12 @@ def check(file: Path | None, **flags: str | None) -> None:
 @click.option("--origin", is_flag=True, help="Say where each value comes from.")
 @config_options
 def show(file: Path | None, origin: bool, **flags: str | None) -> None:
-    """Print the configuration a node would have, as a file of it."""
+    """Print the configuration a node would have, as a file of it.
+
+    \b
+    Examples:
+      raftsched node config show --config node.toml --origin
+    """
     loaded = read_config(file, flags)
     origins = loaded.origins if origin else dict.fromkeys(loaded.origins, "")
     click.echo(text_of(loaded.config, origins), nl=False)

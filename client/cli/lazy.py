@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,13 +52,45 @@ class Helpful:
     def write_examples(self, formatter: click.HelpFormatter) -> None:
         if self.examples:
             with formatter.section("Examples"):
+                indent = formatter.current_indent
                 for example in self.examples:
-                    formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+                    for line in broken_up(example, formatter.width - indent):
+                        formatter.write(f"{'':>{indent}}{line}\n")
+
+
+def broken_up(example: str, width: int) -> list[str]:
+    """A command on as many lines as it takes, as a shell reads them: broken before options."""
+    parts: list[str] = []
+    for word in re.findall(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""", example):
+        if not parts or word[0] in "->|":
+            parts.append(word)
+        else:
+            parts[-1] += f" {word}"
+    lines = [""]
+    for part in parts:
+        if lines[-1] and len(lines[-1]) + len(part) + len(" \\ ") > width:
+            lines[-1] += " \\"
+            lines.append(f"    {part}")
+        else:
+            lines[-1] += f" {part}" if lines[-1] else part
+    return lines
 
 
 def first_sentence(command: click.Command) -> str:
     text = " ".join((command.help or "").split("\n\n")[0].split())
     return text.split(". ")[0].rstrip(".") + "."
+
+
+class ExampleCommand(Helpful, click.Command):
+    """A command with examples and options of its own only."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.write_examples(formatter)
+        super().format_options(ctx, formatter)
 
 
 class ExampleGroup(Helpful, click.Group):

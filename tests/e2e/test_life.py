@@ -45,10 +45,10 @@ async def test_a_node_that_breaks_inside_ends_with_a_line(tmp_path: Path) -> Non
 
     told = [json.loads(line) for line in lines if line[:1] == "{"]
     assert code == 1
-    assert [line["why"] for line in told if line["level"] == "critical" and "why" in line] == [
+    assert {line["why"] for line in told if line["level"] == "critical" and "why" in line} == {
         "a bug"
-    ]
-    assert told[-1]["event"] == "stopped"
+    }
+    assert (told[-1]["event"], told[-1]["why"]) == ("stopped", "a bug")
     assert not any("Traceback" in line for line in lines)
     assert time.monotonic() - began < 15 * crowd()
 
