@@ -32,6 +32,7 @@ from .port import Answer, Node
 from .refused import RefusedCalls
 from .shares import ANSWER_MAX, ANSWERED_BYTES, COSTLY, Shares
 from .status import DETAILS, code_of, details_of, words_of
+from .strangers import Strangers
 from .unread import Unread
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Calls:
         shares: Shares,
         refused: RefusedCalls,
         unread: Unread,
+        strangers: Strangers,
     ) -> None:
         self.node = node
         self.peers = peers
@@ -70,6 +72,7 @@ class Calls:
         # Says who calls, and refuses what they may not do: before and behind the request.
         self.identify, self.admit = identify, admit
         self.shares, self.refused, self.unread = shares, refused, unread
+        self.strangers = strangers
         self.bodies = Bodies()
 
     def handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -104,7 +107,7 @@ class Calls:
 
     async def _admitted(self, call: Call) -> Passed:
         """Who calls, then whether there is room, and only then what is asked."""
-        await self.identify(call)
+        await self.meet(call)
         shares, caller = self.shares, call.caller
         shares.answers.check(caller, ANSWER_MAX)
         calls = shares.strangers if call.is_stranger else shares.calls
@@ -118,6 +121,16 @@ class Calls:
                 shares.bytes.give(caller, len(data))
         finally:
             calls.give(caller)
+
+    async def meet(self, call: Call) -> None:
+        """Find out who calls, or refuse them."""
+        try:
+            await self.identify(call)
+        finally:
+            if call.caller and not call.is_stranger:
+                self.strangers.met(call.context.peer())
+            else:
+                self.strangers.answered(call.context.peer())
 
     def _hold(self, call: Call, size: int) -> None:
         """An answer counts until gRPC has done with the call: its caller may not read. What has

@@ -23,6 +23,7 @@ from .body import late, parsed, too_large
 from .call import Context
 from .calls import refuse
 from .shares import Share
+from .strangers import Strangers
 
 READY = "raftsched.ready"
 LEADER = "raftsched.leader"
@@ -39,7 +40,12 @@ Response = health_pb2.HealthCheckResponse
 class Health:
     """What is said of each name, and who wants to hear of it."""
 
-    def __init__(self, services: Iterable[str], limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        services: Iterable[str],
+        limits: Limits | None = None,
+        strangers: Strangers | None = None,
+    ) -> None:
         limits = limits or Limits()
         self._services = ("", SERVICE, *services)
         self._known: dict[str, int] = {}
@@ -48,6 +54,7 @@ class Health:
         # Until when each request may be read, and since when it is; the oldest is first.
         self._reading: OrderedDict[asyncio.Timeout, float] = OrderedDict()
         self._closing = False
+        self._strangers = strangers
         self.tell(serving=False, ready=False, leads=False)
 
     def tell(self, *, serving: bool, ready: bool, leads: bool) -> None:
@@ -84,6 +91,7 @@ class Health:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _check(self, requests: object, context: Context) -> Any:  # noqa: ANN401
+        self._answered(context)
         try:
             service = await self._asked(context)
         except Refused as refusal:
@@ -102,10 +110,15 @@ class Health:
             with self._watchers.taken(_address(context)):
                 await self._follow(await self._asked(context), context)
         except Refused as refusal:
+            self._answered(context)
             refuse(context, refusal.rejection, ())
         except TimeoutError:
             context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
             context.set_details(f"nobody has read from this watch for {UNREAD_S:.0f} s")
+
+    def _answered(self, context: Context) -> None:
+        if self._strangers is not None:
+            self._strangers.answered(context.peer())
 
     async def _asked(self, context: Context) -> str:
         """The service that somebody asks for. Raises Refused."""

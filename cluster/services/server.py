@@ -37,6 +37,7 @@ from .port import Node
 from .rates import Rates
 from .refused import RefusedCalls
 from .shares import Share, Shares
+from .strangers import Strangers
 from .streams import Follow, Streams
 from .unread import Unread
 from .waits import Waits
@@ -45,11 +46,10 @@ from .worker_calls import WorkerCalls
 
 MESSAGE_MAX = 4 << 20
 STREAMS_MAX = 20_000  # On one connection.
-# Calls that may wait to be heard, of some 17 KB each. All workers and clients come at once to a new
-# leader, and gRPC by itself would turn some of them away from 1,000 on. Whoever begins calls and
-# resets them at once fills this and no more.
-PENDING_MAX = 4_000
-METADATA_MAX = 16 << 10
+# Calls that may wait to be heard. Each has 14 KB, and up to 50 KB with as many headers as may be:
+# whoever begins calls and resets them at once fills this and no more.
+PENDING_MAX = 1_000
+METADATA_MAX = 8 << 10
 # What may come of a stream before somebody reads it. Who reads lets the rest of a message come.
 AHEAD_BYTES = (64 << 10) - 1
 HANDSHAKE_MS = 5_000  # From a connection to its first words.
@@ -110,7 +110,8 @@ class Server:
         self._leadership = Leadership(node)
         # Whoever waits for a leader need not wait for the next look.
         node.driver.leader_moved = self._leadership.look
-        self._health = Health(service_names(), self.shares.limits)
+        self._strangers = Strangers()
+        self._health = Health(service_names(), self.shares.limits, self._strangers)
         self._access = Access(node, self.shares.limits.failures)
         self.feed = Feed(node.replica, node.driver.core.journal)
         self.events = EventCalls(
@@ -137,7 +138,7 @@ class Server:
 
         self.calls = Calls(
             node, self._peers, self._leadership, observer, own, self._access.identify, admit,
-            self.shares, self.refused, self._unread,
+            self.shares, self.refused, self._unread, self._strangers,
         )  # fmt: skip
         self.work = Work(node, node.sessions, self._leadership, self._access.admit, self.shares)
         self._streams = Streams(self.calls, self._access.check)
@@ -163,6 +164,7 @@ class Server:
             )
         port = self._bind()
         await self._server.start()
+        self._strangers.serve(port)
         self._looking = asyncio.create_task(self._look(), name="look")
         self._looking.add_done_callback(self._looked)
         self._tell_health()
@@ -205,6 +207,7 @@ class Server:
             self.calls.bodies.look(self._leadership.clock())
             self._health.look(loop.time())
             self._unread.look(loop.time())
+            self._strangers.look(loop.time())
             self._tell_health()
             await asyncio.sleep(LOOK_S)
 

@@ -64,7 +64,7 @@ class Streams:
         name, calls = call.method.name, self.calls
         code = "CANCELLED"
         try:
-            await calls.identify(call)
+            await calls.meet(call)
             await self._follow(call, follow, request)
             call.context.set_trailing_metadata(calls.trailing())
             code = "OK"

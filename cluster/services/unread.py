@@ -8,11 +8,8 @@ for each answer.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import stat
 from collections import OrderedDict
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -20,12 +17,11 @@ from typing import Any
 from ...statemachine.core.rejection import Rejection
 from .. import refusals
 from .call import Call
+from .connections import break_off
 from .shares import Share
 
 TAKEN_S = 60.0  # From when an answer is there until all of it was taken.
-LOOKED_AT = 100  # Answers in one look, of which there are fifty a second,
-PIECE = 50  # and descriptors between two breaths of the loop.
-DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+LOOKED_AT = 100  # Answers in one look, of which there are fifty a second.
 
 
 class Unread:
@@ -66,34 +62,3 @@ class Unread:
             peers.add(call.context.peer())
         if peers:
             self._breaking = asyncio.create_task(break_off(peers), name="break off")
-
-
-async def break_off(peers: Set[str]) -> None:
-    """End the connections from these addresses, as gRPC writes them."""
-    names = os.listdir(DESCRIPTORS)
-    for first in range(0, len(names), PIECE):
-        for name in names[first : first + PIECE]:
-            _shut(int(name), peers)
-        await asyncio.sleep(0)
-
-
-def _shut(number: int, peers: Set[str]) -> None:
-    try:
-        if not stat.S_ISSOCK(os.fstat(number).st_mode):
-            return
-        # A descriptor of its own, so that it is the same socket to the end; addresses of both
-        # families fit into one of the longer.
-        with socket.fromfd(number, socket.AF_INET6, socket.SOCK_STREAM) as one:
-            if _written(one.getpeername()) in peers:
-                one.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        # It listens, or it was closed meanwhile.
-        return
-
-
-def _written(address: object) -> str:
-    """As `ServicerContext.peer` says it; empty for what is no address of the network."""
-    if not isinstance(address, tuple):
-        return ""
-    host, port = str(address[0]).removeprefix("::ffff:"), address[1]
-    return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"

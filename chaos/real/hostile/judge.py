@@ -73,6 +73,8 @@ class Sight:
     terms: list[Term] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
+    # Calls of somebody honest to each node: from, until.
+    asked: list[tuple[float, float]] = field(default_factory=list)
     # Changes of the leader that the harness made: from, until.
     ours: list[tuple[float, float]] = field(default_factory=list)
     # When the machine kept a process of the run waiting.
@@ -119,6 +121,19 @@ def lateness(sight: Sight, began: float, ended: float, *, raw: bool = False) -> 
             late -= 1000 * busy.within(start.due_at, at)
         found.append(max(0.0, late))
     return found
+
+
+def answer(sight: Sight, began: float, ended: float) -> float:
+    """Milliseconds that an honest call took at most, without what the harness and the machine
+    account for."""
+    ours = Spans((a, b + KILL_S) for a, b in sight.ours)
+    busy = Spans(sight.busy)
+    took = [
+        b - a - busy.within(a, b)
+        for a, b in sight.asked
+        if began <= a <= ended and not ours.touch(a, b)
+    ]
+    return round(1000 * max(0.0, *took, 0.0), 1)
 
 
 def growth(sight: Sight, began: float, ended: float) -> float:
@@ -230,6 +245,7 @@ def attack(sight: Sight, played: Played, limits: Limits) -> dict[str, Any]:
         "leader_changes_unclear": elections(sight, played.began, ended, foreign=True),
         "lateness_ms": late,
         "rss_mb_growth": grown,
+        "answer_ms": answer(sight, played.began, ended),
         **({"figures": played.found.figures} if played.found.figures else {}),
         "verdict": "failed" if wrong else "ok",
         **({"wrong": wrong} if wrong else {}),

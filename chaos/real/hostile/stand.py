@@ -185,11 +185,13 @@ class Stand:
                 await asyncio.sleep(LOOK_S)
                 if not node.alive:
                     continue
+                began = time.monotonic()
                 with suppress(RaftschedError):
                     status = await client.call(
                         cluster_pb2.GetClusterStatusRequest(), endpoint=node.client
                     )
                     self._saw_term(int(status.term))
+                self.sight.asked.append((began, time.monotonic()))
 
     def _saw_term(self, term: int) -> None:
         before = self.sight.terms[-1].term if self.sight.terms else 0

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from . import alone, bodies, crews, graphs, hands, loops, questions, sockets, tenants, times
+from . import (
+    alone,
+    bodies,
+    crews,
+    graphs,
+    hands,
+    headers,
+    loops,
+    questions,
+    sockets,
+    tenants,
+    times,
+)
 from .attack import ATTACKS as ATTACKS
 from .attack import Attack as Attack
 
 # Importing them is what fills the table.
-MODULES = (bodies, tenants, sockets, crews, graphs, times, loops, questions, hands, alone)
+MODULES = (bodies, tenants, sockets, headers, crews, graphs, times, loops, questions, hands, alone)

@@ -9,9 +9,11 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from raftsched.cluster.services import health
+from raftsched.proto.v1 import job_pb2
 
 from .conftest import Served, Start
 from .talk import Anything, refusal_of
+from .test_access import jobs
 
 CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
@@ -51,6 +53,8 @@ async def test_requests_that_do_not_come_take_no_room_for_long(
     monkeypatch.setattr(health, "SLOW_S", 0.1)
     served = await start("a")
     reading = served.server._health._reading
+    # A connection on which somebody is known may ask so often.
+    await jobs(served).ListJobs(job_pb2.ListJobsRequest())
     silent: list[Anything] = [served.channel.stream_unary(CHECK)(timeout=60) for _ in range(100)]
     waiting = [asyncio.ensure_future(refused(call)) for call in silent]
     # Whoever asks at once is answered meanwhile.

@@ -1,0 +1,168 @@
+"""What a connection may cost on which nobody has shown who calls."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from raftsched.chaos.real.hostile import http2
+from raftsched.cluster.services import strangers as module
+from raftsched.cluster.services.server import METADATA_MAX
+from raftsched.cluster.services.strangers import (
+    CALLS_MAX,
+    GROWN_BYTES,
+    HEARD_S,
+    LOOK_S,
+    STRANGER_BYTES,
+    STRANGER_RATE,
+    Strangers,
+)
+
+from .conftest import Start
+from .talk import Anything, create
+from .test_access import Role, bearer, jobs, make
+
+LIST = "/raftsched.v1.JobService/ListJobs"
+CHECK = "/grpc.health.v1.Health/Check"
+pytestmark = pytest.mark.skipif(module.TCP_INFO is None, reason="the system tells no bytes")
+
+
+class Port:
+    """A port that takes connections and reads nothing, and who looks after them."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.stack = stack
+        self.listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.size = 0
+        self.strangers = Strangers(lambda: self.size)
+        self.strangers.serve(self.listener.getsockname()[1])
+        self.now = 0.0
+
+    def connect(self) -> tuple[socket.socket, str]:
+        ours = self.stack.enter_context(socket.create_connection(self.listener.getsockname()))
+        self.stack.enter_context(self.listener.accept()[0])
+        return ours, f"ipv4:127.0.0.1:{ours.getsockname()[1]}"
+
+    async def look(self, after: float) -> None:
+        """A look after so many seconds, to its end."""
+        self.now += after
+        self.strangers.look(self.now)
+        for task in asyncio.all_tasks():
+            if task.get_name() == "strangers":
+                await task
+        self.strangers.look(self.now)
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    with ExitStack() as stack:
+        yield Port(stack)
+
+
+def is_cut(ours: socket.socket) -> bool:
+    """Whether the other side has broken it off."""
+    ours.setblocking(False)
+    try:
+        return ours.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+async def test_who_sends_too_much_is_broken_off_unless_somebody_showed_who_calls(
+    port: Port,
+) -> None:
+    stranger, _ = port.connect()
+    little, _ = port.connect()
+    known, peer = port.connect()
+    port.strangers.met(peer)
+    for one, size in ((stranger, 2 * STRANGER_BYTES), (known, 2 * STRANGER_BYTES), (little, 100)):
+        one.sendall(bytes(size))
+    await port.look(LOOK_S)
+    # Its first call may wait to be heard.
+    assert not is_cut(stranger)
+    await port.look(LOOK_S)
+    assert [is_cut(one) for one in (stranger, known, little)] == [True, False, False]
+
+
+async def test_who_was_refused_and_sends_too_much_is_broken_off_at_once(port: Port) -> None:
+    stranger, peer = port.connect()
+    stranger.sendall(bytes(STRANGER_BYTES + 1))
+    port.strangers.answered(peer)
+    await port.look(LOOK_S)
+    assert is_cut(stranger)
+
+
+async def test_who_asks_too_often_is_broken_off(port: Port) -> None:
+    stranger, peer = port.connect()
+    other, _ = port.connect()
+    await port.look(LOOK_S)
+    for _ in range(CALLS_MAX + 1):
+        port.strangers.answered(peer)
+    # Long before the next look is due.
+    await port.look(HEARD_S)
+    assert is_cut(stranger)
+    assert not is_cut(other)
+
+
+async def test_a_probe_may_ask_for_ever(port: Port) -> None:
+    probe, peer = port.connect()
+    for _ in range(20):
+        for _ in range(int(LOOK_S)):
+            port.strangers.answered(peer)
+            probe.sendall(bytes(100))
+        await port.look(LOOK_S)
+    assert not is_cut(probe)
+    assert STRANGER_RATE * LOOK_S < STRANGER_BYTES, "or a look is too late"
+
+
+async def test_a_process_that_grows_looks_at_once(port: Port) -> None:
+    stranger, peer = port.connect()
+    await port.look(LOOK_S)
+    stranger.sendall(bytes(STRANGER_BYTES + 1))
+    port.strangers.answered(peer)
+    await port.look(HEARD_S)
+    assert not is_cut(stranger)
+    port.size += GROWN_BYTES + 1
+    await port.look(HEARD_S)
+    assert is_cut(stranger)
+
+
+async def flood(address: str, head: bytes, most: int) -> int:
+    """The calls that a connection may begin until it is broken off."""
+    host, port = address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    connection = http2.Connection(reader, writer)
+    writer.write(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0))
+    sent = 0
+    try:
+        async with asyncio.timeout(20):
+            while sent < most and not reader.at_eof():
+                connection.begin(head)
+                sent += 1
+                await writer.drain()
+                await asyncio.sleep(0.001)
+            await connection.swallow()
+    except ConnectionError:
+        return sent
+    finally:
+        writer.close()
+    return sent
+
+
+async def test_a_stranger_is_broken_off_and_a_caller_is_not(start: Start) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    head = http2.headers(LIST) + b"\x90" * 2_000
+    assert await flood(served.address, head, 10_000) < 10_000
+    assert await flood(served.address, http2.headers(CHECK), 10_000) < 10_000
+    # On the connection of somebody who is known.
+    call: Anything = served.channel.unary_unary(LIST)
+    await jobs(served).CreateJob(create("report"), metadata=bearer(root))
+    for _ in range(4 * CALLS_MAX):
+        await call(b"", metadata=(*bearer(root), ("more", "x" * (METADATA_MAX // 2))))
