@@ -44,6 +44,11 @@ DISTRUST = (
     ("Hostname Verification", "the node's certificate is made for another name than its address"),
     ("security handshaker", "the client's certificate and key do not belong together"),
     ("WRONG_VERSION_NUMBER", "the node listens without TLS"),
+    (
+        "Failed parsing HTTP/2",
+        "what listens there is not a node's port for clients, but perhaps that for metrics or for "
+        "other nodes",
+    ),
 )
 # Another node may do it, or the same one in a moment. Nothing was done.
 TRY_ELSEWHERE = frozenset({"NO_QUORUM", "NOT_LEADER", "DRAINING", "CLOCK_SKEW", "STATE_DIVERGED"})

@@ -70,6 +70,11 @@ class Trouble(click.ClickException):
             echo(with_program(f"{mark[1:]}{then}"), file=file, err=True)
 
 
+def reason_of(error: Exception) -> str:
+    """What went wrong, without the numbers of the operating system."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def wrong_use(what: str, why: str | Sequence[str] = "", then: str = "") -> Trouble:
     """What was typed cannot be understood, or makes no sense together."""
     return Trouble(what, why, then, Exit.USAGE)

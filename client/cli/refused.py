@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .. import errors
 from .clean import echo
 from .exits import Exit, Trouble
-from .messages import job_pb2, queue_pb2
+from .messages import calendar_pb2, job_pb2, namespace_pb2, queue_pb2
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -32,6 +32,7 @@ EXITS: tuple[tuple[type[errors.RaftschedError], Exit], ...] = (
     (errors.RunNotEnded, Exit.OUTCOME_UNKNOWN),
     (errors.Unavailable, Exit.UNREACHABLE),
 )
+TOO_LARGE = 'a payload that says where the data is, such as --payload \'{{"url": "..."}}\''
 # What to type next, by reason; filled in with the refusal's values.
 THEN: Mapping[str, str] = {
     "NAMESPACE_NOT_FOUND": "raftsched namespace list, or raftsched namespace create {namespace}",
@@ -66,13 +67,18 @@ THEN: Mapping[str, str] = {
     "NO_QUORUM": "raftsched cluster status --endpoints NODE on each node",
     "DEADLINE_PASSED": "the same with a longer --timeout, such as --timeout 30s",
     "REVISION_GONE": "list what is there, then watch without --since",
+    "PAYLOAD_TOO_LARGE": TOO_LARGE,
     # The message names the command already.
     "NOT_BOOTSTRAPPED": "",
     "UNAUTHENTICATED": "--token-file FILE, or token_file in the context (raftsched config)",
     "FORBIDDEN": "an access token with the role that is needed",
 }
-# How to find near names, by reason: the name that was not found.
-NEAR = {"JOB_NOT_FOUND": "job", "QUEUE_NOT_FOUND": "queue"}
+# How to find near names, by reason: the value that holds the name that was not found.
+NEAR = {
+    "JOB_NOT_FOUND": "job", "QUEUE_NOT_FOUND": "queue", "CALENDAR_NOT_FOUND": "calendar",
+    "NAMESPACE_NOT_FOUND": "namespace",
+}  # fmt: skip
+NEAR_PAGE = 1_000  # Names that are looked at.
 NEAR_TIMEOUT_S = 0.5
 # The same for a connection that did not come about, by words in what was said of it.
 NO_TRUST = (
@@ -80,6 +86,10 @@ NO_TRUST = (
     ("has expired", "raftsched node config check on that node"),
     ("another name", "--endpoints HOST:PORT with a name that is in the certificate"),
     ("do not belong together", "--cert-file and --key-file of one pair"),
+    (
+        "not a node's port for clients",
+        "--endpoints HOST:PORT with the first address that `raftsched node` logs, 7400 by default",
+    ),
     ("listens without TLS", "the same without --ca-file, --cert-file and --key-file"),
     (
         "Socket closed",
@@ -124,6 +134,8 @@ def _then(session: Session, error: errors.RaftschedError) -> str:
     if error.reason == "IN_USE" and error.values.get("kind") == "namespace":
         name, used_by = error.values.get("name", ""), error.values.get("used_by")
         return f"raftsched job list -n {name}" if used_by == "jobs" else ""
+    if error.reason == "LIMIT_EXCEEDED" and error.values.get("limit") in ("message", "request"):
+        return TOO_LARGE.format()
     if error.reason == "IN_USE" and error.values.get("kind") == "calendar":
         return f"raftsched job list --calendar {error.values['name']}"
     if template := THEN.get(error.reason):
@@ -142,20 +154,26 @@ class _Known(dict[str, str]):
 
 def _near(session: Session, error: errors.RaftschedError) -> str:
     """A name like the one that was not found; nothing when the cluster does not tell in time."""
-    wrong = error.values.get(NEAR[error.reason], "")
-    request: Message
-    if error.reason == "JOB_NOT_FOUND":
-        start = wrong[:1]
-        request = job_pb2.ListJobsRequest(
-            namespace=session.namespace, filter=f"name={start}*", page_size=1000
-        )
-    else:
-        request = queue_pb2.ListQueuesRequest(namespace=session.namespace, page_size=1000)
+    kind = NEAR[error.reason]
+    wrong = error.values.get(kind, "")
     try:
-        answer = session.client.call(request, timeout=NEAR_TIMEOUT_S)
+        answer = session.client.call(_list_of(session, kind, wrong), timeout=NEAR_TIMEOUT_S)
     except errors.RaftschedError:
         return ""
     names = [
         one.name for _, value in answer.ListFields() if not isinstance(value, str) for one in value
     ]
     return next(iter(get_close_matches(wrong, names, n=1)), "")
+
+
+def _list_of(session: Session, kind: str, wrong: str) -> Message:
+    namespace, size = session.namespace, NEAR_PAGE
+    match kind:
+        case "job":
+            text = f"name={wrong[:1]}*"
+            return job_pb2.ListJobsRequest(namespace=namespace, filter=text, page_size=size)
+        case "queue":
+            return queue_pb2.ListQueuesRequest(namespace=namespace, page_size=size)
+        case "calendar":
+            return calendar_pb2.ListCalendarsRequest(namespace=namespace, page_size=size)
+    return namespace_pb2.ListNamespacesRequest(page_size=size)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .clean import echo, tell, visible
-from .exits import Exit, Trouble, with_program, wrong_use
+from .exits import Exit, Trouble, reason_of, with_program, wrong_use
 from .output import Output
 from .paste import with_options
 from .settings import Value, resolve
@@ -249,7 +249,7 @@ def read_text(path: str, flag: str, origin: str = "") -> str:
         return sys.stdin.read() if path == "-" else Path(path).read_text()
     except (OSError, ValueError) as wrong:  # What is no text, or no path.
         raise wrong_use(
-            f"cannot read {path}", [str(wrong), origin], f"name another file with {flag}"
+            f"cannot read {path}", [reason_of(wrong), origin], f"name another file with {flag}"
         ) from wrong
 
 
@@ -280,6 +280,29 @@ def checked_token(token: str, where: str, origin: str) -> str:
     )
 
 
+def check_certificates(ca_file: str, cert_file: str, key_file: str) -> None:
+    """Refuse files that hold no certificate: of those gRPC says next to nothing."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if ca_file:
+            context.load_verify_locations(ca_file)
+    except (ssl.SSLError, OSError) as wrong:
+        raise wrong_use(
+            f"{ca_file} holds no certificate", reason_of(wrong),
+            "--ca-file with the PEM file of the authority that signed the nodes' certificates",
+        ) from wrong  # fmt: skip
+    try:
+        if cert_file:
+            context.load_cert_chain(cert_file, key_file, password="")
+    except (ssl.SSLError, OSError) as wrong:
+        raise wrong_use(
+            f"{cert_file} and {key_file} are no certificate and its key", reason_of(wrong),
+            "--cert-file and --key-file of one pair, as PEM files without a password",
+        ) from wrong  # fmt: skip
+
+
 def credentials(values: Mapping[str, Value], secret: str = "") -> dict[str, Any]:
     """What the client shows of us, and whom it trusts."""
     token = token_of(values, secret)
@@ -296,6 +319,7 @@ def credentials(values: Mapping[str, Value], secret: str = "") -> dict[str, Any]
             f"cannot show a certificate with --{there}-file alone",
             "a client's certificate is a pair of files", f"add --{other}-file FILE",
         )  # fmt: skip
+    check_certificates(**files)
     from .. import Tls
 
     tls = Tls(files["ca_file"] or None, files["cert_file"] or None, files["key_file"] or None)

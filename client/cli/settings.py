@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,9 +25,13 @@ from typing import Any
 
 import click
 
-from .exits import Exit, Trouble, wrong_use
+from .exits import Exit, Trouble, reason_of, wrong_use
 from .times import Length, length_text
 
+KEYS = ("current", "contexts")
+MEND = (
+    "mend the file, or name another by the variable RAFTSCHED_CONFIG; see raftsched config --help"
+)
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
 
 
@@ -99,12 +103,13 @@ class Contexts:
             return cls(path)
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
             raise wrong_use(
-                f"cannot read {path}",
-                str(wrong),
-                "mend the file, or name another: RAFTSCHED_CONFIG",
-            ) from wrong
+                f"cannot read {path}", reason_of(wrong), MEND
+            ) from wrong  # fmt: skip
         contexts = {name: _context(path, name, body) for name, body in _tables(path, said)}
-        return cls(path, str(said.get("current", "")), contexts)
+        current = said.get("current", "")
+        if not isinstance(current, str):
+            raise _wrong_value(path, "`current`", current, "text")
+        return cls(path, current, contexts)
 
     def chosen(self, name: str) -> tuple[str, Mapping[str, str]]:
         """The context to use; with no name the current one, or none."""
@@ -152,21 +157,37 @@ def _toml(key: str, value: str) -> str:
     return quoted(value)
 
 
-def _tables(path: Path, said: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _tables(path: Path, said: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     for key in said:
-        if key not in ("current", "contexts"):
-            raise wrong_use(f"{path} has an unknown key {key!r}", "known: current, contexts")
-    return list(dict(said.get("contexts", {})).items())
+        if key not in KEYS:
+            raise _unknown_key(path, key, "", KEYS)
+    tables = said.get("contexts", {})
+    if not isinstance(tables, Mapping):
+        raise _wrong_value(path, "`contexts`", tables, "table")
+    for name, body in tables.items():
+        if not isinstance(body, Mapping):
+            raise _wrong_value(path, f"[contexts.{name}]", body, "table")
+    return list(tables.items())
+
+
+def _wrong_value(path: Path, what: str, value: object, kind: str) -> Trouble:
+    return wrong_use(f"{path} has a wrong {what}", f"it is {value!r}, and no {kind}", MEND)
+
+
+def _unknown_key(path: Path, key: str, where: str, known: Collection[str]) -> Trouble:
+    near = get_close_matches(key, known, n=1)
+    why = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    return wrong_use(f"{path} has an unknown key {key!r}{where}", why, MEND)
 
 
 def _context(path: Path, name: str, body: Mapping[str, Any]) -> dict[str, str]:
     for key in body:
         if key not in BY_NAME:
-            near = get_close_matches(key, BY_NAME, n=1)
-            raise wrong_use(
-                f"{path} has an unknown key {key!r} in [contexts.{name}]",
-                f"did you mean {near[0]}?" if near else f"known: {', '.join(BY_NAME)}",
-            )
+            raise _unknown_key(path, key, f" in [contexts.{name}]", BY_NAME)
+        value = body[key]
+        parts = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, str) for part in parts):
+            raise _wrong_value(path, f"`{key}` in [contexts.{name}]", value, "text")
     return {
         key: ",".join(value) if isinstance(value, list) else str(value)
         for key, value in body.items()

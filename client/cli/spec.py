@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .clean import echo
-from .exits import wrong_use
+from .exits import reason_of, wrong_use
 from .times import Instant, Length, duration, timestamp
 
 if TYPE_CHECKING:
@@ -312,7 +312,9 @@ def payload(text: str | None, kind: str | None = None) -> common_pb2.Payload | N
         try:
             data = Path(text[1:]).read_bytes()
         except OSError as wrong:
-            raise wrong_use(f"cannot read {text[1:]}", str(wrong), "--payload @FILE") from wrong
+            raise wrong_use(
+                f"cannot read {text[1:]}", reason_of(wrong), "--payload @FILE"
+            ) from wrong
     else:
         data = text.encode()
     fault = json_text.fault(data)

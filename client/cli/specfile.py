@@ -25,7 +25,7 @@ from google.protobuf.message import Message
 
 from ..ranges import OutOfRange, fit
 from . import payloads
-from .exits import wrong_use
+from .exits import reason_of, wrong_use
 from .messages import job_pb2
 from .times import INSTANTS, parse_length
 
@@ -101,7 +101,10 @@ def documents(path: str) -> Iterator[Any]:
         else:
             yield from _of_yaml(Path(path).read_text())
     except (OSError, UnicodeDecodeError, ValueError) as wrong:
-        raise wrong_use(f"cannot read {path}", str(wrong)) from wrong
+        raise wrong_use(
+            f"cannot read {path}", reason_of(wrong),
+            "name another file, or see how one is written: raftsched job export",
+        ) from wrong  # fmt: skip
 
 
 def _of_lines(lines: Iterable[str]) -> Iterator[Any]:

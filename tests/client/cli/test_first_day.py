@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import socket
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +266,108 @@ def test_bootstrap_says_so_too(cli: Cli, tmp_path: Path) -> None:
     assert "from then on every call without a token is refused" in said.stderr
     assert "1 worker is connected without one" in said.stderr
     assert "RAFTSCHED_TOKEN_FILE" in said.stderr
+
+
+# Errors: what, why, what to type next.
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "why"),
+    [
+        ("[contexts.x\n", "cannot read {}", "at line 1"),
+        ("contexts = 3\n", "{} has a wrong `contexts`", "it is 3, and no table"),
+        ("[contexts]\nx = 3\n", "{} has a wrong [contexts.x]", "it is 3, and no table"),
+        ("current = 3\n", "{} has a wrong `current`", "it is 3, and no text"),
+        ("[contexts.x]\nendpoints = 3\n", "{} has a wrong `endpoints` in [contexts.x]", "it is 3"),
+        ('currnt = "x"\n', "{} has an unknown key 'currnt'", "did you mean current?"),
+        ('[contexts.x]\nendpoint = "a:1"\n', "{} has an unknown key 'endpoint'", "endpoints?"),
+    ],
+)
+def test_a_malformed_file_of_contexts_is_named_with_what_to_do(
+    cli: Cli, tmp_path: Path, text: str, what: str, why: str
+) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+
+    said = cli("job", "list", RAFTSCHED_CONFIG=str(file))
+
+    assert said.exit_code == 2
+    assert f"Error: {what.format(file)}" in said.stderr
+    assert why in said.stderr
+    assert "Try: " in said.stderr
+
+
+def test_certificates_are_looked_at_before_they_are_used(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("hello")
+    bad = str(tmp_path / "bad.pem")
+
+    for words, what in (
+        (("--ca-file", bad), f"{bad} holds no certificate"),
+        (("--cert-file", bad, "--key-file", bad), f"and {bad} are no certificate and its"),
+        (("--ca-file", str(tmp_path / "none")), "No such file or directory\n"),
+    ):  # fmt: skip
+        said = cli("job", "list", *words)
+        assert said.exit_code == 2, said.stderr
+        assert what in said.stderr
+        assert "Errno" not in said.stderr
+        assert "Try: " in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (("job", "list", "-n", "shpo"), "shop"),
+        (("namespace", "get", "shpo"), "shop"),
+        (("calendar", "get", "holiday"), "holidays"),
+        (("job", "get", "reprot"), "report"),
+        (("alert", "get", "stcuk"), "stuck"),
+    ],
+)
+def test_a_name_that_is_near_is_offered(cli: Cli, words: tuple[str, ...], near: str) -> None:
+    cli.ok("namespace", "create", "shop")
+    cli.ok("calendar", "create", "holidays", "--yearly", "12-25")
+    cli.ok("alert", "put", "stuck", "--lateness-above", "5m")
+    daily(cli)
+
+    said = cli(*words)
+
+    assert said.exit_code == 3
+    assert f"did you mean {near}?" in said.stderr
+    assert "Try: " in said.stderr
+
+
+def test_a_port_that_is_none_for_clients_is_named_at_once(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        address = f"127.0.0.1:{port.getsockname()[1]}"
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    caller, _ = port.accept()
+                    with caller:
+                        caller.recv(1000)
+                        caller.sendall(b"HTTP/1.1 404 Not Found\r\n\r\n")
+                        caller.recv(1000)
+
+        threading.Thread(target=answer, daemon=True).start()
+        began = time.monotonic()
+        said = cli("job", "list", "--endpoints", address, "--timeout", "20s")
+        port.shutdown(socket.SHUT_RDWR)
+
+    assert said.exit_code == 4
+    assert "what listens there is not a node's port for clients" in said.stderr
+    assert "7400" in said.stderr
+    assert time.monotonic() - began < 10
+
+
+def test_a_request_that_is_too_large_says_what_to_do(cli: Cli, tmp_path: Path) -> None:
+    daily(cli)
+    large, huge = tmp_path / "large", tmp_path / "huge"
+    large.write_bytes(b"a" * 70_000)
+    huge.write_bytes(b"a" * 5_000_000)
+
+    for file in (large, huge):
+        said = cli("job", "trigger", "report", "--payload", f"@{file}")
+        assert said.exit_code == 2
+        assert "the most is 65536" in said.stderr or "at most 4,194,304 can be sent" in said.stderr
+        assert "Try: a payload that says where the data is" in said.stderr
