@@ -153,7 +153,7 @@ class Tireless(View):
 def drops(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """A new leader goes on from now; what fell due in between has no outcome."""
     if Office.first_ring and state.next_scheduled_at_ms and state.next_due_at_ms <= view.now_ms:
-        next_time.look_ahead(view, jid, job, state, view.now_ms)
+        next_time.advance_behind(view, jid, job, state, view.now_ms)
     fire_due(view, jid, job, state)
 
 

@@ -313,11 +313,11 @@ def replace_spec(
         if since_ms == view.now_ms < state.last_scheduled_at_ms:
             ledger.mark_ahead(view, jid, plan, view.now_ms)
     if anew:
-        next_time.look_ahead(view, jid, job, state, since_ms)
+        next_time.advance_behind(view, jid, job, state, since_ms)
     elif retimed:
-        next_time.retime(view, jid, job, state)
+        next_time.apply_timing(view, jid, job, state)
     elif record is not None:
-        next_time.go_on(view, jid, job, state)
+        next_time.advance_if_idle(view, jid, job, state)
     next_time.settle(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)

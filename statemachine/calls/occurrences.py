@@ -383,7 +383,7 @@ def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> 
         backlog.add(view, jid, state, backlog.alone(scheduled_ms, view.now_ms))
     else:
         ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_MISSED)
-        next_time.go_on(view, jid, job, state)
+        next_time.advance_if_idle(view, jid, job, state)
     return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
 
 

@@ -163,7 +163,7 @@ def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
         if part.cause == SCHEDULED:
             _miss(view, jid, state, plan, part)
     dropped = clear(view, jid, state)
-    next_time.go_on(view, jid, job, state)
+    next_time.advance_if_idle(view, jid, job, state)
     return dropped
 
 

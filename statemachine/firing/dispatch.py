@@ -154,7 +154,7 @@ def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
     elif kind == keys.WAKE_DELETION:
         namespace_deletion.ring(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_ROOM:
-        overlap.go_on(view, int.from_bytes(key[10:18], "big"))
+        overlap.make_more_room(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_BACKLOG:
         _ring_backlog(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_LINE:
@@ -246,7 +246,7 @@ def _ring_backlog(view: View, jid: int) -> None:
     is_due = 0 < state.next_due_at_ms <= view.now_ms
     if not is_due and (not state.held or _has_room(view, jid, state)):
         backlog.release(view, jid, job, state)
-        next_time.go_on(view, jid, job, state)
+        next_time.advance_if_idle(view, jid, job, state)
     next_time.settle(view, jid, state)
     view.put(key, state)
 
@@ -254,7 +254,7 @@ def _ring_backlog(view: View, jid: int) -> None:
 def _has_room(view: View, jid: int, state: StateRecord) -> bool:
     """Whether no run of a job waits for room, after another step of making it."""
     if overlap.waits_for_room(view, jid, state):
-        overlap.go_on(view, jid)
+        overlap.make_more_room(view, jid)
     return not overlap.waits_for_room(view, jid, state)
 
 
@@ -289,7 +289,7 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     if not state.edits or overlap.waits_for_room(view, jid, state):
         return
     if _fire_edits(view, jid, job, state):
-        next_time.go_on(view, jid, job, state)
+        next_time.advance_if_idle(view, jid, job, state)
 
 
 def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:

@@ -35,7 +35,7 @@ def delete(
     view.delete(keys.namespace(name))
     view.namespaces[name] = None
     access.revoke_all(view, name)
-    _go_on(view, number)
+    _delete_some(view, number)
     audit_log.add(view, actor, "DeleteNamespace", name, f"namespace/{name}", request)
     return namespace_pb2.DeleteNamespaceResponse()
 
@@ -52,13 +52,13 @@ def ring(view: View, number: int) -> None:
             view.delete(key)
             left -= 1
     if left < limits.STEP:
-        _go_on(view, number)
+        _delete_some(view, number)
         return
     view.delete(keys.usage(number))
     view.delete(keys.namespace_deletion(number))
 
 
-def _go_on(view: View, number: int) -> None:
+def _delete_some(view: View, number: int) -> None:
     at_ms = keys.LATER | view.now_ms
     view.put(keys.namespace_deletion(number), NamespaceDeletionRecord(timer_at_ms=at_ms))
     view.put_later(keys.namespace_deletion_timer(at_ms, number))

@@ -375,7 +375,7 @@ def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
         if _forget_some(view, wave):
             return
     elif flow.telling:
-        _go_on(view, wave)
+        _notify_rest(view, wave)
     elif flow.waiting and _look_for_stuck(view, wave):
         if flow.stuck:
             flow.found_stuck_ms = view.now_ms
@@ -387,7 +387,7 @@ def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
         _settle(view, wave)
 
 
-def _go_on(view: View, wave: Wave) -> None:
+def _notify_rest(view: View, wave: Wave) -> None:
     """Tell what was left over, as long as there is room."""
     prefix = keys.tells_of(wave.jid, wave.occasion)
     # What is found in the store was left by decisions before this one.

@@ -103,10 +103,10 @@ def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: 
         # The plan would say the same, at ten times the price, and many of these are due at once.
         state.next_scheduled_at_ms = state.next_due_at_ms = 0
     else:
-        look_ahead(view, jid, job, state, after_ms)
+        advance_behind(view, jid, job, state, after_ms)
 
 
-def look_ahead(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
+def advance_behind(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
     """Set the next time behind an instant. The caller sets the timer and puts the state."""
     state.next_scheduled_at_ms = state.next_due_at_ms = 0
     state.decided_ms = after_ms
@@ -139,13 +139,13 @@ def awaits(state: StateRecord, scheduled_ms: int) -> bool:
     return any(edit.scheduled_at_ms == scheduled_ms for edit in state.edits)
 
 
-def retime(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def apply_timing(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Another jitter or most of runs changes no scheduled time: what lies ahead or waits stays. The
     caller settles and puts the state."""
     scheduled_ms = state.next_scheduled_at_ms
     if not scheduled_ms:
         # None was left behind what waits, or was moved to later; now there may be one.
-        look_ahead(view, jid, job, state, decided(state) or view.now_ms)
+        advance_behind(view, jid, job, state, decided(state) or view.now_ms)
     elif job.form.max_runs and runs_left(job, state, scheduled_ms) <= 0:
         _stop(state)
     elif state.next_due_at_ms > view.now_ms:
@@ -180,16 +180,16 @@ def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
     return job.form.max_runs - state.fired - _waiting(state) - moved
 
 
-def go_on(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def advance_if_idle(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """What was moved or waited became no run, so no end will set the next time of a job that goes
     on from an end, and one with a most of runs has some left after all. The caller settles and puts
     the state."""
     if state.next_scheduled_at_ms or _waiting(state):
         return
     if state.after_end and state.live == state.held:
-        look_ahead(view, jid, job, state, _behind_end(view, jid, job, state))
+        advance_behind(view, jid, job, state, _behind_end(view, jid, job, state))
     elif state.fired < job.form.max_runs:
-        look_ahead(view, jid, job, state, decided(state))
+        advance_behind(view, jid, job, state, decided(state))
 
 
 def used_up(job: JobRecord, state: StateRecord) -> None:

@@ -103,7 +103,7 @@ def forget(view: View, jid: int) -> None:
         view.delete(keys.room(jid))
 
 
-def go_on(view: View, jid: int) -> None:
+def make_more_room(view: View, jid: int) -> None:
     """Make more room for a run; at last it is ready, unless others have come to run meanwhile."""
     key, state_key = keys.room(jid), keys.state(jid)
     room, state = view.need(key, RoomRecord), view.need(state_key, StateRecord)

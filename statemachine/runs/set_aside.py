@@ -68,7 +68,7 @@ def repair(view: View, request: job_pb2.RepairJobRequest, actor: str) -> job_pb2
             raise refusal(job, str(unreadable)) from None
         bring_back(view, jid, state, record)
         if state.state != next_time.DELETING:
-            next_time.go_on(view, jid, job, state)
+            next_time.advance_if_idle(view, jid, job, state)
         next_time.settle(view, jid, state)
         view.put(keys.state(jid), state)
         subject = f"job/{job.name}"

@@ -103,7 +103,7 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
         return
     view = View(store, 0)
     again = copy(state)
-    next_time.look_ahead(
+    next_time.advance_behind(
         view, jid_in(key), job, again, max(state.last_scheduled_at_ms, view.now_ms)
     )
     if again.next_scheduled_at_ms:
