@@ -217,7 +217,7 @@ def _triggered(
 ) -> RunRecord:
     run = runs.new(job, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
     run.made_in = view.base + 1
-    run.spared = RunRecord.SPARED_OVERLAP if request.force else 0
+    run.exempt = RunRecord.EXEMPT_OVERLAP if request.force else 0
     if request.HasField("payload"):
         run.payload = request.payload
     if request.priority or request.queue:
@@ -227,7 +227,7 @@ def _triggered(
         run.lane = lanes.lane_for(view, number, job.form.spec, queue, run.priority)
     if request.concurrency_key:
         run.limit_key = _read_key(request.concurrency_key, request, job)
-        run.spared |= RunRecord.KEY_OF_TRIGGER
+        run.exempt |= RunRecord.KEY_OF_TRIGGER
     if request.unique.key:
         run.unique_key = request.unique.key
         run.unique_hold_ms = ms_or(request.unique, "hold", 0)

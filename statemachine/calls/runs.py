@@ -151,6 +151,6 @@ def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRec
     lane = view.need(keys.lane(run.lane), LaneRecord)
     namespace = keys.namespace_of(jid)
     run.lane = lanes.lane_for(view, namespace, job.form.spec, lane.queue, lane.priority)
-    run.spared |= RunRecord.SPARED_DEADLINE
+    run.exempt |= RunRecord.EXEMPT_DEADLINE
     move(view, jid, occasion, run, READY, state, job.form)
     view.put(state_key, state)

@@ -433,12 +433,12 @@ def _when_due(
     view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, state: StateRecord
 ) -> int:
     """Where a run goes that was triggered for later."""
-    is_spared = run.spared & RunRecord.SPARED_OVERLAP
-    if state.state == next_time.PAUSED and not is_spared:
+    is_exempt = run.exempt & RunRecord.EXEMPT_OVERLAP
+    if state.state == next_time.PAUSED and not is_exempt:
         return HALTED
     usage = namespaces.usage_of(view, jid)
     is_taken = quota.is_taken(view, usage, job.namespace)
-    verdict = overlap.GO if is_spared else overlap.judge_wanted(view, jid, state, job)
+    verdict = overlap.GO if is_exempt else overlap.judge_wanted(view, jid, state, job)
     if overlap.make_room(view, jid, state, verdict, occasion):
         return HELD
     if is_taken:

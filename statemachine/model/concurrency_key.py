@@ -54,7 +54,7 @@ def warning(key: str) -> str:
 
 def of(view: View, jid: int, run: RunRecord, job: JobRecord) -> str:
     """The key that a run counts under now; empty for none."""
-    if run.spared & RunRecord.KEY_OF_TRIGGER:
+    if run.exempt & RunRecord.KEY_OF_TRIGGER:
         return run.limit_key
     key = job.form.spec.concurrency.key
     if not is_path(key):

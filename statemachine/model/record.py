@@ -351,8 +351,8 @@ class RunRecord(Record):
     PARKING_JOB: ClassVar[int] = 1
     PARKING_KEY: ClassVar[int] = 2
     # What does not keep it from running, since somebody wants just this run.
-    SPARED_OVERLAP: ClassVar[int] = 1
-    SPARED_DEADLINE: ClassVar[int] = 2
+    EXEMPT_OVERLAP: ClassVar[int] = 1
+    EXEMPT_DEADLINE: ClassVar[int] = 2
     # Beside these: its trigger named `limit_key`, not its job.
     KEY_OF_TRIGGER: ClassVar[int] = 4
 
@@ -429,8 +429,8 @@ class RunRecord(Record):
     made_in: int = 0
     # As its job had it when it was made: by which action and payload it goes.
     action_version: int = 0
-    # The sum of SPARED_* and KEY_OF_TRIGGER.
-    spared: int = 0
+    # The sum of EXEMPT_* and KEY_OF_TRIGGER.
+    exempt: int = 0
 
     @property
     def state(self) -> RunState.ValueType:

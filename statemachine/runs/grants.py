@@ -266,7 +266,7 @@ def _pass_on(view: View, line: Line, jid: int, run: RunRecord) -> None:
     """Its job was set aside; what waits behind it for a key goes on."""
     if run.limit_key:
         entry = admission.admit_next(view, jid, run, run.limit_key)
-        if not run.spared & RunRecord.KEY_OF_TRIGGER:
+        if not run.exempt & RunRecord.KEY_OF_TRIGGER:
             run.limit_key = ""
         if entry is not None:
             heappush(line.later, entry)

@@ -30,5 +30,5 @@ def arm(view: View, jid: int, occasion: int, run: RunRecord, form: Form) -> None
 def start_deadline(run: RunRecord, form: Form) -> int:
     """When a run is skipped for not having started; 0 if it has, or somebody wants it however late
     it is."""
-    wanted = run.cause == run_pb2.CAUSE_BACKFILL or run.spared & RunRecord.SPARED_DEADLINE
+    wanted = run.cause == run_pb2.CAUSE_BACKFILL or run.exempt & RunRecord.EXEMPT_DEADLINE
     return 0 if run.started_at_ms or wanted else run.due_at_ms + form.start_deadline_ms
