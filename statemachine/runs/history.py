@@ -9,7 +9,7 @@ from ..model.view import View
 from ..tenants import namespaces
 
 
-def remember(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
+def archive(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
     """Put a run that has ended into the history, until it is purged."""
     if run.phase == FAILED:
         view.put_raw(keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occasion))

@@ -258,7 +258,7 @@ def _end(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord
         state.skipped += 1
     else:
         assert run.phase == CANCELLED, run.phase
-    history.remember(view, jid, occasion, run, state)
+    history.archive(view, jid, occasion, run, state)
 
 
 def set_back(view: View, jid: int, occasion: int, run: RunRecord, form: Form, back_ms: int) -> None:
