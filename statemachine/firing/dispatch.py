@@ -112,10 +112,10 @@ def _just_set(view: View) -> list[bytes]:
     """What this decision itself has found to be missed, or to be deleted, goes on at once. All else
     that it began is found in the next one, when what it wrote is stored."""
     end = keys.timers_from(keys.LATER | view.now_ms + 1)
-    return [key for key in view.set_later or () if key < end and _may_go_on(view, key)]
+    return [key for key in view.set_later or () if key < end and _may_be_done_now(view, key)]
 
 
-def _may_go_on(view: View, key: bytes) -> bool:
+def _may_be_done_now(view: View, key: bytes) -> bool:
     if key[9:10] == keys.WAKE_JOB:
         state = view.get(keys.STATE + key[10:18], StateRecord)
         return state is not None and state.state != next_time.DELETING

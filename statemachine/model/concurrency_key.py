@@ -20,7 +20,7 @@ from .record import JobRecord, RunRecord
 from .view import View
 
 PREFIX: Final = "payload."
-KEPT: Final = 256  # Keys of payloads that jobs have; a herd of runs of one job asks for the same.
+KEPT: Final = 256  # Keys of payloads that jobs have; a crowd of runs of one job asks for the same.
 PLACEHOLDER: Final = re.compile(r"\$?\{+\s*(?:payload\.)?(\w[\w.-]*)\s*\}+")
 
 
