@@ -694,7 +694,9 @@ class RetryPolicy(_message.Message):
 
     @_builtins.property
     def total(self) -> _duration_pb2.Duration:
-        """No attempt begins later than this after the run became ready. Unset: no such limit."""
+        """No attempt, the first included, begins later than this after the run became ready. A run that
+        still waits for one then fails with the kind "timeout.total". Unset: no such limit.
+        """
 
     def __init__(
         self,
@@ -944,7 +946,10 @@ class JobStatus(_message.Message):
         STATE_PAUSED: JobStatus._State.ValueType  # 2
         """It does not fire until it is resumed."""
         STATE_FINISHED: JobStatus._State.ValueType  # 3
-        """Nothing is left to happen."""
+        """Nothing is left to happen: no scheduled time ahead, none that waits, none moved or added by
+        hand. A job that goes on from the end of its runs is finished when none could follow before
+        its end time.
+        """
         STATE_DELETING: JobStatus._State.ValueType  # 4
         """It is deleted, and its history goes in small steps. Calls that name it are refused with
         JOB_NOT_FOUND; lists show it until it is gone, and then its name is free again.
@@ -965,7 +970,10 @@ class JobStatus(_message.Message):
     STATE_PAUSED: JobStatus.State.ValueType  # 2
     """It does not fire until it is resumed."""
     STATE_FINISHED: JobStatus.State.ValueType  # 3
-    """Nothing is left to happen."""
+    """Nothing is left to happen: no scheduled time ahead, none that waits, none moved or added by
+    hand. A job that goes on from the end of its runs is finished when none could follow before
+    its end time.
+    """
     STATE_DELETING: JobStatus.State.ValueType  # 4
     """It is deleted, and its history goes in small steps. Calls that name it are refused with
     JOB_NOT_FOUND; lists show it until it is gone, and then its name is free again.

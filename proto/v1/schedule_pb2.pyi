@@ -276,8 +276,9 @@ class Timing(_message.Message):
     fold_rule: Global___FoldRule.ValueType
     """For times that exist twice."""
     max_runs: _builtins.int
-    """After so many scheduled times the job is finished. Backfilled ones from before its schedules do
-    not count. 0: no maximum.
+    """After so many scheduled times, whatever became of them, the job is finished. What was moved or
+    added by hand counts too, and does not run where none is left for it; what was moved to later
+    keeps its place. What a backfill runs does not count, and needs no place. 0: no maximum.
     """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:

@@ -118,6 +118,7 @@ def _edited(
         return
     if fate is Fate.WAIT:
         _wait(view, jid, job, state, one)
+        next_time.used_up(job, state)
         return
     ledger.take_out(view, jid, job, plan, one.first)
     ledger.settle(view, jid, state, one.first, OUTCOME[fate])

@@ -16,7 +16,7 @@ from ...proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from ..core import limits
 from ..core.instants import ms_or
 from ..flows import waves
-from ..model import keys, timers
+from ..model import keys, policies, timers
 from ..model.phases import CANCELLED, FAILED, HALTED, HELD, LATER, LEASED, READY, WAITING
 from ..model.record import JobRecord, RunRecord, StateRecord, UniqueRecord
 from ..model.request import Ring, RingOne, Rung
@@ -319,9 +319,11 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> boo
         due_ms = next_time.edit_due(edit)
         if due_ms:
             if due_ms <= view.now_ms:
+                may_run = next_time.has_place(job, state, edit)
                 occurrence.drop_edit(state, edit)
-                if ledger.knows(view, jid, edit.scheduled_at_ms):
-                    # The schedules were changed, and those before or after had it as well.
+                if not may_run or ledger.knows(view, jid, edit.scheduled_at_ms):
+                    # The job has had all its runs; or its schedules were changed, and those before
+                    # or after had it as well.
                     continue
                 plan = next_time.plan_of(view, jid, job)
                 ledger.take_out(view, jid, job, plan, edit.scheduled_at_ms)
@@ -384,6 +386,9 @@ def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
     started = run.started_at_ms
     if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
+    elif 0 < policies.retries_end(run, job.form) <= now_ms:
+        message = f"no attempt began within {job.form.retry_total_ms} ms, its retry.total"
+        _fail(view, jid, occasion, run, "timeout.total", message)
     elif 0 < start_deadline(run, job.form) <= now_ms:
         _skip_late(view, jid, occasion, run, job)
     elif 0 < run.retry_at_ms <= now_ms:

@@ -35,6 +35,7 @@ OWN_KINDS = frozenset(
     {
         "cancelled", "terminated", "lapsed", "replaced", "overlap", "start_deadline",
         "timeout.attempt", "timeout.heartbeat", "timeout.queue", "timeout.run",
+        "timeout.total",
     }
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ from ..core.instants import ms_or, to_ms
 from ..schedule.describe import length
 from . import concurrency_key
 from .record import RunRecord
+from .specs import Form
 from .timers import earliest
 
 
@@ -52,6 +53,13 @@ def spread(seed: bytes, number: int, width: int) -> int:
         return 0
     digest = blake2b(seed, digest_size=8, key=number.to_bytes(8, "big")).digest()
     return int.from_bytes(digest, "big") * (width + 1) >> 64
+
+
+def retries_end(run: RunRecord, form: Form) -> int:
+    """The first instant at which no attempt may begin any more; 0 for never."""
+    if not form.retry_total_ms or not run.ready_at_ms or run.state == run_pb2.RUN_STATE_RUNNING:
+        return 0
+    return run.ready_at_ms + form.retry_total_ms + 1
 
 
 def next_timeout(run: RunRecord, timeouts: job_pb2.Timeouts) -> int:

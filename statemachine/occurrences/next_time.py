@@ -180,6 +180,20 @@ def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
     return job.form.max_runs - state.fired - _waiting(state) - moved
 
 
+def places_left(job: JobRecord, state: StateRecord) -> int:
+    """How many of what was moved or added a job with a most of runs may still have, beside what
+    waits and what was moved to later from a time that it has passed."""
+    return runs_left(job, state, decided(state) + 1)
+
+
+def has_place(job: JobRecord, state: StateRecord, edit: EditRecord) -> bool:
+    """Whether one that was moved or added may run: what the job has passed by keeps its place."""
+    if not job.form.max_runs:
+        return True
+    is_passed = edit.kind == MOVE and edit.scheduled_at_ms <= decided(state)
+    return is_passed or places_left(job, state) > 0
+
+
 def advance_if_idle(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """What was moved or waited became no run, so no end will set the next time of a job that goes
     on from an end, and one with a most of runs has some left after all. The caller settles and puts
@@ -194,7 +208,8 @@ def advance_if_idle(view: View, jid: int, job: JobRecord, state: StateRecord) ->
 
 def used_up(job: JobRecord, state: StateRecord) -> None:
     """One that was moved or added may be the last of all, though the schedules name more."""
-    if state.next_scheduled_at_ms and 0 < job.form.max_runs <= state.fired:
+    first_ms = state.next_scheduled_at_ms
+    if first_ms and job.form.max_runs and runs_left(job, state, first_ms) <= 0:
         _stop(state)
 
 
@@ -241,8 +256,11 @@ def start(view: View, state: StateRecord, plan: Plan) -> None:
 def settle(view: View, jid: int, state: StateRecord) -> None:
     """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
     if state.state == ACTIVE:
-        if not (state.next_scheduled_at_ms or state.edits or state.backlog) and (
-            state.may_finish or (state.after_end and _is_used_up(view, jid, state))
+        # Most have a next time, and are not asked.
+        if (
+            not state.next_scheduled_at_ms
+            and not ahead(state)
+            and (state.may_finish or (state.after_end and _is_used_up(view, jid, state)))
         ):
             state.state = FINISHED
     elif state.state == FINISHED and ahead(state):
@@ -271,11 +289,17 @@ def _in_line(view: View, state: StateRecord, at_ms: int) -> int:
 
 
 def _is_used_up(view: View, jid: int, state: StateRecord) -> bool:
-    """Whether a job that goes on from the ends of its runs has had all that it may have."""
-    if not state.fired:
+    """Whether a job that goes on from the ends of its runs has had all that it may have: as many as
+    its most, or no end of a run brings another before its end time."""
+    job = view.need(keys.job(jid), JobRecord)
+    if not state.fired or job.form.spec.upstream.jobs:
         return False
-    form = view.need(keys.job(jid), JobRecord).form
-    return 0 < form.max_runs <= state.fired and not form.spec.upstream.jobs
+    if 0 < job.form.max_runs <= state.fired:
+        return True
+    if state.live > state.held:
+        return False
+    after_ms = max(state.last_scheduled_at_ms, view.now_ms - 1)
+    return next_scheduled(plan_of(view, jid, job), after_ms, last_end_ms=view.now_ms) is None
 
 
 def over(state: StateRecord) -> bool:
@@ -284,7 +308,10 @@ def over(state: StateRecord) -> bool:
 
 
 def ahead(state: StateRecord) -> bool:
-    return bool(state.next_scheduled_at_ms or state.edits or state.backlog)
+    """Whether something is to come: of what was changed by hand, what is skipped is not."""
+    if state.next_scheduled_at_ms or state.backlog:
+        return True
+    return bool(state.edits) and any(edit.kind != SKIP for edit in state.edits)
 
 
 def next_wake(view: View, state: StateRecord) -> int:

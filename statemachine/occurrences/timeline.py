@@ -110,6 +110,8 @@ def undecided(
             last = last_of_most(view, jid, job, state, plan, first, last)
         last = _within_days(plan, first, last)
         found = list(_scheduled(view, jid, state, plan, last, edits))
+    if edits and job.form.max_runs:
+        edits = _with_place(job, state, edits, sum(one.count for one in found), last)
     return sorted((*found, *edits), key=lambda one: (one.due_ms, one.first)), last
 
 
@@ -119,6 +121,23 @@ def _edited(view: View, state: StateRecord) -> Iterator[Stretch]:
         due_ms = next_time.edit_due(edit)
         if 0 < due_ms <= view.now_ms:
             yield Stretch(edit.scheduled_at_ms, edit.scheduled_at_ms, 1, due_ms, edit=edit)
+
+
+def _with_place(
+    job: JobRecord, state: StateRecord, edits: list[Stretch], scheduled: int, last: int
+) -> list[Stretch]:
+    """What was moved or added takes the places of a most of runs that times of schedules leave."""
+    passed = max(last, next_time.decided(state))
+    left = next_time.runs_left(job, state, passed + 1) - scheduled
+    kept = []
+    for one in sorted(edits, key=lambda one: (one.due_ms, one.first)):
+        keeps_place = one.edit is not None and one.edit.kind == next_time.MOVE
+        if keeps_place and one.first <= passed:
+            kept.append(one)
+        elif left > 0:
+            left -= 1
+            kept.append(one)
+    return kept
 
 
 def _within_days(plan: Plan, first: int, last: int) -> int:

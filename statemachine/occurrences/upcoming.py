@@ -61,7 +61,11 @@ def upcoming(view: View, jid: int, job: JobRecord, state: StateRecord) -> Upcomi
     found = Upcoming(state.next_scheduled_at_ms, state.next_due_at_ms)
     edited = {edit.scheduled_at_ms: edit for edit in state.edits}
     by_hand = min(
-        ((at, edit.scheduled_at_ms) for edit in state.edits if (at := next_time.edit_due(edit))),
+        (
+            (at, edit.scheduled_at_ms)
+            for edit in state.edits
+            if (at := next_time.edit_due(edit)) and next_time.has_place(job, state, edit)
+        ),
         default=None,
     )
     if found.scheduled_ms:

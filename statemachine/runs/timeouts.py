@@ -21,8 +21,11 @@ def arm(view: View, jid: int, occasion: int, run: RunRecord, form: Form) -> None
             at_ms = timers.earliest(at_ms, policies.next_timeout(run, form.spec.timeouts))
         if run.phase == LEASED:
             at_ms = timers.earliest(at_ms, run.deadline_at_ms, run.cancel_at_ms)
-        elif form.start_deadline_ms < limits.INSTANT_MAX_MS:
-            at_ms = timers.earliest(at_ms, start_deadline(run, form))
+        else:
+            if form.start_deadline_ms < limits.INSTANT_MAX_MS:
+                at_ms = timers.earliest(at_ms, start_deadline(run, form))
+            if form.retry_total_ms:
+                at_ms = timers.earliest(at_ms, policies.retries_end(run, form))
     if at_ms != run.timer_at_ms:
         timers.set_run(view, jid, occasion, run, at_ms)
 

@@ -43,8 +43,8 @@ def preview(
 ) -> list[PreviewedTime]:
     """Return the next scheduled times from an instant on, in order, at most `count` (and 1,000).
 
-    Of a schedule that counts from the end of a run only the first time is known. When so many as
-    are `left` (None: any number) have come, only those that were added by hand come still.
+    Of a schedule that counts from the end of a run only the first time is known. No more than are
+    `left` (None: any number) come, those that were added by hand included.
     """
     by_scheduled = {_ms(edit): edit for edit in edits[:EDITS_MAX]}
     added = [
@@ -57,7 +57,7 @@ def preview(
     at = next_scheduled(plan, from_ms - 1, last_end_ms=last_end_ms)
     while len(seen) < min(count, PREVIEW_MAX):
         if left is not None and len(seen) >= left:
-            at = None
+            break
         if added and (at is None or added[-1] <= at):
             scheduled = added.pop()
             if scheduled == at:
