@@ -9,7 +9,7 @@ was decided on another state, so no decision can ever land on a state it was not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import cast
@@ -21,6 +21,7 @@ from .core import limits
 from .core.budget import Budget, Share
 from .core.rejection import Refused, Rejection
 from .core.store import Store, Write
+from .firing import effects
 from .firing.set_time import may_set_back
 from .model import keys
 from .model.record import Change, MetaRecord, encode, parse, parse_change
@@ -161,8 +162,25 @@ def _decide_one(view: View, request: Request) -> object:
         view = view.fresh()
     request_id = getattr(body, "request_id", "")
     if not request_id:
-        return rule(view, body, request.actor)
+        return _decided(view, rule, body, request.actor)
     return _decide_once(view, rule, cast(Message, body), request_id, request.actor)
+
+
+def _decided(
+    view: View, rule: Callable[[View, object, str], object], body: object, actor: str
+) -> object:
+    """The reply of a rule. One about many yields between its pieces, so that what a piece brings
+    about for others comes before the next one."""
+    reply = rule(view, body, actor)
+    while isinstance(reply, Generator):
+        try:
+            next(reply)
+        except StopIteration as done:
+            reply = done.value
+        else:
+            effects.carry_out(view)
+    effects.carry_out(view)
+    return reply
 
 
 def _decide_once(
@@ -175,7 +193,7 @@ def _decide_once(
     """A request with an id is decided once; after that its answer is remembered."""
     answer = idempotency.find(view, request_id, body)
     if answer is None:
-        answer = cast(Message, rule(view, body, actor))
+        answer = cast(Message, _decided(view, rule, body, actor))
         idempotency.add(view, request_id, body, answer)
     return answer
 

@@ -22,7 +22,6 @@ from .rule_mutants import exchanged
 
 def tells_chain(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
     """A1: what cannot run tells those behind it before anything else is done."""
-    before, view.in_wave = view.in_wave, True
     for source, tell in tells:
         for jid in waves._downstream(view, source, tell.next_jid):
             if most <= 0:
@@ -32,17 +31,14 @@ def tells_chain(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
             if waves._look(view, wave, jid, source, tell):
                 tells_chain(view, wave, [(jid, TellRecord(round=wave.flow.round))], 1)
             most = 0 if view.is_full else most - 1
-    view.in_wave = before
 
 
 def tells_dependents(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
     """A2: all jobs that wait for one are told of its end in one change."""
-    view.in_wave = True
     for source, tell in tells:
         for jid in waves._downstream(view, source, tell.next_jid):
             if waves._look(view, wave, jid, source, tell):
                 waves._keep(view, wave, (jid, TellRecord(round=wave.flow.round)))
-    view.in_wave = False
 
 
 def keeps_nothing(view: View, wave: Wave, left: Tell) -> None:
@@ -52,12 +48,10 @@ def keeps_nothing(view: View, wave: Wave, left: Tell) -> None:
 def clears(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
     """A3: all runs give way to one in one change."""
     end = keys.run(jid, keys.OCCASION_MAX)
-    view.rooms |= {jid}
     for key in list(view.scan(keys.run(jid, state.live_from), end)):
         occasion = keys.run_of(key)[1]
         if occasion != room.occasion:
             overlap._give_way(view, jid, occasion, view.need(key, RunRecord), room)
-    view.rooms -= {jid}
     return True
 
 

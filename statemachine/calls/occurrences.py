@@ -6,7 +6,7 @@ from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
 from ..core import limits
 from ..core.instants import iso_text, ms_or, to_ms
 from ..core.rejection import Fault, Reason, Refused
-from ..firing import backlog
+from ..firing import backlog, effects
 from ..flows import waves
 from ..model import answers, concurrency_key, keys, validate
 from ..model.phases import HELD, LATER, READY
@@ -53,6 +53,8 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
         held = view.get(keys.run(jid, taken), RunRecord)
         if held is not None:
             runs.cancel(view, jid, taken, held, "a newer run took its unique key", 0)
+            # One that was held goes before the new one.
+            effects.carry_out(view)
     verdict = _verdict(view, request, jid, job, state)
     occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
     run = _triggered(view, request, job, due_ms)

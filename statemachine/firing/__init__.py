@@ -28,6 +28,7 @@ Others may use:
 * occurrence: one scheduled time becomes a run, or is recorded.
 * catch_up: times that are late get their outcome.
 * backlog: past times that are still to run.
+* effects: what the end of a run brings about for others.
 * resume: what came to a paused job.
 * bring_back: jobs that decided ahead by a wrong clock.
 * set_time: the time of the state is set back.

@@ -28,7 +28,7 @@ from ..runs.reports import attempt_failed, log_attempt
 from ..runs.timeouts import arm, start_deadline
 from ..schedule.plan import due, next_scheduled
 from ..tenants import namespaces, quota
-from . import backlog, catch_up, job_deletion, namespace_deletion, occurrence, resume
+from . import backlog, catch_up, effects, job_deletion, namespace_deletion, occurrence, resume
 
 Misfire = job_pb2.MisfirePolicy
 Edit = schedule_pb2.OccurrenceEdit
@@ -78,6 +78,8 @@ def _ring_line(view: View, request: Ring, *, later: bool) -> Rung:
         # What rang before may have moved it, or ended what it was for.
         if view.take(key):
             _ring_one(view, key)
+            if view.ended is not None:
+                effects.carry_out(view)
     return Rung(len(due), more, fresh_from)
 
 
@@ -187,6 +189,7 @@ def ring_one(view: View, request: RingOne, actor: str) -> None:
     if view.get_raw(request.timer) is not None:
         view.delete_raw(request.timer)
         _ring_one(view, request.timer)
+        effects.carry_out(view)
 
 
 def _read_ahead(view: View, due: list[bytes]) -> None:

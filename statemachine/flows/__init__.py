@@ -10,8 +10,8 @@ ahead but stuck steps goes as a failure does.
 A wave goes on in bounded steps, however long or wide it is. An end tells up to a hundred jobs in
 its own change; for the others the state keeps one record for each job that is over (`TellRecord`,
 with a cursor), and the wave's timer goes on with it. Nothing calls itself: a run that ends because
-another begins leaves a record too. A wave's steps are found by their key, so its own record stays
-small. Looking for stuck steps and forgetting a wave go in steps as well.
+another begins is an effect that is carried out afterwards. A wave's steps are found by their key,
+so its own record stays small. Looking for stuck steps and forgetting a wave go in steps as well.
 
 A root that is made anew begins another round: steps of the earlier one count for nothing, and go
 with the wave. A run that failed and is requeued opens its wave again: its next end takes the place

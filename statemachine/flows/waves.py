@@ -108,29 +108,21 @@ def reopen(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     _put(view, wave)
 
 
-def run_ended(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
+def run_ended(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     """A run of a wave has ended: tell the jobs downstream, or begin to."""
-    if not run.flow_jid:
-        # It began before anything depended on its job, so there is no wave to tell.
-        return
     flow = view.need(keys.flow(run.flow_jid, run.flow_occasion), FlowRecord)
     wave = Wave(run.flow_jid, run.flow_occasion, flow)
     flow.live -= 1
     flow.failed |= run.state == run_pb2.RUN_STATE_FAILED
-    if state.has_downstream:
+    if view.need(keys.state(jid), StateRecord).has_downstream:
         tell = jid, TellRecord(occasion=occasion, state=run.state, round=flow.round)
-        if view.in_wave:
-            # A run that begins has ended this one; what comes of that waits for its own turn.
-            _keep(view, wave, tell)
-        else:
-            _tell(view, wave, [tell], 0 if view.is_full else limits.STEP)
+        _tell(view, wave, [tell], 0 if view.is_full else limits.STEP)
     _settle(view, wave)
 
 
 def _tell(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
     """Tell those downstream, at most so many, and what cannot run then to those behind; keep what
     is left over. The last first, so that little is in hand at a time."""
-    view.in_wave = True
     while tells and most > 0:
         source, tell = tells.pop()
         dead: list[Tell] = []
@@ -143,7 +135,6 @@ def _tell(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
                 dead.append((jid, TellRecord(round=wave.flow.round)))
             most = 0 if view.is_full else most - 1
         tells += dead
-    view.in_wave = False
     for left in tells:
         _keep(view, wave, left)
 

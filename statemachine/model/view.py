@@ -25,6 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from ...proto.v1 import worker_pb2
 from ..core import limits
@@ -41,6 +42,7 @@ from .record import (
     NamespaceRecord,
     QueueRecord,
     Record,
+    RunRecord,
     SessionRecord,
     StateRecord,
     UsageRecord,
@@ -147,6 +149,14 @@ class Mold:
     encoded: bytes
 
 
+class EndedRun(NamedTuple):
+    """A run that has ended; see firing/effects.py."""
+
+    jid: int
+    occasion: int
+    run: RunRecord
+
+
 class View:
     """State as one decision sees and changes it."""
 
@@ -165,8 +175,6 @@ class View:
     lacking: Mapping[str, str] = MappingProxyType({})
     # What `seal` made, before it became bytes.
     sealed: Change | None = None
-    # Jobs for one of whose runs room is being made just now.
-    rooms: frozenset[int] = frozenset()
     # Keys that were sorted for many scans, by their prefix.
     _ordered: Mapping[bytes, list[bytes]] = MappingProxyType({})
     # The first of the timers of what can wait that this decision has set.
@@ -176,8 +184,8 @@ class View:
     due_counts: dict[int, int] | None = None
     # What calendars say, by their keys, each with the record and the version that says so.
     calendars: dict[bytes, tuple[CalendarRecord, int, CalendarDays]] | None = None
-    # A wave tells those downstream of an end.
-    in_wave = False
+    # Runs that have ended, of which others are still to hear.
+    ended: list[EndedRun] | None = None
     # When there may be more for those that a grant was for: a queue with a rate may give again, or
     # the grant ended early. 0: nothing waits.
     allowance_ms = 0
@@ -334,6 +342,11 @@ class View:
         if key in self._written:
             return self._written[key]  # type: ignore[return-value]
         return self._read(key)
+
+    def note_end(self, jid: int, occasion: int, run: RunRecord) -> None:
+        """A run has ended, and others wait for that."""
+        self.ended = self.ended or []
+        self.ended.append(EndedRun(jid, occasion, run))
 
     def set_back(self, to_ms: int) -> None:
         """Somebody sets the clock of the state back: the only way in which it does not go on."""

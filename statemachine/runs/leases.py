@@ -16,7 +16,7 @@ none. `holders` tells a new leader whom to give a full period.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -84,7 +84,7 @@ def cancels(view: View, worker: str) -> list[Stop]:
     return found
 
 
-def lapse(view: View, request: Lapse, actor: str) -> Rung:
+def lapse(view: View, request: Lapse, actor: str) -> Generator[None, None, Rung]:
     """End the leases of a worker that was silent for too long."""
     session = view.get(keys.session(request.worker), SessionRecord)
     if session is None:
@@ -100,6 +100,8 @@ def lapse(view: View, request: Lapse, actor: str) -> Rung:
             break
         view.subject = key
         reports.attempt_failed(view, *_run(view, key), LAPSED, error)
+        if view.ended is not None:
+            yield
     if not session.leased:
         view.delete(keys.session(request.worker))
         return Rung(len(found), more=False)
@@ -109,7 +111,7 @@ def lapse(view: View, request: Lapse, actor: str) -> Rung:
     return Rung(len(found), more=bool(found) or not request.but)
 
 
-def resume(view: View, request: Resume, actor: str) -> Resumed:
+def resume(view: View, request: Resume, actor: str) -> Generator[None, None, Resumed]:
     """A worker said which leases it holds: the others of its session never reached it, and end.
 
     Those that were granted in this very change are not stored yet, and stay. Between two steps a
@@ -127,12 +129,14 @@ def resume(view: View, request: Resume, actor: str) -> Resumed:
             stops.append(stop)
     left = replace(request, looked=first + count)
     is_done = left.looked == len(request.held)
-    return Resumed(tuple(stops), _end_others(view, session, left, count) if is_done else left)
+    if is_done:
+        return Resumed(tuple(stops), (yield from _end_others(view, session, left, count)))
+    return Resumed(tuple(stops), left)
 
 
 def _end_others(
     view: View, session: SessionRecord | None, request: Resume, count: int
-) -> Resume | None:
+) -> Generator[None, None, Resume | None]:
     """End the leases of a session that its worker does not hold; what is left to look at."""
     if session is None:
         return None
@@ -149,6 +153,8 @@ def _end_others(
         if key not in request.but:
             view.subject = key
             _end_unheard(view, request.worker, *_run(view, key))
+            if view.ended is not None:
+                yield
     return None
 
 

@@ -127,8 +127,6 @@ def _clear(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
         return True
     first = keys.run(jid, max(room.next_occasion, state.live_from))
     scanned = view.scan(first, keys.run(jid, keys.OCCASION_MAX))
-    # No end of a run lets those go that are to go themselves.
-    view.rooms |= {jid}
     for count, key in enumerate(list(islice(scanned, limits.STEP + 1))):
         occasion = keys.run_of(key)[1]
         if count and (count == limits.STEP or view.is_full):
@@ -138,7 +136,6 @@ def _clear(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
             _give_way(view, jid, occasion, view.need(key, RunRecord), room)
     else:
         room.next_occasion = keys.OCCASION_MAX
-    view.rooms -= {jid}
     return room.next_occasion == keys.OCCASION_MAX
 
 

@@ -7,6 +7,8 @@ answered LEASE_LOST and changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from ...proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from ..core import instants, limits, rejection
 from ..core.instants import ms_or
@@ -36,7 +38,7 @@ RECORDED = {
 Ack = worker_pb2.ResultAck
 
 
-def report(view: View, request: Report, actor: str) -> list[Ack]:
+def report(view: View, request: Report, actor: str) -> Generator[None, None, list[Ack]]:
     """Take how attempts ended; each result is judged alone."""
     acks: list[Ack] = []
     for result in request.results:
@@ -48,6 +50,8 @@ def report(view: View, request: Report, actor: str) -> list[Ack]:
         if refusal is not None:
             ack.reason, ack.message = refusal.word, refusal.message
         acks.append(ack)
+        if view.ended is not None:
+            yield
     return acks
 
 

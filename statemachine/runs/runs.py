@@ -1,6 +1,6 @@
 """The life of a run outside its lease: it is made, held back and let go on, cancelled, and ends.
 
-Whatever ends a run goes through `end`, which starts what waited for it.
+Whatever ends a run goes through `end`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from ...proto.v1 import job_pb2, run_pb2, worker_pb2
 from ..core import limits
 from ..core.instants import set_ms
-from ..flows import waves
 from ..model import former_specs, keys, timers
 from ..model.phases import CANCELLED, HELD, LEASED, READY, STATES, WAITING
 from ..model.record import (
@@ -56,7 +55,7 @@ def is_room(state: StateRecord, job: JobRecord) -> bool:
 
 
 def end(view: View, jid: int, occasion: int, run: RunRecord, to: int) -> None:
-    """End a run, and start what waited for it."""
+    """End a run. What waited for that is an effect (firing/effects.py)."""
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
     if not (run.made_in or run.started_at_ms) and _is_new(view, jid, occasion):
@@ -75,21 +74,14 @@ def end(view: View, jid: int, occasion: int, run: RunRecord, to: int) -> None:
     state.last_end_at_ms = view.now_ms
     if run.unique_key:
         _release_unique(view, jid, occasion, run)
-    if run.flow_jid or state.has_downstream:
-        waves.run_ended(view, jid, occasion, run, state)
-    if state.live:
-        if occasion == state.live_from:
-            # What lies between is gone, and scans need not walk over it.
-            state.live_from = _first_live(view, jid, occasion)
-        if state.held > state.later:
-            job = view.need(keys.job(jid), JobRecord)
-            if is_room(state, job):
-                release_held(view, jid, state, job)
-    else:
+    if not state.live:
         state.live_from = 0
-    if state.backlog or state.after_end or state.delete_after_ms is not None:
-        next_time.run_ended(view, jid, state)
+    elif occasion == state.live_from:
+        # What lies between is gone, and scans need not walk over it.
+        state.live_from = _first_live(view, jid, occasion)
     view.put(state_key, state)
+    if run.flow_jid or state.held > state.later or next_time.hears_of_ends(state):
+        view.note_end(jid, occasion, run)
 
 
 def _is_new(view: View, jid: int, occasion: int) -> bool:
@@ -108,7 +100,7 @@ def release_held(
 ) -> bool:  # fmt: skip
     """There is room: the first run that was held back for it is ready, or the one that goes before
     the others. While room is being made for a run, none is. Whether one is."""
-    if jid in view.rooms or view.get(keys.room(jid), RoomRecord) is not None:
+    if view.get(keys.room(jid), RoomRecord) is not None:
         return False
     usage = namespaces.usage_of(view, jid)
     if not in_turn and quota.is_taken(view, usage, job.namespace):
@@ -126,6 +118,14 @@ def release_held(
             # Their timers end them, and each end looks again.
             return False
     return False
+
+
+def let_held_go(view: View, jid: int, state: StateRecord) -> None:
+    """A run has ended: one that is held goes on if there is room. The caller puts the state."""
+    if state.held > state.later:
+        job = view.need(keys.job(jid), JobRecord)
+        if is_room(state, job):
+            release_held(view, jid, state, job)
 
 
 def look_at_held(view: View, jid: int, state: StateRecord) -> None:

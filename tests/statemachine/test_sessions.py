@@ -8,6 +8,7 @@ from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.budget import Steps
 from raftsched.statemachine.core.instants import duration, to_ms
+from raftsched.statemachine.machine import Request, decide
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import SessionRecord, parse
 from raftsched.statemachine.model.request import Again, Grant, Lapse, Offer, Resume, Resumed, Rung
@@ -164,8 +165,9 @@ def test_a_step_of_a_hello_ends_when_its_time_is_over(machine: Machine, *, held:
     view = machine.view()
     view.spend(Steps(4))
 
-    step = leases.resume(view, Resume("w1", listed, 1_000), "")
+    [step] = decide(view, [Request(Resume("w1", listed, 1_000))]).replies
 
+    assert isinstance(step, Resumed)
     assert step.rest is not None
     assert (step.rest.looked, step.rest.token_from) == ((5, 0) if held else (0, found[5].token))
 

@@ -1,0 +1,35 @@
+"""What the end of a run brings about for others.
+
+The end of a run is noted in the view, and whoever ended it knows no more of it. When that piece of
+work is done, the effects are carried out, in this order for each end: a run of its job that is held
+goes on if there is room; the job's own times go on that count from an end, or its backlog; and its
+flow is informed. Each is a bounded step that asks whether the change is full, and leaves the rest
+to a timer. What ends thereby stands behind, so nothing calls itself.
+"""
+
+from __future__ import annotations
+
+from ..flows import waves
+from ..model import keys
+from ..model.record import StateRecord
+from ..model.view import View
+from ..occurrences import next_time
+from ..runs import runs
+
+
+def carry_out(view: View) -> None:
+    """Carry out all that is noted in the view."""
+    while view.ended is not None:
+        ended, view.ended = view.ended, None
+        for jid, occasion, run in ended:
+            _go_on(view, jid)
+            if run.flow_jid:
+                waves.run_ended(view, jid, occasion, run)
+
+
+def _go_on(view: View, jid: int) -> None:
+    """What waited in the job for an end of a run goes on, unless the job goes."""
+    state = view.edit(keys.state(jid), StateRecord)
+    if state.state != next_time.DELETING:
+        runs.let_held_go(view, jid, state)
+        next_time.run_ended(view, jid, state)
