@@ -74,14 +74,13 @@ class Ahead:
         seen = self._seen
         todo: list[Spec] = []
         for spec in specs:
-            schedules, timing = spec.schedules, spec.timing
-            if timing.zone not in seen:
-                todo.append((schedules, timing))
+            if spec.HasField("timing") and spec.timing.zone not in seen:
+                todo.append((spec.schedules, spec.timing))
                 continue
             # A copy: going through the list itself costs twice as much.
-            for schedule in schedules[:]:
-                if schedule.cron.expression not in seen:
-                    todo.append((schedules, timing))
+            for schedule in spec.schedules[:]:
+                if schedule.HasField("cron") and schedule.cron.expression not in seen:
+                    todo.append((spec.schedules, spec.timing))
                     break
         return todo
 

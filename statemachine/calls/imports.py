@@ -94,7 +94,7 @@ def joined(whole: ImportSome, parts: Sequence[Answer]) -> Answer:
         return parts[0]
     answer = Answer()
     for part in parts:
-        answer.results.extend(part.results)
+        answer.MergeFrom(part)
     return in_order(answer, whole.order)
 
 

@@ -67,29 +67,29 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     namespace = namespaces.need(view, wanted.namespace)
     number, name, spec = namespace.number, wanted.name, wanted.spec
     parts = specs.of(spec)
-    mold = view.molds.get((number, parts.form, parts.schedules))
+    form, schedules, notes = parts
+    mold = view.molds.get((number, form, schedules))
     if mold is None:
-        known = templates.check(parts.form)
+        known = templates.check(form)
         plan = check(view, namespace, wanted, parts, known, view.now_ms)
-    else:
-        faults = _faults(wanted, parts, ())
-        if faults:
-            raise Refused.of(faults)
+    elif faults := _faults(name, spec, notes, ()):
+        raise Refused.of(faults)
     name_key = keys.job_name(number, name)
     if view.get_raw(name_key) is not None:
         raise _taken(view, namespace, name)
-    size = len(spec.payload.data)
+    payload = payload_of(spec)
+    size = len(spec.payload.data) if payload else 0
     _check_quota(view, namespace, 1, size)
-    view.meta.job_serial += 1
-    jid = keys.jid_of(number, view.meta.job_serial)
+    now_ms, meta = view.now_ms, view.meta
+    meta.job_serial += 1
+    jid = keys.jid_of(number, meta.job_serial)
     job = JobRecord(
-        name=name, namespace=namespace.settings.name,
-        form=parts.form, schedules=parts.schedules, notes=parts.notes, payload=payload_of(spec),
-        version=1, created_at_ms=view.now_ms, updated_at_ms=view.now_ms, creator=actor,
-        schedules_since_ms=view.now_ms,
+        name=name, namespace=namespace.settings.name, form=form, schedules=schedules, notes=notes,
+        payload=payload, version=1, created_at_ms=now_ms, updated_at_ms=now_ms, creator=actor,
+        schedules_since_ms=now_ms,
     )  # fmt: skip
     view.put_raw(name_key, jid.to_bytes(8, "big"))
-    usage = namespaces.usage_of(view, jid)
+    usage = view.usages.get(number) or namespaces.usage_of(view, jid)
     usage.jobs += 1
     usage.payload_bytes += size
     if mold is None:
@@ -99,8 +99,8 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
         if mold.state.timer_at_ms:
             view.put_timer(keys.job_timer(mold.state.timer_at_ms, jid))
     # Not as records: those that come with a big import would push others out of the memory.
-    view.put_once(keys.job(jid), job)
-    view.put_encoded(keys.state(jid), mold.encoded)
+    view.put_unseen(keys.job(jid), encode(job))
+    view.put_unseen(keys.state(jid), mold.encoded)
     return jid, job, mold.state
 
 
@@ -157,7 +157,7 @@ def check(
     since_ms: int,
 ) -> Plan:  # fmt: skip
     """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
-    faults = _faults(wanted, parts, known.faults)
+    faults = _faults(wanted.name, wanted.spec, parts.notes, known.faults)
     plan = _plan(view, namespace, wanted, parts, since_ms)
     if not isinstance(plan, Plan):
         faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]
@@ -184,13 +184,15 @@ def _check_members(view: View, wanted: job_pb2.Job) -> None:
         )  # fmt: skip
 
 
-def _faults(wanted: job_pb2.Job, parts: Parts, of_form: tuple[Fault, ...]) -> list[Fault]:
+def _faults(
+    name: str, spec: job_pb2.JobSpec, notes: bytes, of_form: tuple[Fault, ...]
+) -> list[Fault]:
     """What is wrong with a job, schedules apart."""
-    faults = validate.name("name", wanted.name)
-    if parts.notes:
-        faults += validate.notes(wanted.spec)
+    faults = validate.name("name", name)
+    if notes:
+        faults += validate.notes(spec)
     faults += of_form
-    return faults + validate.payload("spec.payload", wanted.spec.payload)
+    return faults + validate.payload("spec.payload", spec.payload)
 
 
 def _plan(

@@ -124,7 +124,9 @@ def labels(field: str, values: Mapping[str, str], most: int) -> list[Fault]:
 def payload(field: str, value: common_pb2.Payload) -> list[Fault]:
     if value.hidden:
         return [hiding.sent_back(field)]
-    faults = text(f"{field}.content_type", value.content_type, limits.CONTENT_TYPE_CHARS)
+    faults: list[Fault] = []
+    if content_type := value.content_type:
+        faults = text(f"{field}.content_type", content_type, limits.CONTENT_TYPE_CHARS)
     size = len(value.data)
     if size > limits.PAYLOAD_BYTES:
         message = (
@@ -132,7 +134,7 @@ def payload(field: str, value: common_pb2.Payload) -> list[Fault]:
             "send its address"
         )
         faults.append(Fault(f"{field}.data", TOO_LARGE, message))
-    elif json_text.is_json(value.content_type) and (why := json_text.fault(value.data)):
+    elif content_type and json_text.is_json(content_type) and (why := json_text.fault(value.data)):
         message = (
             f"it is not valid JSON ({why}); mend it, or say what it is by another content_type"
         )

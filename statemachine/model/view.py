@@ -337,6 +337,13 @@ class View:
             self._noted[table].append(key)
         written[key] = value
 
+    def put_unseen(self, key: bytes, value: bytes) -> None:
+        """The same under a key that was never there, nor looked at."""
+        self._weight += len(value)
+        if key[0] in _PREFIX:
+            self._noted[key[0]].append(key)
+        self._written[key] = value
+
     def get_raw(self, key: bytes) -> bytes | None:
         """The value of a derived entry, which is no record."""
         if key in self._written:

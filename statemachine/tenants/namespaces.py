@@ -29,7 +29,7 @@ def find(view: View, name: str) -> NamespaceRecord | None:
 
 
 def need(view: View, name: str) -> NamespaceRecord:
-    record = find(view, name)
+    record = view.namespaces.get(name or DEFAULT) or find(view, name)
     if record is None:
         raise Refused.because(
             Reason.ERROR_REASON_NAMESPACE_NOT_FOUND,

@@ -120,7 +120,7 @@ def test_what_a_job_costs_to_create() -> None:
 
     cost = leader.cost(JOBS)
 
-    assert cost.calls < 30, cost
+    assert cost.calls < 27, cost
     assert cost.gets < 1.1, cost
     # Its definition, its state, its name and its timer.
     assert 4 <= cost.writes < 4.1, cost
