@@ -24,7 +24,9 @@ GONE: dict[str, dict[str, str]] = {
         "RememberedRecord": "IdempotencyRecord",
         "SPARED": "EXEMPT",
         "Sight": "AlertInputs",
+        "TURN": "ROUND",
         "Wish": "PageRequest",
+        "_next_turn": "_next_release",
         "by_order": "by_action_version",
         "foresee": "preview",
         "foreseen": "previewed",
@@ -44,6 +46,7 @@ GONE: dict[str, dict[str, str]] = {
         "spared": "exempt",
         "sweep": "namespace_deletion",
         "swept": "deletion",
+        "turn_ms": "rank_ms",
         "wish": "request, paging",
     },
 }

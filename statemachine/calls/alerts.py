@@ -275,7 +275,7 @@ def _oldest_ready(inputs: AlertInputs, number: int) -> int:
             entries = view.stored.scan(ready + lane.ready_from, keys.after(ready))
             first = next(entries, None) if lane.ready else None
             if first is not None:
-                since_ms = keys.turn_of(first[0]) - lanes.BOOSTS[lane.priority]
+                since_ms = keys.rank_of(first[0]) - lanes.BOOSTS[lane.priority]
                 oldest_ms = min(oldest_ms, since_ms)
         inputs.oldest_ms[number] = oldest_ms
     return inputs.oldest_ms[number]

@@ -65,7 +65,7 @@ def clear(view: View, jid: int, state: StateRecord) -> int:
     return left
 
 
-def turn(view: View, jid: int, job: JobRecord) -> int:
+def next_slot(view: View, jid: int, job: JobRecord) -> int:
     """When the next missed scheduled time of the namespace may become a run."""
     usage = namespaces.usage_of(view, jid)
     at_us = max(usage.backlog_free_us, (view.now_ms - limits.BACKLOG_BURST_MS) * 1000)
@@ -99,7 +99,7 @@ def release(
                 occurrence.mark(view, jid, plan, scheduled_ms)
             _shrink(view, jid, part, 1)
             if part.left > 0:
-                part.release_at_ms = _next_turn(view, jid, job, part)
+                part.release_at_ms = _next_release(view, jid, job, part)
         following = next_scheduled(plan, scheduled_ms, ever=part.cause == BACKFILL)
         if following is None or following >= part.to_ms or part.left <= 0:
             _shrink(view, jid, part, part.left)
@@ -107,7 +107,7 @@ def release(
             if not state.backlog:
                 return
             if state.backlog[0].cause == SCHEDULED:
-                state.backlog[0].release_at_ms = turn(view, jid, job)
+                state.backlog[0].release_at_ms = next_slot(view, jid, job)
         else:
             part.next_at_ms = following
 
@@ -118,9 +118,9 @@ def _shrink(view: View, jid: int, part: BacklogRecord, by: int) -> None:
         namespaces.usage_of(view, jid).backlog -= by
 
 
-def _next_turn(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int:
+def _next_release(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int:
     if part.cause == SCHEDULED:
-        return turn(view, jid, job)
+        return next_slot(view, jid, job)
     return max(part.release_at_ms, view.now_ms - limits.SECOND_MS) + part.pace_ms
 
 

@@ -99,7 +99,7 @@ def _joined(chosen: Iterable[Fated], edited: list[int]) -> list[Fated]:
 def _wait(view: View, jid: int, job: JobRecord, state: StateRecord, one: Stretch) -> None:
     part = BacklogRecord(
         next_at_ms=one.first, to_ms=one.last + 1, left=one.count,
-        release_at_ms=view.now_ms if next_time.missed(state) else backlog.turn(view, jid, job),
+        release_at_ms=view.now_ms if next_time.missed(state) else backlog.next_slot(view, jid, job),
         cause=occurrence.SCHEDULED,
         due_at_ms=one.due_ms if one.edit is not None else 0,
     )  # fmt: skip

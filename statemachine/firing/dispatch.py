@@ -64,7 +64,7 @@ def _ring_line(view: View, request: Ring, *, later: bool) -> Rung:
     if later:
         due += _just_set(view)
     elif fresh:
-        due = _in_turn(fresh, due)
+        due = _alternating(fresh, due)
     if due:
         ledger.index(view)
     for done, key in enumerate(due):
@@ -106,7 +106,7 @@ def _may_overtake(view: View, jid: bytes) -> bool:
     return rule == job_pb2.OverlapPolicy.RULE_ALLOW
 
 
-def _in_turn(*lines: list[bytes]) -> list[bytes]:
+def _alternating(*lines: list[bytes]) -> list[bytes]:
     return [key for turn in zip_longest(*lines) for key in turn if key is not None]
 
 

@@ -46,8 +46,8 @@ CATCH_UP = b"c"  # jid: when the backlog of a job goes on
 USAGE = b"u"  # namespace
 NAME = b"n"  # namespace, job -> jid
 TIMER = b"T"  # instant, kind, what
-READY = b"Y"  # lane, turn, jid, occasion
-PARKED = b"W"  # whose slot, lane, turn, jid, occasion
+READY = b"Y"  # lane, rank, jid, occasion
+PARKED = b"W"  # whose slot, lane, rank, jid, occasion
 LIMIT_KEY = b"C"  # namespace, key
 LEASE = b"E"  # session, token -> jid, occasion
 LANE_OF = b"z"  # namespace, queue, priority, handler, labels -> lane
@@ -105,7 +105,7 @@ run: Callable[[int, int], bytes] = partial(_TWO.pack, RUN)  # jid, occasion
 ledger: Callable[[int, int], bytes] = partial(_TWO.pack, LEDGER)  # jid, scheduled time
 stretch: Callable[[int, int], bytes] = partial(_TWO.pack, STRETCH)  # jid, scheduled time
 lane: Callable[[int], bytes] = partial(_LANE.pack, LANE)  # its number
-# lane, turn, jid, occasion
+# lane, rank, jid, occasion
 ready: Callable[[int, int, int, int], bytes] = partial(_READY.pack, READY)
 lease: Callable[[int, int], bytes] = partial(_TWO.pack, LEASE)  # session, token
 lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occasion
@@ -241,8 +241,8 @@ def ready_in(lane: int) -> bytes:
     return _LANE.pack(READY, lane)
 
 
-def turn_of(key: bytes) -> int:
-    """The turn in the key of a ready run."""
+def rank_of(key: bytes) -> int:
+    """The rank in the key of a ready run."""
     return int.from_bytes(key[5:13], "big")
 
 
@@ -307,8 +307,8 @@ def parked_in(owner: bytes, lane: int) -> bytes:
     return owner + lane.to_bytes(4, "big")
 
 
-def parked(line: bytes, turn_ms: int, jid: int, occasion: int) -> bytes:
-    return line + turn_ms.to_bytes(8, "big") + _PAIR.pack(jid, occasion)
+def parked(line: bytes, rank_ms: int, jid: int, occasion: int) -> bytes:
+    return line + rank_ms.to_bytes(8, "big") + _PAIR.pack(jid, occasion)
 
 
 def line_of(parked: bytes) -> bytes:

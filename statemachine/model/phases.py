@@ -9,7 +9,7 @@
     READY      in its lane           a worker takes it         a place in its lane
     PARKED     waits for a slot of
                its job or key        a lease gives one back    a place in the line for that slot
-    ASIDE      its job is set aside  its job comes back        the turn it had in its lane
+    ASIDE      its job is set aside  its job comes back        the rank it had in its lane
     LEASED     a worker has it       the worker reports        lease, slots, a place in the session
     DELAYED    between two attempts  its delay is over         a timer at that time
     SUCCEEDED  FAILED  CANCELLED  SKIPPED: it stands in the history, a failed one also among the
@@ -126,9 +126,9 @@ TABLE: dict[int, Row] = {
     LATER: Row("LATER", _PENDING, (*_HELD, "later"), _HELD, _TIMER),
     HELD: Row("HELD", _PENDING, _HELD, _HELD, (), _TIMER),
     HALTED: Row("HALTED", _PENDING, _HELD, _HELD, (), _TIMER),
-    READY: Row("READY", _PENDING, _LIVE, _LIVE, ("turn_ms",), _TIMER),
-    PARKED: Row("PARKED", _PENDING, (*_LIVE, "parked"), _LIVE, ("turn_ms", "parking"), _TIMER),
-    ASIDE: Row("ASIDE", _PENDING, _LIVE, _LIVE, ("turn_ms",), _TIMER),
+    READY: Row("READY", _PENDING, _LIVE, _LIVE, ("rank_ms",), _TIMER),
+    PARKED: Row("PARKED", _PENDING, (*_LIVE, "parked"), _LIVE, ("rank_ms", "parking"), _TIMER),
+    ASIDE: Row("ASIDE", _PENDING, _LIVE, _LIVE, ("rank_ms",), _TIMER),
     LEASED: Row(
         "LEASED", State.RUN_STATE_RUNNING, (*_LIVE, "running"), (*_LIVE, "leased"), (), _LEASE
     ),
@@ -143,7 +143,7 @@ ENDS = frozenset({SUCCEEDED, FAILED, CANCELLED, SKIPPED})
 # Runs that wait for something else than a worker; they stand in nobody's way.
 WAITING = frozenset({LATER, HELD, HALTED})
 # What a run becomes in a grant, when its turn in its lane comes.
-TURN_COMES = frozenset({LEASED, PARKED, ASIDE})
+AT_ITS_RANK = frozenset({LEASED, PARKED, ASIDE})
 # The fields that only some phases set.
 FIELDS = tuple(sorted({name for row in TABLE.values() for name in row.holds + row.may_hold}))
 # By phase, for what every run asks.

@@ -117,7 +117,7 @@ class UsageRecord(Record):
     # Bytes of payloads of registered jobs.
     payload_bytes: int = 0
     # Where it stands in the round of namespaces that share workers: the lowest goes next.
-    turn: int = 0
+    virtual_time: int = 0
     # Missed scheduled times that still wait for their run.
     backlog: int = 0
     # From when on the next one of them, after an outage, may become a run: microseconds since 1970.
@@ -366,7 +366,7 @@ class RunRecord(Record):
     # Since when it could have been leased for the first time. 0: it could not yet.
     ready_at_ms: int = 0
     # Its turn among the ready runs of its lane. 0: it is not among them.
-    turn_ms: int = 0
+    rank_ms: int = 0
     # The lane it waits in.
     lane: int = 0
     # The number of the current or last attempt that counts.
@@ -452,7 +452,7 @@ class RunRecord(Record):
             self.phase = _HELD_FOR[held]
         elif self.parking == _PARKING_BROKEN:
             self.phase, self.parking = phases.ASIDE, self.PARKING_UNSPECIFIED
-        elif self.turn_ms:
+        elif self.rank_ms:
             self.phase = phases.PARKED if self.parking else phases.READY
         else:
             self.phase = phases.DELAYED
@@ -503,7 +503,7 @@ class LabelRecord(RecordPart):
 
 class LaneRecord(Record):
     """The part of a queue whose runs have one priority and ask the same of a worker, so that any
-    worker may take all of it or nothing, in order of turns."""
+    worker may take all of it or nothing, in order of ranks."""
 
     # Its number in keys.
     number: int = 0

@@ -225,7 +225,7 @@ def _fits(lane: LaneRecord, worker: Worker) -> bool:
 
 
 def _ahead(view: View, jid: int, occasion: int, run: RunRecord) -> int:
-    own = keys.ready(run.lane, run.turn_ms, jid, occasion)
+    own = keys.ready(run.lane, run.rank_ms, jid, occasion)
     lane = view.need(keys.lane(run.lane), LaneRecord)
     first = keys.ready_in(run.lane) + lane.ready_from
     count = 0

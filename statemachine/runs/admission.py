@@ -104,7 +104,7 @@ def _admit(view: View, owner: bytes, most: int) -> None:
 
 
 def _let_in(view: View, jid: int, occasion: int) -> bytes:
-    """A run goes back to its lane with the turn it had; its entry there."""
+    """A run goes back to its lane with the rank it had; its entry there."""
     run = view.need(keys.run(jid, occasion), RunRecord)
     move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord))
     return lanes.entry_of(jid, occasion, run)

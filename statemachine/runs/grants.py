@@ -1,7 +1,7 @@
 """Leases are granted: many runs to many workers in one change.
 
 Workers that can take the same runs are one group. Each group looks at the first run of each lane
-that it fits, and takes the one with the earliest turn. Namespaces that share workers take turns in
+that it fits, and takes the one with the lowest rank. Namespaces that share workers take turns in
 proportion to their weights: each lease moves a namespace back by a stride, and the one that is
 furthest in front goes next. A namespace that was idle does not save its turns up.
 
@@ -36,10 +36,12 @@ from ..occurrences.next_time import BROKEN, DELETING
 from ..tenants import idempotency, namespaces
 from . import admission, lanes, leases, move, set_aside, slots
 
-STRIDE = 1_000_000  # A namespace's turn moves by this, divided by its weight, for each lease.
+STRIDE = (
+    1_000_000  # A namespace's virtual time moves by this, divided by its weight, for each lease.
+)
 LATEST = b"\xff" * 24
 FEW_LANES = 8  # With ready runs; so few are looked through for each kind of workers.
-TURN = 32  # Runs that a group of workers takes before it is the turn of the next one.
+ROUND = 32  # Runs that a group of workers takes before it is the turn of the next one.
 LEAST, LEAST_OF_ALL = 16, 256  # Runs that each group, and all, may get of a grant without time.
 
 
@@ -87,7 +89,7 @@ class Tenant:
     # Leases it may have at once by its quota; 0 for any number.
     quota: int
     stride: int
-    # Its turn is not counted as less than this.
+    # Its virtual time is not counted as less than this.
     floor: int = 0
     granted: int = 0
     lines: list[Line] = field(default_factory=list)
@@ -128,7 +130,7 @@ def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]
     busy = [(_tenants(view, group[0].offer, tenants, ready), group) for group in groups.values()]
     least = min(LEAST, max(1, LEAST_OF_ALL // max(1, len(busy))))
     while busy and left > 0:
-        share = left if len(busy) == 1 else min(TURN, max(1, left // len(busy)))
+        share = left if len(busy) == 1 else min(ROUND, max(1, left // len(busy)))
         still = []
         for found, group in busy:
             given = _serve(view, found, group, min(share, left), least)
@@ -208,13 +210,13 @@ def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int, lea
 
 
 def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
-    """The namespace whose turn it is, and its lane with the earliest turn."""
+    """The namespace whose turn it is, and its lane with the lowest rank."""
     best: tuple[Tenant, Line] | None = None
-    best_turn = 0
+    best_time = 0
     for tenant in tenants:
         usage = tenant.usage
-        turn = usage.turn if usage.turn > tenant.floor else tenant.floor
-        if best is not None and turn >= best_turn:
+        time = usage.virtual_time if usage.virtual_time > tenant.floor else tenant.floor
+        if best is not None and time >= best_time:
             continue
         if tenant.quota and usage.leased >= tenant.quota:
             continue
@@ -225,7 +227,7 @@ def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
             if line.head < head and not (source.limited and _is_shut(source.queue)):
                 first, head = line, line.head
         if first is not None:
-            best, best_turn = (tenant, first), turn
+            best, best_time = (tenant, first), time
     return best
 
 
@@ -287,9 +289,9 @@ def _full(view: View, line: Line, jid: int, run: RunRecord, job: JobRecord) -> i
 def _count(tenant: Tenant, line: Line) -> None:
     usage = tenant.usage
     usage.leased += 1
-    if usage.turn < tenant.floor:
-        usage.turn = tenant.floor
-    usage.turn += tenant.stride
+    if usage.virtual_time < tenant.floor:
+        usage.virtual_time = tenant.floor
+    usage.virtual_time += tenant.stride
     tenant.granted += 1
     source = line.source
     source.granted += 1
@@ -317,7 +319,7 @@ def _tenants(
             found.append(replace(whole, lines=fitting, lane_from=behind))
     if len(found) > 1:
         # Who was idle starts a little in front of the others, not with all the turns it missed.
-        floor = max(tenant.usage.turn for tenant in found) - STRIDE
+        floor = max(tenant.usage.virtual_time for tenant in found) - STRIDE
         for tenant in found:
             tenant.floor = floor
     return found

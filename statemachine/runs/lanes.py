@@ -1,23 +1,23 @@
 """Ready runs, in the order in which they are leased.
 
 A lane is the part of a queue whose runs have one priority and ask the same of a worker (handler,
-labels). Within a lane the order is by turn: the instant at which a run became ready, moved back or
-forth by its priority. A worker is given the earliest turn over all lanes that it fits, so HIGH goes
+labels). Within a lane the order is by rank: the instant at which a run became ready, moved back or
+forth by its priority. A worker is given the lowest rank over all lanes that it fits, so HIGH goes
 before MEDIUM before LOW, and waiting makes up for priority: nothing starves.
 
 A run whose job or key has no free slot is parked: it leaves its lane for a line of its own, so that
-no scan walks over it again, and comes back with its old turn when a slot is free. It is parked when
+no scan walks over it again, and comes back with its old rank when a slot is free. It is parked when
 its turn comes, not before; until then it keeps its place. Each lane has its own line for a slot,
 since those of another lane may find nobody who takes them.
 
-Priority is part of the lane, though the turn alone would order it: new HIGH runs would otherwise
+Priority is part of the lane, though the rank alone would order it: new HIGH runs would otherwise
 enter before the low-water mark, and each scan would walk over a minute of tombstones.
 
 Lanes are many where labels or handlers are (one for each host), and are never deleted; an empty one
 costs nothing. Those with ready runs stand in a table (`keys.BUSY`) by queue, labels and handler, so
 a grant meets no lane without work and none that its worker does not fit, but for one look at all of
 them where they are at most 8. Of more than 128 that fit it looks at 128, and at others the next
-time: across those, not across all, the earliest turn wins. A state older than that table is indexed
+time: across those, not across all, the lowest rank wins. A state older than that table is indexed
 in steps.
 """
 
@@ -33,7 +33,7 @@ from ..model.record import LabelRecord, LaneRecord, QueueRecord, RunRecord
 from ..model.specs import EXECUTORS
 from ..model.view import View
 
-# A turn is never negative: every lane's turns are shifted by one boost.
+# A rank is never negative: every lane's ranks are shifted by one boost.
 BOOSTS = {
     common_pb2.PRIORITY_HIGH: 0,
     common_pb2.PRIORITY_UNSPECIFIED: limits.BOOST_MS,
@@ -162,7 +162,7 @@ def index_some(view: View) -> None:
 
 def entry_of(jid: int, occasion: int, run: RunRecord) -> bytes:
     """Where a ready run stands in its lane."""
-    return keys.ready(run.lane, run.turn_ms, jid, occasion)
+    return keys.ready(run.lane, run.rank_ms, jid, occasion)
 
 
 def enter(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> None:
@@ -171,10 +171,10 @@ def enter(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> No
     lane = view.edit(keys.lane(run.lane), LaneRecord)
     if not run.ready_at_ms:
         run.ready_at_ms = view.now_ms
-    if not run.turn_ms:
-        run.turn_ms = (at_ms or view.now_ms) + BOOSTS[lane.priority]
+    if not run.rank_ms:
+        run.rank_ms = (at_ms or view.now_ms) + BOOSTS[lane.priority]
     # A run that enters is not in its lane, so its entry is not stored.
-    entry = keys.ready(run.lane, run.turn_ms, jid, occasion)
+    entry = keys.ready(run.lane, run.rank_ms, jid, occasion)
     view.put_new(entry)
     mark = entry[MARK:]
     if not lane.ready:

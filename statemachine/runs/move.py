@@ -12,6 +12,7 @@ from ..core.instants import ms_or
 from ..model import keys, timers
 from ..model.phases import (
     ASIDE,
+    AT_ITS_RANK,
     CANCELLED,
     DELAYED,
     ENDS,
@@ -26,7 +27,6 @@ from ..model.phases import (
     READY,
     SKIPPED,
     SUCCEEDED,
-    TURN_COMES,
     name,
 )
 from ..model.record import KeyRecord, LaneRecord, QueueRecord, RunRecord, SessionRecord, StateRecord
@@ -60,7 +60,7 @@ def move(
     if to not in NEXT[was]:
         raise _no_such(jid, occasion, run, to)
     # A grant itself takes runs out of their lane, which it counts once for all.
-    if was != NEW and to not in TURN_COMES:
+    if was != NEW and to not in AT_ITS_RANK:
         LET_GO[was](view, jid, occasion, run, state)
     if was in (NEW, FAILED):
         state.live += 1
@@ -76,7 +76,7 @@ def move(
         lanes.enter(view, jid, occasion, run, at_ms)
     elif to == PARKED:
         run.parking = slot
-        view.put_raw(keys.parked(lanes.line_for(jid, run), run.turn_ms, jid, occasion))
+        view.put_raw(keys.parked(lanes.line_for(jid, run), run.rank_ms, jid, occasion))
         _count_parked(view, jid, run, state, 1)
     elif to == DELAYED:
         run.retry_at_ms = at_ms
@@ -104,7 +104,7 @@ def lease(
     now_ms, meta = view.now_ms, view.meta
     meta.token += 1
     run.phase = LEASED
-    run.turn_ms = 0
+    run.rank_ms = 0
     run.attempt += 1
     run.token = token = meta.token
     run.worker = worker
@@ -168,11 +168,11 @@ def _let_go_held(view: View, jid: int, occasion: int, run: RunRecord, state: Sta
 
 def _let_go_ready(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
     lanes.leave(view, jid, occasion, run)
-    run.turn_ms = 0
+    run.rank_ms = 0
 
 
 def _let_go_parked(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
-    view.delete(keys.parked(lanes.line_for(jid, run), run.turn_ms, jid, occasion))
+    view.delete(keys.parked(lanes.line_for(jid, run), run.rank_ms, jid, occasion))
     _count_parked(view, jid, run, state, -1)
     run.parking = RunRecord.PARKING_UNSPECIFIED
 
@@ -243,7 +243,7 @@ LET_GO = {
 
 def _end(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
     run.ended_at_ms = view.now_ms
-    run.turn_ms = 0
+    run.rank_ms = 0
     if run.timer_at_ms:
         timers.set_run(view, jid, occasion, run, 0)
     view.delete(keys.run(jid, occasion))

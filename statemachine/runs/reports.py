@@ -227,7 +227,7 @@ def _give_back(
 
 
 def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int = 0) -> None:
-    """The attempt does not count, and the run keeps the turn it had when it became ready."""
+    """The attempt does not count, and the run keeps the rank it had when it became ready."""
     if run.cancel_at_ms:
         log_attempt(view, run, Attempt.END_CANCELLED, None)
         runs.end(view, jid, occasion, run, CANCELLED)

@@ -166,7 +166,7 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
         totals.parked_by_key[key] += 1
     elif run.phase == phases.READY:
         totals.ready[run.lane] += 1
-        mark = keys.ready(run.lane, run.turn_ms, jid, occasion)[MARK:]
+        mark = keys.ready(run.lane, run.rank_ms, jid, occasion)[MARK:]
         totals.first_ready[run.lane] = min(mark, totals.first_ready.get(run.lane, mark))
     if run.phase == phases.LEASED:
         totals.leased_by_lane[run.lane] += 1

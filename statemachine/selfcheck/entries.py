@@ -119,7 +119,7 @@ def _of_run(jid: int, occasion: int, run: RunRecord) -> Wanted:
     if run.phase == READY:
         yield entry_of(jid, occasion, run), b""
     elif run.phase == PARKED:
-        yield keys.parked(line_for(jid, run), run.turn_ms, jid, occasion), b""
+        yield keys.parked(line_for(jid, run), run.rank_ms, jid, occasion), b""
     elif run.phase == LEASED:
         yield keys.lease(run.session, run.token), keys.lease_value(jid, occasion)
 

@@ -90,15 +90,15 @@ def finite(state: StateRecord) -> bool:
         (running, {"token": 1 << 40}, "not given out"),
         (running, {"token": 0}, "another live lease, or 0"),
         (running, {"session": 99}, "not of the present session"),
-        (running, {"turn_ms": 5}, "it is LEASED, but has turn_ms 5"),
+        (running, {"rank_ms": 5}, "it is LEASED, but has rank_ms 5"),
         (running, {"deadline_at_ms": 5}, "nothing rings at 5"),
-        (in_line, {"turn_ms": 0}, "it is READY without turn_ms"),
+        (in_line, {"rank_ms": 0}, "it is READY without rank_ms"),
         (in_line, {"retry_at_ms": 7}, "nothing rings at 7"),
         (in_line, {"phase": phases.SUCCEEDED}, "it has ended"),
         (in_line, {"unique_key": "nobody's"}, "does not hold its key"),
         (held, {"phase": phases.DELAYED}, "it is DELAYED without retry_at_ms"),
         (held, {"phase": 1}, "it is in phase 1, in which no run stands"),
-        (lambda run: run.parking, {"turn_ms": 0}, "it is PARKED without turn_ms"),
+        (lambda run: run.parking, {"rank_ms": 0}, "it is PARKED without rank_ms"),
         (
             lambda run: run.outcome == run_pb2.OUTCOME_RAN and not run.made_in,
             {"outcome": run_pb2.OUTCOME_LATE},
@@ -130,7 +130,7 @@ def test_two_runs_with_one_token_are_seen(world: Image) -> None:
     [
         ({"ended_at_ms": 0}, "has not ended"),
         ({"phase": phases.READY}, "has not ended"),
-        ({"turn_ms": 5}, "but has turn_ms 5"),
+        ({"rank_ms": 5}, "but has rank_ms 5"),
         ({"purge_at_ms": 1}, "leaves the history before"),
     ],
 )
@@ -194,7 +194,7 @@ def test_runs_that_wait_for_a_free_key_in_a_lane_of_their_own_are_seen(machine: 
     # One of them is on its way, in another lane.
     run_key, run = first(items, keys.RUN, RunRecord, lambda run: run.parking)
     jid, occasion = keys.run_of(run_key)
-    del items[keys.parked(lanes.line_for(jid, run), run.turn_ms, jid, occasion)]
+    del items[keys.parked(lanes.line_for(jid, run), run.rank_ms, jid, occasion)]
     run.phase, run.parking = phases.READY, RunRecord.PARKING_UNSPECIFIED
     items[run_key] = encode(run)
     found = [str(breach) for breach in check(MemoryStore(items))]

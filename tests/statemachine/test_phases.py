@@ -329,7 +329,7 @@ def test_each_phase_is_in_both_tables_and_can_be_reached() -> None:
 # Nothing else writes where a run stands.
 
 SOURCES = Path(__file__).parent.parent.parent / "statemachine"
-OF_RUNS = {"phase", "turn_ms", "parking", "retry_at_ms", "uncounted"}
+OF_RUNS = {"phase", "rank_ms", "parking", "retry_at_ms", "uncounted"}
 COUNTERS = {"live", "held", "later", "parked", "running"}
 # The mover; and the record, which reads what a format of before said.
 MAY_WRITE = {"runs/move.py", "model/record.py", "runs/lanes.py"}
