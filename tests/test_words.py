@@ -15,7 +15,9 @@ ROOT = Path(__file__).parent.parent
 # are taken apart, in comments and in strings; a name with a capital or an underscore as a name.
 GONE: dict[str, dict[str, str]] = {
     "statemachine": {
+        "FLOW_LINE": "FLOW_BY_AGE",
         "Found": "FoundRun, ListedRun: a noun that says of what",
+        "IN_LINE": "QUOTA_WAIT",
         "OWN": "LEADER_RULES",
         "Own": "LeaderRule",
         "Part": "RecordPart, CompiledSchedule",
@@ -34,6 +36,8 @@ GONE: dict[str, dict[str, str]] = {
         "go_on": "advance_if_idle, make_more_room",
         "herd": "many jobs due at once, due_counts",
         "herds": "due_counts",
+        "in_line": "quota_waits",
+        "line_for": "wait_queue_of",
         "look_ahead": "advance_behind",
         "ordered_in": "action_version",
         "remembered_line": "idempotency_by_age",
@@ -42,6 +46,7 @@ GONE: dict[str, dict[str, str]] = {
         "revivals": "recoveries",
         "revive": "recover",
         "revived": "recovered",
+        "serve_line": "serve_quota",
         "sight": "inputs",
         "spared": "exempt",
         "sweep": "namespace_deletion",

@@ -4,10 +4,10 @@ Timers are looked at oldest first. A job whose scheduled time is due gets, in on
 (or the reason why there is none), the entry in the ledger, and its next time. There is no instant
 between these at which a crash could lose or double anything.
 
-What catches up, under any policy, takes its turn in a line of the whole namespace, so many of them
-a second (`backlog_rate`): that is the outage guard. The line is one number, the instant at which
-its next place is free. A job that has used its place takes the next one, so jobs take turns. A time
-whose place is not free yet waits in the backlog of its job, before the job's backfills. Backlog
+What catches up, under any policy, gets a slot of the whole namespace, so many of them a second
+(`backlog_rate`): that is the outage guard. It is one number, the instant at which the next slot is
+free. A job that has used its slot takes the next one, so jobs take turns. A time whose slot is not
+free yet waits in the backlog of its job, before the job's backfills. Backlog
 runs are patient: where the overlap policy or the quota says no, they wait for the next end instead
 of being skipped. A rest after the end of a run begins when what waits of the schedule has run. A
 backlog can be dropped: its times are missed then, and what a backfill was to run keeps its outcome.

@@ -1,7 +1,7 @@
 """Past scheduled times that are still to run.
 
 After an outage those of all jobs of a namespace become runs at one pace, whatever their misfire
-policies let through: the outage guard. Each job takes the next free place in that line when it has
+policies let through: the outage guard. Each job takes the next free slot of that guard when it has
 used its last one, so they take turns. A backfill has a pace of its own.
 """
 

@@ -131,7 +131,7 @@ def _begin(view: View, *, later: bool) -> bytes:
 
 
 def _mark(view: View, key: bytes, *, later: bool) -> None:
-    """No timer of a line lies before a key, but for those that this decision has set."""
+    """No timer of a range lies before a key, but for those that this decision has set."""
     if later:
         view.meta.later_from = min(key, view.first_later)
     else:
@@ -159,8 +159,8 @@ def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
         overlap.make_more_room(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_BACKLOG:
         _ring_backlog(view, int.from_bytes(key[10:18], "big"))
-    elif kind == keys.WAKE_LINE:
-        runs.serve_line(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_QUOTA:
+        runs.serve_quota(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_WAVES:
         looked = int.from_bytes(key[18:22], "big")
         waves.ring_waves(view, int.from_bytes(key[10:18], "big"), looked, key[22:])

@@ -31,7 +31,7 @@ from . import dispatch
 
 METHOD = "SetStateTime"
 LEAST_MS = 1_000  # A state this little ahead is there before anybody has typed the command.
-PACE_MS = limits.MINUTE_MS  # The next of a backlog is at most so far ahead, or waits in line.
+PACE_MS = limits.MINUTE_MS  # The next of a backlog is at most so far ahead, or waits.
 RUNS = 500  # Whose timers are looked at in one change.
 Consequences = cluster_pb2.SetStateTimeResponse
 
@@ -84,8 +84,8 @@ def _move_run(view: View, jid: int, occasion: int, back_ms: int) -> None:
 
 
 def _move_job(view: View, jid: int, back_ms: int) -> None:
-    """A job that was in line, or goes, or has a backlog, is not to wait until the wrong time comes
-    again."""
+    """A job that waited for the quota, or goes, or has a backlog, is not to wait until the wrong
+    time comes again."""
     now_ms, key = view.now_ms, keys.state(jid)
     state = view.need(key, StateRecord)
     timer_ms = state.timer_at_ms

@@ -80,8 +80,8 @@ def start(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     if before is not None:
         # What it has left behind counts for nothing, and goes with this one.
         flow.round, flow.timer_at_ms = before.round + 1, before.timer_at_ms
-        _take_off_line(view, Wave(jid, occasion, before))
-    view.put_raw(keys.flow_line(keys.namespace_of(jid), view.now_ms, jid, occasion))
+        _take_off_list(view, Wave(jid, occasion, before))
+    view.put_raw(keys.flow_by_age(keys.namespace_of(jid), view.now_ms, jid, occasion))
     _put(view, Wave(jid, occasion, flow))
 
 
@@ -242,7 +242,7 @@ def ring_waves(view: View, jid: int, looked: int, place: bytes) -> None:
     """Look at some more waves in which a job that was changed may wait, the newest first."""
     if view.get(keys.job(jid), JobRecord) is None:
         return
-    prefix = keys.in_namespace(keys.FLOW_LINE, keys.namespace_of(jid))
+    prefix = keys.in_namespace(keys.FLOW_BY_AGE, keys.namespace_of(jid))
     for key in view.scan_stored(prefix + place, keys.after(prefix)):
         if looked % limits.STEP == limits.STEP - 1 or view.is_full:
             at_ms = keys.LATER | view.now_ms
@@ -430,13 +430,13 @@ def _look_at(view: View, wave: Wave, key: bytes) -> None:
 
 def _let_go(view: View, wave: Wave) -> None:
     """Nothing finds the wave any more; what is left of it goes in steps. The caller puts it."""
-    _take_off_line(view, wave)
+    _take_off_list(view, wave)
     wave.flow.going = True
 
 
-def _take_off_line(view: View, wave: Wave) -> None:
+def _take_off_list(view: View, wave: Wave) -> None:
     number = keys.namespace_of(wave.jid)
-    view.delete(keys.flow_line(number, wave.flow.created_at_ms, wave.jid, wave.occasion))
+    view.delete(keys.flow_by_age(number, wave.flow.created_at_ms, wave.jid, wave.occasion))
 
 
 def _forget_some(view: View, wave: Wave) -> bool:

@@ -57,9 +57,9 @@ SECRET = b"p"  # hash of a secret -> name of an access token
 DEAD = b"D"  # namespace, inverted end, jid, occasion
 IDEMPOTENCY_BY_AGE = b"i"  # place -> hash of the request id
 EDGE = b"e"  # jid upstream, jid downstream -> condition
-FLOW_LINE = b"g"  # namespace, inverted beginning, jid, occasion
+FLOW_BY_AGE = b"g"  # namespace, inverted beginning, jid, occasion
 STRETCH = b"l"  # jid, first scheduled time: entries of the ledger that speak of many
-IN_LINE = b"q"  # namespace, since, jid: jobs that wait for the quota of runs
+QUOTA_WAIT = b"q"  # namespace, since, jid: jobs that wait for the quota of runs
 DEPENDS = b"d"  # jid upstream: how many depend on it, and how long the way to it is
 
 # What a timer wakes.
@@ -73,11 +73,11 @@ WAKE_RETURN = b"B"
 WAKE_ROOM = b"O"
 WAKE_BACKLOG = b"K"
 WAKE_HELD = b"H"
-WAKE_LINE = b"Q"
+WAKE_QUOTA = b"Q"
 WAKE_RESUME = b"V"
 WAKE_WAVES = b"W"
 
-# Timers of what can wait stand in a line of their own, behind all others: they have this bit.
+# Timers of what can wait stand in a range of their own, behind all others: they have this bit.
 LATER = 1 << 62
 
 # The namespace's number in the keys of the cluster's own alerts: no namespace has it.
@@ -207,16 +207,16 @@ def resume_timer(at_ms: int, jid: int) -> bytes:
 
 
 def waves_timer(at_ms: int, jid: int, looked: int, place: bytes) -> bytes:
-    """How many waves were looked at, and where in the line of flows to go on."""
+    """How many waves were looked at, and where among the flows by age to go on."""
     return _TIMER_ONE.pack(TIMER, at_ms, WAKE_WAVES, jid) + looked.to_bytes(4, "big") + place
 
 
-def line_timer(at_ms: int, number: int) -> bytes:
-    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_LINE, number)
+def quota_timer(at_ms: int, number: int) -> bytes:
+    return _TIMER_ONE.pack(TIMER, at_ms, WAKE_QUOTA, number)
 
 
-def in_line(number: int, since_ms: int, jid: int) -> bytes:
-    return in_namespace(IN_LINE, number) + _PAIR.pack(since_ms, jid)
+def quota_wait(number: int, since_ms: int, jid: int) -> bytes:
+    return in_namespace(QUOTA_WAIT, number) + _PAIR.pack(since_ms, jid)
 
 
 def unique_timer(at_ms: int, jid: int, key: str) -> bytes:
@@ -228,7 +228,7 @@ def timers_from(at_ms: int) -> bytes:
 
 
 def timer_at(key: bytes) -> int:
-    """Where a timer stands: the instant at which it rings, with the bit of its line."""
+    """Where a timer stands: the instant at which it rings, with the bit of its range."""
     return int.from_bytes(key[1:9], "big")
 
 
@@ -303,16 +303,16 @@ def parked_by_key(namespace: int, key: str) -> bytes:
 
 
 def parked_in(owner: bytes, lane: int) -> bytes:
-    """The line of a lane's runs that wait for a slot of this owner."""
+    """The wait queue of a lane's runs that wait for a slot of this owner."""
     return owner + lane.to_bytes(4, "big")
 
 
-def parked(line: bytes, rank_ms: int, jid: int, occasion: int) -> bytes:
-    return line + rank_ms.to_bytes(8, "big") + _PAIR.pack(jid, occasion)
+def parked(wait_queue: bytes, rank_ms: int, jid: int, occasion: int) -> bytes:
+    return wait_queue + rank_ms.to_bytes(8, "big") + _PAIR.pack(jid, occasion)
 
 
-def line_of(parked: bytes) -> bytes:
-    """The line that a parked run stands in."""
+def wait_queue_in(parked: bytes) -> bytes:
+    """The wait queue that a parked run stands in."""
     return parked[:-24]
 
 
@@ -384,8 +384,8 @@ def flow(jid: int, occasion: int) -> bytes:
     return _TWO.pack(FLOW, jid, occasion)
 
 
-def flow_line(number: int, created_at_ms: int, jid: int, occasion: int) -> bytes:
-    return _DEAD.pack(FLOW_LINE, number, OCCASION_MAX - created_at_ms, jid, occasion)
+def flow_by_age(number: int, created_at_ms: int, jid: int, occasion: int) -> bytes:
+    return _DEAD.pack(FLOW_BY_AGE, number, OCCASION_MAX - created_at_ms, jid, occasion)
 
 
 def steps_of(jid: int, occasion: int) -> bytes:

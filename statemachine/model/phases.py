@@ -8,7 +8,7 @@
     HALTED     its job is paused     its job is resumed        nothing
     READY      in its lane           a worker takes it         a place in its lane
     PARKED     waits for a slot of
-               its job or key        a lease gives one back    a place in the line for that slot
+               its job or key        a lease gives one back    a place in its wait queue
     ASIDE      its job is set aside  its job comes back        the rank it had in its lane
     LEASED     a worker has it       the worker reports        lease, slots, a place in the session
     DELAYED    between two attempts  its delay is over         a timer at that time

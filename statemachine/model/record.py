@@ -133,9 +133,9 @@ class UsageRecord(Record):
     lane_from: bytes = b""
     # Of the runs, those that are held: the quota of runs does not count them.
     held: int = 0
-    # Jobs in line for that quota, and where the timer stands that serves them. 0: none does.
-    in_line: int = 0
-    line_timer_ms: int = 0
+    # Jobs that wait for that quota, and where the timer stands that serves them. 0: none does.
+    quota_waits: int = 0
+    quota_timer_ms: int = 0
 
 
 class JobRecord(Record):
@@ -287,8 +287,8 @@ class StateRecord(Record):
     former: int = 0
     # Of those held, the ones that were triggered for later and are not due yet.
     later: int = 0
-    # Since when it is in line for the quota of runs. 0: it is not.
-    in_line_since_ms: int = 0
+    # Since when it waits for the quota of runs. 0: it is not.
+    quota_wait_since_ms: int = 0
     # Without a next scheduled time: up to which instant those of its schedules were decided on. 0:
     # up to the last one.
     decided_ms: int = 0

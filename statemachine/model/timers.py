@@ -4,7 +4,7 @@ A job has one timer and a run has one timer: for the next thing that may happen 
 says where its timer stands, so that it can be moved. No timer lies before `meta.timers_from`:
 rung timers leave tombstones behind, and the scan for due ones must not walk over them.
 
-What can wait has a line of its own, so that nothing punctual stands behind it, however much of it
+What can wait has a range of its own, so that nothing punctual stands behind it, however much of it
 there is: backlogs, the rest of long waves, of deletions and of other work in steps.
 
 A job with a backlog has a second timer for it (table `c`), derived from the backlog. What is left

@@ -69,7 +69,7 @@ _SCANNED = {
     keys.ALERT: 5,
     keys.ACCESS: 1,
     keys.STRETCH: 9,
-    keys.IN_LINE: 5,
+    keys.QUOTA_WAIT: 5,
 }
 _PREFIX = {table[0]: length for table, length in _SCANNED.items()}
 

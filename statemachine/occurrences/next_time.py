@@ -273,19 +273,19 @@ def settle(view: View, jid: int, state: StateRecord) -> None:
     at_ms = next_wake(view, state)
     if at_ms != state.timer_at_ms:
         if 0 < at_ms < view.now_ms or at_ms & keys.LATER:
-            at_ms = _in_line(view, state, at_ms)
+            at_ms = _behind_due(view, state, at_ms)
         timers.set_job(view, jid, state, at_ms)
     if state.backlog and state.state == ACTIVE:
         timers.set_backlog(view, jid, state)
 
 
-def _in_line(view: View, state: StateRecord, at_ms: int) -> int:
+def _behind_due(view: View, state: StateRecord, at_ms: int) -> int:
     """Where the timer of a job stands that is behind its time: where it stood if that is due, else
     behind all that is due now. What is left over takes turns with what others have to do."""
-    line = at_ms & keys.LATER
-    if line < state.timer_at_ms <= line | view.now_ms:
-        return max(at_ms, state.timer_at_ms) if not line else state.timer_at_ms
-    return line | view.now_ms
+    later_bit = at_ms & keys.LATER
+    if later_bit < state.timer_at_ms <= later_bit | view.now_ms:
+        return max(at_ms, state.timer_at_ms) if not later_bit else state.timer_at_ms
+    return later_bit | view.now_ms
 
 
 def _is_used_up(view: View, jid: int, state: StateRecord) -> bool:

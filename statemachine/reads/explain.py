@@ -101,7 +101,7 @@ def _held(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacle:
     if run.phase == phases.HALTED:
         message = "it came while its job was paused; resume the job"
         return _obstacle(Obstacle.KIND_JOB_PAUSED, message, state.pause_until_ms)
-    if state.in_line_since_ms:
+    if state.quota_wait_since_ms:
         usage = namespaces.usage_of(view, jid)
         most = namespaces.live_runs(view, job.namespace)
         message = (
@@ -335,7 +335,7 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
     if not names:
         return
     listed = ", ".join(names)
-    prefix = keys.in_namespace(keys.FLOW_LINE, keys.namespace_of(jid))
+    prefix = keys.in_namespace(keys.FLOW_BY_AGE, keys.namespace_of(jid))
     for looked, (key, _) in enumerate(view.stored.scan(prefix, keys.after(prefix))):
         if looked == WAVES:
             break

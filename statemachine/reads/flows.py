@@ -49,7 +49,7 @@ def list_flows(
     paging = pages.read(
         "flows", namespace.number, request.filter, request.page_size, request.page_token
     )
-    prefix = keys.in_namespace(keys.FLOW_LINE, namespace.number)
+    prefix = keys.in_namespace(keys.FLOW_BY_AGE, namespace.number)
     end = keys.after(prefix)
 
     looked_at = 0
@@ -57,7 +57,7 @@ def list_flows(
     def show(entry: tuple[bytes, bytes]) -> Flow | None:
         nonlocal looked_at
         wave = waves.find(view, *keys.run_of(entry[0]))
-        assert wave is not None, f"{entry[0]!r} stands in the line and is no wave"
+        assert wave is not None, f"{entry[0]!r} stands among the flows by age and is no wave"
         answer = _answer(view, wave, namespace.settings.name)
         looked_at += len(answer.steps)
         return answer if _fits(answer, terms) else None

@@ -10,7 +10,7 @@ wait so; more triggers are refused.
 
 The quota of runs of a namespace counts what is under way likewise. Where it is used up, scheduled
 times are skipped and triggers refused; what catches up, runs for later and steps of flows wait.
-Their jobs stand in one line of the namespace, each once.
+Their jobs stand in one wait queue of the namespace, each once.
 
 Where a run takes the place of others (REPLACE, QUEUE_ONE), these may be more than fit into a
 change. Then it is held, a `RoomRecord` says how far making room for it has come, and a timer goes

@@ -49,8 +49,8 @@ def admit_next(view: View, jid: int, run: RunRecord, name: str) -> bytes | None:
     """A run that had this key, or was admitted by it, does not take its slot now: the next one of
     its lane tries in its place. That one's entry in the lane, if there is one."""
     owner = _waited_for(view, jid, name)
-    line = keys.parked_in(owner, run.lane) if owner else b""
-    found = next(view.scan(line, keys.after(line)), None) if owner else None
+    wait_queue = keys.parked_in(owner, run.lane) if owner else b""
+    found = next(view.scan(wait_queue, keys.after(wait_queue)), None) if owner else None
     return None if found is None else _let_in(view, *keys.run_of(found))
 
 
@@ -96,11 +96,11 @@ def _admit(view: View, owner: bytes, most: int) -> None:
     """Let the runs that wait first for this owner's slots take part again, so many of each lane."""
     first, end = owner, keys.after(owner)
     while found := list(islice(view.scan(first, end), most)):
-        line = keys.line_of(found[0])
+        wait_queue = keys.wait_queue_in(found[0])
         for key in found:
-            if key.startswith(line):
+            if key.startswith(wait_queue):
                 _let_in(view, *keys.run_of(key))
-        first = keys.after(line)
+        first = keys.after(wait_queue)
 
 
 def _let_in(view: View, jid: int, occasion: int) -> bytes:

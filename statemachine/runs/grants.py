@@ -36,9 +36,8 @@ from ..occurrences.next_time import BROKEN, DELETING
 from ..tenants import idempotency, namespaces
 from . import admission, lanes, leases, move, set_aside, slots
 
-STRIDE = (
-    1_000_000  # A namespace's virtual time moves by this, divided by its weight, for each lease.
-)
+# A namespace's virtual time moves by this, divided by its weight, for each lease.
+STRIDE = 1_000_000
 LATEST = b"\xff" * 24
 FEW_LANES = 8  # With ready runs; so few are looked through for each kind of workers.
 ROUND = 32  # Runs that a group of workers takes before it is the turn of the next one.
@@ -59,7 +58,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Line:
+class LaneCursor:
     """A lane while leases are granted: its record, and the first run in it."""
 
     key: bytes
@@ -92,7 +91,7 @@ class Tenant:
     # Its virtual time is not counted as less than this.
     floor: int = 0
     granted: int = 0
-    lines: list[Line] = field(default_factory=list)
+    cursors: list[LaneCursor] = field(default_factory=list)
     # See UsageRecord.lane_from: as it will be.
     lane_from: bytes = b""
 
@@ -139,8 +138,8 @@ def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]
                 still.append((found, group))
         # Whoever had a turn waits for the time that is left.
         busy, least = still, 1
-    for line in ready.lines.values():
-        _settle(view, line)
+    for cursor in ready.cursors.values():
+        _settle(view, cursor)
     _settle_sources(view, ready)
     for taker in takers:
         if taker.leases:
@@ -188,10 +187,10 @@ def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int, lea
         found = _next(tenants)
         if found is None:
             break
-        tenant, line = found
+        tenant, cursor = found
         taker = takers[place % len(takers)]
-        lease = _lease(view, tenant, line, taker)
-        line.advance()
+        lease = _lease(view, tenant, cursor, taker)
+        cursor.advance()
         if lease is None:
             continue
         taker.leases.append(lease)
@@ -209,9 +208,9 @@ def _serve(view: View, tenants: list[Tenant], group: list[Taker], most: int, lea
     return given
 
 
-def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
+def _next(tenants: list[Tenant]) -> tuple[Tenant, LaneCursor] | None:
     """The namespace whose turn it is, and its lane with the lowest rank."""
-    best: tuple[Tenant, Line] | None = None
+    best: tuple[Tenant, LaneCursor] | None = None
     best_time = 0
     for tenant in tenants:
         usage = tenant.usage
@@ -220,12 +219,12 @@ def _next(tenants: list[Tenant]) -> tuple[Tenant, Line] | None:
             continue
         if tenant.quota and usage.leased >= tenant.quota:
             continue
-        first: Line | None = None
+        first: LaneCursor | None = None
         head = LATEST
-        for line in tenant.lines:
-            source = line.source
-            if line.head < head and not (source.limited and _is_shut(source.queue)):
-                first, head = line, line.head
+        for cursor in tenant.cursors:
+            source = cursor.source
+            if cursor.head < head and not (source.limited and _is_shut(source.queue)):
+                first, head = cursor, cursor.head
         if first is not None:
             best, best_time = (tenant, first), time
     return best
@@ -237,44 +236,44 @@ def _is_shut(queue: QueueRecord) -> bool:
     return bool(queue.rate) and queue.allowance < 1000
 
 
-def _lease(view: View, tenant: Tenant, line: Line, taker: Taker) -> worker_pb2.Lease | None:
+def _lease(view: View, tenant: Tenant, cursor: LaneCursor, taker: Taker) -> worker_pb2.Lease | None:
     """Lease the first run of a lane, or park it when its job or key has no free slot. Either way it
     leaves its lane."""
-    view.subject = line.entry
-    jid, occasion = keys.run_of(line.entry)
+    view.subject = cursor.entry
+    jid, occasion = keys.run_of(cursor.entry)
     run_key, state_key = keys.run(jid, occasion), keys.state(jid)
     job = view.need(keys.job(jid), JobRecord)
     form = job.form
     # It was fired in this very change, as a rule, and is among the writes already.
     run = view.edit(run_key, RunRecord)
-    view.delete(line.entry)
-    line.granted += 1
+    view.delete(cursor.entry)
+    cursor.granted += 1
     if form.has_limit or run.limit_key:
-        why = _full(view, line, jid, run, job)
+        why = _full(view, cursor, jid, run, job)
         if why:
             move.move(view, jid, occasion, run, PARKED, view.need(state_key, StateRecord), slot=why)
             return None
     state = view.edit(state_key, StateRecord)
     if state.state >= DELETING and (state.state == BROKEN or set_aside.find(view, jid)):
         move.move(view, jid, occasion, run, ASIDE, state)
-        _pass_on(view, line, jid, run)
+        _pass_on(view, cursor, jid, run)
         return None
-    _count(tenant, line)
+    _count(tenant, cursor)
     move.lease(view, jid, occasion, run, form, state, taker.offer.worker, taker.session)
     return answers.lease(view, jid, occasion, run, job)
 
 
-def _pass_on(view: View, line: Line, jid: int, run: RunRecord) -> None:
+def _pass_on(view: View, cursor: LaneCursor, jid: int, run: RunRecord) -> None:
     """Its job was set aside; what waits behind it for a key goes on."""
     if run.limit_key:
         entry = admission.admit_next(view, jid, run, run.limit_key)
         if not run.exempt & RunRecord.KEY_OF_TRIGGER:
             run.limit_key = ""
         if entry is not None:
-            heappush(line.later, entry)
+            heappush(cursor.later, entry)
 
 
-def _full(view: View, line: Line, jid: int, run: RunRecord, job: JobRecord) -> int:
+def _full(view: View, cursor: LaneCursor, jid: int, run: RunRecord, job: JobRecord) -> int:
     """Whose limit keeps a run from being leased, if any."""
     before = run.limit_key
     state = view.need(keys.state(jid), StateRecord)
@@ -282,18 +281,18 @@ def _full(view: View, line: Line, jid: int, run: RunRecord, job: JobRecord) -> i
     if before and (why == RunRecord.PARKING_JOB or run.limit_key != before):
         entry = admission.admit_next(view, jid, run, before)
         if entry is not None:
-            heappush(line.later, entry)
+            heappush(cursor.later, entry)
     return why
 
 
-def _count(tenant: Tenant, line: Line) -> None:
+def _count(tenant: Tenant, cursor: LaneCursor) -> None:
     usage = tenant.usage
     usage.leased += 1
     if usage.virtual_time < tenant.floor:
         usage.virtual_time = tenant.floor
     usage.virtual_time += tenant.stride
     tenant.granted += 1
-    source = line.source
+    source = cursor.source
     source.granted += 1
     queue = source.queue
     queue.leased += 1
@@ -312,11 +311,11 @@ def _tenants(
         whole = known[name]
         if whole is None:
             continue
-        fitting, behind = _lines(view, whole, offer, ready, whole.usage.lane_from)
+        fitting, behind = _cursors(view, whole, offer, ready, whole.usage.lane_from)
         if not fitting and whole.usage.lane_from:
-            fitting, behind = _lines(view, whole, offer, ready, b"")
+            fitting, behind = _cursors(view, whole, offer, ready, b"")
         if fitting:
-            found.append(replace(whole, lines=fitting, lane_from=behind))
+            found.append(replace(whole, cursors=fitting, lane_from=behind))
     if len(found) > 1:
         # Who was idle starts a little in front of the others, not with all the turns it missed.
         floor = max(tenant.usage.virtual_time for tenant in found) - STRIDE
@@ -334,12 +333,12 @@ def _tenant(view: View, name: str) -> Tenant | None:
     return Tenant(record.number, usage, record.settings.quota.leases, stride)
 
 
-def _lines(
+def _cursors(
     view: View, tenant: Tenant, offer: Offer, ready: Ready, behind: bytes
-) -> tuple[list[Line], bytes]:
+) -> tuple[list[LaneCursor], bytes]:
     """The lanes with ready runs that an offer fits; of very many some, and behind which others are
     looked at the next time."""
-    found: list[Line] = []
+    found: list[LaneCursor] = []
     for queue in ready.queues_of(tenant.number, offer.queues):
         source = ready.source(view, tenant.number, queue)
         fitting = ready.fitting(view, tenant.number, queue, offer, behind)
@@ -348,7 +347,7 @@ def _lines(
                 ready.wait_for(view, source.queue)
             continue
         for key in fitting:
-            found.append(ready.line(view, key, source))
+            found.append(ready.cursor(view, key, source))
             if len(found) == limits.LANES:
                 return found, key
     return found, b""
@@ -363,7 +362,7 @@ class Ready:
     # All lanes with ready runs by namespace and queue; None: they are more than a few.
     few: dict[tuple[int, str], list[bytes]] | None = None
     sources: dict[tuple[int, str], Source] = field(default_factory=dict)
-    lines: dict[int, Line] = field(default_factory=dict)
+    cursors: dict[int, LaneCursor] = field(default_factory=dict)
 
     @classmethod
     def at(cls, view: View) -> Ready:
@@ -421,16 +420,16 @@ class Ready:
             source = self.sources[number, name] = Source(key, queue, before, limited)
         return source
 
-    def line(self, view: View, busy: bytes, source: Source) -> Line:
+    def cursor(self, view: View, busy: bytes, source: Source) -> LaneCursor:
         number = keys.lane_in(busy)
-        line = self.lines.get(number)
-        if line is None:
+        cursor = self.cursors.get(number)
+        if cursor is None:
             lane = self._lane(view, busy)
             prefix = keys.ready_in(number)
             entries = view.scan(prefix + lane.ready_from, keys.after(prefix))
-            line = self.lines[number] = Line(keys.lane(number), lane, source, entries)
-            line.advance()
-        return line
+            cursor = self.cursors[number] = LaneCursor(keys.lane(number), lane, source, entries)
+            cursor.advance()
+        return cursor
 
     def wait_for(self, view: View, queue: QueueRecord) -> None:
         """Note when a queue gives again that its rate alone holds back."""
@@ -453,23 +452,23 @@ def refill(view: View, queue: QueueRecord) -> None:
     queue.allowance_at_ms = view.now_ms
 
 
-def _settle(view: View, line: Line) -> None:
+def _settle(view: View, cursor: LaneCursor) -> None:
     """Write down what was taken from a lane, and where its next scan starts."""
-    if not line.granted:
+    if not cursor.granted:
         return
-    line.lane.ready -= line.granted
-    line.lane.ready_from = line.head if line.head != LATEST else b""
-    view.put(line.key, line.lane)
-    if not line.lane.ready:
-        view.delete(lanes.busy_key(line.lane))
+    cursor.lane.ready -= cursor.granted
+    cursor.lane.ready_from = cursor.head if cursor.head != LATEST else b""
+    view.put(cursor.key, cursor.lane)
+    if not cursor.lane.ready:
+        view.delete(lanes.busy_key(cursor.lane))
 
 
 def _settle_sources(view: View, ready: Ready) -> None:
     """Write down what was taken from a queue. What gave nothing is not written, so its refill must
     not stay."""
-    for line in ready.lines.values():
-        if line.head != LATEST and line.source.queue.rate:
-            ready.wait_for(view, line.source.queue)
+    for cursor in ready.cursors.values():
+        if cursor.head != LATEST and cursor.source.queue.rate:
+            ready.wait_for(view, cursor.source.queue)
     for source in ready.sources.values():
         if source.granted:
             view.put(source.key, source.queue)

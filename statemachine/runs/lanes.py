@@ -5,10 +5,10 @@ labels). Within a lane the order is by rank: the instant at which a run became r
 forth by its priority. A worker is given the lowest rank over all lanes that it fits, so HIGH goes
 before MEDIUM before LOW, and waiting makes up for priority: nothing starves.
 
-A run whose job or key has no free slot is parked: it leaves its lane for a line of its own, so that
+A run whose job or key has no free slot is parked: it leaves its lane for a wait queue, so that
 no scan walks over it again, and comes back with its old rank when a slot is free. It is parked when
-its turn comes, not before; until then it keeps its place. Each lane has its own line for a slot,
-since those of another lane may find nobody who takes them.
+its turn comes, not before; until then it keeps its place. Each lane has its own wait queue for a
+slot, since those of another lane may find nobody who takes them.
 
 Priority is part of the lane, though the rank alone would order it: new HIGH runs would otherwise
 enter before the low-water mark, and each scan would walk over a minute of tombstones.
@@ -193,8 +193,8 @@ def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
         view.delete(busy_key(lane))
 
 
-def line_for(jid: int, run: RunRecord) -> bytes:
-    """The line in which a run is parked."""
+def wait_queue_of(jid: int, run: RunRecord) -> bytes:
+    """The wait queue in which a run is parked."""
     if run.parking == RunRecord.PARKING_JOB:
         return keys.parked_in(keys.parked_by_job(jid), run.lane)
     owner = keys.parked_by_key(keys.namespace_of(jid), run.limit_key)

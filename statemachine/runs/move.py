@@ -76,7 +76,7 @@ def move(
         lanes.enter(view, jid, occasion, run, at_ms)
     elif to == PARKED:
         run.parking = slot
-        view.put_raw(keys.parked(lanes.line_for(jid, run), run.rank_ms, jid, occasion))
+        view.put_raw(keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occasion))
         _count_parked(view, jid, run, state, 1)
     elif to == DELAYED:
         run.retry_at_ms = at_ms
@@ -172,7 +172,7 @@ def _let_go_ready(view: View, jid: int, occasion: int, run: RunRecord, state: St
 
 
 def _let_go_parked(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
-    view.delete(keys.parked(lanes.line_for(jid, run), run.rank_ms, jid, occasion))
+    view.delete(keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occasion))
     _count_parked(view, jid, run, state, -1)
     run.parking = RunRecord.PARKING_UNSPECIFIED
 

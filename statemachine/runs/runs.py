@@ -65,8 +65,8 @@ def end(view: View, jid: int, occasion: int, run: RunRecord, to: int) -> None:
     if state.parked or run.limit_key:
         admission.has_left(view, jid, run, state)
     usage = view.usages[jid >> keys.SERIAL_BITS]
-    if usage.in_line:
-        namespaces.wake_line(view, jid >> keys.SERIAL_BITS, usage)
+    if usage.quota_waits:
+        namespaces.wake_quota(view, jid >> keys.SERIAL_BITS, usage)
     if state.former:
         former_specs.ended(view, jid, run, state)
     state.last_occasion = occasion
@@ -153,14 +153,14 @@ def ring_held(view: View, jid: int) -> None:
     view.put(key, state)
 
 
-def serve_line(view: View, namespace: int) -> None:
-    """Let each of those in line for the quota have a run, as long as there is room."""
+def serve_quota(view: View, namespace: int) -> None:
+    """Let each of those that wait for the quota have a run, as long as there is room."""
     usage = namespaces.usage_of(view, namespace << keys.SERIAL_BITS)
-    usage.line_timer_ms = 0
-    for done, jid in enumerate(quota.first_in_line(view, namespace)):
+    usage.quota_timer_ms = 0
+    for done, jid in enumerate(quota.first_waiting(view, namespace)):
         job, key = view.need(keys.job(jid), JobRecord), keys.state(jid)
         if quota.is_full(view, usage, job.namespace):
-            # The next end serves the line.
+            # The next end serves the others.
             return
         if done and view.is_full:
             break
@@ -168,7 +168,7 @@ def serve_line(view: View, namespace: int) -> None:
         quota.leave(view, jid, state, usage)
         _take_turn(view, jid, state, job)
         view.put(key, state)
-    namespaces.wake_line(view, namespace, usage)
+    namespaces.wake_quota(view, namespace, usage)
 
 
 def _take_turn(view: View, jid: int, state: StateRecord, job: JobRecord) -> None:

@@ -66,7 +66,7 @@ class Totals:
     backlog: Counter[int] = field(default_factory=Counter)
     # By namespace, and in it by counter; see phases.TABLE.
     by_name: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    in_line: Counter[int] = field(default_factory=Counter)
+    quota_waits: Counter[int] = field(default_factory=Counter)
     ready: Counter[int] = field(default_factory=Counter)
     first_ready: dict[int, bytes] = field(default_factory=dict)
     leased_by_lane: Counter[int] = field(default_factory=Counter)
@@ -131,7 +131,7 @@ def _states(store: Reading, totals: Totals) -> Iterator[Difference]:
                 _add_run(counts, totals, *keys.run_of(run[0]), run[2])
             run = next(runs, None)
         totals.backlog[keys.namespace_of(jid)] += sum(part.left for part in state.backlog)
-        totals.in_line[keys.namespace_of(jid)] += bool(state.in_line_since_ms)
+        totals.quota_waits[keys.namespace_of(jid)] += bool(state.quota_wait_since_ms)
         job = record(store, keys.job(jid), JobRecord)
         if job is None:
             continue
@@ -212,11 +212,11 @@ def _of_state(
 
 
 def _timer_of(view: View, state: StateRecord) -> int:
-    """Where a job's timer must stand; one that is behind its time may be in line since later."""
+    """Where a job's timer must stand; one that is behind its time may stand behind what was due."""
     at_ms = next_wake(view, state)
     if 0 < at_ms <= state.timer_at_ms <= view.now_ms:
         return state.timer_at_ms
-    # A job that is to be deleted stands in the line of what can wait; and in a state that was
+    # A job that is to be deleted stands among what can wait; and in a state that was
     # written before, the timer of a job rings for its backlog, too.
     going = 0 < state.delete_at_ms <= view.now_ms and state.timer_at_ms & keys.LATER
     before_ms = earliest(at_ms, *(part.release_at_ms for part in state.backlog[:1]))
@@ -233,7 +233,7 @@ def _usages(store: Reading, totals: Totals) -> Iterator[Difference]:
             f"the usage of namespace {number}", jobs=totals.jobs[number], live=counts["live"],
             leased=counts["leased"], dead=counts["dead"],
             payload_bytes=totals.payload_bytes[number], backlog=totals.backlog[number],
-            held=counts["held"], in_line=totals.in_line[number],
+            held=counts["held"], quota_waits=totals.quota_waits[number],
         )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from ..model.record import (
 )
 from ..occurrences import ledger
 from ..occurrences.next_time import DELETING
-from ..runs.lanes import busy_key, entry_of, line_for
+from ..runs.lanes import busy_key, entry_of, wait_queue_of
 
 # Entries that a record wants: key and value.
 Wanted = Iterator[tuple[bytes, bytes]]
@@ -57,8 +57,8 @@ def _all_wanted(store: Reading) -> Wanted:
     for key, _, state in records(store, keys.STATE, StateRecord):
         if state.timer_at_ms:
             yield keys.job_timer(state.timer_at_ms, jid_in(key)), b""
-        if state.in_line_since_ms:
-            yield _line_of(jid_in(key), state), b""
+        if state.quota_wait_since_ms:
+            yield _quota_wait_of(jid_in(key), state), b""
     for key, _, run in records(store, keys.RUN, RunRecord):
         yield from _of_run(*keys.run_of(key), run)
     for key, _, run in records(store, keys.ENDED, RunRecord):
@@ -79,8 +79,8 @@ def _all_wanted(store: Reading) -> Wanted:
     for key, _, room in records(store, keys.ROOM, RoomRecord):
         yield keys.room_timer(room.timer_at_ms, jid_in(key)), b""
     for key, _, usage in records(store, keys.USAGE, UsageRecord):
-        if usage.line_timer_ms:
-            yield keys.line_timer(usage.line_timer_ms, namespace_in(key)), b""
+        if usage.quota_timer_ms:
+            yield keys.quota_timer(usage.quota_timer_ms, namespace_in(key)), b""
     for key, _, resumed in records(store, keys.RESUME, ResumeRecord):
         yield keys.resume_timer(resumed.timer_at_ms, jid_in(key)), b""
     for key, _, token in records(store, keys.ACCESS, AccessTokenRecord):
@@ -109,8 +109,8 @@ def _is_there(store: Reading, jid: int) -> bool:
     return state is not None and state.state != DELETING
 
 
-def _line_of(jid: int, state: StateRecord) -> bytes:
-    return keys.in_line(keys.namespace_of(jid), state.in_line_since_ms, jid)
+def _quota_wait_of(jid: int, state: StateRecord) -> bytes:
+    return keys.quota_wait(keys.namespace_of(jid), state.quota_wait_since_ms, jid)
 
 
 def _of_run(jid: int, occasion: int, run: RunRecord) -> Wanted:
@@ -119,7 +119,7 @@ def _of_run(jid: int, occasion: int, run: RunRecord) -> Wanted:
     if run.phase == READY:
         yield entry_of(jid, occasion, run), b""
     elif run.phase == PARKED:
-        yield keys.parked(line_for(jid, run), run.rank_ms, jid, occasion), b""
+        yield keys.parked(wait_queue_of(jid, run), run.rank_ms, jid, occasion), b""
     elif run.phase == LEASED:
         yield keys.lease(run.session, run.token), keys.lease_value(jid, occasion)
 
@@ -137,7 +137,7 @@ def _index_of(lane: LaneRecord) -> bytes:
 
 def _of_flow(jid: int, occasion: int, flow: FlowRecord) -> Wanted:
     if not flow.going:
-        yield keys.flow_line(keys.namespace_of(jid), flow.created_at_ms, jid, occasion), b""
+        yield keys.flow_by_age(keys.namespace_of(jid), flow.created_at_ms, jid, occasion), b""
     if flow.timer_at_ms:
         yield keys.flow_timer(flow.timer_at_ms, jid, occasion), b""
 
@@ -180,10 +180,10 @@ def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
         return deletion is not None and deletion.timer_at_ms == at_ms
     if kind == keys.WAKE_RETURN:
         return store.get(keys.job(keys.run_of(key)[0])) is not None
-    if kind == keys.WAKE_LINE:
+    if kind == keys.WAKE_QUOTA:
         number = int.from_bytes(key[10:18], "big")
         usage = record(store, keys.usage(number), UsageRecord)
-        return usage is not None and usage.line_timer_ms == at_ms
+        return usage is not None and usage.quota_timer_ms == at_ms
     if kind in (keys.WAKE_HELD, keys.WAKE_WAVES):
         return store.get(keys.JOB + key[10:18]) is not None
     if kind == keys.WAKE_BACKLOG:
@@ -227,7 +227,7 @@ def _busy_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     return lane is not None and lane.ready > 0 and busy_key(lane) == key
 
 
-def _flow_line_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+def _flow_by_age_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     jid, occasion = keys.run_of(key)
     flow = record(store, keys.flow(jid, occasion), FlowRecord)
     return flow is not None and (key, value) in _of_flow(jid, occasion, flow)
@@ -238,12 +238,12 @@ def _early_timers(store: Reading) -> Iterator[Difference]:
     meta = record(store, keys.META, MetaRecord)
     if meta is None:
         return
-    lines = [(keys.TIMER, meta.timers_from), (keys.timers_from(keys.LATER), meta.later_from)]
-    for begin, mark in lines:
+    ranges = [(keys.TIMER, meta.timers_from), (keys.timers_from(keys.LATER), meta.later_from)]
+    for begin, mark in ranges:
         for key, value in store.scan(begin, mark) if mark else ():
             if _timer_wanted(store, key, value):
                 # To put it again is to lower the mark.
-                yield Difference(key, value, value, "this timer lies before the mark of its line")
+                yield Difference(key, value, value, "this timer lies before the mark of its range")
 
 
 def _secret_wanted(store: Reading, key: bytes, value: bytes) -> bool:
@@ -251,10 +251,10 @@ def _secret_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     return token is not None and keys.secret(token.digest) == key
 
 
-def _line_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+def _quota_wait_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     jid = int.from_bytes(key[-8:], "big")
     state = record(store, keys.state(jid), StateRecord)
-    return state is not None and state.in_line_since_ms > 0 and _line_of(jid, state) == key
+    return state is not None and state.quota_wait_since_ms > 0 and _quota_wait_of(jid, state) == key
 
 
 def _stretch_wanted(store: Reading, key: bytes, value: bytes) -> bool:
@@ -273,10 +273,10 @@ OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.DEAD: _dead_wanted,
     keys.LANE_OF: _lane_index_wanted,
     keys.BUSY: _busy_wanted,
-    keys.FLOW_LINE: _flow_line_wanted,
+    keys.FLOW_BY_AGE: _flow_by_age_wanted,
     keys.SECRET: _secret_wanted,
     keys.STRETCH: _stretch_wanted,
-    keys.IN_LINE: _line_wanted,
+    keys.QUOTA_WAIT: _quota_wait_wanted,
 }
 TABLES = {
     keys.NAME: "name of a job",
@@ -288,8 +288,8 @@ TABLES = {
     keys.DEAD: "dead letter",
     keys.LANE_OF: "index entry of a lane",
     keys.BUSY: "entry of a lane with ready runs",
-    keys.FLOW_LINE: "line entry of a flow",
+    keys.FLOW_BY_AGE: "place of a flow by age",
     keys.SECRET: "hash of a secret",
     keys.STRETCH: "stretch of a ledger",
-    keys.IN_LINE: "place in the line for a quota",
+    keys.QUOTA_WAIT: "place of a job that waits for a quota",
 }

@@ -97,7 +97,7 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
         goes_on = store.get(keys.catch_up(jid_in(key))) is not None
         if not goes_on and not 0 < state.timer_at_ms <= backlog[0].release_at_ms:
             yield Breach(key, f"the backlog of the job {job.name} waits, and nothing goes on")
-    if backlog and not (backlog[0].release_at_ms or under_way or state.in_line_since_ms):
+    if backlog and not (backlog[0].release_at_ms or under_way or state.quota_wait_since_ms):
         yield Breach(key, f"the backlog of the job {job.name} waits for a run, and there is none")
     if state.state != next_time.ACTIVE or state.next_scheduled_at_ms or under_way:
         return
@@ -180,7 +180,7 @@ def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
     job = record(store, keys.job(jid), JobRecord)
     if state is None or job is None or state.state == next_time.DELETING:
         return
-    if state.in_line_since_ms or not runs.is_room(state, job):
+    if state.quota_wait_since_ms or not runs.is_room(state, job):
         return
     resting = state.state in (next_time.PAUSED, next_time.BROKEN)
     if run.phase == phases.HALTED and (resting or store.get(keys.resume(jid))):
@@ -248,12 +248,14 @@ def _parked(store: Reading) -> Iterator[Breach]:
     way to take one."""
     first, end = keys.PARKED, keys.after(keys.PARKED)
     while (entry := next(store.scan(first, end), None)) is not None:
-        line = keys.line_of(entry[0])
-        first = keys.after(line)
+        wait_queue = keys.wait_queue_in(entry[0])
+        first = keys.after(wait_queue)
         jid, occasion = keys.run_of(entry[0])
         run = record(store, keys.run(jid, occasion), RunRecord)
         if run is not None and not _has_holder(store, jid, run) and not _moves(store, jid, run):
-            yield Breach(line, f"runs of lane {run.lane} wait for a slot that nobody has or wants")
+            yield Breach(
+                wait_queue, f"runs of lane {run.lane} wait for a slot that nobody has or wants"
+            )
 
 
 def _has_holder(store: Reading, jid: int, waiting: RunRecord) -> bool:

@@ -66,13 +66,13 @@ def usage_of(view: View, jid: int) -> UsageRecord:
     return usage
 
 
-def wake_line(view: View, number: int, usage: UsageRecord) -> None:
+def wake_quota(view: View, number: int, usage: UsageRecord) -> None:
     """There may be room for more runs: let those that wait for the quota have it, as soon as what
     is due has been done."""
-    if usage.in_line and not usage.line_timer_ms:
-        usage.line_timer_ms = keys.LATER | view.now_ms
+    if usage.quota_waits and not usage.quota_timer_ms:
+        usage.quota_timer_ms = keys.LATER | view.now_ms
         view.put(keys.usage(number), usage)
-        view.put_later(keys.line_timer(usage.line_timer_ms, number))
+        view.put_later(keys.quota_timer(usage.quota_timer_ms, number))
 
 
 def keep_ledger_ms(view: View, name: str) -> int:
@@ -146,7 +146,7 @@ def update(view: View, request: namespace_pb2.UpdateNamespaceRequest, actor: str
     view.live_runs.pop(name, None)
     usage = view.get(keys.usage(record.number), UsageRecord)
     if usage is not None:
-        wake_line(view, record.number, usage)
+        wake_quota(view, record.number, usage)
     view.keeps.pop(record.number, None)
     record.version += 1
     view.put(keys.namespace(name), record)

@@ -1,7 +1,7 @@
-"""How many runs of a namespace may be under way, and the line of jobs that wait for that.
+"""How many runs of a namespace may be under way, and the jobs that wait for that.
 
-A run that is held back, or triggered for later, is not under way yet. A job stands in the line
-once, however much of it waits, and goes behind the others after each run that it was let have.
+A run that is held back, or triggered for later, is not under way yet. A job waits
+once, however much of it waits, and goes behind the others after each run that it gets.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ def is_full(view: View, usage: UsageRecord, name: str) -> bool:
 
 
 def is_taken(view: View, usage: UsageRecord, name: str) -> bool:
-    """Whether one more has to stand in line: there is no room, or others were there before."""
-    return is_full(view, usage, name) or usage.in_line > 0
+    """Whether one more has to wait: there is no room, or others were there before."""
+    return is_full(view, usage, name) or usage.quota_waits > 0
 
 
 def wait(view: View, jid: int, state: StateRecord, usage: UsageRecord) -> None:
-    """Stand in line, if the job does not yet. The caller puts the state."""
-    if not state.in_line_since_ms:
-        state.in_line_since_ms = view.now_ms
-        view.put_raw(keys.in_line(keys.namespace_of(jid), view.now_ms, jid))
-        usage.in_line += 1
+    """Wait for the quota, if the job does not yet. The caller puts the state."""
+    if not state.quota_wait_since_ms:
+        state.quota_wait_since_ms = view.now_ms
+        view.put_raw(keys.quota_wait(keys.namespace_of(jid), view.now_ms, jid))
+        usage.quota_waits += 1
 
 
 def leave(view: View, jid: int, state: StateRecord, usage: UsageRecord) -> None:
-    """Stand in line no more. The caller puts the state."""
-    if state.in_line_since_ms:
-        view.delete_raw(keys.in_line(keys.namespace_of(jid), state.in_line_since_ms, jid))
-        state.in_line_since_ms = 0
-        usage.in_line -= 1
+    """Wait for the quota no more. The caller puts the state."""
+    if state.quota_wait_since_ms:
+        view.delete_raw(keys.quota_wait(keys.namespace_of(jid), state.quota_wait_since_ms, jid))
+        state.quota_wait_since_ms = 0
+        usage.quota_waits -= 1
 
 
-def first_in_line(view: View, namespace: int) -> list[int]:
+def first_waiting(view: View, namespace: int) -> list[int]:
     """The jobs that are served next."""
-    prefix = keys.in_namespace(keys.IN_LINE, namespace)
+    prefix = keys.in_namespace(keys.QUOTA_WAIT, namespace)
     found = islice(view.scan(prefix, keys.after(prefix)), limits.STEP)
     return [int.from_bytes(key[-8:], "big") for key in found]

@@ -194,7 +194,7 @@ def test_runs_that_wait_for_a_free_key_in_a_lane_of_their_own_are_seen(machine: 
     # One of them is on its way, in another lane.
     run_key, run = first(items, keys.RUN, RunRecord, lambda run: run.parking)
     jid, occasion = keys.run_of(run_key)
-    del items[keys.parked(lanes.line_for(jid, run), run.rank_ms, jid, occasion)]
+    del items[keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occasion)]
     run.phase, run.parking = phases.READY, RunRecord.PARKING_UNSPECIFIED
     items[run_key] = encode(run)
     found = [str(breach) for breach in check(MemoryStore(items))]

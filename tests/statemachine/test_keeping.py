@@ -145,7 +145,7 @@ def test_a_stuck_wave_is_forgotten_when_it_has_had_its_time(machine: Machine) ->
     pass_time(machine, 1)
 
     assert waves(machine) == 0
-    assert not [key for key in image(machine.store) if key[:1] in (keys.STEP, keys.FLOW_LINE)]
+    assert not [key for key in image(machine.store) if key[:1] in (keys.STEP, keys.FLOW_BY_AGE)]
 
 
 def test_a_stuck_wave_that_is_to_be_kept_for_longer_is_not_reported_again(

@@ -202,7 +202,7 @@ def test_a_wave_that_has_had_its_time_goes_in_steps(steps: int) -> None:
 
     leader.ring()
 
-    for table in (keys.FLOW, keys.STEP, keys.TELL, keys.FLOW_LINE):
+    for table in (keys.FLOW, keys.STEP, keys.TELL, keys.FLOW_BY_AGE):
         assert next(leader.store.scan(table, keys.after(table)), None) is None
     leader.check()
 
