@@ -22,7 +22,7 @@ def write(message: Message, options: Mapping[str, Any], fields: Fields) -> list[
             raise TypeError(f"there is no option {word!r}; there are {', '.join(sorted(fields))}")
         path, made = fields[word]
         if path in paths:
-            raise ValueError(f"{word!r} says again what another option has said ({path})")
+            raise ValueError(f"{word!r} repeats another option ({path})")
         paths.append(path)
         if value is not None:
             try:

@@ -33,7 +33,7 @@ def fit(field: Any, value: Any, name: str = "") -> Any:  # noqa: ANN401
         most = (1 << bits) - 1
         raise OutOfRange(
             f"{name or field.name} is {value}; the {'most' if value > 0 else 'least'} that can be "
-            f"said is {most if value > 0 else -most}"
+            f"sent is {most if value > 0 else -most}"
         )
     return value
 

@@ -284,7 +284,7 @@ def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | N
             Exit.CONFIG,
             [
                 "nothing was done: it takes the cluster's name"
-                + (f", and {typed!r} was said" if typed else "")
+                + (f", and {typed!r} was typed" if typed else "")
                 + f"; --confirm {config.cluster}"
             ],
         )

@@ -72,7 +72,7 @@ class AsyncJobs(AsyncService):
         spec, writing = parted(options)
         changed, paths = build(job, self._namespace(writing), spec)
         if not paths:
-            raise ValueError(f"nothing is said that should change about {job!r}")
+            raise ValueError(f"no field is named to change of {job!r}")
         changed.etag = etag
         request = job_pb2.UpdateJobRequest(job=changed)
         request.update_mask.paths.extend(paths)

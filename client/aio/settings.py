@@ -136,7 +136,7 @@ class AsyncCalendars(AsyncService):
         wanted = {"days": days, "description": description, "zone": zone}
         given = {word: value for word, value in wanted.items() if value is not None}
         if not given:
-            raise ValueError(f"nothing is said that should change about {calendar!r}")
+            raise ValueError(f"no field is named to change of {calendar!r}")
         changed = calendar_pb2.Calendar(
             namespace=self._namespace(options), name=calendar, etag=etag
         )
@@ -225,7 +225,7 @@ class AsyncNamespaces(AsyncService):
         changed = namespace_pb2.Namespace(name=name, etag=etag)
         paths = fields.write(changed, about, _NAMESPACE)
         if not paths:
-            raise ValueError(f"nothing is said that should change about {name!r}")
+            raise ValueError(f"no field is named to change of {name!r}")
         request = namespace_pb2.UpdateNamespaceRequest(namespace=changed)
         request.update_mask.paths.extend(paths)
         return await self._send(request, namespace_pb2.Namespace, writing)

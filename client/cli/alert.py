@@ -94,7 +94,7 @@ def condition_options(body: Any) -> Any:  # A click callback.
     ),
 )
 def alert() -> None:
-    """Alerts: conditions to be told about, by event, by metric, and by webhook if there is one.
+    """Alerts: conditions to be notified of, by event, by metric, and by webhook if there is one.
 
     A cluster has some of its own from the start, which `alert list --cluster` shows. They can be
     changed and deleted like others; `alert put --help` says how to make them again.
@@ -217,13 +217,13 @@ def get(session: Session, name: str, cluster: bool) -> None:
 @WHOSE
 @click.option("--etag", default="", help="Only this version of the alert.")
 def delete(session: Session, name: str, cluster: bool, etag: str) -> None:
-    """Delete an alert: nobody is told of its condition any more.
+    """Delete an alert: no notification of its condition is sent any more.
 
     Nobody makes it again by itself, not even one that the cluster has had from the start; the
     command that does is printed.
     """
     before = all_of(session, cluster, f"delete alert {name}").get(name)
-    session.confirm(f"Delete alert {name}? Nobody is told of its condition any more.")
+    session.confirm(f"Delete alert {name}? No notification of its condition is sent any more.")
     request = session.write(
         m.alert_pb2.DeleteAlertRequest(namespace=whose(session, cluster), alert=name, etag=etag)
     )

@@ -63,7 +63,7 @@ def audit(
 
 def unsound(name: str) -> Trouble:
     return Trouble(
-        f"the ledger of job {name} is not sound", "see gaps and surprises above",
+        f"the ledger of job {name} is not sound", "see what is missing and unexpected above",
         f"raftsched audit {name} --ledger, and report it: this must not happen", Exit.FAILED,
     )  # fmt: skip
 

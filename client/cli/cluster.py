@@ -127,7 +127,7 @@ def add(session: Session, node: str, peer: str, client: str) -> None:
 )  # fmt: skip
 @click.argument("node", type=NODE)
 def remove(session: Session, node: str) -> None:
-    """Remove a node; it is told and stops."""
+    """Remove a node; it is notified and stops."""
     session.confirm(f"Remove node {node} from the cluster?")
     request = session.write(m.cluster_pb2.RemoveNodeRequest(node=node))
     after = session.ask(request, m.cluster_pb2.ClusterStatus, f"remove node {node}")

@@ -150,7 +150,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         made("ZONE", lambda job: job.spec.timing.zone),
         when("NEXT", "status.next_due_time"),
         Column("LAST", lambda job, _: _last(job)),
-        count("LIVE", "status.live"),
+        count("RUNNING", "status.running"),
+        made("WAITING", lambda job: str(job.status.live - job.status.running)),
         made("ACTION", lambda job: action(job.spec.action), wide=True),
         made("QUEUE", lambda job: job.spec.queue or "default", wide=True),
         made("PRIORITY", lambda job: enum_word(job.spec, "priority") or "medium", wide=True),
@@ -165,7 +166,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         text("RUN", "id"),
         enum("STATE", "state"),
         when("DUE", "due_time"),
-        Column("TOOK", lambda run, look: Cell(look.since(run, "start_time", "end_time"))),
+        Column("DURATION", lambda run, look: Cell(look.since(run, "start_time", "end_time"))),
         count("ATTEMPT", "attempt"),
         made("WORKER", _worker),
         made(
@@ -184,7 +185,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         count("ATTEMPT", "number"),
         enum("END", "end"),
         when("STARTED", "start_time"),
-        Column("TOOK", lambda one, look: Cell(look.since(one, "start_time", "end_time"))),
+        Column("DURATION", lambda one, look: Cell(look.since(one, "start_time", "end_time"))),
         text("WORKER", "worker"),
         count("TOKEN", "token"),
         made(
@@ -219,7 +220,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         text("FLOW", "id"),
         enum("STATE", "state"),
         when("SCHEDULED", "scheduled_time"),
-        Column("TOOK", lambda flow, look: Cell(look.since(flow, "create_time", "end_time"))),
+        Column("DURATION", lambda flow, look: Cell(look.since(flow, "create_time", "end_time"))),
         made(
             "STEPS", lambda flow: f"{sum(bool(step.run) for step in flow.steps)}/{len(flow.steps)}"
         ),
@@ -270,10 +271,10 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "Namespace": (
         text("NAME", "name"),
         count("JOBS", "usage.jobs"),
-        count("LIVE", "usage.live_runs"),
+        count("RUNS", "usage.live_runs"),
         count("DEAD", "usage.dead_letters"),
         text("MAX JOBS", "quota.jobs"),
-        text("MAX LIVE", "quota.live_runs"),
+        text("MAX RUNS", "quota.live_runs"),
         text("DESCRIPTION", "description"),
         count("BACKLOG", "usage.backlog", wide=True),
         made(

@@ -156,7 +156,7 @@ def choice(run_ids: tuple[str, ...], text: str, every: bool, verb: str) -> str:
     """The filter, once it is clear what is meant: nothing is never taken for everything."""
     if not (run_ids or text or every):
         raise wrong_use(
-            f"it is not said which dead letters to {verb}", "",
+            f"no option names the dead letters to {verb}", "",
             f"raftsched dead {verb} --job JOB, or --all",
         )  # fmt: skip
     if sum(map(bool, (run_ids, text, every))) > 1:

@@ -27,7 +27,7 @@ STATES = ("live", "stuck", "succeeded", "failed")
     examples=("raftsched flow list --state stuck", "raftsched flow graph nightly"),
 )
 def flow() -> None:
-    """Flows: waves through jobs that depend on each other."""
+    """Flow runs: passes through jobs that depend on each other."""
 
 
 @command(flow, "list", "raftsched flow list --job nightly", reads=True, lists=True)
@@ -35,7 +35,7 @@ def flow() -> None:
 @click.option("--job", type=JOB, help="Only those that reach this job.")
 @click.option("--filter", "text", default="", help="As the API has it.")
 def list_(session: Session, text: str, **given: str | None) -> None:
-    """List waves, newest first."""
+    """List flow runs, newest first."""
     request = m.flow_pb2.ListFlowsRequest(
         namespace=session.namespace, filter=condition(text, **given)
     )
@@ -45,7 +45,7 @@ def list_(session: Session, text: str, **given: str | None) -> None:
 @command(flow, "get", "raftsched flow get nightly.3.1763456400000", reads=True)
 @click.argument("flow_id", type=FLOW, metavar="FLOW")
 def get(session: Session, flow_id: str) -> None:
-    """Show a wave: where each of its jobs stands, and what it waits for."""
+    """Show a flow run: where each of its jobs stands, and what it waits for."""
     request = m.flow_pb2.GetFlowRequest(namespace=session.namespace, flow=flow_id)
     wave = session.read(request, m.flow_pb2.Flow, f"get flow {flow_id}")
     if session.out.is_table:

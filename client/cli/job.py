@@ -144,7 +144,7 @@ def delete(session: Session, names: tuple[str, ...], label: tuple[str, ...], eta
     """Delete jobs with their history. Runs under way are cancelled."""
     if bool(names) == bool(label):
         raise wrong_use(
-            "it is not said which jobs to delete", "name them, or a label, not both",
+            "no option names the jobs to delete", "name them, or a label, not both",
             "raftsched job delete NAME",
         )  # fmt: skip
     if label:
@@ -241,7 +241,7 @@ def repair(session: Session, name: str, etag: str) -> None:
 @click.option(
     "--if-running",
     type=click.Choice(("wait", "refuse")),
-    help="What to do while the overlap policy lets no run begin; wait if not said.",
+    help="What to do while the overlap policy lets no run begin.  [wait]",
 )
 @click.option("--force", is_flag=True, help="Even if the job is paused or a run is under way.")
 def trigger(
@@ -249,7 +249,7 @@ def trigger(
     priority: str | None, queue: str, concurrency_key: str, due: int | None, unique_key: str,
     if_taken: str | None, hold_key: int | None, if_running: str | None, force: bool,
 ) -> None:  # fmt: skip
-    """Start a run of a job by hand."""
+    """Start a run of a job manually."""
     request = m.job_pb2.TriggerJobRequest(
         namespace=session.namespace,
         job=name,

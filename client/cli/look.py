@@ -174,7 +174,7 @@ def schedules(spec: job_pb2.JobSpec) -> str:
     if spec.upstream.jobs:
         join = " or " if spec.upstream.join == job_pb2.Upstream.JOIN_ANY else " and "
         said.append("after " + join.join(one.job for one in spec.upstream.jobs))
-    return "; ".join(said) or "by hand"
+    return "; ".join(said) or "manual"
 
 
 def few(items: Iterable[str], most: int = 3) -> str:

@@ -53,7 +53,7 @@ def run() -> None:
 @click.option("--job", type=JOB, help="Only those of this job.")
 @click.option("--queue", type=QUEUE, help="Only those of this queue.")
 @click.option("--worker", type=WORKER, help="Only those that this worker holds.")
-@click.option("--flow", type=FLOW, help="Only those of this wave.")
+@click.option("--flow", type=FLOW, help="Only those of this flow run.")
 @click.option("--filter", "text", default="", help="As the API has it.")
 def list_(session: Session, text: str, **given: str | None) -> None:
     """List runs, newest first: those under way, or those of one state."""

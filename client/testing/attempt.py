@@ -23,7 +23,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a handler ended, as a cluster would be told."""
+    """How a handler ended, as it would be reported to a cluster."""
 
     # What the cluster would be told, as it would be told; `value` is what the handler returned.
     report: Result

@@ -235,7 +235,7 @@ class LocalCluster:
                 raise NodeEnded(f"node {name} ended with {code}: {words}", code)
 
     def _logs(self) -> str:
-        return "; ".join(f"{name} said: {self.log(name)[-LOG_SHOWN:]}" for name in self._names)
+        return "; ".join(f"{name} printed: {self.log(name)[-LOG_SHOWN:]}" for name in self._names)
 
     def kill(self, name: str) -> None:
         """End a node as a power failure would."""

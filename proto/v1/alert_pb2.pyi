@@ -23,7 +23,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Alert(_message.Message):
-    """A condition to be told about, by event, by metric, and by webhook if one is given."""
+    """A condition to be notified of, by event, by metric, and by webhook if one is given."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -211,7 +211,7 @@ class ClusterStatus(_message.Message):
     reported a higher one, and never lowered. Until then an older version can be put back.
     """
     workers: _builtins.int
-    """Sessions of workers, as the leader has them or said within the last seconds."""
+    """Sessions of workers, as the leader has them or sent within the last seconds."""
     broken_jobs: _builtins.int
     """Jobs that were set aside; see JobStatus.STATE_BROKEN."""
     long_steps: _builtins.int

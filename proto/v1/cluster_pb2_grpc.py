@@ -38,7 +38,7 @@ class ClusterServiceStub(object):
     * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
     restore on one, and start that one and then the others, with empty folders; they fetch all from
     it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-    and watchers are told REVISION_GONE.
+    and watchers get REVISION_GONE.
     """
 
     def __init__(self, channel):
@@ -112,7 +112,7 @@ class ClusterServiceServicer(object):
     * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
     restore on one, and start that one and then the others, with empty folders; they fetch all from
     it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-    and watchers are told REVISION_GONE.
+    and watchers get REVISION_GONE.
     """
 
     def GetClusterStatus(self, request, context):
@@ -133,7 +133,7 @@ class ClusterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RemoveNode(self, request, context):
-        """Remove a node; it is told and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED.
+        """Remove a node; it is notified and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -273,7 +273,7 @@ class ClusterService(object):
     * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
     restore on one, and start that one and then the others, with empty folders; they fetch all from
     it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-    and watchers are told REVISION_GONE.
+    and watchers get REVISION_GONE.
     """
 
     @staticmethod

@@ -39,7 +39,7 @@ class ClusterServiceStub:
     * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
       restore on one, and start that one and then the others, with empty folders; they fetch all from
       it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-      and watchers are told REVISION_GONE.
+      and watchers get REVISION_GONE.
     """
 
     @_typing.overload
@@ -56,7 +56,7 @@ class ClusterServiceStub:
     another change is under way), NAME_EXISTS, FIELD_INVALID (an address is none, or is taken).
     """
     RemoveNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.RemoveNodeRequest, _cluster_pb2.ClusterStatus]
-    """Remove a node; it is told and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
+    """Remove a node; it is notified and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
     MoveNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.MoveNodeRequest, _cluster_pb2.ClusterStatus]
     """A node has other addresses; its name and its state stay. Refused with NODE_NOT_FOUND,
     FIELD_INVALID, MEMBERSHIP_REFUSED.
@@ -102,7 +102,7 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
       restore on one, and start that one and then the others, with empty folders; they fetch all from
       it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-      and watchers are told REVISION_GONE.
+      and watchers get REVISION_GONE.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -116,7 +116,7 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     another change is under way), NAME_EXISTS, FIELD_INVALID (an address is none, or is taken).
     """
     RemoveNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.RemoveNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
-    """Remove a node; it is told and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
+    """Remove a node; it is notified and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
     MoveNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.MoveNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """A node has other addresses; its name and its state stay. Refused with NODE_NOT_FOUND,
     FIELD_INVALID, MEMBERSHIP_REFUSED.
@@ -161,7 +161,7 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     * A backup is put back by `raftsched node restore`: stop all nodes, set their folders aside,
       restore on one, and start that one and then the others, with empty folders; they fetch all from
       it. Leases of the backup have lapsed, revisions and tokens go on far above those of the backup,
-      and watchers are told REVISION_GONE.
+      and watchers get REVISION_GONE.
     """
 
     @_abc_1.abstractmethod
@@ -191,7 +191,7 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.RemoveNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.ClusterStatus, _abc.Awaitable[_cluster_pb2.ClusterStatus]]:
-        """Remove a node; it is told and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
+        """Remove a node; it is notified and stops. Refused with NODE_NOT_FOUND, MEMBERSHIP_REFUSED."""
 
     @_abc_1.abstractmethod
     def MoveNode(

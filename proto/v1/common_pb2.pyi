@@ -242,7 +242,7 @@ class Payload(_message.Message):
     data: _builtins.bytes
     """At most 65,536 bytes; more is refused with PAYLOAD_TOO_LARGE."""
     content_type: _builtins.str
-    """A media type such as "application/json", at most 128 characters. Empty: not said."""
+    """A media type such as "application/json", at most 128 characters. Empty: not known."""
     hidden: _builtins.bool
     """Output only. There is one, and the caller may not see it, so the other fields are empty. Sent
     back it is refused with FIELD_INVALID, since it would overwrite what is there.

@@ -163,9 +163,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     read within its deadline. UNAVAILABLE with RetryInfo. Not done.
     """
     ERROR_REASON_NOT_LEADER: _ErrorReason.ValueType  # 101
-    """This node does not lead and was told not to pass calls on. UNAVAILABLE; `leader`. Not done."""
+    """This node does not lead and may not pass this call on. UNAVAILABLE; `leader`. Not done."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 102
-    """The node is stopping, or was told to drain. UNAVAILABLE; `leader`. Not done; take another node."""
+    """The node is stopping, or drains. UNAVAILABLE; `leader`. Not done; take another node."""
     ERROR_REASON_LEADER_CHANGED: _ErrorReason.ValueType  # 103
     """Leadership moved while the call was under way. ABORTED. Outcome unknown."""
     ERROR_REASON_COMMIT_TIMEOUT: _ErrorReason.ValueType  # 104
@@ -183,7 +183,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     list.
     """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 121
-    """Nobody said who calls, or the token is not valid. UNAUTHENTICATED. Not done."""
+    """The call has no token, or the token is not valid. UNAUTHENTICATED. Not done."""
     ERROR_REASON_FORBIDDEN: _ErrorReason.ValueType  # 122
     """The caller may not do this. PERMISSION_DENIED; `role`, `needs`, `namespace`. Not done."""
     ERROR_REASON_STATE_DIVERGED: _ErrorReason.ValueType  # 123
@@ -204,8 +204,8 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     ERROR_REASON_. Each value names the gRPC code it comes with, and the keys of the ErrorInfo's
     metadata. Where BadRequest comes along the metadata hold `field`, the first wrong one, and each
     violation's description says the value and what to write instead. "Not done" means that the
-    outcome is known: nothing was changed. Where the outcome is unknown this is said; then call again
-    with the same request_id.
+    outcome is known: nothing was changed. Where it says "Outcome unknown", call again with the same
+    request_id.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -349,9 +349,9 @@ ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 100
 read within its deadline. UNAVAILABLE with RetryInfo. Not done.
 """
 ERROR_REASON_NOT_LEADER: ErrorReason.ValueType  # 101
-"""This node does not lead and was told not to pass calls on. UNAVAILABLE; `leader`. Not done."""
+"""This node does not lead and may not pass this call on. UNAVAILABLE; `leader`. Not done."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 102
-"""The node is stopping, or was told to drain. UNAVAILABLE; `leader`. Not done; take another node."""
+"""The node is stopping, or drains. UNAVAILABLE; `leader`. Not done; take another node."""
 ERROR_REASON_LEADER_CHANGED: ErrorReason.ValueType  # 103
 """Leadership moved while the call was under way. ABORTED. Outcome unknown."""
 ERROR_REASON_COMMIT_TIMEOUT: ErrorReason.ValueType  # 104
@@ -369,7 +369,7 @@ ERROR_REASON_REVISION_GONE: ErrorReason.ValueType  # 120
 list.
 """
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 121
-"""Nobody said who calls, or the token is not valid. UNAUTHENTICATED. Not done."""
+"""The call has no token, or the token is not valid. UNAUTHENTICATED. Not done."""
 ERROR_REASON_FORBIDDEN: ErrorReason.ValueType  # 122
 """The caller may not do this. PERMISSION_DENIED; `role`, `needs`, `namespace`. Not done."""
 ERROR_REASON_STATE_DIVERGED: ErrorReason.ValueType  # 123

@@ -75,9 +75,9 @@ class _EventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventKind.V
     EVENT_KIND_ALERT_CLEARED: _EventKind.ValueType  # 41
     """An alert's condition is no longer true."""
     EVENT_KIND_FLOW_STUCK: _EventKind.ValueType  # 60
-    """A wave waits longer than one of its jobs allows."""
+    """A flow run waits longer than one of its jobs allows."""
     EVENT_KIND_FLOW_ENDED: _EventKind.ValueType  # 61
-    """A wave ended."""
+    """A flow run ended."""
     EVENT_KIND_CALENDAR_CHANGED: _EventKind.ValueType  # 70
     """A calendar was made, changed or deleted."""
 
@@ -129,16 +129,16 @@ EVENT_KIND_ALERT_RAISED: EventKind.ValueType  # 40
 EVENT_KIND_ALERT_CLEARED: EventKind.ValueType  # 41
 """An alert's condition is no longer true."""
 EVENT_KIND_FLOW_STUCK: EventKind.ValueType  # 60
-"""A wave waits longer than one of its jobs allows."""
+"""A flow run waits longer than one of its jobs allows."""
 EVENT_KIND_FLOW_ENDED: EventKind.ValueType  # 61
-"""A wave ended."""
+"""A flow run ended."""
 EVENT_KIND_CALENDAR_CHANGED: EventKind.ValueType  # 70
 """A calendar was made, changed or deleted."""
 Global___EventKind: _TypeAlias = EventKind  # noqa: Y015
 
 @_typing.final
 class Event(_message.Message):
-    """What happened, told by the change that made it so."""
+    """What happened, derived from the change that made it so."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -166,7 +166,7 @@ class Event(_message.Message):
     message: _builtins.str
     """For people, where there is more to say."""
     flow: _builtins.str
-    """For FLOW_STUCK and FLOW_ENDED: the wave's id."""
+    """For FLOW_STUCK and FLOW_ENDED: the id of the flow run."""
     calendar: _builtins.str
     """For CALENDAR_CHANGED: the calendar's name."""
     @_builtins.property

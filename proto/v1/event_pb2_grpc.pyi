@@ -37,7 +37,7 @@ class EventServiceStub:
     """Follow events. On any node; every event up to the present is sent, then those that come. At
     least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
     as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
-    missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
+    missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
     heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
     `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
     """
@@ -56,7 +56,7 @@ class EventServiceAsyncStub(EventServiceStub):
     """Follow events. On any node; every event up to the present is sent, then those that come. At
     least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
     as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
-    missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
+    missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
     heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
     `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
     """
@@ -78,7 +78,7 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         """Follow events. On any node; every event up to the present is sent, then those that come. At
         least every 10 s something is sent, so that a dead server is noticed. Whoever needs the state
         as well lists first, then follows after the `raftsched-revision` of the last page: nothing is
-        missed, and what is told twice is known by its version. Ended with NO_QUORUM when the node has
+        missed, and what is sent twice is known by its version. Ended with NO_QUORUM when the node has
         heard from no leader for 10 s, with DRAINING when it stops; resume on another one with the last
         `progress`. Refused with REVISION_GONE, FILTER_INVALID, NAMESPACE_NOT_FOUND (without `after`).
         """

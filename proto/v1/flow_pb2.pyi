@@ -25,8 +25,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Flow(_message.Message):
-    """One wave through jobs that depend on each other. It begins with a run of a job that others
-    depend on and has no upstream of its own in that wave; each job happens at most once in it.
+    """One pass through jobs that depend on each other. It begins with a run of a job that others
+    depend on and has no upstream of its own in that pass; each job happens at most once in it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -120,7 +120,7 @@ Global___Flow: _TypeAlias = Flow  # noqa: Y015
 
 @_typing.final
 class FlowStep(_message.Message):
-    """One job of a wave."""
+    """One job of a flow run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -159,7 +159,7 @@ class FlowStep(_message.Message):
     job: _builtins.str
     """The job."""
     run: _builtins.str
-    """Its run in this wave. Empty: none yet."""
+    """Its run in this flow run. Empty: none yet."""
     state: Global___FlowStep.State.ValueType
     """Where it stands."""
     run_state: _run_pb2.RunState.ValueType
@@ -187,7 +187,7 @@ Global___FlowStep: _TypeAlias = FlowStep  # noqa: Y015
 
 @_typing.final
 class GetFlowRequest(_message.Message):
-    """To show a wave."""
+    """To show a flow run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -219,7 +219,7 @@ Global___GetFlowRequest: _TypeAlias = GetFlowRequest  # noqa: Y015
 
 @_typing.final
 class ListFlowsRequest(_message.Message):
-    """To list waves."""
+    """To list flow runs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -259,7 +259,7 @@ Global___ListFlowsRequest: _TypeAlias = ListFlowsRequest  # noqa: Y015
 
 @_typing.final
 class ListFlowsResponse(_message.Message):
-    """A page of waves."""
+    """A page of flow runs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

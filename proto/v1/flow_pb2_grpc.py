@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class FlowServiceStub(object):
-    """Flows: waves through jobs that depend on each other.
+    """Flow runs: passes through jobs that depend on each other.
     """
 
     def __init__(self, channel):
@@ -53,18 +53,18 @@ class FlowServiceStub(object):
 
 
 class FlowServiceServicer(object):
-    """Flows: waves through jobs that depend on each other.
+    """Flow runs: passes through jobs that depend on each other.
     """
 
     def GetFlow(self, request, context):
-        """Show a wave. Refused with FLOW_NOT_FOUND.
+        """Show a flow run. Refused with FLOW_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFlows(self, request, context):
-        """List waves, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
+        """List flow runs, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
         PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -106,7 +106,7 @@ def add_FlowServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class FlowService(object):
-    """Flows: waves through jobs that depend on each other.
+    """Flow runs: passes through jobs that depend on each other.
     """
 
     @staticmethod

@@ -27,16 +27,16 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class FlowServiceStub:
-    """Flows: waves through jobs that depend on each other."""
+    """Flow runs: passes through jobs that depend on each other."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> FlowServiceAsyncStub: ...
     GetFlow: _grpc.UnaryUnaryMultiCallable[_flow_pb2.GetFlowRequest, _flow_pb2.Flow]
-    """Show a wave. Refused with FLOW_NOT_FOUND."""
+    """Show a flow run. Refused with FLOW_NOT_FOUND."""
     ListFlows: _grpc.UnaryUnaryMultiCallable[_flow_pb2.ListFlowsRequest, _flow_pb2.ListFlowsResponse]
-    """List waves, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
+    """List flow runs, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
     PAGE_TOKEN_INVALID.
     """
     GetGraph: _grpc.UnaryUnaryMultiCallable[_flow_pb2.GetGraphRequest, _flow_pb2.Graph]
@@ -46,13 +46,13 @@ class FlowServiceStub:
 
 @_typing.type_check_only
 class FlowServiceAsyncStub(FlowServiceStub):
-    """Flows: waves through jobs that depend on each other."""
+    """Flow runs: passes through jobs that depend on each other."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetFlow: _aio.UnaryUnaryMultiCallable[_flow_pb2.GetFlowRequest, _flow_pb2.Flow]  # type: ignore[assignment]
-    """Show a wave. Refused with FLOW_NOT_FOUND."""
+    """Show a flow run. Refused with FLOW_NOT_FOUND."""
     ListFlows: _aio.UnaryUnaryMultiCallable[_flow_pb2.ListFlowsRequest, _flow_pb2.ListFlowsResponse]  # type: ignore[assignment]
-    """List waves, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
+    """List flow runs, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
     PAGE_TOKEN_INVALID.
     """
     GetGraph: _aio.UnaryUnaryMultiCallable[_flow_pb2.GetGraphRequest, _flow_pb2.Graph]  # type: ignore[assignment]
@@ -61,7 +61,7 @@ class FlowServiceAsyncStub(FlowServiceStub):
     """
 
 class FlowServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Flows: waves through jobs that depend on each other."""
+    """Flow runs: passes through jobs that depend on each other."""
 
     @_abc_1.abstractmethod
     def GetFlow(
@@ -69,7 +69,7 @@ class FlowServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _flow_pb2.GetFlowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_flow_pb2.Flow, _abc.Awaitable[_flow_pb2.Flow]]:
-        """Show a wave. Refused with FLOW_NOT_FOUND."""
+        """Show a flow run. Refused with FLOW_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListFlows(
@@ -77,7 +77,7 @@ class FlowServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _flow_pb2.ListFlowsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_flow_pb2.ListFlowsResponse, _abc.Awaitable[_flow_pb2.ListFlowsResponse]]:
-        """List waves, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
+        """List flow runs, newest first. Filter fields: `state`, `job`. Refused with FILTER_INVALID,
         PAGE_TOKEN_INVALID.
         """
 

@@ -214,7 +214,7 @@ class JobSpec(_message.Message):
 
     @_builtins.property
     def schedules(self) -> _containers.RepeatedCompositeFieldContainer[_schedule_pb2.Schedule]:
-        """When it happens; their union. Empty: only by hand or after other jobs. At most 16."""
+        """When it happens; their union. Empty: only manually or after other jobs. At most 16."""
 
     @_builtins.property
     def timing(self) -> _schedule_pb2.Timing:
@@ -512,7 +512,7 @@ class MisfirePolicy(_message.Message):
     """What becomes of scheduled times that were not fired in time, as the cluster was down, the job
     was paused, or the backlog was long. The policy chooses among those that may run: what a calendar
     leaves out or somebody skipped is SKIPPED_CALENDAR or SKIPPED_BY_HAND, and takes no place of
-    others. What was moved or added by hand obeys it like any other, by the instant at which it is
+    others. What was moved or added manually obeys it like any other, by the instant at which it is
     due. What still runs waits for its overlap policy; it is not skipped by that.
     """
 
@@ -829,7 +829,7 @@ class Upstream(_message.Message):
         lie above a job nobody looks. A job that loses such a one later gets a warning.
         """
         JOIN_ANY: Upstream._Join.ValueType  # 2
-        """When the first condition is met; later ones of the same wave do nothing."""
+        """When the first condition is met; later ones of the same flow run do nothing."""
 
     class Join(_Join, metaclass=_JoinEnumTypeWrapper):
         """How several upstream jobs are combined."""
@@ -844,7 +844,7 @@ class Upstream(_message.Message):
     lie above a job nobody looks. A job that loses such a one later gets a warning.
     """
     JOIN_ANY: Upstream.Join.ValueType  # 2
-    """When the first condition is met; later ones of the same wave do nothing."""
+    """When the first condition is met; later ones of the same flow run do nothing."""
 
     JOBS_FIELD_NUMBER: _builtins.int
     JOIN_FIELD_NUMBER: _builtins.int
@@ -857,7 +857,7 @@ class Upstream(_message.Message):
 
     @_builtins.property
     def stuck_after(self) -> _duration_pb2.Duration:
-        """A wave that waits longer for its upstream is reported as stuck. Unset: 24 h."""
+        """A flow run that waits longer for its upstream is reported as stuck. Unset: 24 h."""
 
     def __init__(
         self,
@@ -1010,7 +1010,7 @@ class JobStatus(_message.Message):
     state: Global___JobStatus.State.ValueType
     """Whether it fires."""
     pause_reason: _builtins.str
-    """Why it was paused, as the one who paused it said."""
+    """Why it was paused, in the words of who paused it."""
     fired: _builtins.int
     """Scheduled times so far, whatever became of them."""
     succeeded: _builtins.int
@@ -1037,7 +1037,7 @@ class JobStatus(_message.Message):
     """Of the runs under way, triggered for later and not due yet."""
     left_out: _builtins.str
     """What calendars and edits leave out before the next scheduled time, for people: "2026-12-24
-    09:00:00 UTC by hand, 2026-12-25 09:00:00 UTC by the calendar 'holidays'".
+    09:00:00 UTC manually, 2026-12-25 09:00:00 UTC by the calendar 'holidays'".
     """
     paused_by: _builtins.str
     """Who paused it, as far as the newest 1,000 entries of the audit log say. Sent by GetJob and
@@ -1505,7 +1505,7 @@ Global___RepairJobRequest: _TypeAlias = RepairJobRequest  # noqa: Y015
 
 @_typing.final
 class TriggerJobRequest(_message.Message):
-    """To start a run by hand."""
+    """To start a run manually."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2284,7 +2284,7 @@ class AuditJobResponse(_message.Message):
     SURPRISES_FIELD_NUMBER: _builtins.int
     COMPARABLE_SINCE_FIELD_NUMBER: _builtins.int
     sound: _builtins.bool
-    """True when there are no gaps and no surprises."""
+    """True when nothing is missing and nothing unexpected."""
     expected: _builtins.int
     """Scheduled times that the schedules name in the range."""
     recorded: _builtins.int

@@ -187,11 +187,11 @@ class JobServiceServicer(object):
         is done, and version and etag stay. Scheduled times that have passed are not fired again: those
         that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
         start or end name other instants then, and stay as they are if they are only written otherwise.
-        What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
-        and the warnings name each, with `validate_only` before it happens. Runs under way keep the
-        action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
-        delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
-        that CreateJob says about a spec.
+        What was moved or skipped manually and is not named by the new schedules goes: a move is
+        MISSED, and the warnings name each, with `validate_only` before it happens. Runs under way keep
+        the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
+        and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
+        all that CreateJob says about a spec.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -238,7 +238,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def TriggerJob(self, request, context):
-        """Start a run by hand, now or when it is due. What is answered with a run runs: it waits while
+        """Start a run manually, now or when it is due. What is answered with a run runs: it waits while
         the overlap policy lets it not begin. A paused job can be triggered only with `force`. Refused
         with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
         says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,

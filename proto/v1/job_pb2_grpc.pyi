@@ -56,11 +56,11 @@ class JobServiceStub:
     is done, and version and etag stay. Scheduled times that have passed are not fired again: those
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
     start or end name other instants then, and stay as they are if they are only written otherwise.
-    What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
-    and the warnings name each, with `validate_only` before it happens. Runs under way keep the
-    action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
-    delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
-    that CreateJob says about a spec.
+    What was moved or skipped manually and is not named by the new schedules goes: a move is
+    MISSED, and the warnings name each, with `validate_only` before it happens. Runs under way keep
+    the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
+    and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
+    all that CreateJob says about a spec.
     """
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -87,7 +87,7 @@ class JobServiceStub:
     JOB_BROKEN as long as what broke it is as it was.
     """
     TriggerJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]
-    """Start a run by hand, now or when it is due. What is answered with a run runs: it waits while
+    """Start a run manually, now or when it is due. What is answered with a run runs: it waits while
     the overlap policy lets it not begin. A paused job can be triggered only with `force`. Refused
     with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
     says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
@@ -175,11 +175,11 @@ class JobServiceAsyncStub(JobServiceStub):
     is done, and version and etag stay. Scheduled times that have passed are not fired again: those
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
     start or end name other instants then, and stay as they are if they are only written otherwise.
-    What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
-    and the warnings name each, with `validate_only` before it happens. Runs under way keep the
-    action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
-    delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
-    that CreateJob says about a spec.
+    What was moved or skipped manually and is not named by the new schedules goes: a move is
+    MISSED, and the warnings name each, with `validate_only` before it happens. Runs under way keep
+    the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
+    and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
+    all that CreateJob says about a spec.
     """
     DeleteJob: _aio.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]  # type: ignore[assignment]
     """Delete a job. Runs under way are cancelled, its history is purged. Refused with JOB_NOT_FOUND,
@@ -206,7 +206,7 @@ class JobServiceAsyncStub(JobServiceStub):
     JOB_BROKEN as long as what broke it is as it was.
     """
     TriggerJob: _aio.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]  # type: ignore[assignment]
-    """Start a run by hand, now or when it is due. What is answered with a run runs: it waits while
+    """Start a run manually, now or when it is due. What is answered with a run runs: it waits while
     the overlap policy lets it not begin. A paused job can be triggered only with `force`. Refused
     with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
     says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
@@ -321,11 +321,11 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         is done, and version and etag stay. Scheduled times that have passed are not fired again: those
         that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
         start or end name other instants then, and stay as they are if they are only written otherwise.
-        What was moved or skipped by hand and is not named by the new schedules goes: a move is MISSED,
-        and the warnings name each, with `validate_only` before it happens. Runs under way keep the
-        action, payload, queue, priority and labels they were made with; limits, retries, timeouts and
-        delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all
-        that CreateJob says about a spec.
+        What was moved or skipped manually and is not named by the new schedules goes: a move is
+        MISSED, and the warnings name each, with `validate_only` before it happens. Runs under way keep
+        the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
+        and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
+        all that CreateJob says about a spec.
         """
 
     @_abc_1.abstractmethod
@@ -382,7 +382,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.TriggerJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
-        """Start a run by hand, now or when it is due. What is answered with a run runs: it waits while
+        """Start a run manually, now or when it is due. What is answered with a run runs: it waits while
         the overlap policy lets it not begin. A paused job can be triggered only with `force`. Refused
         with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
         says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,

@@ -56,17 +56,17 @@ class Namespace(_message.Message):
     """
     @_builtins.property
     def quota(self) -> Global___Quota:
-        """What it may use. 0 means the cluster's default, which is no limit unless said."""
+        """What it may use. 0 means the cluster's default, which is no limit if it has none."""
 
     @_builtins.property
     def keep_succeeded(self) -> _duration_pb2.Duration:
-        """How long runs that succeeded, were cancelled or skipped are kept, and waves that hold no failed
-        run. Unset: 7 days. At most 10 years.
+        """How long runs that succeeded, were cancelled or skipped are kept, and flow runs without a
+        failed one. Unset: 7 days. At most 10 years.
         """
 
     @_builtins.property
     def keep_failed(self) -> _duration_pb2.Duration:
-        """How long dead letters are kept, and waves that hold one. Unset: 30 days. At most 10 years."""
+        """How long dead letters are kept, and flow runs that hold one. Unset: 30 days. At most 10 years."""
 
     @_builtins.property
     def keep_ledger(self) -> _duration_pb2.Duration:

@@ -43,7 +43,7 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     RUN_STATE_CANCELLED: _RunState.ValueType  # 6
     """Somebody ended it."""
     RUN_STATE_SKIPPED: _RunState.ValueType  # 7
-    """A policy said no."""
+    """A policy left it out."""
 
 class RunState(_RunState, metaclass=_RunStateEnumTypeWrapper):
     """Where a run stands."""
@@ -63,7 +63,7 @@ RUN_STATE_FAILED: RunState.ValueType  # 5
 RUN_STATE_CANCELLED: RunState.ValueType  # 6
 """Somebody ended it."""
 RUN_STATE_SKIPPED: RunState.ValueType  # 7
-"""A policy said no."""
+"""A policy left it out."""
 Global___RunState: _TypeAlias = RunState  # noqa: Y015
 
 class _Cause:
@@ -111,7 +111,7 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     OUTCOME_LATE: _Outcome.ValueType  # 2
     """It became a run, later than the grace."""
     OUTCOME_SKIPPED_OVERLAP: _Outcome.ValueType  # 3
-    """The overlap policy said no."""
+    """The overlap policy left it out."""
     OUTCOME_SKIPPED_CALENDAR: _Outcome.ValueType  # 4
     """A calendar leaves that day out."""
     OUTCOME_SKIPPED_BY_HAND: _Outcome.ValueType  # 5
@@ -121,8 +121,8 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     of a run that came after others while its job was paused.
     """
     OUTCOME_MISSED: _Outcome.ValueType  # 7
-    """It was missed, and the misfire policy said no; or it waited when its backlog was dropped, its
-    schedules were changed, or a move of it was taken back too late.
+    """It was missed, and the misfire policy left it out; or it waited when its backlog was dropped,
+    its schedules were changed, or a move of it was taken back too late.
     """
     OUTCOME_SKIPPED_DEADLINE: _Outcome.ValueType  # 8
     """It had not started at its start deadline."""
@@ -131,7 +131,7 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     OUTCOME_SKIPPED_QUOTA: _Outcome.ValueType  # 10
     """A quota of the namespace was used up."""
     OUTCOME_TRIGGERED: _Outcome.ValueType  # 11
-    """It was triggered by hand."""
+    """It was triggered manually."""
 
 class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper):
     """What became of a scheduled time: exactly one for each."""
@@ -143,7 +143,7 @@ OUTCOME_RAN: Outcome.ValueType  # 1
 OUTCOME_LATE: Outcome.ValueType  # 2
 """It became a run, later than the grace."""
 OUTCOME_SKIPPED_OVERLAP: Outcome.ValueType  # 3
-"""The overlap policy said no."""
+"""The overlap policy left it out."""
 OUTCOME_SKIPPED_CALENDAR: Outcome.ValueType  # 4
 """A calendar leaves that day out."""
 OUTCOME_SKIPPED_BY_HAND: Outcome.ValueType  # 5
@@ -153,8 +153,8 @@ OUTCOME_COALESCED: Outcome.ValueType  # 6
 of a run that came after others while its job was paused.
 """
 OUTCOME_MISSED: Outcome.ValueType  # 7
-"""It was missed, and the misfire policy said no; or it waited when its backlog was dropped, its
-schedules were changed, or a move of it was taken back too late.
+"""It was missed, and the misfire policy left it out; or it waited when its backlog was dropped,
+its schedules were changed, or a move of it was taken back too late.
 """
 OUTCOME_SKIPPED_DEADLINE: Outcome.ValueType  # 8
 """It had not started at its start deadline."""
@@ -163,12 +163,12 @@ OUTCOME_REPLACED: Outcome.ValueType  # 9
 OUTCOME_SKIPPED_QUOTA: Outcome.ValueType  # 10
 """A quota of the namespace was used up."""
 OUTCOME_TRIGGERED: Outcome.ValueType  # 11
-"""It was triggered by hand."""
+"""It was triggered manually."""
 Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
 
 @_typing.final
 class Run(_message.Message):
-    """One occasion of a job."""
+    """One run of a job."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -207,7 +207,7 @@ class Run(_message.Message):
     namespace: _builtins.str
     """Its namespace."""
     id: _builtins.str
-    """Job, the job's uid and scheduled time: "report.17.1763456400000". A run by hand has a serial
+    """Job, the job's uid and scheduled time: "report.17.1763456400000". A manual run has a serial
     number behind it: "report.17.1763456400000.3". No other run of the cluster has or had it. The
     same on every attempt, so it serves as idempotency key. Treat it as opaque.
     """
@@ -236,7 +236,7 @@ class Run(_message.Message):
     cancel_requested: _builtins.bool
     """Somebody asked for its end, and the worker has not answered yet."""
     flow: _builtins.str
-    """The wave it belongs to, if it is part of a flow."""
+    """The flow run it belongs to, if it is part of a flow."""
     outcome: Global___Outcome.ValueType
     """What became of the scheduled time."""
     held: _builtins.bool
@@ -251,7 +251,7 @@ class Run(_message.Message):
     """
     @_builtins.property
     def scheduled_time(self) -> _timestamp_pb2.Timestamp:
-        """The instant the schedule names; for a run by hand, when it was triggered."""
+        """The instant the schedule names; for a manual run, when it was triggered."""
 
     @_builtins.property
     def due_time(self) -> _timestamp_pb2.Timestamp:
@@ -526,7 +526,7 @@ class Progress(_message.Message):
     """For people; at most 256 characters."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it said so."""
+        """When it was reported."""
 
     def __init__(
         self,
@@ -726,13 +726,13 @@ class Obstacle(_message.Message):
         KIND_ENDED: Obstacle._Kind.ValueType  # 19
         """It has ended."""
         KIND_EXCLUDED: Obstacle._Kind.ValueType  # 20
-        """The next occurrence is excluded or was skipped by hand."""
+        """The next occurrence is excluded or was skipped manually."""
         KIND_OUTAGE_GUARD: Obstacle._Kind.ValueType  # 21
         """The outage guard releases the backlog at its rate."""
         KIND_JOB_BROKEN: Obstacle._Kind.ValueType  # 22
         """The job was set aside, since work on it failed."""
         KIND_BY_HAND: Obstacle._Kind.ValueType  # 23
-        """It has no schedule, so it happens only by hand."""
+        """It has no schedule, so it happens only manually."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
         """What stands in the way."""
@@ -778,13 +778,13 @@ class Obstacle(_message.Message):
     KIND_ENDED: Obstacle.Kind.ValueType  # 19
     """It has ended."""
     KIND_EXCLUDED: Obstacle.Kind.ValueType  # 20
-    """The next occurrence is excluded or was skipped by hand."""
+    """The next occurrence is excluded or was skipped manually."""
     KIND_OUTAGE_GUARD: Obstacle.Kind.ValueType  # 21
     """The outage guard releases the backlog at its rate."""
     KIND_JOB_BROKEN: Obstacle.Kind.ValueType  # 22
     """The job was set aside, since work on it failed."""
     KIND_BY_HAND: Obstacle.Kind.ValueType  # 23
-    """It has no schedule, so it happens only by hand."""
+    """It has no schedule, so it happens only manually."""
 
     KIND_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int

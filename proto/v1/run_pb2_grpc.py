@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RunServiceStub(object):
-    """Runs: the occasions of jobs.
+    """Runs of jobs.
     """
 
     def __init__(self, channel):
@@ -73,7 +73,7 @@ class RunServiceStub(object):
 
 
 class RunServiceServicer(object):
-    """Runs: the occasions of jobs.
+    """Runs of jobs.
     """
 
     def GetRun(self, request, context):
@@ -101,8 +101,8 @@ class RunServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CancelRun(self, request, context):
-        """End a run: one that waits at once, a running one through its worker, which is told and has the
-        given time. Refused with RUN_NOT_FOUND, RUN_ENDED.
+        """End a run: one that waits at once, a running one through its worker, which is notified and has
+        the given time. Refused with RUN_NOT_FOUND, RUN_ENDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -178,7 +178,7 @@ def add_RunServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RunService(object):
-    """Runs: the occasions of jobs.
+    """Runs of jobs.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class RunServiceStub:
-    """Runs: the occasions of jobs."""
+    """Runs of jobs."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -45,8 +45,8 @@ class RunServiceStub:
     then show it, ended or not: look at the state. Refused with RUN_NOT_FOUND.
     """
     CancelRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.Run]
-    """End a run: one that waits at once, a running one through its worker, which is told and has the
-    given time. Refused with RUN_NOT_FOUND, RUN_ENDED.
+    """End a run: one that waits at once, a running one through its worker, which is notified and has
+    the given time. Refused with RUN_NOT_FOUND, RUN_ENDED.
     """
     TerminateRun: _grpc.UnaryUnaryMultiCallable[_run_pb2.TerminateRunRequest, _run_pb2.Run]
     """End a run now, without asking its worker: the lease ends with it. Refused with RUN_NOT_FOUND,
@@ -61,7 +61,7 @@ class RunServiceStub:
 
 @_typing.type_check_only
 class RunServiceAsyncStub(RunServiceStub):
-    """Runs: the occasions of jobs."""
+    """Runs of jobs."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetRun: _aio.UnaryUnaryMultiCallable[_run_pb2.GetRunRequest, _run_pb2.Run]  # type: ignore[assignment]
@@ -76,8 +76,8 @@ class RunServiceAsyncStub(RunServiceStub):
     then show it, ended or not: look at the state. Refused with RUN_NOT_FOUND.
     """
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_pb2.CancelRunRequest, _run_pb2.Run]  # type: ignore[assignment]
-    """End a run: one that waits at once, a running one through its worker, which is told and has the
-    given time. Refused with RUN_NOT_FOUND, RUN_ENDED.
+    """End a run: one that waits at once, a running one through its worker, which is notified and has
+    the given time. Refused with RUN_NOT_FOUND, RUN_ENDED.
     """
     TerminateRun: _aio.UnaryUnaryMultiCallable[_run_pb2.TerminateRunRequest, _run_pb2.Run]  # type: ignore[assignment]
     """End a run now, without asking its worker: the lease ends with it. Refused with RUN_NOT_FOUND,
@@ -91,7 +91,7 @@ class RunServiceAsyncStub(RunServiceStub):
     """Why a run has not started or does not go on. Refused with RUN_NOT_FOUND."""
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Runs: the occasions of jobs."""
+    """Runs of jobs."""
 
     @_abc_1.abstractmethod
     def GetRun(
@@ -128,8 +128,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_pb2.CancelRunRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
-        """End a run: one that waits at once, a running one through its worker, which is told and has the
-        given time. Refused with RUN_NOT_FOUND, RUN_ENDED.
+        """End a run: one that waits at once, a running one through its worker, which is notified and has
+        the given time. Refused with RUN_NOT_FOUND, RUN_ENDED.
         """
 
     @_abc_1.abstractmethod

@@ -277,7 +277,7 @@ class Timing(_message.Message):
     """For times that exist twice."""
     max_runs: _builtins.int
     """After so many scheduled times, whatever became of them, the job is finished. What was moved or
-    added by hand counts too, and does not run where none is left for it; what was moved to later
+    added manually counts too, and does not run where none is left for it; what was moved to later
     keeps its place. What a backfill runs does not count, and needs no place. 0: no maximum.
     """
     @_builtins.property
@@ -291,7 +291,7 @@ class Timing(_message.Message):
     @_builtins.property
     def jitter(self) -> _duration_pb2.Duration:
         """Each scheduled time becomes due up to this much later, always the same for one job (a hash of
-        its name), so that a herd spreads evenly. At most 24 h.
+        its name), so that jobs due at once spread evenly. At most 24 h.
         """
 
     @_builtins.property
@@ -322,7 +322,7 @@ Global___Timing: _TypeAlias = Timing  # noqa: Y015
 
 @_typing.final
 class OccurrenceEdit(_message.Message):
-    """One scheduled time of a job, changed by hand."""
+    """One scheduled time of a job, changed manually."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -399,7 +399,7 @@ class Occurrence(_message.Message):
     a rule.
     """
     excluded: _builtins.bool
-    """It would be left out, by a calendar or by hand."""
+    """It would be left out, by a calendar or manually."""
     @_builtins.property
     def scheduled_time(self) -> _timestamp_pb2.Timestamp:
         """The instant a schedule names."""

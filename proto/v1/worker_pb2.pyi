@@ -62,7 +62,7 @@ class WorkerHello(_message.Message):
     worker: _builtins.str
     """Unique among all processes: 1 to 128 characters of A-Z, a-z, 0-9, `-`, `_` and `.`."""
     slots: _builtins.int
-    """How many runs it can work on at once, for people and forecasts. At most 10,000; 0: not said."""
+    """How many runs it can work on at once, for people and forecasts. At most 10,000; 0: not known."""
     program: _builtins.str
     """Program and version, for people, such as "raftsched-python/0.1.0"; at most 128 characters."""
     welcomed: _builtins.bool
@@ -290,7 +290,7 @@ class Welcome(_message.Message):
 
     @_builtins.property
     def server_time(self) -> _timestamp_pb2.Timestamp:
-        """The server's clock, to compare with one's own: deadlines are told by it."""
+        """The server's clock, to compare with one's own: deadlines are by it."""
 
     def __init__(
         self,
@@ -371,7 +371,7 @@ class Lease(_message.Message):
     checkpoint: _builtins.bytes
     """What the last attempt left."""
     flow: _builtins.str
-    """The flow's wave, if any."""
+    """The flow run, if any."""
     @_builtins.property
     def action(self) -> _job_pb2.Action:
         """What to do."""
@@ -514,7 +514,7 @@ class Failure(_message.Message):
     fatal: _builtins.bool
     """The run must not be tried again, whatever the policy says."""
     cancelled: _builtins.bool
-    """It stopped since it was told to, by Stop.CANCEL: the run is CANCELLED. Without such a word it
+    """It stopped as it was asked to, by Stop.CANCEL: the run is CANCELLED. Without such a word it
     is a failure like any other. A run that succeeded before it could stop is reported as a
     success.
     """
@@ -684,7 +684,7 @@ Global___ResultAck: _TypeAlias = ResultAck  # noqa: Y015
 
 @_typing.final
 class Stop(_message.Message):
-    """Stop an attempt. A CANCEL is said again on each new stream, and in each answer to Lease and
+    """Stop an attempt. A CANCEL is sent again on each new stream, and in each answer to Lease and
     Heartbeat, until the attempt has ended. One for a lease that the worker does not know has
     crossed its report on the way; pass over it.
     """
@@ -1232,7 +1232,7 @@ class Worker(_message.Message):
 
     @_builtins.property
     def connect_time(self) -> _timestamp_pb2.Timestamp:
-        """When it first said hello."""
+        """When its first hello came."""
 
     @_builtins.property
     def last_seen_time(self) -> _timestamp_pb2.Timestamp:
@@ -1360,7 +1360,7 @@ Global___DrainWorkerRequest: _TypeAlias = DrainWorkerRequest  # noqa: Y015
 
 @_typing.final
 class DrainWorkerResponse(_message.Message):
-    """It is told."""
+    """It is notified."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

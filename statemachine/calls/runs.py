@@ -57,7 +57,7 @@ def cancel(view: View, request: run_pb2.CancelRunRequest, actor: str) -> run_pb2
     if faults:
         raise Refused.of(faults)
     grace_ms = ms_or(request, "grace", limits.CANCEL_GRACE_MS)
-    runs.cancel(view, jid, occasion, run, request.reason or "cancelled by hand", grace_ms)
+    runs.cancel(view, jid, occasion, run, request.reason or "cancelled manually", grace_ms)
     audit_log.add(
         view, actor, "CancelRun", job.namespace, f"run/{request.run}", request, request.reason
     )
@@ -69,7 +69,7 @@ def terminate(view: View, request: run_pb2.TerminateRunRequest, actor: str) -> r
     faults = validate.text("reason", request.reason, limits.REASON_CHARS)
     if faults:
         raise Refused.of(faults)
-    message = request.reason or "terminated by hand"
+    message = request.reason or "terminated manually"
     run.error = run_pb2.RunError(kind="terminated", message=message)
     runs.stop(view, jid, occasion, run, worker_pb2.Stop.KIND_LOST)
     runs.end(view, jid, occasion, run, CANCELLED)

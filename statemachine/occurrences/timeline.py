@@ -39,7 +39,7 @@ class Kind(Enum):
 
     OPEN = "may run"
     EXCLUDED = "left out by a calendar"
-    SKIPPED = "skipped by hand"
+    SKIPPED = "skipped manually"
 
 
 OPEN, EXCLUDED, SKIPPED = Kind

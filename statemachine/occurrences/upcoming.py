@@ -17,7 +17,7 @@ from . import next_time
 
 DAYS_MAX = 100  # Days, or times in them, that are left out one behind the other.
 STRETCHES_SHOWN = 3
-BY_HAND = "by hand"
+BY_HAND = "manually"
 
 
 @dataclass(slots=True)

@@ -324,7 +324,7 @@ def _backlog(state: StateRecord) -> Obstacles:
     if backlog:
         left = sum(part.left for part in backlog)
         pace_ms = backlog[0].pace_ms
-        how = f"one each {pace_ms} ms" if pace_ms else "in turn with other jobs of the namespace"
+        how = f"one each {pace_ms} ms" if pace_ms else "as the namespace's other jobs leave room"
         times = "past scheduled time waits" if left == 1 else "past scheduled times wait"
         message = f"{left} {times} to be released, {how}; drop the backlog to give them up"
         yield _obstacle(Obstacle.KIND_OUTAGE_GUARD, message, backlog[0].release_at_ms)
@@ -348,11 +348,11 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
             flow_jid, flow_occasion = keys.run_of(key)
             root = view.get(keys.job(flow_jid), JobRecord)
             flow = keys.run_id(root.name if root else "deleted", flow_jid, flow_occasion)
-            message = f"the wave {flow} waits for {missing}"
+            message = f"the flow run {flow} waits for {missing}"
             yield _obstacle(Obstacle.KIND_UPSTREAM, message)
             return
     if not job.schedules:
-        yield _obstacle(Obstacle.KIND_UPSTREAM, f"it happens after {listed}; no wave waits now")
+        yield _obstacle(Obstacle.KIND_UPSTREAM, f"it happens after {listed}; no flow run waits now")
 
 
 def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
@@ -362,7 +362,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
             message = "its schedule counts from the end of a run, and one is under way"
             yield _obstacle(Obstacle.KIND_RUNNING, message)
         elif not job.schedules and not job.form.spec.upstream.jobs:
-            message = "it has no schedule, so it happens only by hand; trigger it"
+            message = "it has no schedule, so it happens only manually; trigger it"
             yield _obstacle(Obstacle.KIND_BY_HAND, message)
         return
     try:

@@ -194,7 +194,7 @@ def simplify(expression: str) -> str | Refusal:
 def refuse_word(word: str) -> Refusal:
     if word == "@reboot":
         return wrong(
-            "a cluster has no boot to run after", "a schedule `once`, or trigger the job by hand"
+            "a cluster has no boot to run after", "a schedule `once`, or trigger the job manually"
         )
     known = [*ALIASES, "@every 5m"]
     near = difflib.get_close_matches(word[:64], known, n=1, cutoff=0.5)

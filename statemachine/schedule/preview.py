@@ -79,14 +79,14 @@ def _previewed(
     skipped = False
     kind = edit.kind if edit else schedule_pb2.OccurrenceEdit.KIND_UNSPECIFIED
     if kind == schedule_pb2.OccurrenceEdit.KIND_ADD:
-        notes.append("added by hand")
+        notes.append("added manually")
         calendar = None
     elif kind == schedule_pb2.OccurrenceEdit.KIND_SKIP:
-        notes.append("left out by hand")
+        notes.append("left out manually")
         skipped = True
     elif edit and kind == schedule_pb2.OccurrenceEdit.KIND_MOVE:
         due_ms = edit.moved_to.seconds * 1000 + edit.moved_to.nanos // 1_000_000
-        notes.append(f"moved by hand to {zone.local_text(due_ms)}")
+        notes.append(f"moved manually to {zone.local_text(due_ms)}")
         calendar = None
     if calendar is not None:
         notes.append(f"left out by the calendar {calendar}")

@@ -126,7 +126,7 @@ async def test_one_folder_that_is_left_becomes_a_cluster(tmp_path: Path) -> None
         await lose(running, "n1")
         seen = await offline(running, "n1", "recover", "--look")
         unsure = await offline(running, "n1", "recover", "--confirm", "other", code=2)
-        assert "and 'other' was said" in unsure
+        assert "and 'other' was typed" in unsure
 
         said = await offline(running, "n1", "recover", "--confirm", "raftsched")
         running.start()

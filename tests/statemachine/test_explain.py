@@ -303,14 +303,14 @@ def test_a_job_after_others_names_the_wave_and_what_it_waits_for(machine: Machin
     machine.create("c", after=["a", "b"])
     machine.do(cut_off("b"))
     assert kinds(of_job(machine, "c")) == ["UPSTREAM"]
-    assert "no wave waits" in of_job(machine, "c").summary
+    assert "no flow run waits" in of_job(machine, "c").summary
     flow = machine.trigger("a").flow
     machine.succeed(machine.grant()[0])
 
     said = of_job(machine, "c")
 
     assert kinds(said) == ["UPSTREAM"]
-    assert f"the wave {flow} waits for b" in said.summary
+    assert f"the flow run {flow} waits for b" in said.summary
 
 
 def test_a_job_that_counts_from_the_end_of_its_run_says_so(machine: Machine) -> None:

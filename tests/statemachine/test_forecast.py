@@ -50,7 +50,7 @@ def test_a_preview_of_a_job_is_what_fires(machine: Machine) -> None:
     fired = sorted(to_ms(run.scheduled_time) for run in machine.live("a"))
     assert [at for at in times(answer) if at <= machine.now_ms] == fired
     assert len(answer.occurrences) == 20
-    assert any("left out by hand" in item.note for item in answer.occurrences)
+    assert any("left out manually" in item.note for item in answer.occurrences)
     assert any("calendar off" in item.note for item in answer.occurrences)
     assert answer.descriptions
 
@@ -349,7 +349,7 @@ def test_what_was_added_by_hand_is_previewed_and_counts(machine: Machine) -> Non
         )
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
-    added = "added by hand"
+    added = "added manually"
     seen = previewed(machine, job="a")
     for hour in range(1, 6):
         machine.at(f"2026-01-01T0{hour}:30")

@@ -63,10 +63,10 @@ def test_a_skipped_time_is_not_the_next_one(machine: Machine) -> None:
 
     assert answer.status.next_due_time.ToMilliseconds() == FIRST + HOUR_MS
     assert due_ms(machine) == FIRST + HOUR_MS
-    assert status(machine).left_out == "2026-01-01 01:00:00 UTC by hand"
+    assert status(machine).left_out == "2026-01-01 01:00:00 UTC manually"
     assert explained(machine) == [
         "it is due next at 2026-01-01 02:00:00 UTC",
-        "left out before that: 2026-01-01 01:00:00 UTC by hand",
+        "left out before that: 2026-01-01 01:00:00 UTC manually",
     ]
 
 
@@ -107,7 +107,7 @@ def test_the_last_of_a_job_that_is_skipped_leaves_none(machine: Machine) -> None
     edit(machine, FIRST, Edit.KIND_SKIP)
 
     assert not status(machine).HasField("next_due_time")
-    assert "01:00:00 UTC by hand" in status(machine).left_out
+    assert "01:00:00 UTC manually" in status(machine).left_out
 
 
 def test_a_calendar_that_leaves_out_everything_is_not_searched_for_ever(machine: Machine) -> None:

@@ -41,9 +41,9 @@ def test_a_skipped_time_is_no_next_one_and_is_named(cli: Cli) -> None:
 
     titles, row = cli.rows("job", "list")
     assert row[titles.index("NEXT")] == "2026-01-02T09:00:00Z"
-    assert row[titles.index("NOTE")] == "left out: 2026-01-01 09:00:00 UTC by hand"
-    assert "note: left out: 2026-01-01 09:00:00 UTC by hand" in seen(cli, "job", "list")
-    assert "left out:            2026-01-01 09:00:00 UTC by hand" in seen(
+    assert row[titles.index("NOTE")] == "left out: 2026-01-01 09:00:00 UTC manually"
+    assert "note: left out: 2026-01-01 09:00:00 UTC manually" in seen(cli, "job", "list")
+    assert "left out:            2026-01-01 09:00:00 UTC manually" in seen(
         cli, "job", "get", "report"
     )
 

@@ -132,7 +132,7 @@ def test_a_job_does_one_thing(cli: Cli) -> None:
             "job is 99999999999999; the most",
         ),
         ("job create n --handler x --max-attempts 99999999999", "max_attempts is 99999999999"),
-        ("job create n --handler x --max-runs -99999999999999999999", "the least that can be said"),
+        ("job create n --handler x --max-runs -99999999999999999999", "the least that can be sent"),
         ("job create n --handler x --every 99999999999d", "is longer than 10,000 years"),
         ("job create n --handler x --at +3000000d", "'+3000000d' is not in the years 1970 to 9999"),
         ("job create n --handler x --at 1500-01-01", "'1500-01-01' is not in the years 1970 to"),
@@ -338,7 +338,7 @@ def test_an_occurrence_is_skipped_moved_added_and_put_back(cli: Cli) -> None:
     notes = [row[-1] for row in cli.rows("job", "next", "x", "-c", "4")[1:]]
     cli.ok("job", "skip", "x", "2026-01-02T09:00:00Z", "--revert")
 
-    assert [note.split(" by hand")[0] for note in notes] == ["", "added", "left out", "moved"]
+    assert [note.split(" manually")[0] for note in notes] == ["", "added", "left out", "moved"]
     assert cli.json("job", "get", "x")["status"]["edits"][0]["kind"] == "KIND_ADD"
     assert len(cli.json("job", "get", "x")["status"]["edits"]) == 2
 

@@ -70,8 +70,18 @@ def test_name_is_what_the_next_command_takes(cli: Cli) -> None:
 def test_a_table_in_a_pipe_is_tab_separated_and_complete(cli: Cli) -> None:
     titles, mail, report = cli.rows("job", "list")
 
-    assert titles == ["NAME", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST", "LIVE", "NOTE"]
-    assert mail == ["mail", "active", "every 1h30m", "", "2026-01-01T01:30:00Z", "-", "0", ""]
+    assert titles == [
+        "NAME",
+        "STATE",
+        "SCHEDULE",
+        "ZONE",
+        "NEXT",
+        "LAST",
+        "RUNNING",
+        "WAITING",
+        "NOTE",
+    ]
+    assert mail == ["mail", "active", "every 1h30m", "", "2026-01-01T01:30:00Z", "-", "0", "0", ""]
     assert report[2] == "0 9 * * *"
 
 

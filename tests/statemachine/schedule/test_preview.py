@@ -132,12 +132,12 @@ def test_occurrences_changed_by_hand_are_shown(
     seen = preview(plan, instant("2026-02-01T07:00"), 7, edits=edits)
 
     assert [(one.local_time[5:16], one.note, one.excluded) for one in seen] == [
-        ("02-01T07:00", "added by hand", False),
+        ("02-01T07:00", "added manually", False),
         ("02-01T09:00", "", False),
-        ("02-02T09:00", "left out by hand", True),
-        ("02-03T09:00", "moved by hand to 2026-02-03T15:00:00+00:00", False),
-        ("02-03T12:00", "added by hand", False),
-        ("02-04T09:00", "added by hand", False),
+        ("02-02T09:00", "left out manually", True),
+        ("02-03T09:00", "moved manually to 2026-02-03T15:00:00+00:00", False),
+        ("02-03T12:00", "added manually", False),
+        ("02-04T09:00", "added manually", False),
         ("02-05T09:00", "", False),
     ]
     assert seen[3].due_ms == instant("2026-02-03T15:00")
