@@ -434,7 +434,8 @@ PLANTED: list[tuple[Rule, str, str, str, str]] = [
     (unknown_capitals, "run.proto", "holds the lease, while RUNNING", "for BUSY", "BUSY is"),
     (uncommented_things, "flow.proto", "  // The job.\n", "", "needs a comment"),
     (uncommented_things, "flow.proto", "    // Runs are under way.\n", "", "needs a comment"),
-    (uncommented_things, "flow.proto", "  // To show a flow run.\n", "", ":"),
+    (uncommented_things, "flow.proto", "  // Show a flow run. Refused with FLOW_NOT_FOUND.\n", "",
+     ":"),
     (wide_lines, "flow.proto", "// One dependency.", f"// {'One dependency. ' * 7}", "100 columns"),
 ]  # fmt: skip
 
