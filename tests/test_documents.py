@@ -57,6 +57,13 @@ def test_a_design_is_read_in_minutes(folder: str) -> None:
     assert [line for line in lines if len(line) > COLUMNS_MAX] == []
 
 
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
+def test_a_document_fits_a_screen(path: Path) -> None:
+    lines = path.read_text().splitlines()
+
+    assert [line for line in lines if len(line) > COLUMNS_MAX] == []
+
+
 @pytest.mark.parametrize("folder", sorted(LONG))
 def test_a_design_that_was_shortened_is_held_to_it(folder: str) -> None:
     lines = (ROOT / folder / "DESIGN.md").read_text().splitlines()
