@@ -47,6 +47,8 @@ GONE: dict[str, dict[str, str]] = {
         "revive": "recover",
         "revived": "recovered",
         "serve_line": "serve_quota",
+        "settle": "record, reschedule, close or write_back",
+        "settles": "reschedules",
         "sight": "inputs",
         "spared": "exempt",
         "sweep": "namespace_deletion",

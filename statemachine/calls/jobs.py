@@ -121,7 +121,7 @@ def _mold(
     state = StateRecord(state=next_time.ACTIVE)
     _wire(view, jid, namespace, job, state, known, plan)
     next_time.start(view, state, plan)
-    next_time.settle(view, jid, state)
+    next_time.reschedule(view, jid, state)
     mold = Mold(job.lane, state, encode(state))
     if specs.shape(job.form, job.schedules).is_common and not known.has_upstream:
         view.molds[namespace.number, job.form, job.schedules] = mold
@@ -320,7 +320,7 @@ def replace_spec(
         next_time.apply_timing(view, jid, job, state)
     elif record is not None:
         next_time.advance_if_idle(view, jid, job, state)
-    next_time.settle(view, jid, state)
+    next_time.reschedule(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)
     if old.upstream != new.upstream:
@@ -403,7 +403,7 @@ def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2
     if state.state == next_time.BROKEN:
         view.delete(keys.broken(jid))
     job_deletion.begin(view, jid, job, state)
-    next_time.settle(view, jid, state)
+    next_time.reschedule(view, jid, state)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, "DeleteJob", job.namespace, f"job/{job.name}", request)
     return job_pb2.DeleteJobResponse(cancelled_runs=live)
@@ -460,6 +460,6 @@ def resume(view: View, request: job_pb2.ResumeJobRequest, actor: str) -> job_pb2
 def _changed(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     job.version += 1
     job.updated_at_ms = view.now_ms
-    next_time.settle(view, jid, state)
+    next_time.reschedule(view, jid, state)
     view.put(keys.job(jid), job)
     view.put(keys.state(jid), state)

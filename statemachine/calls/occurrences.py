@@ -283,7 +283,7 @@ def backfill(
             release_at_ms=view.now_ms, cause=run_pb2.CAUSE_BACKFILL,
         )  # fmt: skip
         backlog.add(view, jid, state, part)
-        next_time.settle(view, jid, state)
+        next_time.reschedule(view, jid, state)
         view.put(keys.state(jid), state)
         detail = f"{len(planned)} scheduled times"
         audit_log.add(view, actor, "BackfillJob", job.namespace, f"job/{job.name}", request, detail)
@@ -299,7 +299,7 @@ def drop_backlog(
     if not state.backlog:
         return job_pb2.DropBacklogResponse()
     dropped = backlog.drop(view, jid, job, state)
-    next_time.settle(view, jid, state)
+    next_time.reschedule(view, jid, state)
     view.put(keys.state(jid), state)
     detail = f"{dropped} scheduled times"
     audit_log.add(view, actor, "DropBacklog", job.namespace, f"job/{job.name}", request, detail)
@@ -384,7 +384,7 @@ def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> 
     elif backlog.spans(state, scheduled_ms):
         backlog.add(view, jid, state, backlog.alone(scheduled_ms, view.now_ms))
     else:
-        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_MISSED)
+        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_MISSED)
         next_time.advance_if_idle(view, jid, job, state)
     return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
 
@@ -405,7 +405,7 @@ def _edited(
     request: job_pb2.EditOccurrenceRequest | job_pb2.RevertOccurrenceRequest,
     actor: str, method: str,
 ) -> job_pb2.Job:  # fmt: skip
-    next_time.settle(view, jid, state)
+    next_time.reschedule(view, jid, state)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, method, job.namespace, f"job/{job.name}", request)
     answer = answers.job(job.namespace, jid, job, state)

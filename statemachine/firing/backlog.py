@@ -28,8 +28,8 @@ from .occurrence import BACKFILL, SCHEDULED
 
 def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
     """Let some past scheduled times wait for their turn. What was missed does not wait for
-    backfills, which may take days, and takes its turn when it is the first. The caller settles and
-    puts the state."""
+    backfills, which may take days, and takes its turn when it is the first. The caller reschedules
+    and puts the state."""
     parts = sorted((*state.backlog, part), key=_place)
     for behind in parts[1:]:
         # The end of a run wakes the first one only.
@@ -57,7 +57,7 @@ def spans(state: StateRecord, scheduled_ms: int) -> bool:
 
 
 def clear(view: View, jid: int, state: StateRecord) -> int:
-    """Forget what waits; how many times that were. The caller settles and puts the state."""
+    """Forget what waits; how many times that were. The caller reschedules and puts the state."""
     left = sum(part.left for part in state.backlog)
     if left:
         namespaces.usage_of(view, jid).backlog -= left
@@ -157,7 +157,7 @@ def backfillable(
 
 def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
     """Give up what waits; how many times that were. What a backfill was to run has an outcome
-    already, and keeps it. The caller settles and puts the state."""
+    already, and keeps it. The caller reschedules and puts the state."""
     plan = next_time.plan_of(view, jid, job)
     for part in state.backlog:
         if part.cause == SCHEDULED:
@@ -169,7 +169,7 @@ def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
 
 def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> None:
     """What of the schedules waits behind an instant is decided on again, so it waits no more. The
-    caller settles and puts the state."""
+    caller reschedules and puts the state."""
     for part in next_time.missed(state):
         if part.to_ms <= at_ms + 1 or part.due_at_ms:
             continue

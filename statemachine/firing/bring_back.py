@@ -51,7 +51,7 @@ def free(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
 
 
 def bring_back(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """A job that stands still goes on from now, if it can. The caller settles and puts both."""
+    """A job that stands still goes on from now, if it can. The caller reschedules and puts both."""
     if not stands_until(view, job, state) or why_not(view, jid, job, state):
         return
     later = job.schedules_since_ms > view.now_ms

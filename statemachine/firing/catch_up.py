@@ -30,7 +30,7 @@ OUTCOME = {
 
 def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     """Decide on all that is due but what runs now; whether the job's next time is another by that.
-    The caller settles and puts the state."""
+    The caller reschedules and puts the state."""
     plan = next_time.plan_of(view, jid, job)
     until_ms = view.now_ms - due(plan, 0)
     due_now, last = timeline.undecided(view, jid, job, state, plan, until_ms)
@@ -48,7 +48,7 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
 
 def give_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """What came under schedules that are about to go, and is not decided on, is missed. The caller
-    settles and puts the state."""
+    reschedules and puts the state."""
     plan = next_time.plan_of(view, jid, job)
     found, last = timeline.undecided(view, jid, job, state, plan, view.now_ms)
     missed = [one for one in found if one.edit is None or one.kind is timeline.SKIPPED]
@@ -71,7 +71,7 @@ def _carry_out(
         elif fate is Fate.SKIP:
             assert one.edit is not None
             occurrence.drop_edit(state, one.edit)
-            ledger.settle(view, jid, state, one.first, OUTCOME[fate])
+            ledger.record(view, jid, state, one.first, OUTCOME[fate])
         else:
             ledger.stretch(view, jid, state, plan, one.first, one.last, OUTCOME[fate])
     if run is None:
@@ -121,6 +121,6 @@ def _edited(
         next_time.used_up(job, state)
         return
     ledger.take_out(view, jid, job, plan, one.first)
-    ledger.settle(view, jid, state, one.first, OUTCOME[fate])
+    ledger.record(view, jid, state, one.first, OUTCOME[fate])
     occurrence.mark(view, jid, plan, one.first)
     next_time.used_up(job, state)

@@ -233,7 +233,7 @@ def _ring_job(view: View, jid: int, is_later: bool) -> None:
         fire_due(view, jid, job, state)
     if state.ledger_purge_at_ms or not state.live:
         _plan_purge(view, jid, job, state)
-    next_time.settle(view, jid, state)
+    next_time.reschedule(view, jid, state)
     view.put(key, state)
 
 
@@ -250,7 +250,7 @@ def _ring_backlog(view: View, jid: int) -> None:
     if not is_due and (not state.held or _has_room(view, jid, state)):
         backlog.release(view, jid, job, state)
         next_time.advance_if_idle(view, jid, job, state)
-    next_time.settle(view, jid, state)
+    next_time.reschedule(view, jid, state)
     view.put(key, state)
 
 
@@ -271,7 +271,7 @@ def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Give every scheduled time that is due its outcome: those of the schedules, then what was
     moved or added. What a decision has no time for is due in the next, in the same order. The
-    caller settles and puts the state."""
+    caller reschedules and puts the state."""
     now_ms = view.now_ms
     grace_ms = job.form.grace_ms
     for done in range(limits.STEP):
@@ -470,7 +470,7 @@ def _purge(view: View, jid: int, occasion: int) -> None:
     if state.ledger_from_ms and state.state != next_time.DELETING:
         job = view.need(keys.job(jid), JobRecord)
         if ledger_purge.step(view, jid, job, state):
-            next_time.settle(view, jid, state)
+            next_time.reschedule(view, jid, state)
             view.put(keys.state(jid), state)
 
 

@@ -29,7 +29,7 @@ def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled
     for edit in state.edits:
         if edit.scheduled_at_ms == scheduled_ms and edit.kind == Edit.KIND_SKIP:
             drop_edit(state, edit)
-            ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+            ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
             return True
         if edit.scheduled_at_ms == scheduled_ms and edit.kind == Edit.KIND_MOVE:
             # It has an instant of its own, and gets its outcome there.
@@ -37,7 +37,7 @@ def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled
     if job.form.calendars:
         plan = next_time.plan_of(view, jid, job)
         if excluded(plan, scheduled_ms) is not None:
-            ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
+            ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
             return True
     return False
 
@@ -53,29 +53,29 @@ def fire(
     late_ms = view.now_ms - due_ms
     form = job.form
     if late_ms > form.start_deadline_ms and cause != BACKFILL:
-        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
+        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
         return True
     most = namespaces.live_runs(view, job.namespace)
     if most and quota.used(usage := namespaces.usage_of(view, jid)) >= most:
         if patient:
             quota.wait(view, jid, state, usage)
             return False
-        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
     verdict = overlap.judge(view, jid, state, job)
     if verdict is overlap.SKIP:
         if patient:
             return False
-        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
+        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
         return True
     occasion = keys.occasion_of(scheduled_ms)
     outcome = LATE if late_ms > form.grace_ms else RAN
     run = runs.new(job, cause, outcome, due_ms)
     waits = verdict is not overlap.GO and overlap.make_room(view, jid, state, verdict, occasion)
     if cause == BACKFILL:
-        _settle_backfilled(view, jid, job, state, scheduled_ms, outcome)
+        _record_backfilled(view, jid, job, state, scheduled_ms, outcome)
     else:
-        ledger.settle(view, jid, state, scheduled_ms, outcome)
+        ledger.record(view, jid, state, scheduled_ms, outcome)
     if state.has_downstream:
         waves.start(view, jid, occasion, run)
     move(view, jid, occasion, run, HELD if waits else READY, state, form)
@@ -88,7 +88,7 @@ def mark(view: View, jid: int, plan: Plan, scheduled_ms: int) -> None:
         ledger.mark_added(view, jid, scheduled_ms)
 
 
-def _settle_backfilled(
+def _record_backfilled(
     view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int,
     outcome: run_pb2.Outcome.ValueType,
 ) -> None:  # fmt: skip
@@ -102,7 +102,7 @@ def _settle_backfilled(
         waves.begin_anew(view, jid, occasion)
     awaited = next_time.awaits(state, scheduled_ms)
     counts = state.fired, state.skipped
-    ledger.settle(view, jid, state, scheduled_ms, outcome, is_known=is_known)
+    ledger.record(view, jid, state, scheduled_ms, outcome, is_known=is_known)
     if not awaited:
         # The job was never to decide on it, or has done so, so it uses up no most of runs.
         state.fired, state.skipped = counts
@@ -114,7 +114,7 @@ def drop_edit(state: StateRecord, edit: EditRecord) -> None:
 
 def drop_unnamed(view: View, jid: int, state: StateRecord, plan: Plan) -> list[EditRecord]:
     """Other schedules take force: what they do not name cannot be skipped or moved any more, and
-    what was moved is missed; what was added stays. The caller settles and puts the state."""
+    what was moved is missed; what was added stays. The caller reschedules and puts the state."""
     gone = [
         edit
         for edit in state.edits
@@ -125,7 +125,7 @@ def drop_unnamed(view: View, jid: int, state: StateRecord, plan: Plan) -> list[E
         if edit.kind == Edit.KIND_MOVE and not ledger.knows(view, jid, edit.scheduled_at_ms):
             # It may lie ahead, and the schedules may name it again before it comes.
             last_ms = state.last_scheduled_at_ms
-            ledger.settle(view, jid, state, edit.scheduled_at_ms, run_pb2.OUTCOME_MISSED)
+            ledger.record(view, jid, state, edit.scheduled_at_ms, run_pb2.OUTCOME_MISSED)
             ledger.mark_added(view, jid, edit.scheduled_at_ms)
             if edit.scheduled_at_ms > view.now_ms:
                 state.last_scheduled_at_ms = last_ms

@@ -92,7 +92,7 @@ def _move_job(view: View, jid: int, back_ms: int) -> None:
     for part in state.backlog:
         if part.release_at_ms > now_ms:
             part.release_at_ms = max(now_ms, part.release_at_ms - back_ms)
-    next_time.settle(view, jid, state)
+    next_time.reschedule(view, jid, state)
     if state.timer_at_ms != timer_ms or state.backlog:
         view.put(key, state)
 

@@ -47,7 +47,7 @@ def link(view: View, jid: int, job: JobRecord) -> None:
         if not state.has_downstream:
             state.has_downstream = True
             # What others depend on is not deleted by itself.
-            next_time.settle(view, source, state)
+            next_time.reschedule(view, source, state)
             view.put(key, state)
     own = _depends(view, jid)
     own.depth = depth + 1
@@ -70,7 +70,7 @@ def unlink(view: View, jid: int, job: JobRecord) -> None:
         state = view.need(key, StateRecord)
         prefix = keys.of_job(keys.EDGE, source)
         state.has_downstream = next(view.scan(prefix, keys.after(prefix)), None) is not None
-        next_time.settle(view, source, state)
+        next_time.reschedule(view, source, state)
         view.put(key, state)
     own = view.get(keys.depends(jid), DependsRecord)
     if own is not None:

@@ -117,7 +117,7 @@ def run_ended(view: View, jid: int, occasion: int, run: RunRecord) -> None:
     if view.need(keys.state(jid), StateRecord).has_downstream:
         tell = jid, TellRecord(occasion=occasion, state=run.state, round=flow.round)
         _tell(view, wave, [tell], 0 if view.is_full else limits.STEP)
-    _settle(view, wave)
+    _close(view, wave)
 
 
 def _tell(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
@@ -267,7 +267,7 @@ def _look_at_changed(view: View, wave: Wave, jid: int) -> None:
     wave.flow.waiting -= 1
     if _enact(view, wave, jid, job, step, verdict):
         _tell(view, wave, [(jid, TellRecord(round=wave.flow.round))], limits.STEP)
-    _settle(view, wave)
+    _close(view, wave)
 
 
 def _cannot_run(view: View, wave: Wave, jid: int) -> bool:
@@ -298,7 +298,7 @@ def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) ->
     return occasion
 
 
-def _settle(view: View, wave: Wave) -> None:
+def _close(view: View, wave: Wave) -> None:
     """A wave with nothing under way, nothing to tell and nothing to wait for has ended."""
     flow = wave.flow
     if not (flow.live or flow.waiting or flow.telling or flow.ended_at_ms):
@@ -375,7 +375,7 @@ def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
     if flow.going:
         _put(view, wave)
     else:
-        _settle(view, wave)
+        _close(view, wave)
 
 
 def _notify_rest(view: View, wave: Wave) -> None:

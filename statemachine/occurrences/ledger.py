@@ -44,7 +44,7 @@ AHEAD = 2_000  # Entries ahead of the time that one change looks at.
 PIECE = 1_000  # Entries that are looked at in one piece of making the table of stretches.
 
 
-def settle(
+def record(
     view: View, jid: int, state: StateRecord, scheduled_ms: int, outcome: run_pb2.Outcome.ValueType,
     *, is_known: bool = False,
 ) -> None:  # fmt: skip
@@ -97,7 +97,7 @@ def stretch(
         first = next((at_ms for at_ms in times if at_ms not in known), last)
     if count < 1:
         return
-    settle(view, jid, state, first, outcome)
+    record(view, jid, state, first, outcome)
     if count > 1:
         entry = LedgerRecord(outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1)
         _put_stretch(view, jid, first, entry)

@@ -14,7 +14,8 @@ from . import ledger, next_time
 def step(
     view: View, jid: int, job: JobRecord, state: StateRecord, most: int = ledger.PURGE
 ) -> bool:
-    """Drop a few old entries, and plan the rest. True: the caller settles and puts the state."""
+    """Drop a few old entries, and plan the rest. True: the caller reschedules and puts the
+    state."""
     before = state.ledger_from_ms, state.ledger_purge_at_ms
     at_ms = ledger.purge(view, jid, state, job.namespace, most)
     state.ledger_purge_at_ms = at_ms if idle(state) else 0

@@ -141,7 +141,7 @@ def awaits(state: StateRecord, scheduled_ms: int) -> bool:
 
 def apply_timing(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Another jitter or most of runs changes no scheduled time: what lies ahead or waits stays. The
-    caller settles and puts the state."""
+    caller reschedules and puts the state."""
     scheduled_ms = state.next_scheduled_at_ms
     if not scheduled_ms:
         # None was left behind what waits, or was moved to later; now there may be one.
@@ -196,8 +196,8 @@ def has_place(job: JobRecord, state: StateRecord, edit: EditRecord) -> bool:
 
 def advance_if_idle(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """What was moved or waited became no run, so no end will set the next time of a job that goes
-    on from an end, and one with a most of runs has some left after all. The caller settles and puts
-    the state."""
+    on from an end, and one with a most of runs has some left after all. The caller reschedules and
+    puts the state."""
     if state.next_scheduled_at_ms or _waiting(state):
         return
     if state.after_end and state.live == state.held:
@@ -253,7 +253,7 @@ def start(view: View, state: StateRecord, plan: Plan) -> None:
         state.next_due_at_ms = max(due(plan, scheduled_ms), view.now_ms)
 
 
-def settle(view: View, jid: int, state: StateRecord) -> None:
+def reschedule(view: View, jid: int, state: StateRecord) -> None:
     """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
     if state.state == ACTIVE:
         # Most have a next time, and are not asked.
@@ -365,4 +365,4 @@ def run_ended(view: View, jid: int, state: StateRecord) -> None:
             advance(view, jid, job, state, _behind_end(view, jid, job, state))
     elif not waits and (state.live or state.delete_after_ms is None):
         return
-    settle(view, jid, state)
+    reschedule(view, jid, state)

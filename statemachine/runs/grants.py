@@ -139,8 +139,8 @@ def grant(view: View, request: Grant, actor: str) -> list[list[worker_pb2.Lease]
         # Whoever had a turn waits for the time that is left.
         busy, least = still, 1
     for cursor in ready.cursors.values():
-        _settle(view, cursor)
-    _settle_sources(view, ready)
+        _write_back(view, cursor)
+    _write_back_queues(view, ready)
     for taker in takers:
         if taker.leases:
             view.put(keys.session(taker.offer.worker), taker.session)
@@ -452,7 +452,7 @@ def refill(view: View, queue: QueueRecord) -> None:
     queue.allowance_at_ms = view.now_ms
 
 
-def _settle(view: View, cursor: LaneCursor) -> None:
+def _write_back(view: View, cursor: LaneCursor) -> None:
     """Write down what was taken from a lane, and where its next scan starts."""
     if not cursor.granted:
         return
@@ -463,7 +463,7 @@ def _settle(view: View, cursor: LaneCursor) -> None:
         view.delete(lanes.busy_key(cursor.lane))
 
 
-def _settle_sources(view: View, ready: Ready) -> None:
+def _write_back_queues(view: View, ready: Ready) -> None:
     """Write down what was taken from a queue. What gave nothing is not written, so its refill must
     not stay."""
     for cursor in ready.cursors.values():

@@ -181,7 +181,7 @@ def _take_turn(view: View, jid: int, state: StateRecord, job: JobRecord) -> None
         return
     if state.backlog and not state.backlog[0].release_at_ms:
         state.backlog[0].release_at_ms = view.now_ms
-        next_time.settle(view, jid, state)
+        next_time.reschedule(view, jid, state)
 
 
 def not_for_later(view: View, jid: int, spec: job_pb2.JobSpec, state: StateRecord) -> Iterator[int]:

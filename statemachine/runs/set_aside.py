@@ -69,7 +69,7 @@ def repair(view: View, request: job_pb2.RepairJobRequest, actor: str) -> job_pb2
         bring_back(view, jid, state, record)
         if state.state != next_time.DELETING:
             next_time.advance_if_idle(view, jid, job, state)
-        next_time.settle(view, jid, state)
+        next_time.reschedule(view, jid, state)
         view.put(keys.state(jid), state)
         subject = f"job/{job.name}"
         audit_log.add(view, actor, "RepairJob", job.namespace, subject, request, record.reason)
@@ -93,7 +93,7 @@ def _find(view: View, request: job_pb2.RepairJobRequest) -> tuple[int, JobRecord
 
 
 def bring_back(view: View, jid: int, state: StateRecord, record: BrokenRecord) -> None:
-    """It stands where it stood, and its runs take part again. The caller settles and puts the
+    """It stands where it stood, and its runs take part again. The caller reschedules and puts the
     state."""
     view.delete(keys.broken(jid))
     state.state = record.was

@@ -72,10 +72,10 @@ def each_alone(view: View, jid: int, state: StateRecord, plan: Plan, first: int,
             continue
         edit = edits.get(at_ms)
         if edit is None:
-            ledger.settle(view, jid, state, at_ms, MISSED)
+            ledger.record(view, jid, state, at_ms, MISSED)
         elif edit.kind == Edit.KIND_SKIP:
             occurrence.drop_edit(state, edit)
-            ledger.settle(view, jid, state, at_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+            ledger.record(view, jid, state, at_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
 
 
 def said(view: View, jid: int, state: StateRecord, times: list[int]) -> object:
