@@ -104,11 +104,11 @@ class Webhooks:
             record = self._read(key)
             if record is None or not waits_for_webhook(record):
                 return
-            over = self.node.clock.now_ms() - record.told_at_ms > GIVE_UP_MS
-            if over or await self._call(record, _event(record), record.told_in):
+            over = self.node.clock.now_ms() - record.changed_at_ms > GIVE_UP_MS
+            if over or await self._call(record, _event(record), record.changed_in):
                 if over:
                     says.error("webhook given up", alert=record.settings.name)
-                await self._note(Called(key, record.told_in))
+                await self._note(Called(key, record.changed_in))
                 return
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, RETRY_MOST_S)
@@ -181,8 +181,8 @@ class Webhooks:
 
 def _event(record: AlertRecord) -> event_pb2.Event:
     event = event_of(record)
-    event.revision.change = record.told_in
-    set_ms(event.time, record.told_at_ms)
+    event.revision.change = record.changed_in
+    set_ms(event.time, record.changed_at_ms)
     return event
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from ...statemachine.flows import waves
-from ...statemachine.flows.waves import Tell, Wave
+from ...statemachine.flows.waves import Notice, Wave
 from ...statemachine.model import keys
 from ...statemachine.model.record import (
     LedgerRecord,
+    NoticeRecord,
     RoomRecord,
     RunRecord,
     StateRecord,
-    TellRecord,
 )
 from ...statemachine.model.view import View
 from ...statemachine.occurrences import ledger
@@ -20,28 +20,28 @@ from ...statemachine.runs import overlap
 from .rule_mutants import exchanged
 
 
-def tells_chain(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
-    """A1: what cannot run tells those behind it before anything else is done."""
-    for source, tell in tells:
-        for jid in waves._downstream(view, source, tell.next_jid):
+def notifies_chain(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
+    """A1: what cannot run notices those behind it before anything else is done."""
+    for source, notice in notices:
+        for jid in waves._downstream(view, source, notice.next_jid):
             if most <= 0:
-                tell.next_jid = jid
-                waves._keep(view, wave, (source, tell))
+                notice.next_jid = jid
+                waves._keep(view, wave, (source, notice))
                 break
-            if waves._look(view, wave, jid, source, tell):
-                tells_chain(view, wave, [(jid, TellRecord(round=wave.flow.round))], 1)
+            if waves._look(view, wave, jid, source, notice):
+                notifies_chain(view, wave, [(jid, NoticeRecord(round=wave.flow.round))], 1)
             most = 0 if view.is_full else most - 1
 
 
-def tells_dependents(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
+def tells_dependents(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
     """A2: all jobs that wait for one are told of its end in one change."""
-    for source, tell in tells:
-        for jid in waves._downstream(view, source, tell.next_jid):
-            if waves._look(view, wave, jid, source, tell):
-                waves._keep(view, wave, (jid, TellRecord(round=wave.flow.round)))
+    for source, notice in notices:
+        for jid in waves._downstream(view, source, notice.next_jid):
+            if waves._look(view, wave, jid, source, notice):
+                waves._keep(view, wave, (jid, NoticeRecord(round=wave.flow.round)))
 
 
-def keeps_nothing(view: View, wave: Wave, left: Tell) -> None:
+def keeps_nothing(view: View, wave: Wave, left: Notice) -> None:
     """A1, A2: whoever is not told in the first step never is."""
 
 
@@ -72,11 +72,11 @@ def walks(view: View, jid: int, scheduled_ms: int) -> tuple[int, LedgerRecord] |
 
 
 def tells_whole_chains() -> AbstractContextManager[None]:
-    return exchanged(waves, "_tell", tells_chain)
+    return exchanged(waves, "_notify", notifies_chain)
 
 
 def tells_all_dependents() -> AbstractContextManager[None]:
-    return exchanged(waves, "_tell", tells_dependents)
+    return exchanged(waves, "_notify", tells_dependents)
 
 
 def forgets_the_rest() -> AbstractContextManager[None]:

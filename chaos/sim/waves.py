@@ -28,9 +28,9 @@ def check_waves(store: Reading, late_before_ms: int) -> int:
             continue
         if flow.live != live[place]:
             raise Violation(f"A2 wave {place} counts {flow.live} runs, {live[place]} are there")
-        if flow.telling and not 0 < keys.instant(flow.timer_at_ms) >= late_before_ms:
-            raise Violation(f"A2 wave {place} has {flow.telling} to tell, and nothing moves it")
-        if not (flow.live or flow.telling or flow.ended_at_ms):
+        if flow.notices and not 0 < keys.instant(flow.timer_at_ms) >= late_before_ms:
+            raise Violation(f"A2 wave {place} has {flow.notices} to tell, and nothing moves it")
+        if not (flow.live or flow.notices or flow.ended_at_ms):
             raise Violation(f"A2 wave {place} has nothing under way, and has not ended")
         told = steps_of(store, place, flow)
         if flow.ended_at_ms and told != downstream(store, place[0]):

@@ -62,7 +62,7 @@ def put(view: View, request: alert_pb2.PutAlertRequest, actor: str) -> Alert:
         _holds(view, record, 0, now=False)
     if old.webhook != new.webhook:
         # What happened before is none of its business.
-        record.called_in = record.told_in
+        record.called_in = record.changed_in
     record.settings = new
     record.version += 1
     view.put(key, record)
@@ -188,20 +188,20 @@ def _holds(view: View, record: AlertRecord, hold_ms: int, *, now: bool) -> bool:
     if now and not record.raised_at_ms and view.now_ms - record.true_since_ms >= hold_ms:
         record.raised_at_ms = view.now_ms
     if bool(record.raised_at_ms) != bool(before[1]):
-        record.told_in, record.told_at_ms = view.base + 1, view.now_ms
+        record.changed_in, record.changed_at_ms = view.base + 1, view.now_ms
     return before != (record.true_since_ms, record.raised_at_ms)
 
 
 def waits_for_webhook(record: AlertRecord) -> bool:
     """It was raised or cleared, and its webhook has not heard of it."""
-    return bool(record.settings.webhook) and record.called_in < record.told_in
+    return bool(record.settings.webhook) and record.called_in < record.changed_in
 
 
 def called(view: View, request: Called, actor: str) -> None:
     """Note that a webhook was called. If more happened since, it will be called again."""
     record = view.get(request.key, AlertRecord)
-    if record is not None and record.called_in < request.told_in <= record.told_in:
-        record.called_in = request.told_in
+    if record is not None and record.called_in < request.changed_in <= record.changed_in:
+        record.called_in = request.changed_in
         view.put(request.key, record)
 
 

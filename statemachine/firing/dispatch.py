@@ -368,8 +368,8 @@ def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
         taken_ms = run.deadline_at_ms - run.leased_at_ms
         _attempt_over(view, jid, occasion, run, "timeout.attempt", f"it took over {taken_ms} ms")
     elif heartbeat_ms and run.heard_at_ms + heartbeat_ms <= now_ms:
-        said = f"it reported no progress for {heartbeat_ms} ms"
-        _attempt_over(view, jid, occasion, run, "timeout.heartbeat", said)
+        message = f"it reported no progress for {heartbeat_ms} ms"
+        _attempt_over(view, jid, occasion, run, "timeout.heartbeat", message)
     else:
         arm(view, jid, occasion, run, job.form)
         view.put(keys.run(jid, occasion), run)

@@ -7,15 +7,15 @@ depends on them alone. A job fires at most once in a wave. A step that waits lon
 runs are, as a failure if one of its runs failed; one in which nothing is under way and nothing lies
 ahead but stuck steps goes as a failure does.
 
-A wave goes on in bounded steps, however long or wide it is. An end tells up to a hundred jobs in
-its own change; for the others the state keeps one record for each job that is over (`TellRecord`,
+A wave goes on in bounded steps, however long or wide it is. An end notices up to a hundred jobs in
+its own change; for the others the state keeps one record for each job that is over (`NoticeRecord`,
 with a cursor), and the wave's timer goes on with it. Nothing calls itself: a run that ends because
 another begins is an effect that is carried out afterwards. A wave's steps are found by their key,
 so its own record stays small. Looking for stuck steps and forgetting a wave go in steps as well.
 
 A root that is made anew begins another round: steps of the earlier one count for nothing, and go
 with the wave. A run that failed and is requeued opens its wave again: its next end takes the place
-of the one before, and those told of it decide anew, save those that ran already. So steps that
+of the one before, and those that hear of it decide anew, save those that ran already. So steps that
 could not run fire.
 
 A job that gets another upstream may wait in waves for what was taken out, or for what is not in

@@ -6,8 +6,8 @@ condition is met (then it fires, once), can no longer be met (then it is marked,
 depends on it), or still waits. A step that waits too long is reported as stuck, with what it waits
 for; it still fires if that comes.
 
-A wave may be long and wide, so it goes on in steps: who is still to be told of an end stands in the
-state (TellRecord), and the wave's timer goes on with it.
+A wave may be long and wide, so it goes on in steps: who is still to hear of an end stands in the
+state (NoticeRecord), and the wave's timer goes on with it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..model.phases import HALTED, HELD, READY
 from ..model.record import (
     FlowRecord,
     JobRecord,
+    NoticeRecord,
     RunRecord,
     StateRecord,
     StepRecord,
-    TellRecord,
     UpstreamRecord,
 )
 from ..model.view import View
@@ -39,8 +39,8 @@ Step = flow_pb2.FlowStep
 Dependency = job_pb2.Dependency
 Join = job_pb2.Upstream
 NEVER = limits.INSTANT_MAX_MS
-# A job that is over, and what those downstream are to be told.
-Tell = tuple[int, TellRecord]
+# A job that is over, and what those downstream are to hear.
+Notice = tuple[int, NoticeRecord]
 
 MET = {
     Dependency.CONDITION_UNSPECIFIED: frozenset({run_pb2.RUN_STATE_SUCCEEDED}),
@@ -94,7 +94,7 @@ def begin_anew(view: View, jid: int, occasion: int) -> None:
 
 
 def reopen(view: View, jid: int, occasion: int, run: RunRecord) -> None:
-    """A run of a wave begins once more: what depends on it is told when it ends. The caller puts
+    """A run of a wave begins once more: what depends on it hears when it ends. The caller puts
     the run, which is in no wave if that is gone, or has begun anew without it."""
     wave = find(view, run.flow_jid, run.flow_occasion) if run.flow_jid else None
     if wave is not None and (wave.jid, wave.occasion) != (jid, occasion):
@@ -109,33 +109,33 @@ def reopen(view: View, jid: int, occasion: int, run: RunRecord) -> None:
 
 
 def run_ended(view: View, jid: int, occasion: int, run: RunRecord) -> None:
-    """A run of a wave has ended: tell the jobs downstream, or begin to."""
+    """A run of a wave has ended: notice the jobs downstream, or begin to."""
     flow = view.need(keys.flow(run.flow_jid, run.flow_occasion), FlowRecord)
     wave = Wave(run.flow_jid, run.flow_occasion, flow)
     flow.live -= 1
     flow.failed |= run.state == run_pb2.RUN_STATE_FAILED
     if view.need(keys.state(jid), StateRecord).has_downstream:
-        tell = jid, TellRecord(occasion=occasion, state=run.state, round=flow.round)
-        _tell(view, wave, [tell], 0 if view.is_full else limits.STEP)
+        notice = jid, NoticeRecord(occasion=occasion, state=run.state, round=flow.round)
+        _notify(view, wave, [notice], 0 if view.is_full else limits.STEP)
     _close(view, wave)
 
 
-def _tell(view: View, wave: Wave, tells: list[Tell], most: int) -> None:
-    """Tell those downstream, at most so many, and what cannot run then to those behind; keep what
+def _notify(view: View, wave: Wave, notices: list[Notice], most: int) -> None:
+    """Notice those downstream, at most so many, and what cannot run then to those behind; keep what
     is left over. The last first, so that little is in hand at a time."""
-    while tells and most > 0:
-        source, tell = tells.pop()
-        dead: list[Tell] = []
-        for jid in _downstream(view, source, tell.next_jid):
+    while notices and most > 0:
+        source, notice = notices.pop()
+        dead: list[Notice] = []
+        for jid in _downstream(view, source, notice.next_jid):
             if most <= 0:
-                tell.next_jid = jid
-                tells.append((source, tell))
+                notice.next_jid = jid
+                notices.append((source, notice))
                 break
-            if _look(view, wave, jid, source, tell):
-                dead.append((jid, TellRecord(round=wave.flow.round)))
+            if _look(view, wave, jid, source, notice):
+                dead.append((jid, NoticeRecord(round=wave.flow.round)))
             most = 0 if view.is_full else most - 1
-        tells += dead
-    for left in tells:
+        notices += dead
+    for left in notices:
         _keep(view, wave, left)
 
 
@@ -144,17 +144,17 @@ def _downstream(view: View, jid: int, first: int) -> Iterator[int]:
     return (keys.run_of(key)[1] for key in view.scan(keys.edge(jid, first), end))
 
 
-def _keep(view: View, wave: Wave, left: Tell) -> None:
-    """Whom this is to be told is left to the wave's timer."""
-    jid, tell = left
-    key = keys.tell(wave.jid, wave.occasion, jid)
-    before = view.get(key, TellRecord)
-    wave.flow.telling += before is None or before.round != wave.flow.round
-    view.put(key, tell)
+def _keep(view: View, wave: Wave, left: Notice) -> None:
+    """Who is to hear of this is left to the wave's timer."""
+    jid, notice = left
+    key = keys.notice(wave.jid, wave.occasion, jid)
+    before = view.get(key, NoticeRecord)
+    wave.flow.notices += before is None or before.round != wave.flow.round
+    view.put(key, notice)
 
 
-def _look(view: View, wave: Wave, jid: int, source: int, tell: TellRecord) -> bool:
-    """One upstream of a step is over: see what that means. Whether others are to be told now that
+def _look(view: View, wave: Wave, jid: int, source: int, notice: NoticeRecord) -> bool:
+    """One upstream of a step is over: see what that means. Whether others are to hear now that
     the step cannot run."""
     flow = wave.flow
     job = view.need(keys.job(jid), JobRecord)
@@ -166,13 +166,13 @@ def _look(view: View, wave: Wave, jid: int, source: int, tell: TellRecord) -> bo
             state=Step.STATE_WAITING, waiting_since_ms=view.now_ms,
             stuck_at_ms=view.now_ms + stuck_ms, round=flow.round,
         )  # fmt: skip
-    if tell.state:
+    if notice.state:
         # One that was requeued ends once more, and only its last end counts.
         others = tuple(item for item in step.ended if item.jid != source)
-        ended = UpstreamRecord(jid=source, occasion=tell.occasion, state=tell.state)
+        ended = UpstreamRecord(jid=source, occasion=notice.occasion, state=notice.state)
         step.ended = (*others, ended)
     was = verdict = step.state
-    if verdict == Step.STATE_WAITING or (verdict == Step.STATE_CANNOT_RUN and tell.state):
+    if verdict == Step.STATE_WAITING or (verdict == Step.STATE_CANNOT_RUN and notice.state):
         verdict = _verdict(view, wave, jid, job, step)
         waited = was == Step.STATE_WAITING and not is_new
         flow.waiting += (verdict == Step.STATE_WAITING) - waited
@@ -187,7 +187,7 @@ def _enact(
     view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord,
     verdict: Step.State.ValueType,
 ) -> bool:  # fmt: skip
-    """Carry out what was found about a step, which is put here. Whether others are to be told now
+    """Carry out what was found about a step, which is put here. Whether others are to hear now
     that it cannot run."""
     flow = wave.flow
     was, step.state = step.state, verdict
@@ -266,7 +266,7 @@ def _look_at_changed(view: View, wave: Wave, jid: int) -> None:
         return
     wave.flow.waiting -= 1
     if _enact(view, wave, jid, job, step, verdict):
-        _tell(view, wave, [(jid, TellRecord(round=wave.flow.round))], limits.STEP)
+        _notify(view, wave, [(jid, NoticeRecord(round=wave.flow.round))], limits.STEP)
     _close(view, wave)
 
 
@@ -299,9 +299,9 @@ def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) ->
 
 
 def _close(view: View, wave: Wave) -> None:
-    """A wave with nothing under way, nothing to tell and nothing to wait for has ended."""
+    """A wave with nothing under way, nothing to notice and nothing to wait for has ended."""
     flow = wave.flow
-    if not (flow.live or flow.waiting or flow.telling or flow.ended_at_ms):
+    if not (flow.live or flow.waiting or flow.notices or flow.ended_at_ms):
         flow.ended_at_ms = view.now_ms
         flow.stuck = False
         flow.stuck_since_ms = flow.looked_to = 0
@@ -328,7 +328,7 @@ def _put(view: View, wave: Wave) -> None:
 def _wake(view: View, wave: Wave) -> int:
     """When something is to be done about a wave; 0 for never."""
     flow = wave.flow
-    if flow.going or flow.telling or flow.looked_to:
+    if flow.going or flow.notices or flow.looked_to:
         return keys.LATER | view.now_ms
     if _is_over(flow):
         return _kept_until(view, wave)
@@ -355,17 +355,17 @@ def _kept_until(view: View, wave: Wave) -> int:
 
 
 def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
-    """There is more to tell, a step may be stuck, or the memory of a wave has had its time."""
+    """There is more to notice, a step may be stuck, or the memory of a wave has had its time."""
     flow = view.need(keys.flow(flow_jid, flow_occasion), FlowRecord)
     wave = Wave(flow_jid, flow_occasion, flow)
     flow.timer_at_ms = 0
     flow.jids = ()
-    if _is_over(flow) and not flow.telling and _kept_until(view, wave) <= view.now_ms:
+    if _is_over(flow) and not flow.notices and _kept_until(view, wave) <= view.now_ms:
         _let_go(view, wave)
     if flow.going:
         if _forget_some(view, wave):
             return
-    elif flow.telling:
+    elif flow.notices:
         _notify_rest(view, wave)
     elif flow.waiting and _look_for_stuck(view, wave):
         if flow.stuck:
@@ -379,16 +379,16 @@ def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
 
 
 def _notify_rest(view: View, wave: Wave) -> None:
-    """Tell what was left over, as long as there is room."""
-    prefix = keys.tells_of(wave.jid, wave.occasion)
+    """Notice what was left over, as long as there is room."""
+    prefix = keys.notices_of(wave.jid, wave.occasion)
     # What is found in the store was left by decisions before this one.
     for key in view.scan_stored(prefix, keys.after(prefix)):
-        tell = view.need(key, TellRecord)
+        notice = view.need(key, NoticeRecord)
         view.delete(key)
-        if tell.round != wave.flow.round:
+        if notice.round != wave.flow.round:
             continue
-        wave.flow.telling -= 1
-        _tell(view, wave, [(int.from_bytes(key[-8:], "big"), tell)], limits.CHANGE_ITEMS)
+        wave.flow.notices -= 1
+        _notify(view, wave, [(int.from_bytes(key[-8:], "big"), notice)], limits.CHANGE_ITEMS)
         if view.is_full:
             return
 
@@ -442,7 +442,7 @@ def _take_off_list(view: View, wave: Wave) -> None:
 def _forget_some(view: View, wave: Wave) -> bool:
     """Whether the last of a wave is gone."""
     for prefix in (
-        keys.tells_of(wave.jid, wave.occasion),
+        keys.notices_of(wave.jid, wave.occasion),
         keys.steps_of(wave.jid, wave.occasion),
     ):
         for key in view.scan(prefix, keys.after(prefix)):

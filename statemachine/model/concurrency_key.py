@@ -2,7 +2,7 @@
 
 `payload.customer` stands for a value of the run's own payload, and the key is both:
 `payload.customer=acme`. So two jobs share a key where they name the same field and its value is the
-same, and a key tells where it comes from. Another key is taken as it is written.
+same, and a key shows where it comes from. Another key is taken as it is written.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def of(view: View, jid: int, run: RunRecord, job: JobRecord) -> str:
     try:
         return read(key, *_payload(view, jid, run, job))
     except Unreadable:
-        # Those that cannot be told apart share one.
+        # Those that cannot be kept apart share one.
         return key
 
 

@@ -36,7 +36,7 @@ FLOW = b"F"  # jid, occasion
 STEP = b"f"  # jid and occasion of the flow, jid of the step
 ROOM = b"r"  # jid: what still goes to make room for a run
 INDEXED = b"m"  # once: all stretches before this key of the ledger stand in STRETCH
-TELL = b"t"  # jid and occasion of the flow, jid upstream: whose end others are still to be told of
+NOTICE = b"t"  # jid and occasion of the flow, jid upstream: an end others are still to hear of
 SET_BACK = b"b"  # once: up to when times were decided on before the state's time was set back
 RESUME = b"v"  # jid: a job that fires again, with what came to it while it was paused
 BROKEN = b"K"  # jid: jobs that were set aside
@@ -396,12 +396,12 @@ def step(flow_jid: int, flow_occasion: int, jid: int) -> bytes:
     return _THREE.pack(STEP, flow_jid, flow_occasion, jid)
 
 
-def tells_of(jid: int, occasion: int) -> bytes:
-    return _TWO.pack(TELL, jid, occasion)
+def notices_of(jid: int, occasion: int) -> bytes:
+    return _TWO.pack(NOTICE, jid, occasion)
 
 
-def tell(flow_jid: int, flow_occasion: int, jid: int) -> bytes:
-    return _THREE.pack(TELL, flow_jid, flow_occasion, jid)
+def notice(flow_jid: int, flow_occasion: int, jid: int) -> bytes:
+    return _THREE.pack(NOTICE, flow_jid, flow_occasion, jid)
 
 
 def depends(jid: int) -> bytes:

@@ -343,7 +343,7 @@ class UpstreamRecord(RecordPart):
 class RunRecord(Record):
     """A run: under way in one table, ended in another."""
 
-    # Format 1 told the phase by five fields: the state that users see, and whether the run was
+    # Format 1 showed the phase by five fields: the state that users see, and whether the run was
     # held, had a turn, was parked or waited for its next attempt.
     FORMAT: ClassVar[int] = 2
     # Whose slot a run waits for: nobody's, its job's, its key's.
@@ -438,7 +438,7 @@ class RunRecord(Record):
         return phases.STATES[self.phase]
 
     def is_upgraded(self) -> bool:
-        """Tell the phase of a run of format 1, whose state is one that users see."""
+        """Find the phase of a run of format 1, whose state is one that users see."""
         if self.format != FORMAT:
             return False
         held, self.uncounted = self.uncounted, False
@@ -633,9 +633,9 @@ class AlertRecord(Record):
     # Since when it is raised. 0: it is not.
     raised_at_ms: int = 0
     # The revision of the change in which it was raised or cleared last.
-    told_in: int = 0
+    changed_in: int = 0
     # The clock of that change.
-    told_at_ms: int = 0
+    changed_at_ms: int = 0
     # The last of those revisions that its webhook has heard of, or never will.
     called_in: int = 0
 
@@ -670,8 +670,8 @@ class FlowRecord(Record):
     failed: bool = False
     # Since when nothing lies ahead of it but steps that are stuck. 0: something does.
     stuck_since_ms: int = 0
-    # Ends and dead ends of which the jobs downstream are still to be told (TellRecord).
-    telling: int = 0
+    # Ends and dead ends of which the jobs downstream are still to hear (NoticeRecord).
+    notices: int = 0
     # No waiting step counts as stuck before this instant, but for those that do already. 0: it is
     # not known.
     ahead_ms: int = 0
@@ -701,8 +701,8 @@ class StepRecord(Record):
     round: int = 0
 
 
-class TellRecord(Record):
-    """A job of a wave is over, and those downstream are still to be told."""
+class NoticeRecord(Record):
+    """A job of a wave is over, and those downstream are still to hear of it."""
 
     # Its run, and how it ended; UNSPECIFIED: it can no longer run.
     occasion: int = 0

@@ -296,7 +296,7 @@ class Called:
 
     # The alert's place.
     key: bytes
-    told_in: int
+    changed_in: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ _SCANNED = {
     keys.BUSY: 1,
     keys.EDGE: 9,
     keys.STEP: 17,
-    keys.TELL: 17,
+    keys.NOTICE: 17,
     keys.UNIQUE: 9,
     keys.NAMESPACE: 1,
     keys.JOB: 4,

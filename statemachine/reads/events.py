@@ -1,13 +1,13 @@
-"""What happened, told by the change that made it so.
+"""What happened, summary by the change that made it so.
 
 Every node derives the same events from the same change, so the kept part of the journal is the
 event log and nothing is written twice. What a change does not say, the names of jobs, is looked up
 in the state of the node, which may be newer; a job that is gone by then is called "deleted".
 
-How two events are told apart: a run was fired when the ledger got its outcome with it, or when it
-says that this change made it, also when it ended at once; leased when its lease was put; its
+How two events are summary apart: a run was fired when the ledger got its outcome with it, or when
+it says that this change made it, also when it ended at once; leased when its lease was put; its
 attempt ended when that lease's token was deleted; it ended when it left the table of runs under
-way. Changes by hand are told by the audit log, which notes each in the same change.
+way. Changes by hand are summary by the audit log, which notes each in the same change.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ QUEUE_METHODS = frozenset({"UpdateQueue", "PauseQueue", "ResumeQueue"})
 
 
 @dataclass(slots=True)
-class Told:
+class ChangeSummary:
     """A change, sorted by what it says."""
 
     revision: int
@@ -94,38 +94,38 @@ class Told:
 
 def events(change: bytes, revision: int, lookup: Reading) -> list[Event]:
     """What happened in a change, in order; `lookup` is the state after it, or a later one."""
-    told = _sort(parse_change(change, revision), revision, lookup)
+    summary = _sort(parse_change(change, revision), revision, lookup)
     found: list[Event] = []
-    for table, teller in TELLERS.items():
-        for key, value in told.by_table.get(table, ()):
-            found.extend(teller(told, key, value))
+    for table, teller in EVENT_MAKERS.items():
+        for key, value in summary.by_table.get(table, ()):
+            found.extend(teller(summary, key, value))
     for position, event in enumerate(found):
         event.revision.CopyFrom(common_pb2.Revision(change=revision, position=position))
-        set_ms(event.time, told.now_ms)
+        set_ms(event.time, summary.now_ms)
     return found
 
 
-def _sort(change: Change, revision: int, lookup: Reading) -> Told:
-    told = Told(
+def _sort(change: Change, revision: int, lookup: Reading) -> ChangeSummary:
+    summary = ChangeSummary(
         revision, change.now_ms, View(lookup, 0),
         dict(zip(change.keys, change.values, strict=True)), frozenset(change.deletes),
     )  # fmt: skip
-    for key, value in told.puts.items():
-        told.by_table.setdefault(key[:1], []).append((key, value))
+    for key, value in summary.puts.items():
+        summary.by_table.setdefault(key[:1], []).append((key, value))
         if key[:1] == keys.LEASE:
-            told.leased.add(keys.run(*keys.run_of(value)))
+            summary.leased.add(keys.run(*keys.run_of(value)))
         elif key[:1] == keys.AUDIT:
             note = parse(key, value, AuditEntryRecord)
-            told.by_hand.setdefault((note.namespace, note.subject), set()).add(note.method)
-            told.imported |= note.method == "ImportJobs"
+            summary.by_hand.setdefault((note.namespace, note.subject), set()).add(note.method)
+            summary.imported |= note.method == "ImportJobs"
     for key in change.deletes:
         if key[:1] == keys.BROKEN:
-            told.by_table.setdefault(keys.BROKEN, []).append((key, b""))
+            summary.by_table.setdefault(keys.BROKEN, []).append((key, b""))
         elif key[:1] == keys.LEASE:
-            told.dropped.add(keys.run_of(key)[1])
+            summary.dropped.add(keys.run_of(key)[1])
         elif key[:1] == keys.TIMER and key[9:10] == keys.WAKE_FLOW:
-            told.rung_flows.add(keys.run_of(key))
-    return told
+            summary.rung_flows.add(keys.run_of(key))
+    return summary
 
 
 def namespace_named(view: View, number: int) -> str:
@@ -138,58 +138,60 @@ def namespace_named(view: View, number: int) -> str:
     return ""
 
 
-def _of_run(told: Told, key: bytes, value: bytes) -> Events:
+def _of_run(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """A run that is under way: fired, requeued, or at the end or beginning of an attempt."""
     jid, occasion = keys.run_of(key)
     run = parse(key, value, RunRecord)
     kinds = []
-    if _is_fired(told, jid, occasion, run):
+    if _is_fired(summary, jid, occasion, run):
         kinds.append(event_pb2.EVENT_KIND_RUN_FIRED)
-    elif keys.ended(jid, occasion) in told.deletes:
+    elif keys.ended(jid, occasion) in summary.deletes:
         kinds.append(event_pb2.EVENT_KIND_RUN_REQUEUED)
-    if run.attempts and run.attempts[-1].token in told.dropped:
+    if run.attempts and run.attempts[-1].token in summary.dropped:
         released = run.attempts[-1].end == run_pb2.Attempt.END_RELEASED
         kinds.append(
             event_pb2.EVENT_KIND_RUN_RELEASED if released else event_pb2.EVENT_KIND_RUN_RETRYING
         )
-    if key in told.leased:
+    if key in summary.leased:
         kinds.append(event_pb2.EVENT_KIND_RUN_LEASED)
     for kind in kinds:
-        yield _run_event(told, kind, jid, occasion, run)
+        yield _run_event(summary, kind, jid, occasion, run)
 
 
-def _is_fired(told: Told, jid: int, occasion: int, run: RunRecord) -> bool:
+def _is_fired(summary: ChangeSummary, jid: int, occasion: int, run: RunRecord) -> bool:
     if run.made_in:
-        return run.made_in == told.revision
-    return not occasion & 0xFFFF and keys.ledger(jid, keys.scheduled_of(occasion)) in told.puts
+        return run.made_in == summary.revision
+    return not occasion & 0xFFFF and keys.ledger(jid, keys.scheduled_of(occasion)) in summary.puts
 
 
-def _run_event(told: Told, kind: Kind.ValueType, jid: int, occasion: int, run: RunRecord) -> Event:
-    job = told.job(jid)
-    event = told.event(kind, job)
-    event.run.CopyFrom(answers.run(told.view, jid, occasion, run, job))
+def _run_event(
+    summary: ChangeSummary, kind: Kind.ValueType, jid: int, occasion: int, run: RunRecord
+) -> Event:
+    job = summary.job(jid)
+    event = summary.event(kind, job)
+    event.run.CopyFrom(answers.run(summary.view, jid, occasion, run, job))
     return event
 
 
-def _of_ended(told: Told, key: bytes, value: bytes) -> Events:
+def _of_ended(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     jid, occasion = keys.ended_of(key)
     # Otherwise somebody has edited a dead letter.
-    if keys.run(jid, occasion) in told.deletes:
+    if keys.run(jid, occasion) in summary.deletes:
         run = parse(key, value, RunRecord)
-        if run.made_in == told.revision:
-            yield _run_event(told, event_pb2.EVENT_KIND_RUN_FIRED, jid, occasion, run)
-        yield _run_event(told, ENDS[run.phase], jid, occasion, run)
+        if run.made_in == summary.revision:
+            yield _run_event(summary, event_pb2.EVENT_KIND_RUN_FIRED, jid, occasion, run)
+        yield _run_event(summary, ENDS[run.phase], jid, occasion, run)
 
 
-def _of_ledger(told: Told, key: bytes, value: bytes) -> Events:
+def _of_ledger(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """A scheduled time, or a stretch of them, that became no run."""
     jid, scheduled_ms = keys.run_of(key)
     entry = parse(key, value, LedgerRecord)
-    was_run = keys.ended(jid, keys.occasion_of(scheduled_ms)) in told.puts
-    changed = entry.last_at_ms and entry.made_in != told.revision
+    was_run = keys.ended(jid, keys.occasion_of(scheduled_ms)) in summary.puts
+    changed = entry.last_at_ms and entry.made_in != summary.revision
     if entry.outcome in ledger.WITH_RUN or was_run or changed:
         return
-    event = told.event(event_pb2.EVENT_KIND_FIRED_NOT, told.job(jid))
+    event = summary.event(event_pb2.EVENT_KIND_FIRED_NOT, summary.job(jid))
     event.ledger.outcome = entry.outcome
     event.ledger.count = entry.count or 1
     set_ms(event.ledger.scheduled_time, scheduled_ms)
@@ -198,91 +200,93 @@ def _of_ledger(told: Told, key: bytes, value: bytes) -> Events:
     yield event
 
 
-def _of_job(told: Told, key: bytes, value: bytes) -> Events:
+def _of_job(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """A job's definition was written: it is new, or somebody changed it, or its pause is over."""
     jid = jid_in(key)
     job = parse(key, value, JobRecord)
-    methods = told.by_hand.get((job.namespace, f"job/{job.name}"), set())
+    methods = summary.by_hand.get((job.namespace, f"job/{job.name}"), set())
     kinds = []
-    if keys.job_name(keys.namespace_of(jid), job.name) in told.puts:
+    if keys.job_name(keys.namespace_of(jid), job.name) in summary.puts:
         kinds.append(event_pb2.EVENT_KIND_JOB_CREATED)
-    elif "UpdateJob" in methods or (told.imported and not methods & {"PauseJob", "ResumeJob"}):
+    elif "UpdateJob" in methods or (summary.imported and not methods & {"PauseJob", "ResumeJob"}):
         kinds.append(event_pb2.EVENT_KIND_JOB_UPDATED)
     if "PauseJob" in methods:
         kinds.append(event_pb2.EVENT_KIND_JOB_PAUSED)
     if "ResumeJob" in methods or not kinds:
         kinds.append(event_pb2.EVENT_KIND_JOB_RESUMED)
     state_key = keys.state(jid)
-    value = told.puts.get(state_key, b"")
+    value = summary.puts.get(state_key, b"")
     state = parse(state_key, value, StateRecord) if value else StateRecord()
     if state.state == DELETING:
         # Its definition is written once more then, and nothing else that was done to it matters.
-        yield told.event(event_pb2.EVENT_KIND_JOB_DELETED, job)
+        yield summary.event(event_pb2.EVENT_KIND_JOB_DELETED, job)
         return
     for kind in kinds:
-        event = _job_event(told, kind, jid, job, state)
+        event = _job_event(summary, kind, jid, job, state)
         if kind == event_pb2.EVENT_KIND_JOB_PAUSED:
             event.message = state.pause_reason
         yield event
 
 
 def _job_event(
-    told: Told, kind: Kind.ValueType, jid: int, job: JobRecord, state: StateRecord
+    summary: ChangeSummary, kind: Kind.ValueType, jid: int, job: JobRecord, state: StateRecord
 ) -> Event:
-    event = told.event(kind, job)
+    event = summary.event(kind, job)
     event.job_after.CopyFrom(answers.job(job.namespace, jid, job, state))
     return event
 
 
-def _of_state(told: Told, key: bytes, value: bytes) -> Events:
+def _of_state(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """Nothing is left to happen to a job, since its last scheduled time was decided on just now."""
     state = parse(key, value, StateRecord)
     if state.state != FINISHED:
         return
     jid = jid_in(key)
     last_ms = state.last_scheduled_at_ms
-    dropped = keys.ended(jid, keys.occasion_of(last_ms)) in told.puts
-    decided = keys.ledger(jid, last_ms) in told.puts and not dropped
-    by_hand = told.by_hand.get((told.job(jid).namespace, f"job/{told.job(jid).name}"), set())
-    if decided or keys.job(jid) in told.puts or by_hand & FINISHING_METHODS:
-        yield _job_event(told, event_pb2.EVENT_KIND_JOB_FINISHED, jid, told.job(jid), state)
+    dropped = keys.ended(jid, keys.occasion_of(last_ms)) in summary.puts
+    decided = keys.ledger(jid, last_ms) in summary.puts and not dropped
+    by_hand = summary.by_hand.get(
+        (summary.job(jid).namespace, f"job/{summary.job(jid).name}"), set()
+    )
+    if decided or keys.job(jid) in summary.puts or by_hand & FINISHING_METHODS:
+        yield _job_event(summary, event_pb2.EVENT_KIND_JOB_FINISHED, jid, summary.job(jid), state)
 
 
-def _of_alert(told: Told, key: bytes, value: bytes) -> Events:
+def _of_alert(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     record = parse(key, value, AlertRecord)
-    if record.told_in == told.revision:
+    if record.changed_in == summary.revision:
         yield event_of(record)
 
 
-def _of_flow(told: Told, key: bytes, value: bytes) -> Events:
+def _of_flow(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """A wave ended, after which it is written no more; or its timer rang, and it is stuck."""
     jid, occasion = keys.run_of(key)
     flow = parse(key, value, FlowRecord)
     if flow.going:
         return
     if flow.ended_at_ms:
-        if flow.ended_at_ms != told.now_ms:
+        if flow.ended_at_ms != summary.now_ms:
             return
         kind = event_pb2.EVENT_KIND_FLOW_ENDED
-    elif flow.stuck and (jid, occasion) in told.rung_flows and _is_newly_stuck(told, flow):
+    elif flow.stuck and (jid, occasion) in summary.rung_flows and _is_newly_stuck(summary, flow):
         kind = event_pb2.EVENT_KIND_FLOW_STUCK
     else:
         return
-    job = told.job(jid)
-    event = told.event(kind, job)
+    job = summary.job(jid)
+    event = summary.event(kind, job)
     event.flow = keys.run_id(job.name, jid, occasion)
     yield event
 
 
-def _is_newly_stuck(told: Told, flow: FlowRecord) -> bool:
+def _is_newly_stuck(summary: ChangeSummary, flow: FlowRecord) -> bool:
     """Not when its timer rang only to go on with it, or to let it go when it is to be kept for
     longer."""
-    if flow.found_stuck_ms != told.now_ms:
+    if flow.found_stuck_ms != summary.now_ms:
         return False
-    return not flow.stuck_since_ms or flow.stuck_since_ms == told.now_ms
+    return not flow.stuck_since_ms or flow.stuck_since_ms == summary.now_ms
 
 
-def _of_note(told: Told, key: bytes, value: bytes) -> Events:
+def _of_note(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """Somebody changed a calendar, or a queue: its record alone is written with each lease too."""
     note = parse(key, value, AuditEntryRecord)
     if note.method in CALENDAR_METHODS:
@@ -294,9 +298,9 @@ def _of_note(told: Told, key: bytes, value: bytes) -> Events:
     if note.method not in QUEUE_METHODS:
         return
     name = note.subject.removeprefix("queue/")
-    for queue_key, queue in told.puts.items():
+    for queue_key, queue in summary.puts.items():
         if queue_key[:1] == keys.QUEUE and queue_key[5:] == name.encode():
-            if namespace_named(told.view, namespace_in(queue_key)) != note.namespace:
+            if namespace_named(summary.view, namespace_in(queue_key)) != note.namespace:
                 continue
             record = parse(queue_key, queue, QueueRecord)
             event = Event(kind=event_pb2.EVENT_KIND_QUEUE_CHANGED, namespace=note.namespace)
@@ -305,27 +309,27 @@ def _of_note(told: Told, key: bytes, value: bytes) -> Events:
             return
 
 
-def _of_broken(told: Told, key: bytes, value: bytes) -> Events:
+def _of_broken(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """A job was set aside, or is so no more; with one that is deleted its mark goes as well."""
     jid = jid_in(key)
     state_key = keys.state(jid)
-    stored = told.puts.get(state_key)
+    stored = summary.puts.get(state_key)
     state = parse(state_key, stored, StateRecord) if stored else StateRecord()
-    job = told.job(jid)
+    job = summary.job(jid)
     if value:
-        event = _job_event(told, event_pb2.EVENT_KIND_JOB_BROKEN, jid, job, state)
+        event = _job_event(summary, event_pb2.EVENT_KIND_JOB_BROKEN, jid, job, state)
         record = parse(key, value, BrokenRecord)
         event.message = event.job_after.status.broken_reason = record.reason
         set_ms(event.job_after.status.broken_time, record.at_ms)
         yield event
     elif state.state != DELETING and stored:
-        yield _job_event(told, event_pb2.EVENT_KIND_JOB_REPAIRED, jid, job, state)
+        yield _job_event(summary, event_pb2.EVENT_KIND_JOB_REPAIRED, jid, job, state)
 
 
-Teller = Callable[[Told, bytes, bytes], Events]
+EventMaker = Callable[[ChangeSummary, bytes, bytes], Events]
 # In this order, in which one brings about the next: an end lets another run begin, and with the
 # last one a job or a wave has come to its end.
-TELLERS: dict[bytes, Teller] = {
+EVENT_MAKERS: dict[bytes, EventMaker] = {
     keys.AUDIT: _of_note,
     keys.JOB: _of_job,
     keys.LEDGER: _of_ledger,
@@ -346,7 +350,7 @@ def parse_filter(text: str) -> list[filters.Term]:
 
 
 def fits(event: Event, namespace: str, terms: list[filters.Term]) -> bool:
-    """Whether a watcher of a namespace (empty: all) with a filter is told of an event."""
+    """Whether a watcher of a namespace (empty: all) with a filter is summary of an event."""
     if namespace and event.namespace != namespace:
         return False
     values = {

@@ -11,7 +11,7 @@ itself also holds nothing, so the run may have begun.
 Leases that were taken under a request id are remembered as the steps between their tokens, a byte
 or two for each; the rest is looked up in the state, so what comes again is what still stands. A
 session counts its leases that are to be cancelled, so a heartbeat costs nothing where there are
-none. `holders` tells a new leader whom to give a full period.
+none. `holders` shows a new leader whom to give a full period.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def lapse(view: View, request: Lapse, actor: str) -> Generator[None, None, Rung]
 
 
 def resume(view: View, request: Resume, actor: str) -> Generator[None, None, Resumed]:
-    """A worker said which leases it holds: the others of its session never reached it, and end.
+    """A worker reported which leases it holds: the others of its session never reached it, and end.
 
     Those that were granted in this very change are not stored yet, and stay. Between two steps a
     lease may end, of which its worker hears as ever; none is added, since none is offered to it.
@@ -188,7 +188,7 @@ def _end_unheard(view: View, worker: str, jid: int, occasion: int, run: RunRecor
 
 
 def _stop(view: View, session: SessionRecord | None, token: int, run_id: str) -> Stop | None:
-    """What a worker is told about a lease that it lists; None when it may simply go on."""
+    """What a worker hears about a lease that it lists; None when it may simply go on."""
     place = keys.run_key(run_id)
     run = view.get(keys.run(*place), RunRecord) if place is not None else None
     if (

@@ -201,7 +201,7 @@ def _let_go_leased(view: View, jid: int, occasion: int, run: RunRecord, state: S
     queue.leased -= 1
     usage = view.usages.get(jid >> keys.SERIAL_BITS) or namespaces.usage_of(view, jid)
     usage.leased -= 1
-    # How long leases last, by the clock hour: it tells what workers can carry.
+    # How long leases last, by the clock hour: it shows what workers can carry.
     now_ms = view.now_ms
     if now_ms - usage.hour_at_ms >= limits.HOUR_MS:
         slots.begin_hour(usage, now_ms)

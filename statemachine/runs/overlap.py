@@ -158,7 +158,7 @@ def drop(
     view: View, jid: int, occasion: int, run: RunRecord,
     outcome: run_pb2.Outcome.ValueType, kind: str, message: str,
 ) -> None:  # fmt: skip
-    """A policy ends a run before it began; the ledger says so in place of what it said."""
+    """A policy ends a run before it began; the ledger says so in place of what stood there."""
     run.outcome = outcome
     run.error = run_pb2.RunError(kind=kind, message=message)
     if not occasion & 0xFFFF:

@@ -130,7 +130,7 @@ def _fail(view: View, jid: int, occasion: int, run: RunRecord, failure: worker_p
 
 
 def clip(error: run_pb2.RunError) -> run_pb2.RunError:
-    """An error within its limits; of a trace the middle goes, since both ends tell most."""
+    """An error within its limits; of a trace the middle goes, since both ends show most."""
     trace = error.trace
     if len(trace) > limits.TRACE_CHARS:
         half = limits.TRACE_CHARS // 2 - 8
@@ -249,38 +249,38 @@ def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int 
 def note(view: View, request: Note, actor: str) -> list[Ack]:
     """Take how far attempts are."""
     acks: list[Ack] = []
-    for said in request.reports:
+    for report in request.reports:
         if acks and view.is_full:
             break
-        acks.append(_note_one(view, said))
+        acks.append(_note_one(view, report))
     return acks
 
 
-def _note_one(view: View, said: worker_pb2.ProgressReport) -> Ack:
-    place = keys.run_key(said.run)
+def _note_one(view: View, report: worker_pb2.ProgressReport) -> Ack:
+    place = keys.run_key(report.run)
     run = view.get(keys.run(*place), RunRecord) if place else None
-    if place is None or run is None or run.token != said.token or run.phase != LEASED:
+    if place is None or run is None or run.token != report.token or run.phase != LEASED:
         ended = view.get(keys.ended(*place), RunRecord) if place and run is None else None
-        refusal = lost(said.run, said.token, run or ended)
-        return Ack(token=said.token, reason=refusal.word, message=refusal.message)
-    if len(said.checkpoint) > limits.CHECKPOINT_BYTES:
-        refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(said.checkpoint))
-        return Ack(token=said.token, reason=refusal.word, message=refusal.message)
-    if said.HasField("progress"):
+        refusal = lost(report.run, report.token, run or ended)
+        return Ack(token=report.token, reason=refusal.word, message=refusal.message)
+    if len(report.checkpoint) > limits.CHECKPOINT_BYTES:
+        refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(report.checkpoint))
+        return Ack(token=report.token, reason=refusal.word, message=refusal.message)
+    if report.HasField("progress"):
         run.progress = ProgressRecord(
-            done=said.progress.done,
-            total=said.progress.total,
-            message=said.progress.message[: limits.PROGRESS_CHARS],
+            done=report.progress.done,
+            total=report.progress.total,
+            message=report.progress.message[: limits.PROGRESS_CHARS],
             at_ms=view.now_ms,
         )
-    if said.checkpoint:
-        run.checkpoint = said.checkpoint
-    _note_log(run, said.log_tail)
+    if report.checkpoint:
+        run.checkpoint = report.checkpoint
+    _note_log(run, report.log_tail)
     if run.heard_at_ms:
         # The timer is not moved for each word: when it rings, it looks when the last one came.
         run.heard_at_ms = view.now_ms
     view.put(keys.run(*place), run)
-    return Ack(token=said.token)
+    return Ack(token=report.token)
 
 
 def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_pb2.ExtendResponse:

@@ -59,7 +59,7 @@ def end(view: View, jid: int, occasion: int, run: RunRecord, to: int) -> None:
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
     if not (run.made_in or run.started_at_ms) and _is_new(view, jid, occasion):
-        # It leaves no other trace of having begun, of which watchers are told.
+        # It leaves no other trace of having begun, that watchers would see.
         run.made_in = view.base + 1
     move(view, jid, occasion, run, to, state)
     if state.parked or run.limit_key:
@@ -237,7 +237,7 @@ def cancel(
 def stop(
     view: View, jid: int, occasion: int, run: RunRecord, kind: worker_pb2.Stop.Kind.ValueType
 ) -> None:
-    """Have the worker of a running attempt told to stop; call it before the lease is dropped."""
+    """Ask the worker of a running attempt to stop; call it before the lease is dropped."""
     if run.phase == LEASED:
         view.stops.append((run.worker, stop_word(view, jid, occasion, run, kind)))
 

@@ -24,13 +24,13 @@ from ..model.record import (
     JobRecord,
     KeyRecord,
     LaneRecord,
+    NoticeRecord,
     QueueRecord,
     Record,
     RunRecord,
     SessionRecord,
     StateRecord,
     StepRecord,
-    TellRecord,
     UsageRecord,
     encode,
     parse,
@@ -298,12 +298,12 @@ def _flows(store: Reading, totals: Totals) -> Iterator[Difference]:
         for step_key, step in store.scan(prefix, keys.after(prefix)):
             found = parse(step_key, step, StepRecord)
             steps[found.state] += found.round == flow.round
-        telling = 0
-        prefix = keys.tells_of(*keys.run_of(key))
-        for tell_key, tell in store.scan(prefix, keys.after(prefix)):
-            telling += parse(tell_key, tell, TellRecord).round == flow.round
+        notices = 0
+        prefix = keys.notices_of(*keys.run_of(key))
+        for notice_key, notice in store.scan(prefix, keys.after(prefix)):
+            notices += parse(notice_key, notice, NoticeRecord).round == flow.round
         yield from _changed(
-            key, value, flow, "the flow", live=totals.live_by_flow[key], telling=telling,
+            key, value, flow, "the flow", live=totals.live_by_flow[key], notices=notices,
             waiting=steps[Step.STATE_WAITING], cannot_run=steps[Step.STATE_CANNOT_RUN],
         )  # fmt: skip
 

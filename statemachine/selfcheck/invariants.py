@@ -22,12 +22,12 @@ from ..model.record import (
     LedgerRecord,
     MetaRecord,
     NamespaceRecord,
+    NoticeRecord,
     QueueRecord,
     RunRecord,
     SessionRecord,
     StateRecord,
     StepRecord,
-    TellRecord,
     UniqueRecord,
     UsageRecord,
     parse,
@@ -307,9 +307,9 @@ def _flows(store: Reading, now_ms: int) -> Iterator[Breach]:
             if not flow.timer_at_ms:
                 yield Breach(key, "the time of the wave is over, and nothing goes on with it")
             continue
-        if flow.telling and not 0 < keys.instant(flow.timer_at_ms) <= now_ms:
-            yield Breach(key, "jobs of the wave are to be told of an end, and nothing does it")
-        if not (flow.live or flow.waiting or flow.telling or flow.ended_at_ms):
+        if flow.notices and not 0 < keys.instant(flow.timer_at_ms) <= now_ms:
+            yield Breach(key, "jobs of the wave are to hear of an end, and nothing does it")
+        if not (flow.live or flow.waiting or flow.notices or flow.ended_at_ms):
             yield Breach(key, "nothing of the wave is under way or waits, but it has not ended")
         if flow.ended_at_ms and not flow.timer_at_ms:
             yield Breach(key, "the wave has ended, and nothing will forget it")
@@ -317,9 +317,9 @@ def _flows(store: Reading, now_ms: int) -> Iterator[Breach]:
             yield Breach(key, "a step of the wave waits, and nothing will call it stuck")
         if flow.stuck and not flow.live and not flow.timer_at_ms:
             yield Breach(key, "the wave waits for ever, and nothing will forget it")
-    for key, _, _ in records(store, keys.TELL, TellRecord):
+    for key, _, _ in records(store, keys.NOTICE, NoticeRecord):
         if store.get(keys.FLOW + key[1:17]) is None:
-            yield Breach(key, "the wave in which this is to be told is not there")
+            yield Breach(key, "the wave of this notice is not there")
     for key, _, step in records(store, keys.STEP, StepRecord):
         if store.get(keys.FLOW + key[1:17]) is None:
             yield Breach(key, "the wave of this step is not there")

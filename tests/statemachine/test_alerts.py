@@ -322,8 +322,8 @@ def of_cluster(machine: Machine) -> AlertRecord:
     return parse(key, machine.store.get(key) or b"", AlertRecord)
 
 
-def call(machine: Machine, told_in: int) -> None:
-    machine.do(Called(keys.alert(keys.CLUSTER, "a"), told_in))
+def call(machine: Machine, changed_in: int) -> None:
+    machine.do(Called(keys.alert(keys.CLUSTER, "a"), changed_in))
 
 
 def test_a_webhook_is_called_once_for_each_turn_of_its_alert(machine: Machine) -> None:
@@ -333,9 +333,9 @@ def test_a_webhook_is_called_once_for_each_turn_of_its_alert(machine: Machine) -
     first = of_cluster(machine)
     assert waits_for_webhook(first)
     assert event_of(first).kind == RAISED
-    assert (first.told_in, first.told_at_ms) == (machine.index, machine.now_ms)
+    assert (first.changed_in, first.changed_at_ms) == (machine.index, machine.now_ms)
 
-    call(machine, first.told_in)
+    call(machine, first.changed_in)
 
     assert not waits_for_webhook(of_cluster(machine))
     observe(machine, margin=True)
@@ -346,13 +346,13 @@ def test_a_webhook_is_called_once_for_each_turn_of_its_alert(machine: Machine) -
 def test_a_call_of_what_is_over_leaves_what_came_after_it_to_be_told(machine: Machine) -> None:
     put(machine, namespace="", no_margin=True, webhook="https://example.com")
     observe(machine, margin=False)
-    raised_in = of_cluster(machine).told_in
+    raised_in = of_cluster(machine).changed_in
     observe(machine, margin=True)
 
     call(machine, raised_in)
 
     assert waits_for_webhook(of_cluster(machine))
-    call(machine, of_cluster(machine).told_in)
+    call(machine, of_cluster(machine).changed_in)
     before = image(machine.store)
 
     call(machine, raised_in)

@@ -174,7 +174,7 @@ def test_who_is_still_to_be_told_stands_in_the_state_and_is_told_after_a_crash()
     other.ring()
 
     assert told < 500
-    assert leader.flow().telling == 0
+    assert leader.flow().notices == 0
     assert other.states() == [Step.STATE_FIRED] * 500
 
 
@@ -202,7 +202,7 @@ def test_a_wave_that_has_had_its_time_goes_in_steps(steps: int) -> None:
 
     leader.ring()
 
-    for table in (keys.FLOW, keys.STEP, keys.TELL, keys.FLOW_BY_AGE):
+    for table in (keys.FLOW, keys.STEP, keys.NOTICE, keys.FLOW_BY_AGE):
         assert next(leader.store.scan(table, keys.after(table)), None) is None
     leader.check()
 

@@ -36,7 +36,7 @@ def state(flow: FlowRecord, steps: dict[int, StepRecord], runs: int = 0) -> Memo
     [
         state(FlowRecord(live=1), {}, 1),
         state(FlowRecord(live=1), {NEAR: FIRED}, 1),
-        state(FlowRecord(telling=1, timer_at_ms=NOW_MS), {NEAR: LOST}),
+        state(FlowRecord(notices=1, timer_at_ms=NOW_MS), {NEAR: LOST}),
         state(FlowRecord(ended_at_ms=NOW_MS), {NEAR: LOST, FAR: LOST}),
     ],
 )
@@ -48,8 +48,8 @@ def test_a_wave_that_goes_on_or_has_told_everybody_is_sound(store: MemoryStore) 
     ("store", "why"),
     [
         (state(FlowRecord(live=2), {}, 1), "counts 2 runs, 1 are there"),
-        (state(FlowRecord(telling=1), {NEAR: LOST}), "nothing moves it"),
-        (state(FlowRecord(telling=1, timer_at_ms=NOW_MS - 1), {}), "nothing moves it"),
+        (state(FlowRecord(notices=1), {NEAR: LOST}), "nothing moves it"),
+        (state(FlowRecord(notices=1, timer_at_ms=NOW_MS - 1), {}), "nothing moves it"),
         (state(FlowRecord(), {NEAR: LOST, FAR: LOST}), "has not ended"),
         (state(FlowRecord(ended_at_ms=NOW_MS), {NEAR: LOST}), "told 1 jobs"),
         (state(FlowRecord(live=1, waiting=1), {NEAR: WAITS}, 1), "was told, and waits"),
