@@ -344,12 +344,6 @@ def edit_due(edit: EditRecord) -> int:
     return 0 if edit.kind == SKIP else edit.scheduled_at_ms
 
 
-def hears_of_ends(state: StateRecord) -> bool:
-    """Whether a job waits for ends of its runs."""
-    over = state.delete_after_ms is not None and not state.live
-    return over or state.after_end or bool(state.backlog)
-
-
 def run_ended(view: View, jid: int, state: StateRecord) -> None:
     """A run has ended, which some schedules and backlogs wait for. The caller puts the state."""
     waits = False

@@ -80,7 +80,8 @@ def end(view: View, jid: int, occasion: int, run: RunRecord, to: int) -> None:
         # What lies between is gone, and scans need not walk over it.
         state.live_from = _first_live(view, jid, occasion)
     view.put(state_key, state)
-    if run.flow_jid or state.held > state.later or next_time.hears_of_ends(state):
+    is_over = state.delete_after_ms is not None and not state.live
+    if is_over or run.flow_jid or state.held > state.later or state.backlog or state.after_end:
         view.note_end(jid, occasion, run)
 
 
