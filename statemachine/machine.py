@@ -162,16 +162,13 @@ def _decide_one(view: View, request: Request) -> object:
         view = view.fresh()
     request_id = getattr(body, "request_id", "")
     if not request_id:
-        return _decided(view, rule, body, request.actor)
+        return _carried_out(view, rule(view, body, request.actor))
     return _decide_once(view, rule, cast(Message, body), request_id, request.actor)
 
 
-def _decided(
-    view: View, rule: Callable[[View, object, str], object], body: object, actor: str
-) -> object:
-    """The reply of a rule. One about many yields between its pieces, so that what a piece brings
-    about for others comes before the next one."""
-    reply = rule(view, body, actor)
+def _carried_out(view: View, reply: object) -> object:
+    """The reply of a rule, with the effects of what it did. A rule about many yields between its
+    pieces, so that what a piece brings about for others comes before the next one."""
     while isinstance(reply, Generator):
         try:
             next(reply)
@@ -179,7 +176,8 @@ def _decided(
             reply = done.value
         else:
             effects.carry_out(view)
-    effects.carry_out(view)
+    if view.ended is not None:
+        effects.carry_out(view)
     return reply
 
 
@@ -193,7 +191,7 @@ def _decide_once(
     """A request with an id is decided once; after that its answer is remembered."""
     answer = idempotency.find(view, request_id, body)
     if answer is None:
-        answer = cast(Message, _decided(view, rule, body, actor))
+        answer = cast(Message, _carried_out(view, rule(view, body, actor)))
         idempotency.add(view, request_id, body, answer)
     return answer
 
