@@ -117,7 +117,7 @@ def _taken(view: View, namespace: NamespaceRecord, name: str) -> Refused:
 def _mold(
     view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, known: Checked, plan: Plan
 ) -> Mold:
-    """Set a new job going, and remember what others like it need not be asked again."""
+    """Set a new job going, and keep what others like it need not be asked again."""
     state = StateRecord(state=next_time.ACTIVE)
     _wire(view, jid, namespace, job, state, known, plan)
     next_time.start(view, state, plan)

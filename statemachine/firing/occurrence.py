@@ -104,7 +104,7 @@ def _record_backfilled(
     counts = state.fired, state.skipped
     ledger.record(view, jid, state, scheduled_ms, outcome, is_known=is_known)
     if not awaited:
-        # The job was never to decide on it, or has done so, so it uses up no most of runs.
+        # The job was never to decide on it, or has done so, so it uses up no max_runs.
         state.fired, state.skipped = counts
 
 

@@ -140,7 +140,7 @@ def awaits(state: StateRecord, scheduled_ms: int) -> bool:
 
 
 def apply_timing(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Another jitter or most of runs changes no scheduled time: what lies ahead or waits stays. The
+    """Another jitter or max_runs changes no scheduled time: what lies ahead or waits stays. The
     caller reschedules and puts the state."""
     scheduled_ms = state.next_scheduled_at_ms
     if not scheduled_ms:
@@ -172,7 +172,7 @@ def _behind_end(view: View, jid: int, job: JobRecord, state: StateRecord) -> int
 
 
 def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
-    """How many scheduled times from an instant on a job with a most of runs may have. What waits in
+    """How many scheduled times from an instant on a job with max_runs may have. What waits in
     the backlog, or was moved from before to later, will have been fired by then."""
     moved = sum(
         1 for edit in state.edits if edit.kind == Edit.KIND_MOVE and edit.scheduled_at_ms < from_ms
@@ -181,7 +181,7 @@ def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
 
 
 def places_left(job: JobRecord, state: StateRecord) -> int:
-    """How many of what was moved or added a job with a most of runs may still have, beside what
+    """How many of what was moved or added a job with max_runs may still have, beside what
     waits and what was moved to later from a time that it has passed."""
     return runs_left(job, state, decided(state) + 1)
 
@@ -196,7 +196,7 @@ def has_place(job: JobRecord, state: StateRecord, edit: EditRecord) -> bool:
 
 def advance_if_idle(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """What was moved or waited became no run, so no end will set the next time of a job that goes
-    on from an end, and one with a most of runs has some left after all. The caller reschedules and
+    on from an end, and one with max_runs has some left after all. The caller reschedules and
     puts the state."""
     if state.next_scheduled_at_ms or _waiting(state):
         return

@@ -126,7 +126,7 @@ def _edited(view: View, state: StateRecord) -> Iterator[Stretch]:
 def _with_place(
     job: JobRecord, state: StateRecord, edits: list[Stretch], scheduled: int, last: int
 ) -> list[Stretch]:
-    """What was moved or added takes the places of a most of runs that times of schedules leave."""
+    """What was moved or added takes the places within max_runs that times of schedules leave."""
     passed = max(last, next_time.decided(state))
     left = next_time.runs_left(job, state, passed + 1) - scheduled
     kept = []
@@ -213,7 +213,7 @@ def _days(plan: Plan, begin: int, end: int) -> Iterator[tuple[int, int, Kind]]:
 def last_of_most(
     view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
 ) -> int:
-    """The last of the times of a range that the most of runs has room for."""
+    """The last of the times of a range that max_runs has room for."""
     end = nth_scheduled(plan, first, last, max(1, next_time.runs_left(job, state, first)))
     own = ledger.own_entries(view, jid, state, first, last)
     behind = iter(scheduled_times(plan, end + 1, last + 1, len(own)).times if own else ())

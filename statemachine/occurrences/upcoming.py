@@ -97,7 +97,7 @@ def _pass_over(
             why = f"by the calendar '{name}'"
         if edit is None and not why:
             return
-        # With a most of runs each time counts, so they are passed one by one, as those are that
+        # With max_runs each time counts, so they are passed one by one, as those are that
         # follow from the end of a run.
         behind_ms = at
         if edit is None and left is None and not plan.rests:
