@@ -350,9 +350,9 @@ def backfill(session: Session, name: str, first: int, end: int, rate: int) -> No
     session.done(
         answer,
         f"{many(answer.planned, 'scheduled time')} of job {name} will run, {rate:,} a minute "
-        f"({least} at least); {answer.left_alone} left alone.",
-        then=f"raftsched job explain {name} says how many are left,\n"
-        f"        raftsched job drop-backlog {name} gives those up",
+        f"({least} at least); {answer.left_alone} left alone. `job explain` says how many are "
+        "left, `job drop-backlog` gives them up.",
+        then=f"raftsched job explain {name}",
     )
 
 

@@ -39,6 +39,8 @@ LONG = {
     "WAITS FOR",
 }
 LONG_WIDTH = 24
+# Columns that a narrow terminal does without, the first one first; `-o wide` shows them all.
+GIVE_WAY = ("WAITING", "CLOCK", "LAST", "ZONE", "VERSION", "HOLD", "CONCURRENCY", "RATE")
 EVENT_WIDTHS = (8, 19, 15, 28)  # Of an event: revision, time, kind, what it is about.
 Row = Sequence["Cell | str"]
 
@@ -221,6 +223,7 @@ class Output:
             if self.format == "wide" or _needs(titles, cells, every) > console.width
             else every
         )
+        shown = self._fitting(titles, cells, shown, console.width)
         needed = _needs(titles, cells, shown)
         below = [number for number in shown if number and titles[number] in {*LONG, "WORKER"}]
         if needed > console.width and below and self.format != "wide":
@@ -234,6 +237,19 @@ class Output:
             table.add_row(*(row[number] for number in shown))
         console.width = max(console.width, needed)
         console.print(table, crop=False)
+
+    def _fitting(
+        self, titles: Sequence[str], cells: Sequence[Sequence[Text]], shown: list[int], width: int
+    ) -> list[int]:
+        """The columns without those that give way, as far as the terminal is too narrow."""
+        if self.format == "wide":
+            return shown
+        for title in GIVE_WAY:
+            beside = [number for number in shown if titles[number] not in LONG]
+            if _needs(titles, cells, beside) <= width:
+                break
+            shown = [number for number in shown if titles[number] != title]
+        return shown
 
     def _stacked(
         self, console: Console, titles: Sequence[str], cells: Sequence[Sequence[Text]],

@@ -35,26 +35,26 @@ EXITS: tuple[tuple[type[errors.RaftschedError], Exit], ...] = (
 TOO_LARGE = 'a payload that says where the data is, such as --payload \'{{"url": "..."}}\''
 # What to type next, by reason; filled in with the refusal's values.
 THEN: Mapping[str, str] = {
-    "NAMESPACE_NOT_FOUND": "raftsched namespace list, or raftsched namespace create {namespace}",
+    "NAMESPACE_NOT_FOUND": "raftsched namespace list\nraftsched namespace create {namespace}",
     "JOB_NOT_FOUND": "raftsched job list",
-    "RUN_NOT_FOUND": "raftsched run list, or raftsched job history JOB",
+    "RUN_NOT_FOUND": "raftsched run list\nraftsched job history JOB",
     "QUEUE_NOT_FOUND": "raftsched queue list",
     "CALENDAR_NOT_FOUND": "raftsched calendar list",
     "WORKER_NOT_FOUND": "raftsched worker list",
     "FLOW_NOT_FOUND": "raftsched flow list",
     "DEAD_LETTER_NOT_FOUND": "raftsched dead list",
-    "ALERT_NOT_FOUND": "raftsched alert list, or raftsched alert list --cluster",
+    "ALERT_NOT_FOUND": "raftsched alert list\nraftsched alert list --cluster",
     "ACCESS_TOKEN_NOT_FOUND": "raftsched token list",
     "NODE_NOT_FOUND": "raftsched cluster status",
-    "JOB_EXISTS": "raftsched job update {job} ..., or raftsched job get {job}",
+    "JOB_EXISTS": "raftsched job get {job}\nraftsched job update {job} ...",
     "UNIQUE_KEY_TAKEN": "raftsched run get {run}",
     "REQUEST_ID_REUSED": "the same without --request-id, or with a fresh one",
     "ETAG_MISMATCH": "read it again, decide, then use the new etag",
-    "JOB_BROKEN": "raftsched job explain {job}, then raftsched job repair {job}",
+    "JOB_BROKEN": "raftsched job explain {job}\nraftsched job repair {job}",
     "MEMBER_LACKS": "raftsched cluster status",
     "RULE_FAILED": "raftsched cluster status, and the log of the leader",
-    "JOB_PAUSED": "raftsched job resume {job}, or trigger it with --force",
-    "OVERLAP_REFUSED": "raftsched run list --job {job}, or trigger it with --force",
+    "JOB_PAUSED": "raftsched job resume {job}\nthe same with --force",
+    "OVERLAP_REFUSED": "raftsched run list --job {job}\nthe same with --force",
     "RUN_ENDED": "raftsched run get {run}",
     "HAS_DEPENDENTS": "raftsched flow graph {job}",
     "IN_USE": "raftsched job list",
@@ -63,8 +63,8 @@ THEN: Mapping[str, str] = {
     "NOT_RETRYING": "raftsched run explain {run}",
     "QUOTA_EXCEEDED": "raftsched namespace get",
     "ZONE_UNKNOWN": "an IANA name such as Europe/Berlin",
-    "CRON_INVALID": "raftsched job next 'EXPRESSION' shows what an expression means",
-    "NO_QUORUM": "raftsched cluster status --endpoints NODE on each node",
+    "CRON_INVALID": "raftsched job next 'EXPRESSION'",
+    "NO_QUORUM": "raftsched cluster status --endpoints NODE",
     "DEADLINE_PASSED": "the same with a longer --timeout, such as --timeout 30s",
     "REVISION_GONE": "list what is there, then watch without --since",
     "PAYLOAD_TOO_LARGE": TOO_LARGE,
@@ -97,7 +97,7 @@ NO_TRUST = (
         "certificates of clients; else raftsched doctor",
     ),
 )
-NO_SERVER = "raftsched doctor, or, to start a cluster here: raftsched dev"
+NO_SERVER = "raftsched doctor\nraftsched dev"
 
 
 @contextmanager

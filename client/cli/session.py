@@ -109,10 +109,11 @@ class Session:
         if reasons:
             made.close()
             raise Trouble(
-                "no node can be reached", [f"{one}: {why}" for one, why in reasons.items()],
-                "raftsched dev         to start a cluster here\n"
-                "raftsched doctor      to look at the way to one\n"
-                "--endpoints HOST:PORT to name another", Exit.UNREACHABLE,
+                "no node can be reached",
+                [*(f"{one}: {why}" for one, why in reasons.items()),
+                 "start a cluster here (dev), find out why (doctor), or name another node"],
+                "raftsched dev\nraftsched doctor\nthe same with --endpoints HOST:PORT",
+                Exit.UNREACHABLE,
             )  # fmt: skip
         return made
 

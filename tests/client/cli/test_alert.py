@@ -73,7 +73,7 @@ def test_an_alert_is_replaced_guarded_and_deleted(cli: Cli) -> None:
     assert deleted.stderr == f"Alert one deleted.\n{again}"
     gone = cli("alert", "delete", "one", "--yes")
     assert gone.exit_code == 3
-    assert "Try: raftsched alert list, or raftsched alert list --cluster" in gone.stderr
+    assert "Try: raftsched alert list\n       raftsched alert list --cluster" in gone.stderr
     assert cli.ok("alert", "list").stderr == "No alerts here; --cluster lists its own.\n"
 
 

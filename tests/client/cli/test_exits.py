@@ -20,17 +20,17 @@ from .conftest import Cli
 # Reason -> exit code, what is said to be typed next.
 REFUSALS = {
     "FIELD_INVALID": (Exit.USAGE, ""),
-    "CRON_INVALID": (Exit.USAGE, "raftsched job next 'EXPRESSION' shows"),
+    "CRON_INVALID": (Exit.USAGE, "raftsched job next 'EXPRESSION'"),
     "ZONE_UNKNOWN": (Exit.USAGE, "an IANA name such as Europe/Berlin"),
     "LIMIT_EXCEEDED": (Exit.USAGE, ""),
-    "NAMESPACE_NOT_FOUND": (Exit.NOT_FOUND, "raftsched namespace list, or raftsched namespace"),
+    "NAMESPACE_NOT_FOUND": (Exit.NOT_FOUND, "raftsched namespace list\n       raftsched namespace"),
     "JOB_NOT_FOUND": (Exit.NOT_FOUND, "raftsched job list"),
     "NO_QUORUM": (Exit.UNREACHABLE, "raftsched cluster status --endpoints NODE"),
     "UNAUTHENTICATED": (Exit.FORBIDDEN, "--token-file FILE"),
     "FORBIDDEN": (Exit.FORBIDDEN, "an access token with the role that is needed"),
-    "JOB_EXISTS": (Exit.CONFLICT, "raftsched job update report ..., or raftsched job get report"),
+    "JOB_EXISTS": (Exit.CONFLICT, "raftsched job get report\n       raftsched job update report ..."),
     "ETAG_MISMATCH": (Exit.CONFLICT, "read it again"),
-    "JOB_PAUSED": (Exit.CONFLICT, "raftsched job resume report, or trigger it with --force"),
+    "JOB_PAUSED": (Exit.CONFLICT, "raftsched job resume report\n       the same with --force"),
     "OVERLAP_REFUSED": (Exit.CONFLICT, "raftsched run list --job report"),
     "QUOTA_EXCEEDED": (Exit.CONFLICT, "raftsched namespace get"),
     "COMMIT_TIMEOUT": (Exit.OUTCOME_UNKNOWN, "--request-id"),
@@ -126,9 +126,10 @@ def test_no_server_is_told_apart_and_says_how_to_start_one(cli: Cli) -> None:
     assert said.stderr.splitlines() == [
         "Error: no node can be reached",
         f"  {gone}: Connection refused",
-        "  Try: raftsched dev         to start a cluster here",
-        "       raftsched doctor      to look at the way to one",
-        "       --endpoints HOST:PORT to name another",
+        "  start a cluster here (dev), find out why (doctor), or name another node",
+        "  Try: raftsched dev",
+        "       raftsched doctor",
+        "       the same with --endpoints HOST:PORT",
     ]
 
 

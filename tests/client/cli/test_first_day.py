@@ -371,3 +371,16 @@ def test_a_request_that_is_too_large_says_what_to_do(cli: Cli, tmp_path: Path) -
         assert said.exit_code == 2
         assert "the most is 65536" in said.stderr or "at most 4,194,304 can be sent" in said.stderr
         assert "Try: a payload that says where the data is" in said.stderr
+
+
+def test_a_list_of_jobs_fits_a_terminal_of_80_columns(cli: Cli) -> None:
+    daily(cli, "--zone", "America/Los_Angeles")
+    cli.ok("job", "create", "month-end-report", "--cron", "*/15 9-17 * * mon-fri",
+           "--handler", "h")  # fmt: skip
+
+    shown = seen(cli, "job", "list")
+
+    assert [line for line in shown.splitlines() if len(line.rstrip()) > 80] == []
+    assert "month-end-report  active  */15 9-17 * * mon-fri  " in shown
+    assert "WAITING" not in shown
+    assert "WAITING" in seen(cli, "job", "list", "-o", "wide")

@@ -283,7 +283,7 @@ def test_what_does_not_fit_a_terminal_stands_on_lines_of_its_own(cli: Cli, stage
         assert max(map(len, text.splitlines())) <= width
     assert "    error: ValueError: " in said
     assert "cannot stand in" in wrong
-    assert " 'EXPRESSION' shows what an expression means" in wrong
+    assert "raftsched job next 'EXPRESSION'" in wrong
 
 
 def test_events_and_sentences_fit_a_terminal(cli: Cli, stage: Stage) -> None:
