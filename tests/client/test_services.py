@@ -408,7 +408,7 @@ def test_past_events_are_listed_page_by_page(both: Both, stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        (lambda jobs: jobs.create("a", handler="x", http="http://a"), "'http' says again"),
+        (lambda jobs: jobs.create("a", handler="x", http="http://a"), "'http' repeats another option"),
         (lambda jobs: jobs.create("a", handler="x", nonsense=1), "no option 'nonsense'"),
         (lambda jobs: jobs.create("a", handler="x", priority="top"), "'high', 'medium', 'low'"),
         (lambda jobs: jobs.create("a", shell="ls -l"), "as a list"),
@@ -420,7 +420,7 @@ def test_past_events_are_listed_page_by_page(both: Both, stage: Stage) -> None:
             ),
             "a job has one zone",
         ),
-        (lambda jobs: jobs.update("a"), "nothing is said"),
+        (lambda jobs: jobs.update("a"), "no field is named to change"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_it_is_sent(
