@@ -57,8 +57,8 @@ class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=Fal
         """About how many bytes it is, for the kinds that can be large."""
         return 0
 
-    def is_upgraded(self) -> bool:
-        """Whether one of another format was brought to the present one."""
+    def upgrade(self) -> bool:
+        """Bring a record of a format of before to the present one; whether that can be done."""
         return False
 
 
@@ -437,7 +437,7 @@ class RunRecord(Record):
         """As what users see it."""
         return phases.STATES[self.phase]
 
-    def is_upgraded(self) -> bool:
+    def upgrade(self) -> bool:
         """Find the phase of a run of format 1, whose state is one that users see."""
         if self.format != FORMAT:
             return False
@@ -795,7 +795,7 @@ def parse(place: bytes | int, data: bytes, kind: type[AnyRecord]) -> AnyRecord:
     except msgspec.ValidationError as error:
         found = msgspec.msgpack.decode(data)[0]
         raise UnknownFormat(_unknown(kind, place, found, f" ({error})")) from error
-    if record.format != kind.FORMAT and not record.is_upgraded():
+    if record.format != kind.FORMAT and not record.upgrade():
         raise UnknownFormat(_unknown(kind, place, record.format))
     return record  # type: ignore[return-value]  # The decoder is that of the kind.
 
