@@ -408,7 +408,10 @@ def test_past_events_are_listed_page_by_page(both: Both, stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        (lambda jobs: jobs.create("a", handler="x", http="http://a"), "'http' repeats another option"),
+        (
+            lambda jobs: jobs.create("a", handler="x", http="http://a"),
+            "'http' repeats another option",
+        ),
         (lambda jobs: jobs.create("a", handler="x", nonsense=1), "no option 'nonsense'"),
         (lambda jobs: jobs.create("a", handler="x", priority="top"), "'high', 'medium', 'low'"),
         (lambda jobs: jobs.create("a", shell="ls -l"), "as a list"),

@@ -28,7 +28,10 @@ REFUSALS = {
     "NO_QUORUM": (Exit.UNREACHABLE, "raftsched cluster status --endpoints NODE"),
     "UNAUTHENTICATED": (Exit.FORBIDDEN, "--token-file FILE"),
     "FORBIDDEN": (Exit.FORBIDDEN, "an access token with the role that is needed"),
-    "JOB_EXISTS": (Exit.CONFLICT, "raftsched job get report\n       raftsched job update report ..."),
+    "JOB_EXISTS": (
+        Exit.CONFLICT,
+        "raftsched job get report\n       raftsched job update report ...",
+    ),
     "ETAG_MISMATCH": (Exit.CONFLICT, "read it again"),
     "JOB_PAUSED": (Exit.CONFLICT, "raftsched job resume report\n       the same with --force"),
     "OVERLAP_REFUSED": (Exit.CONFLICT, "raftsched run list --job report"),
