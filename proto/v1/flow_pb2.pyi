@@ -88,7 +88,9 @@ class Flow(_message.Message):
 
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___FlowStep]:
-        """The jobs it reaches, upstream before downstream."""
+        """The jobs it has reached, upstream before downstream: those with a run, and those of whose
+        upstream one has ended or cannot run.
+        """
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:

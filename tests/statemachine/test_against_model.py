@@ -7,6 +7,7 @@ the records. Set RAFTSCHED_EXAMPLES to run more than the usual number of histori
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -20,12 +21,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from raftsched.proto.v1 import common_pb2, error_pb2, job_pb2, run_pb2, worker_pb2
+from raftsched.proto.v1 import common_pb2, error_pb2, event_pb2, job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.request import Report, Ring, Rung
+from raftsched.statemachine.reads.events import ENDS, events
 
 from .driver import START_MS, Machine
 from .model import LIVE, Job, Model, Run, Spec
@@ -258,6 +260,21 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.machine.check()
+        fired, ended = self.told()
+        runs = [run for job in self.model.jobs.values() for run in job.runs]
+        assert max((*fired.values(), *ended.values()), default=1) == 1
+        assert {run_id(run) for run in runs} <= set(fired)
+        assert {run_id(run) for run in runs if run.state not in LIVE} <= set(ended)
+        assert not {run_id(run) for run in runs if run.state in LIVE} & set(ended)
+
+    def told(self) -> tuple[Counter[str], Counter[str]]:
+        """How often watchers were told that a run has begun, and that it has ended."""
+        fired, ended = Counter[str](), Counter[str]()
+        for place, change in enumerate(self.machine.log):
+            for event in events(change, place + 1, self.machine.store):
+                fired[event.run.id] += event.kind == event_pb2.EVENT_KIND_RUN_FIRED
+                ended[event.run.id] += event.kind in ENDS.values()
+        return +fired, +ended
 
     def compare(self, name: str, job: Job) -> None:
         seen = self.machine.job(name).status
