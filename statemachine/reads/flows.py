@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...proto.v1 import flow_pb2, job_pb2, run_pb2
 from ..calls.jobs import find
@@ -90,8 +90,9 @@ def _answer(view: View, wave: Wave, namespace: str) -> Flow:
     jids = _jids(view, wave)
     answer.more_steps = len(jids) > limits.FLOW_STEPS
     jobs = {number: view.get(keys.job(number), JobRecord) for number in jids[: limits.FLOW_STEPS]}
+    cannot = set[int]()
     for number in _sorted(view, jobs):
-        answer.steps.append(_step(view, wave, number, jobs[number]))
+        answer.steps.append(_step(view, wave, number, jobs[number], cannot))
     answer.state = _state(record, answer, jobs.values())
     return answer
 
@@ -142,7 +143,8 @@ def _did_harm(steps: Sequence[Step]) -> bool:
     return any(step.state == Step.STATE_CANNOT_RUN and not well[step.job] for step in steps)
 
 
-def _step(view: View, wave: Wave, jid: int, job: JobRecord | None) -> Step:
+def _step(view: View, wave: Wave, jid: int, job: JobRecord | None, cannot: set[int]) -> Step:
+    """A job of a wave; what is before it and cannot run is known."""
     name = job.name if job else "deleted"
     record = wave.step(view, jid)
     if record is None:
@@ -155,23 +157,36 @@ def _step(view: View, wave: Wave, jid: int, job: JobRecord | None) -> Step:
         run = run or view.get(keys.ended(jid, record.occasion), RunRecord)
         step.run_state = run.state if run else run_pb2.RUN_STATE_UNSPECIFIED
     elif job is not None:
-        step.because.extend(_because(view, wave, jid, job, record))
+        lost, awaited = _upstream(view, wave, jid, job, record, cannot)
+        is_any = job.form.spec.upstream.join == job_pb2.Upstream.JOIN_ANY
+        may_come = [name for name, is_in_wave in awaited.items() if is_in_wave]
+        if step.state == Step.STATE_CANNOT_RUN and may_come and (is_any or not lost):
+            # One before it was requeued and runs anew, of which it is told when that ends.
+            step.state = Step.STATE_WAITING
+        if step.state == Step.STATE_CANNOT_RUN:
+            cannot.add(jid)
+        step.because.extend(lost if step.state == Step.STATE_CANNOT_RUN else awaited)
     return step
 
 
-def _because(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) -> Iterator[str]:
-    """The upstream jobs that a step waits for, or that ended otherwise than it wants."""
+def _upstream(
+    view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord, cannot: set[int]
+) -> tuple[list[str], dict[str, bool]]:
+    """The upstream jobs that ended otherwise than a step wants or cannot run, and those that it
+    still waits for, with whether they are in the wave."""
+    lost: list[str] = []
+    awaited: dict[str, bool] = {}
     ends = {item.jid: item.state for item in step.ended}
     for dependency in job.form.spec.upstream.jobs:
         source = graph.jid_named(view, keys.namespace_of(jid), dependency.job)
-        lost = source is None
         if source is not None and source in ends:
-            lost = ends[source] not in waves.MET[dependency.condition]
-        elif source is not None:
-            other = wave.step(view, source)
-            lost = other is not None and other.state == Step.STATE_CANNOT_RUN
-        if lost == (step.state == Step.STATE_CANNOT_RUN) and (lost or source not in ends):
-            yield dependency.job
+            if ends[source] not in waves.MET[dependency.condition]:
+                lost.append(dependency.job)
+        elif source is None or source in cannot:
+            lost.append(dependency.job)
+        else:
+            awaited[dependency.job] = source == wave.jid or wave.step(view, source) is not None
+    return lost, awaited
 
 
 def _sorted(view: View, jobs: Mapping[int, JobRecord | None]) -> list[int]:

@@ -120,6 +120,26 @@ def test_a_run_whose_wave_is_gone_is_in_none(machine: Machine) -> None:
     assert (record.flow_jid, record.flow_occasion) == (0, 0)
 
 
+def test_what_is_behind_a_step_that_fires_anew_waits_for_it(machine: Machine) -> None:
+    above = ""
+    for name in ("c", "x", "y", "z"):
+        machine.create(name, after=[above] if above else [], retry=ONCE)
+        above = name
+    flow = machine.trigger("c").id
+    machine.fail(machine.grant()[0])
+    machine.ring_all()
+    machine.do(dead_letter_pb2.RequeueDeadLetterRequest(run=flow))
+    machine.succeed(machine.grant()[0])
+    machine.ring_all()
+
+    steps = {step.job: step for step in shown(machine, flow).steps}
+
+    assert [steps[name].state for name in "xyz"] == [
+        Step.STATE_FIRED, Step.STATE_WAITING, Step.STATE_WAITING,
+    ]  # fmt: skip
+    assert [list(steps[name].because) for name in "yz"] == [["x"], ["y"]]
+
+
 def changed(machine: Machine, *after: str) -> None:
     """The last of the chain waits for other jobs than before."""
     update = with_mask(
