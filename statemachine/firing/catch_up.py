@@ -73,7 +73,8 @@ def _carry_out(
             occurrence.drop_edit(state, one.edit)
             ledger.record(view, jid, state, one.first, OUTCOME[fate])
         else:
-            ledger.stretch(view, jid, state, plan, one.first, one.last, OUTCOME[fate])
+            outcome = OUTCOME[fate]
+            ledger.stretch(view, jid, state, plan, one.first, one.last, outcome, one.count)
     if run is None:
         next_time.advance(view, jid, job, state, last)
     elif run.first != state.next_scheduled_at_ms:

@@ -298,7 +298,7 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
 def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     """Whether more than one time is due, so that they are decided on together. Times of schedules
     are rarely less than a second apart, and then come one by one."""
-    if _is_edit_due(view, state):
+    if state.edits and _is_edit_due(view, state):
         return True
     if state.once or not overlap.room(state, job):
         return False

@@ -82,14 +82,16 @@ def correct(view: View, jid: int, scheduled_ms: int, outcome: run_pb2.Outcome.Va
 
 def stretch(
     view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
-    outcome: run_pb2.Outcome.ValueType,
+    outcome: run_pb2.Outcome.ValueType, count: int = 0,
 ) -> None:  # fmt: skip
-    """Record what became of all times from one to another that have no entry of their own. The
-    caller puts the state."""
+    """Record what became of all times from one to another that have no entry of their own, which
+    are so many if the caller knows. The caller puts the state."""
     own = own_entries(view, jid, state, first, last)
-    # The first may follow from the end of a run, and then no count finds it.
-    behind = count_scheduled(plan, first + 1, last + 1)
-    count = max(1 + behind.number - len(own), 0 if behind.exact else 2)
+    # Of several schedules a count is exact up to some number only, and so is the difference of two.
+    if own or not count or len(plan.repeats) + len(plan.onces) > 1:
+        # The first may follow from the end of a run, and then no count finds it.
+        behind = count_scheduled(plan, first + 1, last + 1)
+        count = max(1 + behind.number - len(own), 0 if behind.exact else 2)
     if own and own[0] == first:
         # Among so many at least one has none.
         known = set(own)

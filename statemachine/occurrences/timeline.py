@@ -65,6 +65,9 @@ class Stretch:
             return None, self
         if at_ms > self.last:
             return self, None
+        if (latest_scheduled_before(plan, self.last) or 0) < at_ms:
+            # The last alone, as of most jobs.
+            return self._split(plan, self.last, 1)
         # No other is between, so each side has one at least.
         [start] = scheduled_times(plan, at_ms, self.last + 1, 1).times
         return self._split(plan, start, count_scheduled(plan, start, self.last + 1).number)
@@ -75,6 +78,8 @@ class Stretch:
             return self, None
         if number >= self.count:
             return None, self
+        if number == 1:
+            return self._split(plan, self.last, 1)
         return self._split(plan, *newest(plan, self.first, self.last + 1, number))
 
     def earliest(self, plan: Plan) -> tuple[Stretch, Stretch | None]:
@@ -159,7 +164,13 @@ def _scheduled(
     points |= {at_ms: None for at_ms in next_time.waiting_alone(state) if first <= at_ms <= last}
     # What ran before its time has its outcome, whatever was changed since.
     points |= dict.fromkeys(ledger.own_entries(view, jid, state, first, last))
-    if first not in points and (plan.rests or state.next_due_at_ms != due(plan, first)):
+    is_named = state.next_due_at_ms == due(plan, first) and not plan.rests
+    if not points and not plan.calendars and not due_edits and is_named:
+        # Nearly all jobs: both ends are known.
+        count = 1 if first == last else count_scheduled(plan, first, last + 1).number
+        yield Stretch(first, last, count, state.next_due_at_ms)
+        return
+    if first not in points and not is_named:
         # It follows from the end of a run, or was due at once: no search finds it.
         kind = OPEN if excluded(plan, first) is None else EXCLUDED
         yield Stretch(first, first, 1, state.next_due_at_ms, kind)

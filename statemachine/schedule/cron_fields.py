@@ -99,12 +99,14 @@ class CronFields:
             return 0
         first, after_s = divmod(low, DAY_S)
         last, before_s = divmod(high, DAY_S)
+        on = date.fromordinal(last + EPOCH_ORDINAL)
+        if first == last:
+            within = self._times_before(before_s) - self._times_before(after_s)
+            return within if self._names(on) else 0
         per_day = len(self.hours) * len(self.minutes) * len(self.seconds)
         total = per_day * self._days_between(first, last)
         total -= self._names(date.fromordinal(first + EPOCH_ORDINAL)) * self._times_before(after_s)
-        return total + (
-            self._names(date.fromordinal(last + EPOCH_ORDINAL)) * self._times_before(before_s)
-        )
+        return total + self._names(on) * self._times_before(before_s)
 
     def between(self, low: int, high: int, most: int) -> list[int]:
         """Return the first named wall times from `low` on and before `high`, at most so many, in a

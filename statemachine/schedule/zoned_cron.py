@@ -45,7 +45,10 @@ EMPTY_SPAN: Final[Span] = (0, 0, None)
 class ZonedCron:
     """One expression in one zone under one pair of rules. Shared by all jobs that have the same."""
 
-    __slots__ = ("_fields", "_first_only", "_gap_next", "_second_only", "_span", "zone")
+    __slots__ = (
+        "_counted", "_fields", "_first_only", "_gap_next", "_second_only", "_span", "_spans_back",
+        "zone",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -68,6 +71,10 @@ class ZonedCron:
         # many jobs with one expression cost one search, and so does asking in mid-air. It
         # is replaced as a whole, which a reader on another thread cannot see by halves.
         self._span = EMPTY_SPAN
+        # The last two of last_before, each true above its first and up to its second; a job that
+        # catches up asks for the last time and for the one before. And the last of count.
+        self._spans_back = (EMPTY_SPAN, EMPTY_SPAN)
+        self._counted = (0, 0, 0)
 
     @property
     def meaning(self) -> tuple[object, ...]:
@@ -109,6 +116,16 @@ class ZonedCron:
 
     def last_before(self, before_ms: int) -> int | None:
         """Return the last instant before this one."""
+        spans = self._spans_back
+        for low, high, answer in spans:
+            if low < before_ms <= high:
+                return answer
+        answer = self._find_last(before_ms)
+        if answer is not None:
+            self._spans_back = ((answer, before_ms, answer), spans[0])
+        return answer
+
+    def _find_last(self, before_ms: int) -> int | None:
         at = min((before_ms - 1) // 1000, LATEST_S - 1)
         for _ in range(SEGMENTS_SEARCHED):
             if at < EARLIEST_S:
@@ -130,6 +147,13 @@ class ZonedCron:
 
     def count(self, from_ms: int, to_ms: int) -> int:
         """Return how many instants there are from one on and before another, without a walk."""
+        known_from, known_to, total = self._counted
+        if from_ms != known_from or to_ms != known_to:
+            total = self._count(from_ms, to_ms)
+            self._counted = (from_ms, to_ms, total)
+        return total
+
+    def _count(self, from_ms: int, to_ms: int) -> int:
         at = max(-(-from_ms // 1000), EARLIEST_S)
         to = min(-(-to_ms // 1000), LATEST_S)
         total = 0

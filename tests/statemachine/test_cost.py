@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
+from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine import bench
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Decision, Request, apply, decide
 from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
 from raftsched.statemachine.model.view import Recall, View
+
+from .driver import HOUR_MS, job_of
 
 JOBS = 400
 
@@ -147,6 +150,28 @@ def test_a_recurring_job_costs_little_more() -> None:
     assert cost.steps < 3.2, cost
     assert 11 <= cost.writes < 11.2, cost
     assert cost.bytes < 615, cost
+
+
+def caught_up(rule: job_pb2.MisfirePolicy.Rule.ValueType) -> Cost:
+    """What a job costs that missed three hours of its minutes."""
+    leader = Leader()
+    request = job_pb2.ImportJobsRequest()
+    for number in range(JOBS):
+        job = job_of(f"job-{number}", cron="* * * * *", misfire=job_pb2.MisfirePolicy(rule=rule))
+        request.jobs.append(job)
+    leader.do(bench.NOW_MS, [request])
+    leader.cost(1)
+    for step in range(4):
+        leader.do(bench.NOW_MS + 3 * HOUR_MS + step, [Ring(JOBS // 4)])
+    return leader.cost(JOBS)
+
+
+def test_what_a_job_costs_that_missed_its_times() -> None:
+    latest = caught_up(job_pb2.MisfirePolicy.RULE_LATEST)
+    none = caught_up(job_pb2.MisfirePolicy.RULE_SKIP)
+
+    assert latest.calls < 170, latest
+    assert none.calls < 170, none
 
 
 def test_what_every_decision_needs_has_a_slot() -> None:
