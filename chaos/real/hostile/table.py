@@ -6,6 +6,7 @@ from . import (
     alone,
     bodies,
     crews,
+    frames,
     graphs,
     hands,
     headers,
@@ -19,4 +20,17 @@ from .attack import ATTACKS as ATTACKS
 from .attack import Attack as Attack
 
 # Importing them is what fills the table.
-MODULES = (bodies, tenants, sockets, headers, crews, graphs, times, loops, questions, hands, alone)
+MODULES = (
+    bodies,
+    tenants,
+    sockets,
+    headers,
+    frames,
+    crews,
+    graphs,
+    times,
+    loops,
+    questions,
+    hands,
+    alone,
+)
