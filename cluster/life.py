@@ -59,9 +59,10 @@ BEHIND_SECONDS = 5.0
 # Set by a parent that may be killed and must leave nothing behind.
 PARENT = "RAFTSCHED_PARENT_PID"
 PARENT_SECONDS = 0.5
-# When Python looks for cycles of garbage, of which streams and calls leave next to none. 2,000
-# streams are 160,000 objects; to look through all of them stops a node for 50 ms and more.
-COLLECT = 20_000, 10, 50
+# When Python looks for cycles of garbage. A call leaves five objects, in gRPC, so it looks at 2,000
+# young ones at a time, 0.4 ms, where 20,000 took 6 to 9. 2,000 streams are 160,000 objects; to look
+# through all of them stops a node for 50 ms and more.
+COLLECT = 2_000, 100, 50
 # How long a thread may keep the interpreter while another waits for it. Reads compute on threads,
 # and each time the loop comes back from a system call it waits so long for them; 5 ms by default.
 SWITCH_SECONDS = 0.0005

@@ -14,7 +14,9 @@ from typing import Any
 import grpc
 import pytest
 
+from raftsched.chaos.real.hostile import http2
 from raftsched.client import Client, every
+from raftsched.cluster.services.strangers import TCP_INFO
 from raftsched.proto.v1 import (
     access_pb2,
     access_pb2_grpc,
@@ -31,6 +33,8 @@ WATCH = "/raftsched.v1.EventService/WatchEvents"
 FLOOD_S = 10.0
 BODY = b"\x12" + bytes(4_000_000)
 GROWTH_MB = 150
+# All that a hundred connections send; the entry "accept-encoding" of HTTP/2's own table.
+HEADERS_BYTES, REFERENCE = 96 << 20, b"\x90"
 # An address of its own for each that sends, so that they share no connection.
 ALONE = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", 8 << 20))
 
@@ -98,6 +102,40 @@ async def test_a_flood_of_strangers_is_refused_unread(tmp_path: Path) -> None:
     assert fired >= FLOOD_S - 2
     assert set(codes) <= {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
     assert status.refused["UNAUTHENTICATED"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(TCP_INFO is None, reason="the system does not tell how much came")
+async def test_headers_of_strangers_who_read_nothing_fill_no_memory(tmp_path: Path) -> None:
+    head = http2.headers(CREATE) + REFERENCE * 300
+    async with cluster(tmp_path, 1) as made:
+        secret = await closed(made)
+        before, end, left = memory_mb(made)["n1"], time.monotonic() + FLOOD_S, HEADERS_BYTES
+
+        async def flood() -> None:
+            nonlocal left
+            while time.monotonic() < end and left > 0:
+                with suppress(OSError):
+                    host, port = made.address("n1").split(":")
+                    reader, writer = await asyncio.open_connection(host, int(port), limit=1)
+                    connection = http2.Connection(reader, writer)
+                    writer.write(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0))
+                    try:
+                        while time.monotonic() < end and left > 0:
+                            for _ in range(10):
+                                connection.begin(head)
+                            left -= 10 * len(head)
+                            await writer.drain()
+                    finally:
+                        writer.close()
+                await asyncio.sleep(0.01)
+
+        async with asyncio.timeout(2 * FLOOD_S):
+            await asyncio.gather(*(flood() for _ in range(100)))
+        assert left < HEADERS_BYTES / 2
+        assert (await asyncio.to_thread(statuses, made, secret)).term
+        grown = memory_mb(made)["n1"] - before
+        assert grown <= GROWTH_MB
 
 
 @pytest.mark.slow
