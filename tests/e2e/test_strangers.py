@@ -100,7 +100,8 @@ async def test_a_flood_of_strangers_is_refused_unread(tmp_path: Path) -> None:
     assert status.term == term
     assert max(grown.values()) <= GROWTH_MB, grown
     assert fired >= FLOOD_S - 2
-    assert set(codes) <= {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}
+    # After some refusals the connection is broken off.
+    assert set(codes) <= {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"}
     assert status.refused["UNAUTHENTICATED"] > 0
 
 
