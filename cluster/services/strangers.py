@@ -12,6 +12,7 @@ import asyncio
 import logging
 import socket
 import struct
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
@@ -36,7 +37,7 @@ REST = 10
 # Who has shown who they are before so many others did is a stranger again.
 KNOWN_MAX = 20_000
 # Where Linux says how many bytes came on a connection.
-TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
+TCP_INFO: int | None = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 RECEIVED, INFO_BYTES = struct.Struct("=128xQ"), 136
 
 
@@ -54,7 +55,7 @@ class Strangers:
 
     def __init__(self, size: Callable[[], int] | None = None) -> None:
         """`size` says how large the process is."""
-        self._size = size or Resident().bytes
+        self._size = size or (Resident().bytes if TCP_INFO is not None else lambda: 0)
         self._known: OrderedDict[str, None] = OrderedDict()
         # Of each connection of a stranger, by its other end: calls that were answered since the
         # last look, those before it, and what it cost.
@@ -83,7 +84,7 @@ class Strangers:
     def answered(self, peer: str) -> None:
         """A stranger is answered on this connection."""
         count = self._asked[peer] = self._asked.get(peer, 0) + 1
-        self._hurry = self._hurry or count > CALLS_MAX
+        self._hurry = self._hurry or count > CALLS_MAX or len(self._asked) > KNOWN_MAX
 
     def look(self, now: float) -> None:
         """Begin to look at the connections, if it is time."""
