@@ -23,7 +23,7 @@ from .body import late, parsed, too_large
 from .call import Context
 from .calls import refuse
 from .shares import Share
-from .strangers import Strangers
+from .strangers import HEALTH_BYTES, Strangers
 
 READY = "raftsched.ready"
 LEADER = "raftsched.leader"
@@ -118,7 +118,7 @@ class Health:
 
     def _answered(self, context: Context) -> None:
         if self._strangers is not None:
-            self._strangers.answered(context.peer())
+            self._strangers.answered(context.peer(), HEALTH_BYTES)
 
     async def _asked(self, context: Context) -> str:
         """The service that somebody asks for. Raises Refused."""

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 STRANGER_BYTES = 80 << 10
 STRANGER_RATE = 8 << 10
 CALL_BYTES = 4 << 10
-CALLS_MAX = STRANGER_BYTES // CALL_BYTES
+HEALTH_BYTES = 512  # The same for the health service, whose answers are small.
 HEARD_S = 0.5  # So long the first call of a connection may wait to be heard.
 LOOK_S = 5.0  # Between two looks at the connections,
 GROWN_BYTES = 8 << 20  # or less, if the process has grown by so much or somebody asked much,
@@ -57,8 +57,8 @@ class Strangers:
         """`size` says how large the process is."""
         self._size = size or (Resident().bytes if TCP_INFO is not None else lambda: 0)
         self._known: OrderedDict[str, None] = OrderedDict()
-        # Of each connection of a stranger, by its other end: calls that were answered since the
-        # last look, those before it, and what it cost.
+        # Of each connection of a stranger, by its other end: what its answers cost since the last
+        # look, what they cost before it, and all that it cost.
         self._asked: dict[str, int] = {}
         self._calls: dict[str, int] = {}
         self._costs: dict[str, Cost] = {}
@@ -81,10 +81,10 @@ class Strangers:
         if len(known) > KNOWN_MAX:
             known.popitem(last=False)
 
-    def answered(self, peer: str) -> None:
+    def answered(self, peer: str, size: int = CALL_BYTES) -> None:
         """A stranger is answered on this connection."""
-        count = self._asked[peer] = self._asked.get(peer, 0) + 1
-        self._hurry = self._hurry or count > CALLS_MAX or len(self._asked) > KNOWN_MAX
+        asked = self._asked[peer] = self._asked.get(peer, 0) + size
+        self._hurry = self._hurry or asked > STRANGER_BYTES or len(self._asked) > KNOWN_MAX
 
     def look(self, now: float) -> None:
         """Begin to look at the connections, if it is time."""
@@ -108,7 +108,7 @@ class Strangers:
             if peer in self._known or one.getsockname()[1] != self._port:
                 return
             calls[peer] = self._calls.get(peer, 0) + asked.get(peer, 0)
-            costs[peer] = self._cost(peer, received(one) + CALL_BYTES * calls[peer], now)
+            costs[peer] = self._cost(peer, received(one) + calls[peer], now)
             # Whose first calls wait to be heard may be somebody who says who they are.
             if costs[peer].left < 0 and (calls[peer] or now - costs[peer].since >= HEARD_S):
                 ended += 1

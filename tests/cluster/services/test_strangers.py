@@ -13,8 +13,9 @@ from raftsched.chaos.real.hostile import http2
 from raftsched.cluster.services import strangers as module
 from raftsched.cluster.services.server import METADATA_MAX
 from raftsched.cluster.services.strangers import (
-    CALLS_MAX,
+    CALL_BYTES,
     GROWN_BYTES,
+    HEALTH_BYTES,
     HEARD_S,
     LOOK_S,
     STRANGER_BYTES,
@@ -28,6 +29,7 @@ from .test_access import Role, bearer, jobs, make
 
 LIST = "/raftsched.v1.JobService/ListJobs"
 CHECK = "/grpc.health.v1.Health/Check"
+CALLS_MAX = STRANGER_BYTES // CALL_BYTES
 pytestmark = pytest.mark.skipif(module.TCP_INFO is None, reason="the system tells no bytes")
 
 
@@ -113,9 +115,10 @@ async def test_who_asks_too_often_is_broken_off(port: Port) -> None:
 async def test_a_probe_may_ask_for_ever(port: Port) -> None:
     probe, peer = port.connect()
     for _ in range(20):
-        for _ in range(int(LOOK_S)):
-            port.strangers.answered(peer)
-            probe.sendall(bytes(100))
+        # All services that there are, each second.
+        for _ in range(12 * int(LOOK_S)):
+            port.strangers.answered(peer, HEALTH_BYTES)
+            probe.sendall(bytes(60))
         await port.look(LOOK_S)
     assert not is_cut(probe)
     assert STRANGER_RATE * LOOK_S < STRANGER_BYTES, "or a look is too late"
