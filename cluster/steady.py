@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from .about import Acquaintances
 
-ALONE = 3.0  # Seconds after which a clock counts as right that nobody said is wrong.
+ALONE = 3.0  # Seconds after which no more voters need to agree than speak against.
 FOLLOWED_MS = 250  # What a time server may move a clock by between two looks at it.
 
 
@@ -45,11 +45,31 @@ class SteadyClock:
             # A fresh disk does not know yet who belongs: none of none is no majority.
             self._began = self.seconds()
             return 0
-        skews = known.skews_ms(voters, self.wall_ms())
+        wall_ms = self.wall_ms()
+        skews = known.skews_ms(voters, wall_ms)
         near = 1 + sum(abs(skew) <= most_ms for skew in skews)
-        alone = not self.sure and self.seconds() - self._began > ALONE
+        # Who hears less than a majority may be cut off, and lead as soon as it is not.
+        heard = 2 * (1 + len(skews)) > len(voters)
+        alone = heard and not self.sure and self.seconds() - self._began > ALONE
+        if alone and 2 * near == 1 + len(skews):
+            likelier = nearest(known.replica.meta.now_ms, wall_ms, skews, most_ms)
+            if likelier:
+                return likelier
         if 2 * near > len(voters) or (alone and 2 * near > len(skews)):
             self.sure = True
             self.trust()
             return 0
         return known.skew_ms(voters, most_ms, self.now_ms())
+
+
+def nearest(state_ms: int, wall_ms: int, skews: Iterable[int], most_ms: int) -> int:
+    """How far this clock is from that of as many as agree with it and as many do not, which is
+    likelier to be right; 0 if it is this one. The state's time was right not long ago: a clock
+    behind it is wrong, and of others the nearest fires the least too early."""
+
+    def doubt(skew: int) -> tuple[bool, int]:
+        ahead_ms = wall_ms + skew - state_ms
+        return ahead_ms < -most_ms, abs(ahead_ms)
+
+    best = min((skew for skew in skews if abs(skew) > most_ms), key=doubt, default=0)
+    return best if doubt(best) < doubt(0) else 0

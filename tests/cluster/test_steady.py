@@ -91,17 +91,52 @@ def test_who_was_wrong_from_the_start_is_told_by_how_much(room: Room) -> None:
     assert not late.clock.sure
 
 
-def test_a_clock_is_sure_when_compared_or_when_nobody_speaks_against_it(room: Room) -> None:
-    assert room.look() == 0
-    assert not room.clock.sure
-    room.passed += ALONE + 0.1
+def test_a_clock_is_sure_when_it_was_compared(room: Room) -> None:
+    room.hear("n3")
     room.look()
     assert room.clock.sure
 
-    other = Room()
-    other.hear("n3")
-    other.look()
-    assert other.clock.sure
+
+def test_who_heard_nobody_may_be_cut_off_and_is_not_sure(room: Room) -> None:
+    """It would lead as soon as it is heard again, an hour early."""
+    room.set_by_ms = HOUR_MS
+    room.clock = SteadyClock(room.wall_ms, room.seconds)
+    room.passed += ALONE + 0.1
+    assert room.look() == 0
+    assert not room.clock.sure
+
+    room.hear("n2")
+    room.hear("n3")
+    assert room.look() == -HOUR_MS
+    assert not room.clock.sure
+
+
+# Each clock against the time in the state, which half of those who are there agree on.
+TIES = [
+    (HOUR_MS, 0, 5_000, False),  # A little behind both: who is an hour ahead is wrong.
+    (0, HOUR_MS, 5_000, True),
+    (-HOUR_MS, 0, 5_000, False),  # Who is behind what was is wrong,
+    (0, -HOUR_MS, 5_000, True),
+    (-HOUR_MS, 2 * HOUR_MS, 5_000, False),  # however far the other is ahead.
+    (-2 * HOUR_MS, -HOUR_MS, 5_000, False),
+    (-HOUR_MS, -2 * HOUR_MS, 5_000, True),
+]
+
+
+@pytest.mark.parametrize(("mine", "theirs", "since", "sure"), TIES)
+def test_of_two_that_differ_one_is_sure(mine: int, theirs: int, since: int, sure: bool) -> None:
+    room = Room()
+    room.set_by_ms = mine
+    room.clock = SteadyClock(room.wall_ms, room.seconds)
+    room.known.replica.meta.now_ms = room.true_ms() - since
+    room.hear("n2", theirs)
+    room.look()
+    assert not room.clock.sure
+    room.passed += ALONE + 0.1
+    room.hear("n2", theirs)
+    skew_ms = room.look()
+    assert room.clock.sure is sure
+    assert skew_ms == (0 if sure else theirs - mine), "who leads hands over"
 
 
 def test_who_knows_of_no_voters_yet_has_compared_with_nobody(room: Room) -> None:
