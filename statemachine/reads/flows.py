@@ -161,7 +161,7 @@ def _step(view: View, wave: Wave, jid: int, job: JobRecord | None, cannot: set[i
         is_any = job.form.spec.upstream.join == job_pb2.Upstream.JOIN_ANY
         may_come = [name for name, is_in_wave in awaited.items() if is_in_wave]
         if step.state == Step.STATE_CANNOT_RUN and may_come and (is_any or not lost):
-            # One before it was requeued and runs anew, of which it is told when that ends.
+            # One before it was requeued and runs anew, and it decides when that ends.
             step.state = Step.STATE_WAITING
         if step.state == Step.STATE_CANNOT_RUN:
             cannot.add(jid)
