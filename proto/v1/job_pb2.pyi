@@ -2283,12 +2283,30 @@ class AuditJobResponse(_message.Message):
     GAPS_FIELD_NUMBER: _builtins.int
     SURPRISES_FIELD_NUMBER: _builtins.int
     COMPARABLE_SINCE_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    WRONG_FIELD_NUMBER: _builtins.int
+    UNJUDGED_FIELD_NUMBER: _builtins.int
+    REQUESTED_FIELD_NUMBER: _builtins.int
+    REQUESTED_ENDED_FIELD_NUMBER: _builtins.int
+    REQUESTED_UNDER_WAY_FIELD_NUMBER: _builtins.int
     sound: _builtins.bool
-    """True when nothing is missing and nothing unexpected."""
+    """True when nothing is wrong, and nothing of the range could not be judged."""
     expected: _builtins.int
     """Scheduled times that the schedules name in the range."""
     recorded: _builtins.int
     """Of those, with an outcome in the ledger."""
+    wrong: _builtins.int
+    """How many scheduled times are wrong."""
+    unjudged: _builtins.int
+    """How many could not be judged."""
+    requested: _builtins.int
+    """How often somebody asked for runs in the range (a trigger, a requeued dead letter, each
+    scheduled time of a backfill), as far back as the history and the audit log are kept.
+    """
+    requested_ended: _builtins.int
+    """How many of these have an outcome."""
+    requested_under_way: _builtins.int
+    """How many of these have a run under way, or wait for one."""
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutcomeCount]:
         """Outcomes by kind."""
@@ -2305,6 +2323,10 @@ class AuditJobResponse(_message.Message):
     def comparable_since(self) -> _timestamp_pb2.Timestamp:
         """The instant since which the schedules are the present ones; before it no comparison is made."""
 
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditFinding]:
+        """What is wrong, gaps and surprises included, and what could not be judged; at most 1,000."""
+
     def __init__(
         self,
         *,
@@ -2315,14 +2337,93 @@ class AuditJobResponse(_message.Message):
         gaps: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
         surprises: _abc.Iterable[_run_pb2.LedgerEntry] | None = ...,
         comparable_since: _timestamp_pb2.Timestamp | None = ...,
+        findings: _abc.Iterable[Global___AuditFinding] | None = ...,
+        wrong: _builtins.int = ...,
+        unjudged: _builtins.int = ...,
+        requested: _builtins.int = ...,
+        requested_ended: _builtins.int = ...,
+        requested_under_way: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["comparable_since", b"comparable_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparable_since", b"comparable_since", "expected", b"expected", "gaps", b"gaps", "outcomes", b"outcomes", "recorded", b"recorded", "sound", b"sound", "surprises", b"surprises"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparable_since", b"comparable_since", "expected", b"expected", "findings", b"findings", "gaps", b"gaps", "outcomes", b"outcomes", "recorded", b"recorded", "requested", b"requested", "requested_ended", b"requested_ended", "requested_under_way", b"requested_under_way", "sound", b"sound", "surprises", b"surprises", "unjudged", b"unjudged", "wrong", b"wrong"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AuditJobResponse: _TypeAlias = AuditJobResponse  # noqa: Y015
+
+@_typing.final
+class AuditFinding(_message.Message):
+    """A difference between what stands in the ledger and what should, or what cannot be judged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Verdict:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[AuditFinding._Verdict.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        VERDICT_UNSPECIFIED: AuditFinding._Verdict.ValueType  # 0
+        """Not set."""
+        VERDICT_WRONG: AuditFinding._Verdict.ValueType  # 1
+        """Another outcome should stand there."""
+        VERDICT_UNJUDGED: AuditFinding._Verdict.ValueType  # 2
+        """What is kept does not say whether it is right."""
+
+    class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper):
+        """What a finding means."""
+
+    VERDICT_UNSPECIFIED: AuditFinding.Verdict.ValueType  # 0
+    """Not set."""
+    VERDICT_WRONG: AuditFinding.Verdict.ValueType  # 1
+    """Another outcome should stand there."""
+    VERDICT_UNJUDGED: AuditFinding.Verdict.ValueType  # 2
+    """What is kept does not say whether it is right."""
+
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
+    LAST_SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    SHOULD_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """How many."""
+    outcome: _run_pb2.Outcome.ValueType
+    """What stands there. Unset: nothing."""
+    should: _run_pb2.Outcome.ValueType
+    """What should stand there. Unset: nothing, or it is not known."""
+    reason: _builtins.str
+    """Why, in a sentence."""
+    verdict: Global___AuditFinding.Verdict.ValueType
+    """What it means."""
+    @_builtins.property
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """The scheduled time; of many the first. For what somebody asked for: when."""
+
+    @_builtins.property
+    def last_scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """Of many alike, one behind the other: the last. Unset: one alone."""
+
+    def __init__(
+        self,
+        *,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
+        last_scheduled_time: _timestamp_pb2.Timestamp | None = ...,
+        count: _builtins.int = ...,
+        outcome: _run_pb2.Outcome.ValueType = ...,
+        should: _run_pb2.Outcome.ValueType = ...,
+        reason: _builtins.str = ...,
+        verdict: Global___AuditFinding.Verdict.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_scheduled_time", b"last_scheduled_time", "scheduled_time", b"scheduled_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "last_scheduled_time", b"last_scheduled_time", "outcome", b"outcome", "reason", b"reason", "scheduled_time", b"scheduled_time", "should", b"should", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditFinding: _TypeAlias = AuditFinding  # noqa: Y015
 
 @_typing.final
 class OutcomeCount(_message.Message):

@@ -324,9 +324,10 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AuditJob(self, request, context):
-        """The firing ledger of a job, compared with the scheduled times computed anew from its schedules.
-        Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 scheduled
-        times).
+        """The firing ledger of a job, compared with the scheduled times computed anew from its schedules,
+        and with the outcome that each should have by the job's policies; and whether what somebody
+        asked for has a run. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more
+        than 10,000 scheduled times, or 20,000 ledger entries).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

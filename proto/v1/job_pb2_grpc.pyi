@@ -137,9 +137,10 @@ class JobServiceStub:
     no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
     """
     AuditJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.AuditJobRequest, _job_pb2.AuditJobResponse]
-    """The firing ledger of a job, compared with the scheduled times computed anew from its schedules.
-    Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 scheduled
-    times).
+    """The firing ledger of a job, compared with the scheduled times computed anew from its schedules,
+    and with the outcome that each should have by the job's policies; and whether what somebody
+    asked for has a run. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more
+    than 10,000 scheduled times, or 20,000 ledger entries).
     """
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _run_pb2.Explanation]
     """Why a job does not fire, or when it will. Refused with JOB_NOT_FOUND."""
@@ -256,9 +257,10 @@ class JobServiceAsyncStub(JobServiceStub):
     no run included. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), PAGE_TOKEN_INVALID.
     """
     AuditJob: _aio.UnaryUnaryMultiCallable[_job_pb2.AuditJobRequest, _job_pb2.AuditJobResponse]  # type: ignore[assignment]
-    """The firing ledger of a job, compared with the scheduled times computed anew from its schedules.
-    Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 scheduled
-    times).
+    """The firing ledger of a job, compared with the scheduled times computed anew from its schedules,
+    and with the outcome that each should have by the job's policies; and whether what somebody
+    asked for has a run. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more
+    than 10,000 scheduled times, or 20,000 ledger entries).
     """
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _run_pb2.Explanation]  # type: ignore[assignment]
     """Why a job does not fire, or when it will. Refused with JOB_NOT_FOUND."""
@@ -486,9 +488,10 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.AuditJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.AuditJobResponse, _abc.Awaitable[_job_pb2.AuditJobResponse]]:
-        """The firing ledger of a job, compared with the scheduled times computed anew from its schedules.
-        Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more than 10,000 scheduled
-        times).
+        """The firing ledger of a job, compared with the scheduled times computed anew from its schedules,
+        and with the outcome that each should have by the job's policies; and whether what somebody
+        asked for has a run. Refused with JOB_NOT_FOUND, FIELD_INVALID (range), LIMIT_EXCEEDED (more
+        than 10,000 scheduled times, or 20,000 ledger entries).
         """
 
     @_abc_1.abstractmethod

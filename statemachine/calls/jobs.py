@@ -306,6 +306,8 @@ def replace_spec(
     job.version += 1
     job.updated_at_ms = view.now_ms
     job.schedules_since_ms = since_ms
+    if _decides(old) != _decides(new):
+        job.policies_since_ms = view.now_ms
     _wire(view, jid, namespace, job, state, known, plan)
     dropped: list[EditRecord] = []
     if rescheduled or comes_back:
@@ -330,6 +332,12 @@ def replace_spec(
     if old.concurrency != new.concurrency:
         admission.limits_changed(view, jid, state, old.concurrency, new.concurrency)
     return dropped
+
+
+def _decides(spec: job_pb2.JobSpec) -> tuple[object, ...]:
+    """What of a spec decides on the outcomes of scheduled times, or how long they can be proved."""
+    timing = spec.timing.jitter, list(spec.timing.exclude_calendars)
+    return (*timing, spec.misfire, spec.overlap, spec.keep_history)
 
 
 def _begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:

@@ -15,6 +15,7 @@ from ..model.record import (
     EditRecord,
     JobRecord,
     LedgerRecord,
+    ProofRecord,
     RunRecord,
     StateRecord,
     UniqueRecord,
@@ -32,6 +33,8 @@ Edit = schedule_pb2.OccurrenceEdit
 Trigger = job_pb2.TriggerJobRequest
 Unique = run_pb2.UniqueKey
 INVALID = Reason.ERROR_REASON_FIELD_INVALID
+# As the audit log says it.
+KINDS = {Edit.KIND_SKIP: "skip", Edit.KIND_MOVE: "move", Edit.KIND_ADD: "add"}
 
 
 def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_pb2.Run:
@@ -285,7 +288,8 @@ def backfill(
         backlog.add(view, jid, state, part)
         next_time.reschedule(view, jid, state)
         view.put(keys.state(jid), state)
-        detail = f"{len(planned)} scheduled times"
+        span = f"{iso_text(planned[0])} to {iso_text(planned[-1])}"
+        detail = f"{len(planned)} scheduled times from {span}"
         audit_log.add(view, actor, "BackfillJob", job.namespace, f"job/{job.name}", request, detail)
     left_alone = len(found.times) - len(planned)
     return job_pb2.BackfillJobResponse(planned=len(planned), left_alone=left_alone)
@@ -335,7 +339,10 @@ def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_
         )  # fmt: skip
     kept.append(EditRecord(scheduled_ms, wanted.kind, to_ms(wanted.moved_to)))
     state.edits = tuple(sorted(kept, key=lambda item: item.scheduled_at_ms))
-    return _edited(view, jid, job, state, request, actor, "EditOccurrence")
+    detail = f"{KINDS[wanted.kind]} {iso_text(scheduled_ms)}"
+    if wanted.kind == Edit.KIND_MOVE:
+        detail += f" to {iso_text(to_ms(wanted.moved_to))}"
+    return _edited(view, jid, job, state, request, actor, "EditOccurrence", detail)
 
 
 def _check_edit(view: View, wanted: Edit, scheduled_ms: int) -> None:
@@ -384,9 +391,11 @@ def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> 
     elif backlog.spans(state, scheduled_ms):
         backlog.add(view, jid, state, backlog.alone(scheduled_ms, view.now_ms))
     else:
-        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_MISSED)
+        proof = ProofRecord(dropped_at_ms=view.now_ms)
+        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_MISSED, proof=proof)
         next_time.advance_if_idle(view, jid, job, state)
-    return _edited(view, jid, job, state, request, actor, "RevertOccurrence")
+    detail = f"revert {iso_text(scheduled_ms)}"
+    return _edited(view, jid, job, state, request, actor, "RevertOccurrence", detail)
 
 
 def _is_over(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int) -> bool:
@@ -403,11 +412,11 @@ def _is_over(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled
 def _edited(
     view: View, jid: int, job: JobRecord, state: StateRecord,
     request: job_pb2.EditOccurrenceRequest | job_pb2.RevertOccurrenceRequest,
-    actor: str, method: str,
+    actor: str, method: str, detail: str,
 ) -> job_pb2.Job:  # fmt: skip
     next_time.reschedule(view, jid, state)
     view.put(keys.state(jid), state)
-    audit_log.add(view, actor, method, job.namespace, f"job/{job.name}", request)
+    audit_log.add(view, actor, method, job.namespace, f"job/{job.name}", request, detail)
     answer = answers.job(job.namespace, jid, job, state)
     upcoming.show(view, jid, job, state, answer.status)
     return answer

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...proto.v1 import run_pb2
 from ..core import limits
-from ..model.record import BacklogRecord, JobRecord, StateRecord
+from ..model.record import BacklogRecord, JobRecord, ProofRecord, StateRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
 from ..runs import overlap
@@ -89,8 +89,9 @@ def release(
         scheduled_ms = part.next_at_ms
         if _may_run(view, jid, job, state, part):
             due_ms = part.due_at_ms or due(plan, scheduled_ms)
+            proof = ProofRecord(part.decided_at_ms, part.decided_in, due_ms)
             if not occurrence.fire(
-                view, jid, job, state, scheduled_ms, due_ms, part.cause, patient=True
+                view, jid, job, state, scheduled_ms, due_ms, part.cause, waited=proof
             ):
                 # Its overlap policy lets it run only when the last has ended.
                 part.release_at_ms = 0
@@ -188,6 +189,7 @@ def _miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRec
     first = part.next_at_ms
     # The first may follow from the end of a run, and then no schedule names it.
     last = max(first, latest_scheduled_before(plan, part.to_ms) or first)
-    ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED)
+    proof = ProofRecord(part.decided_at_ms, part.decided_in, part.due_at_ms, view.now_ms)
+    ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED, proof)
     if part.due_at_ms:
         occurrence.mark(view, jid, plan, first)

@@ -16,8 +16,9 @@ from ..model.view import View
 from ..occurrences import ledger, misfire, next_time, timeline
 from ..occurrences.misfire import Fate, Fated
 from ..occurrences.timeline import Stretch
-from ..runs import overlap
+from ..runs import overlap, runs
 from ..schedule.plan import Plan, due
+from ..tenants import quota
 from . import backlog, occurrence
 
 OUTCOME = {
@@ -36,7 +37,12 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     due_now, last = timeline.undecided(view, jid, job, state, plan, until_ms)
     spec = job.form.spec
     room = overlap.room(state, job)
-    chosen = misfire.choose(spec.misfire, due_now, plan, view.now_ms, job.form.grace_ms, room)
+    # What is to stand for those that were missed must not be skipped.
+    is_full = quota.is_full(view, runs.usage_of(view, jid), job.namespace)
+    is_full = is_full or overlap.judge(view, jid, state, job) is overlap.SKIP
+    chosen = misfire.choose(
+        spec.misfire, due_now, plan, view.now_ms, job.form.grace_ms, room, is_full=is_full
+    )
     before = state.next_scheduled_at_ms
     if last:
         _carry_out(view, jid, job, state, plan, chosen, last)
@@ -73,8 +79,10 @@ def _carry_out(
             occurrence.drop_edit(state, one.edit)
             ledger.record(view, jid, state, one.first, OUTCOME[fate])
         else:
-            outcome = OUTCOME[fate]
-            ledger.stretch(view, jid, state, plan, one.first, one.last, outcome, one.count)
+            proof = ledger.decided(view, one.due_ms)
+            ledger.stretch(
+                view, jid, state, plan, one.first, one.last, OUTCOME[fate], one.count, proof
+            )
     if run is None:
         next_time.advance(view, jid, job, state, last)
     elif run.first != state.next_scheduled_at_ms:
@@ -102,7 +110,8 @@ def _wait(view: View, jid: int, job: JobRecord, state: StateRecord, one: Stretch
         next_at_ms=one.first, to_ms=one.last + 1, left=one.count,
         release_at_ms=view.now_ms if next_time.missed(state) else backlog.next_slot(view, jid, job),
         cause=occurrence.SCHEDULED,
-        due_at_ms=one.due_ms if one.edit is not None else 0,
+        due_at_ms=one.due_ms if one.edit is not None else 0, decided_at_ms=view.now_ms,
+        decided_in=view.base + 1,
     )  # fmt: skip
     backlog.add(view, jid, state, part)
 
@@ -122,6 +131,7 @@ def _edited(
         next_time.used_up(job, state)
         return
     ledger.take_out(view, jid, job, plan, one.first)
-    ledger.record(view, jid, state, one.first, OUTCOME[fate])
+    proof = ledger.decided(view, one.due_ms)
+    ledger.record(view, jid, state, one.first, OUTCOME[fate], proof=proof)
     occurrence.mark(view, jid, plan, one.first)
     next_time.used_up(job, state)

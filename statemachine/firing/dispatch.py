@@ -331,8 +331,9 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> boo
                 plan = next_time.plan_of(view, jid, job)
                 ledger.take_out(view, jid, job, plan, edit.scheduled_at_ms)
                 occurrence.fire(
-                    view, jid, job, state, edit.scheduled_at_ms, due_ms, occurrence.SCHEDULED
-                )
+                    view, jid, job, state, edit.scheduled_at_ms, due_ms, occurrence.SCHEDULED,
+                    is_edited=True,
+                )  # fmt: skip
                 occurrence.mark(view, jid, plan, edit.scheduled_at_ms)
                 next_time.used_up(job, state)
         elif edit.scheduled_at_ms < min(state.next_scheduled_at_ms or view.now_ms, view.now_ms):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...proto.v1 import run_pb2, schedule_pb2
 from ..flows import waves
 from ..model import keys
 from ..model.phases import HELD, READY
-from ..model.record import EditRecord, JobRecord, RunRecord, StateRecord
+from ..model.record import (
+    BacklogRecord,
+    EditRecord,
+    JobRecord,
+    ProofRecord,
+    RunRecord,
+    StateRecord,
+)
 from ..model.view import View
 from ..occurrences import ledger, next_time
 from ..runs import history, overlap, runs
@@ -44,29 +53,32 @@ def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled
 
 def fire(
     view: View, jid: int, job: JobRecord, state: StateRecord,
-    scheduled_ms: int, due_ms: int, cause: run_pb2.Cause.ValueType, *, patient: bool = False,
+    scheduled_ms: int, due_ms: int, cause: run_pb2.Cause.ValueType, *,
+    waited: ProofRecord | None = None, is_edited: bool = False,
 ) -> bool:  # fmt: skip
     """Turn a scheduled time into a run, or record why not.
 
-    A patient one takes no from neither quota nor overlap policy: False says that it must wait.
+    One that waited in the backlog takes no from neither quota nor overlap policy: False says that
+    it must wait on.
     """
+    patient = waited is not None
     late_ms = view.now_ms - due_ms
     form = job.form
     if late_ms > form.start_deadline_ms and cause != BACKFILL:
-        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE)
+        _skip(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE, due_ms, waited)
         return True
     most = namespaces.live_runs(view, job.namespace)
     if most and quota.used(usage := namespaces.usage_of(view, jid)) >= most:
         if patient:
             quota.wait(view, jid, state, usage)
             return False
-        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+        _skip(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA, due_ms)
         return True
     verdict = overlap.judge(view, jid, state, job)
     if verdict is overlap.SKIP:
         if patient:
             return False
-        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP)
+        _skip(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP, due_ms)
         return True
     occasion = keys.occasion_of(scheduled_ms)
     outcome = LATE if late_ms > form.grace_ms else RAN
@@ -74,12 +86,23 @@ def fire(
     waits = verdict is not overlap.GO and overlap.make_room(view, jid, state, verdict, occasion)
     if cause == BACKFILL:
         _record_backfilled(view, jid, job, state, scheduled_ms, outcome)
-    else:
+    elif outcome == RAN and not is_edited and not patient:
         ledger.record(view, jid, state, scheduled_ms, outcome)
+    else:
+        proof = waited or ledger.decided(view, due_ms)
+        ledger.record(view, jid, state, scheduled_ms, outcome, proof=proof)
     if state.has_downstream:
         waves.start(view, jid, occasion, run)
     move(view, jid, occasion, run, HELD if waits else READY, state, form)
     return True
+
+
+def _skip(
+    view: View, jid: int, state: StateRecord, scheduled_ms: int,
+    outcome: run_pb2.Outcome.ValueType, due_ms: int, waited: ProofRecord | None = None,
+) -> None:  # fmt: skip
+    proof = waited or ledger.decided(view, due_ms)
+    ledger.settle(view, jid, state, scheduled_ms, outcome, proof=proof)
 
 
 def mark(view: View, jid: int, plan: Plan, scheduled_ms: int) -> None:
@@ -94,6 +117,7 @@ def _record_backfilled(
 ) -> None:  # fmt: skip
     """A backfill takes the place of what was recorded without a run having begun."""
     plan = next_time.plan_of(view, jid, job)
+    proof = _of_before(view, jid, state, scheduled_ms)
     is_known = ledger.take_out(view, jid, job, plan, scheduled_ms)
     occasion = keys.occasion_of(scheduled_ms)
     skipped = view.get(keys.ended(jid, occasion), RunRecord)
@@ -102,10 +126,24 @@ def _record_backfilled(
         waves.begin_anew(view, jid, occasion)
     awaited = next_time.awaits(state, scheduled_ms)
     counts = state.fired, state.skipped
-    ledger.record(view, jid, state, scheduled_ms, outcome, is_known=is_known)
+    ledger.record(view, jid, state, scheduled_ms, outcome, is_known=is_known, proof=proof)
     if not awaited:
         # The job was never to decide on it, or has done so, so it uses up no max_runs.
         state.fired, state.skipped = counts
+
+
+def _of_before(view: View, jid: int, state: StateRecord, scheduled_ms: int) -> ProofRecord:
+    """What is known of a time that a backfill runs: the outcome that it had, or that it waits."""
+    found = ledger.covering(view, jid, scheduled_ms)
+    if found is None:
+        waiting = (part for part in next_time.missed(state) if part.decided_at_ms)
+        mine = (part for part in waiting if part.next_at_ms <= scheduled_ms < part.to_ms)
+        part = next(mine, BacklogRecord())
+        return ProofRecord(part.decided_at_ms, part.decided_in)
+    first, entry = found
+    proof = entry.proof or ProofRecord()
+    due_ms = proof.due_at_ms if first == scheduled_ms else 0
+    return replace(proof, due_at_ms=due_ms, before=proof.before or entry.outcome)
 
 
 def drop_edit(state: StateRecord, edit: EditRecord) -> None:
@@ -125,7 +163,9 @@ def drop_unnamed(view: View, jid: int, state: StateRecord, plan: Plan) -> list[E
         if edit.kind == Edit.KIND_MOVE and not ledger.knows(view, jid, edit.scheduled_at_ms):
             # It may lie ahead, and the schedules may name it again before it comes.
             last_ms = state.last_scheduled_at_ms
-            ledger.record(view, jid, state, edit.scheduled_at_ms, run_pb2.OUTCOME_MISSED)
+            proof = ProofRecord(dropped_at_ms=view.now_ms)
+            missed = run_pb2.OUTCOME_MISSED
+            ledger.record(view, jid, state, edit.scheduled_at_ms, missed, proof=proof)
             ledger.mark_added(view, jid, edit.scheduled_at_ms)
             if edit.scheduled_at_ms > view.now_ms:
                 state.last_scheduled_at_ms = last_ms

@@ -165,6 +165,9 @@ class JobRecord(Record):
     schedules_since_ms: int = 0
     # The version in which it got its present action and payload. 0: it never had others.
     action_version: int = 0
+    # Since when what decides on its scheduled times is as it is: jitter, calendars, misfire and
+    # overlap policy, how long its history is kept. 0: since its creation.
+    policies_since_ms: int = 0
 
     def full_spec(self) -> job_pb2.JobSpec:
         """All that the user wrote."""
@@ -224,6 +227,9 @@ class BacklogRecord(RecordPart):
     cause: run_pb2.Cause.ValueType = run_pb2.CAUSE_UNSPECIFIED
     # For one that somebody moved or added: when it was due.
     due_at_ms: int = 0
+    # See ProofRecord.
+    decided_at_ms: int = 0
+    decided_in: int = 0
 
 
 class StateRecord(Record):
@@ -473,6 +479,21 @@ class RunRecord(Record):
         return size
 
 
+class ProofRecord(RecordPart):
+    """By what an audit sees whether an outcome is right."""
+
+    # When it was decided on, with what else was due, and in the change that became which revision.
+    # 0: not by a policy.
+    decided_at_ms: int = 0
+    decided_in: int = 0
+    # When it was due; of a stretch the first. 0: at its scheduled time, plus jitter.
+    due_at_ms: int = 0
+    # When it was given up after it had waited, or was moved: by a call of somebody.
+    dropped_at_ms: int = 0
+    # What stood there before a backfill ran it.
+    before: Outcome.ValueType = run_pb2.OUTCOME_UNSPECIFIED
+
+
 # What a run of format 1 was held for (its due time, room, its job's resume), and that it was parked
 # since its job was set aside.
 _HELD_FOR = {2: phases.LATER, 3: phases.HELD, 4: phases.HALTED}
@@ -492,6 +513,8 @@ class LedgerRecord(Record):
     added: bool = False
     # For a stretch: the revision of the change that made it.
     made_in: int = 0
+    # None for one that ran in time, as its schedule says.
+    proof: ProofRecord | None = None
 
 
 class LabelRecord(RecordPart):

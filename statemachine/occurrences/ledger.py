@@ -14,10 +14,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
+from msgspec.structs import replace
+
 from ...proto.v1 import run_pb2
 from ..core import limits
 from ..model import keys
-from ..model.record import JobRecord, LedgerRecord, RunRecord, StateRecord, encode, parse
+from ..model.record import (
+    JobRecord,
+    LedgerRecord,
+    ProofRecord,
+    RunRecord,
+    StateRecord,
+    encode,
+    parse,
+)
 from ..model.view import View
 from ..schedule.plan import Plan, count_scheduled, latest_scheduled_before, names, scheduled_times
 from ..tenants import namespaces
@@ -46,7 +56,7 @@ PIECE = 1_000  # Entries that are looked at in one piece of making the table of 
 
 def record(
     view: View, jid: int, state: StateRecord, scheduled_ms: int, outcome: run_pb2.Outcome.ValueType,
-    *, is_known: bool = False,
+    *, is_known: bool = False, proof: ProofRecord | None = None,
 ) -> None:  # fmt: skip
     """Record what became of a scheduled time, which may be known to have had another outcome. The
     caller puts the state."""
@@ -58,7 +68,12 @@ def record(
             state.last_scheduled_at_ms = scheduled_ms
         if outcome not in WITH_RUN:
             state.skipped += 1
-    view.put_encoded(keys.ledger(jid, scheduled_ms), ALONE[outcome])
+    if proof is None and outcome == run_pb2.OUTCOME_RAN:
+        entry = ALONE[outcome]
+    else:
+        proof = proof or decided(view)
+        entry = encode(LedgerRecord(outcome=outcome, proof=proof))
+    view.put_encoded(keys.ledger(jid, scheduled_ms), entry)
     if not state.ledger_from_ms or scheduled_ms < state.ledger_from_ms:
         state.ledger_from_ms = scheduled_ms
     if newest and outcome not in WITH_RUN:
@@ -66,6 +81,11 @@ def record(
         purge(view, jid, state, view.need(keys.job(jid), JobRecord).namespace)
     elif not newest:
         view.backfilled.add(jid)
+
+
+def decided(view: View, due_ms: int = 0) -> ProofRecord:
+    """The proof of what is decided on now."""
+    return ProofRecord(view.now_ms, view.base + 1, due_ms)
 
 
 def mark_added(view: View, jid: int, scheduled_ms: int) -> None:
@@ -82,10 +102,11 @@ def correct(view: View, jid: int, scheduled_ms: int, outcome: run_pb2.Outcome.Va
 
 def stretch(
     view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
-    outcome: run_pb2.Outcome.ValueType, count: int = 0,
+    outcome: run_pb2.Outcome.ValueType, count: int = 0, proof: ProofRecord | None = None,
 ) -> None:  # fmt: skip
     """Record what became of all times from one to another that have no entry of their own, which
     are so many if the caller knows. The caller puts the state."""
+    proof = proof or decided(view)
     own = own_entries(view, jid, state, first, last)
     # Of several schedules a count is exact up to some number only, and so is the difference of two.
     if own or not count or len(plan.repeats) + len(plan.onces) > 1:
@@ -97,11 +118,14 @@ def stretch(
         known = set(own)
         times = scheduled_times(plan, first + 1, last + 1, len(own)).times
         first = next((at_ms for at_ms in times if at_ms not in known), last)
+        proof = replace(proof, due_at_ms=0)
     if count < 1:
         return
-    record(view, jid, state, first, outcome)
+    record(view, jid, state, first, outcome, proof=proof)
     if count > 1:
-        entry = LedgerRecord(outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1)
+        entry = LedgerRecord(
+            outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1, proof=proof
+        )
         _put_stretch(view, jid, first, entry)
         state.fired += count - 1
         state.skipped += count - 1
@@ -127,7 +151,7 @@ def own_entries(view: View, jid: int, state: StateRecord, first: int, last: int)
     found = []
     for key, value in _entries(view, keys.ledger(jid, first), keys.ledger(jid, last + 1)):
         if value not in OUTCOMES:
-            entry = view.get(key, LedgerRecord)
+            entry = parse(key, value, LedgerRecord) if value else view.get(key, LedgerRecord)
             if entry is None or entry.added:
                 continue
         found.append(keys.scheduled_at(key))
@@ -221,7 +245,7 @@ def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> Non
         state.skipped -= entry.count
         if first <= at_ms:
             last = latest_scheduled_before(plan, at_ms + 1, ever=True) or first
-            stretch(view, jid, state, plan, first, max(first, last), entry.outcome)
+            stretch(view, jid, state, plan, first, max(first, last), entry.outcome, entry.proof)
 
 
 def mark_ahead(view: View, jid: int, plan: Plan, at_ms: int) -> None:
@@ -336,6 +360,7 @@ def take_out(view: View, jid: int, job: JobRecord, plan: Plan, scheduled_ms: int
     drop(view, keys.ledger(jid, first))
     if entry.count > 0:
         second = first + 1 if is_former else _second(view, jid, plan, first, entry.last_at_ms)
+        entry.proof = replace(entry.proof, due_at_ms=0) if entry.proof else None
         _put_stretch(view, jid, second, entry)
     return True
 

@@ -41,10 +41,11 @@ Fated = tuple[Stretch, Fate]
 
 def choose(
     policy: job_pb2.MisfirePolicy, stretches: Iterable[Stretch], plan: Plan,
-    now_ms: int, grace_ms: int, room: int | None,
+    now_ms: int, grace_ms: int, room: int | None, *, is_full: bool = False,
 ) -> list[Fated]:  # fmt: skip
     """What becomes of each, in the order in which they are due. `room`: how many more runs the
-    overlap policy lets begin now; None: it says no to none for being too many."""
+    overlap policy lets begin now; None: it says no to none for being too many. `is_full`: the quota
+    of runs, or a queue that is full, lets none begin."""
     may_run, found = _apart(stretches)
     late: list[Stretch] = []
     in_time: list[Stretch] = []
@@ -61,7 +62,8 @@ def choose(
     found += _missed(rule, plan, late, stands=bool(in_time))
     # What comes behind one that waits waits as well; so does what stands for those that were missed
     # where there is no room for it.
-    waits = bool(late) and (rule == Rule.RULE_EARLIEST or (rule == Rule.RULE_LATEST and room == 0))
+    no_room = is_full or room == 0
+    waits = bool(late) and (rule == Rule.RULE_EARLIEST or (rule == Rule.RULE_LATEST and no_room))
     number = sum(one.count for one in in_time)
     if room or (waits and room is not None):
         number = max(room, 1)

@@ -227,9 +227,12 @@ def last_of_most(
     """The last of the times of a range that max_runs has room for."""
     end = nth_scheduled(plan, first, last, max(1, next_time.runs_left(job, state, first)))
     own = ledger.own_entries(view, jid, state, first, last)
+    alone = [at_ms for at_ms in next_time.waiting_alone(state) if first <= at_ms <= last]
+    if alone:
+        own = sorted([*own, *(at_ms for at_ms in alone if _names(plan, first, at_ms))])
     behind = iter(scheduled_times(plan, end + 1, last + 1, len(own)).times if own else ())
     for at_ms in own:
-        # It ran before its time and was counted then.
+        # It ran before its time, or waits by itself, and was counted then.
         if at_ms <= end:
             end = next(behind, last)
     return end

@@ -1,55 +1,38 @@
-"""The proof that no scheduled time was lost: the ledger against the schedules, computed anew.
+"""The proof that no scheduled time was lost, and that each has the outcome that it should have: the
+ledger against the schedules and policies, computed anew.
 
 The comparison begins where the present schedules took force, since nobody knows the old ones any
 more, or where the ledger begins that is kept; it ends at the next scheduled time, since what comes
 behind was not decided on yet. Times that follow from the end of a run cannot be computed anew, so
 in a job with such a schedule no entry is a surprise. What was moved, or waits in a backlog, is not
 missing: it gets its outcome when it is due.
+
+Nothing here asks the rules: what should stand there is computed from schedules (schedule/), the
+ledger, the history and the audit log. What these do not say cannot be judged, and is not sound.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
-from itertools import islice
 
 from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
 from ..calls.jobs import find
 from ..core import limits
-from ..core.instants import ms_or, timestamp
-from ..core.rejection import Reason, Refused
-from ..model import keys, validate
-from ..model.record import JobRecord, LedgerRecord, StateRecord, parse
+from ..core.instants import ms_or, timestamp, to_ms
+from ..core.rejection import Refused
+from ..model import validate
+from ..model.record import JobRecord, StateRecord
 from ..model.view import View
 from ..model.workers import Workers
-from ..occurrences import ledger, next_time
+from ..occurrences import next_time
 from ..schedule.plan import Plan, count_scheduled, scheduled_times
+from . import audit_batches, audit_book, audit_requests
+from .audit_book import SHOWN, UNJUDGED, WRONG, Book, Finding, too_many
+from .audit_evidence import Evidence
+from .audit_times import Times
 
 Edit = schedule_pb2.OccurrenceEdit
-SHOWN = 1_000  # Gaps and surprises that one answer names.
-
-
-@dataclass(slots=True)
-class Book:
-    """The ledger of a range: entries alone, and stretches in order."""
-
-    alone: dict[int, LedgerRecord] = field(default_factory=dict)
-    firsts: list[int] = field(default_factory=list)
-    stretches: list[LedgerRecord] = field(default_factory=list)
-
-    def add(self, at_ms: int, entry: LedgerRecord) -> None:
-        if entry.last_at_ms:
-            self.firsts.append(at_ms)
-            self.stretches.append(entry)
-        else:
-            self.alone[at_ms] = entry
-
-    def knows(self, at_ms: int) -> bool:
-        if at_ms in self.alone:
-            return True
-        place = bisect_right(self.firsts, at_ms) - 1
-        return place >= 0 and at_ms <= self.stretches[place].last_at_ms
 
 
 def audit(
@@ -58,33 +41,71 @@ def audit(
     jid, job, state = find(view, request.namespace, request.job)
     plan = next_time.plan_of(view, jid, job)
     since_ms = _since(job, state)
-    first, end = _range(view, request, since_ms)
-    book = _book(view, jid, first, end)
-    expected = _expected(plan, job, state, max(first, since_ms), end)
-    gaps = [at for at in expected if not book.knows(at)]
+    evidence = Evidence(view, jid, job, state)
+    past = _past(job, state, plan, evidence)
+    first, end = _range(view, request, min([since_ms, *past]), since_ms)
+    book = audit_book.read(view, jid, first, end)
+    expected = [at for at in past if first <= at < end]
+    expected += _expected(plan, state, max(first, since_ms + 1), end)
+    gaps = [at for at in expected if book.find(at) is None]
     # What came at that very instant was decided on by the schedules before.
     surprises = _surprises(plan, book, expected, max(first, since_ms + 1))
+    found = _unexplained(surprises)
+    times = Times(job, state, plan, book, evidence)
+    found += times.findings(expected)
+    judged_from = max(first, since_ms + 1)
+    batches = audit_batches.findings(view, jid, state, plan, book, times.policies, evidence)
+    found += (one for one in batches if judged_from <= one.at_ms < end)
+    asked_from = ms_or(request, "from_time", job.created_at_ms)
+    asked = audit_requests.look(job, state, plan, evidence, asked_from, end)
+    findings = audit_book.joined(found) + asked.findings
+    counts = Counter[int]()
+    for one in findings:
+        counts[one.verdict] += one.count
     answer = job_pb2.AuditJobResponse(
-        sound=not gaps and not surprises, expected=len(expected),
+        sound=not findings, expected=len(expected),
         recorded=len(expected) - len(gaps), gaps=[timestamp(at) for at in gaps[:SHOWN]],
         surprises=surprises[:SHOWN], comparable_since=timestamp(since_ms),
+        findings=[one.answer() for one in findings[:SHOWN]],
+        wrong=counts[WRONG], unjudged=counts[UNJUDGED], requested=asked.asked,
+        requested_ended=asked.ended, requested_under_way=asked.under_way,
     )  # fmt: skip
     for outcome, count in sorted(_outcomes(plan, book, first, end).items()):
         answer.outcomes.add(outcome=run_pb2.Outcome.ValueType(outcome), count=count)
     return answer
 
 
+def _unexplained(surprises: list[run_pb2.LedgerEntry]) -> list[Finding]:
+    found = []
+    for entry in surprises:
+        why = "no schedule names it, and nobody added it"
+        if entry.HasField("last_scheduled_time"):
+            why = f"the schedules name another number of times there than the {entry.count} of it"
+        last_ms = to_ms(entry.last_scheduled_time)
+        at_ms = to_ms(entry.scheduled_time)
+        found.append(Finding(at_ms, why, WRONG, entry.outcome, last_ms=last_ms, count=entry.count))
+    return found
+
+
 def _since(job: JobRecord, state: StateRecord) -> int:
     """From when on a comparison means something."""
+    return max(job.schedules_since_ms, state.ledger_purged_ms)
+
+
+def _past(job: JobRecord, state: StateRecord, plan: Plan, evidence: Evidence) -> list[int]:
+    """Single times in the past: they run at once, if the job was created with them."""
     since_ms = job.schedules_since_ms
-    if since_ms == job.created_at_ms:
-        # A single time in the past runs at once, and belongs to the schedules it was created with.
-        since_ms = min(since_ms, state.ledger_from_ms or since_ms)
-    return max(since_ms, state.ledger_purged_ms)
+    if since_ms != job.created_at_ms:
+        return []
+    found = [one.at_ms for one in plan.onces if state.ledger_purged_ms <= one.at_ms <= since_ms]
+    updates = evidence.about_job("UpdateJob") if found else ()
+    return [] if any(note.at_ms == since_ms for note in updates) else sorted(set(found))
 
 
-def _range(view: View, request: job_pb2.AuditJobRequest, since_ms: int) -> tuple[int, int]:
-    first = ms_or(request, "from_time", since_ms)
+def _range(
+    view: View, request: job_pb2.AuditJobRequest, first_ms: int, since_ms: int
+) -> tuple[int, int]:
+    first = ms_or(request, "from_time", first_ms)
     # Schedules that were set by a clock that was ahead may begin later than now.
     end = ms_or(request, "to_time", max(view.now_ms + 1, since_ms))
     if faults := validate.period(request, first, end):
@@ -92,41 +113,17 @@ def _range(view: View, request: job_pb2.AuditJobRequest, since_ms: int) -> tuple
     return first, end
 
 
-def _book(view: View, jid: int, first: int, end: int) -> Book:
-    book = Book()
-    before = ledger.covering(view, jid, first)
-    if before is not None and before[0] < first:
-        book.add(*before)
-    entries = view.stored.scan(keys.ledger(jid, first), keys.ledger(jid, end))
-    for looked, (key, value) in enumerate(islice(entries, limits.LOOKED_AT + 1)):
-        if looked == limits.LOOKED_AT:
-            raise _too_many(limits.LOOKED_AT, "ledger entries")
-        book.add(keys.scheduled_at(key), parse(key, value, LedgerRecord))
-    return book
-
-
-def _too_many(most: int, what: str) -> Refused:
-    return Refused.because(
-        Reason.ERROR_REASON_LIMIT_EXCEEDED,
-        f"the range has over {most} {what}; take a shorter range",
-        limit="audit_times", maximum=most, actual=most + 1,
-    )  # fmt: skip
-
-
-def _expected(plan: Plan, job: JobRecord, state: StateRecord, first: int, end: int) -> list[int]:
+def _expected(plan: Plan, state: StateRecord, first: int, end: int) -> list[int]:
     """The scheduled times of a range that have an outcome by now."""
     decided = next_time.decided(state)
     found = scheduled_times(plan, first, min(end, decided + 1), limits.AUDIT_TIMES)
     if found.cut:
-        raise _too_many(limits.AUDIT_TIMES, "scheduled times")
+        raise too_many(limits.AUDIT_TIMES, "scheduled times")
     waiting = {edit.scheduled_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE}
-    since_ms = job.schedules_since_ms
-    onces = {once.at_ms for once in plan.onces} if since_ms == job.created_at_ms else set()
     return [
         at
         for at in found.times
         if at not in waiting
-        and (at > since_ms or at in onces)
         and not any(part.next_at_ms <= at < part.to_ms for part in state.backlog)
     ]
 

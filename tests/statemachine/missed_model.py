@@ -15,9 +15,17 @@ class Time(NamedTuple):
 
 
 def fates(
-    times: list[Time], rule: str, maximum: int, now_ms: int, grace_ms: int, room: int | None
+    times: list[Time],
+    rule: str,
+    maximum: int,
+    now_ms: int,
+    grace_ms: int,
+    room: int | None,
+    *,
+    is_full: bool = False,
 ) -> dict[int, str]:
-    """What becomes of each, by scheduled time. `room`: how many runs may begin; None: all."""
+    """What becomes of each, by scheduled time. `room`: how many runs may begin; None: all.
+    `is_full`: a quota or a full queue lets none begin."""
     found = {time.scheduled_ms: time.kind for time in times}
     may_run = sorted(time for time in times if time.kind == "open")
     late = [time.scheduled_ms for time in may_run if now_ms - time.due_ms > grace_ms]
@@ -32,7 +40,8 @@ def fates(
     for at_ms in late:
         found[at_ms] = "miss" if rule == "SKIP" else "coalesce"
     # What comes behind one that waits waits as well.
-    waits = bool(late) and (rule == "EARLIEST" or (rule == "LATEST" and room == 0))
+    no_room = room == 0 or is_full
+    waits = bool(late) and (rule == "EARLIEST" or (rule == "LATEST" and no_room))
     for at_ms in in_time:
         found[at_ms] = "wait" if waits else "run"
     if room is not None and (room > 0 or waits):

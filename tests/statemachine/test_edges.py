@@ -23,7 +23,7 @@ from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.machine import read_meta
 from raftsched.statemachine.model import timers
 from raftsched.statemachine.model.request import Note, Report
-from raftsched.statemachine.reads import audit
+from raftsched.statemachine.reads import audit_book
 
 from .asking import ask, refuse
 from .driver import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Machine, cut_off, job_of, with_mask
@@ -318,7 +318,7 @@ def test_an_audit_of_too_many_entries_is_refused(
     assert refuse(machine, job_pb2.AuditJobRequest(job="a")) == (
         error_pb2.ERROR_REASON_LIMIT_EXCEEDED
     )
-    assert audit.SHOWN == 1_000
+    assert audit_book.SHOWN == 1_000
 
 
 def test_when_the_next_timer_rings(machine: Machine) -> None:

@@ -187,7 +187,7 @@ def check_outcomes(
         assert told.get(at_ms) == right, f"{how}, {rule} {maximum}, {grace_ms}, {overlap}: {fate}"
     machine.check()
     answer = audit(machine)
-    assert answer.sound, f"{how}, {rule} {maximum}, grace {grace_ms}, {overlap}: {answer}"
+    assert not answer.wrong, f"{how}, {rule} {maximum}, grace {grace_ms}, {overlap}: {answer}"
 
 
 def audit(machine: Machine) -> job_pb2.AuditJobResponse:

@@ -1,0 +1,208 @@
+"""What an audit can prove of the past: the audit log, and the runs that are kept.
+
+Each is read once, when the first question needs it, and only so much of it. What lies before is not
+known, and each answer says from when on it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+
+from ..core import limits
+from ..core.instants import instant_of
+from ..model import keys
+from ..model.record import (
+    AuditEntryRecord,
+    CalendarRecord,
+    JobRecord,
+    RunRecord,
+    StateRecord,
+    parse,
+)
+from ..model.view import View
+from ..tenants import namespaces
+
+# Calls after which history may lack what it would have kept else.
+SHORTENS = frozenset({"UpdateNamespace", "PurgeDeadLetters", "ImportJobs", "DeleteJob"})
+
+
+@dataclass(slots=True)
+class Notes:
+    """What the audit log says of a namespace, newest first."""
+
+    found: list[AuditEntryRecord]
+    # From this instant on nothing is missing.
+    since_ms: int
+
+
+class Spans:
+    """Spans of time, of which is counted how many there are at an instant."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        known = list(spans)
+        self.begins = sorted(begin for begin, _ in known)
+        self.ends = sorted(end for _, end in known if end)
+
+    def at(self, at_ms: int) -> int:
+        return bisect_right(self.begins, at_ms) - bisect_left(self.ends, at_ms)
+
+
+class Evidence:
+    """What is known of one job."""
+
+    def __init__(self, view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+        self.view = view
+        self.jid = jid
+        self.job = job
+        self.state = state
+        set_back = view.get_raw(keys.SET_BACK)
+        # What was decided up to here was decided by clocks that were set back since.
+        self.set_back_ms = int.from_bytes(set_back or b"", "big")
+
+    @cached_property
+    def notes(self) -> Notes:
+        view, created_ms = self.view, self.job.created_at_ms
+        found: list[AuditEntryRecord] = []
+        since_ms = 0 if not view.meta.audit_from else view.now_ms + 1
+        log = view.stored.scan(keys.AUDIT, keys.after(keys.AUDIT))
+        for looked, (key, value) in enumerate(log):
+            note = parse(key, value, AuditEntryRecord)
+            if note.at_ms < created_ms:
+                since_ms = created_ms
+                break
+            if looked == limits.AUDIT_NOTES:
+                since_ms = note.at_ms + 1
+                break
+            if view.meta.audit_from:
+                since_ms = note.at_ms + 1
+            if note.namespace == self.job.namespace:
+                found.append(note)
+        return Notes(found, since_ms)
+
+    def about_job(self, *methods: str) -> Iterator[AuditEntryRecord]:
+        """Notes of calls on the job, newest first."""
+        subject = f"job/{self.job.name}"
+        for note in self.notes.found:
+            if note.subject == subject and note.method in methods:
+                yield note
+
+    def edited(self) -> tuple[list[int], bool]:
+        """The scheduled times that somebody moved or added; and whether these are all."""
+        found, is_whole = [], self.notes.since_ms <= self.job.created_at_ms
+        for note in self.about_job("EditOccurrence"):
+            if note.change.startswith(("move ", "add ")):
+                at_ms = instant_of(note.change.split()[1])
+                found += [] if at_ms is None else [at_ms]
+            # Notes of an earlier version do not say what was done.
+            is_whole = is_whole and bool(note.change)
+        return sorted(dict.fromkeys(found)), is_whole
+
+    def gave_up(self, at_ms: int) -> bool:
+        """Whether somebody made a call at an instant that gives up what waits or was moved."""
+        calls = ("DropBacklog", "RevertOccurrence", "UpdateJob")
+        if any(note.at_ms == at_ms for note in self.about_job(*calls)):
+            return True
+        return any(note.at_ms == at_ms for note in self.notes.found if note.method == "ImportJobs")
+
+    @cached_property
+    def calendars_ms(self) -> int:
+        """When a calendar of the job was last changed."""
+        namespace = keys.namespace_of(self.jid)
+        found = (
+            self.view.get(keys.calendar(namespace, name), CalendarRecord)
+            for name in self.job.form.calendars
+        )
+        return max((one.updated_at_ms for one in found if one is not None), default=0)
+
+    # The runs of the job.
+
+    @cached_property
+    def history_ms(self) -> int:
+        """What ended behind this instant is in the history still."""
+        view, state = self.view, self.state
+        well_ms, failed_ms = namespaces.keep_times(view, self.jid)
+        keep_ms = min(state.keep_ms or well_ms, failed_ms)
+        changed = (note.at_ms for note in self.notes.found if note.method in SHORTENS)
+        return max(
+            view.now_ms - keep_ms, self.job.policies_since_ms, self.set_back_ms,
+            self.notes.since_ms - 1, next(changed, 0),
+        )  # fmt: skip
+
+    def occasions(self, first_ms: int, end_ms: int) -> frozenset[int]:
+        """Where runs of a range of scheduled times stand, under way or in the history."""
+        jid, first, end = self.jid, keys.occasion_of(first_ms), keys.occasion_of(end_ms)
+        stored = self.view.stored
+        live = stored.scan(keys.run(jid, first), keys.run(jid, end))
+        past = stored.scan(keys.ended(jid, end), keys.after(keys.ended(jid, first)))
+        found = chain(
+            (keys.run_of(key)[1] for key, _ in live), (keys.ended_of(key)[1] for key, _ in past)
+        )
+        return frozenset(islice(found, limits.LOOKED_AT))
+
+    @cached_property
+    def runs(self) -> list[RunRecord]:
+        """The runs of the job, at most so many: those under way, then the newest."""
+        live, past = keys.of_job(keys.RUN, self.jid), keys.of_job(keys.ENDED, self.jid)
+        return _runs(self.view, (live, keys.after(live)), (past, keys.after(past)))
+
+    @property
+    def has_all_runs(self) -> bool:
+        return len(self.runs) <= limits.AUDIT_TIMES
+
+    @cached_property
+    def beside(self) -> Spans:
+        """When runs of the job may have been under way."""
+        return Spans((run.due_at_ms, run.ended_at_ms) for run in self.runs)
+
+    # The runs of its namespace.
+
+    @cached_property
+    def namespace_runs(self) -> list[RunRecord]:
+        number = keys.namespace_of(self.jid)
+        live, past = _of_namespace(keys.RUN, number), _of_namespace(keys.ENDED, number)
+        return _runs(self.view, live, past)
+
+    @cached_property
+    def counted(self) -> Spans:
+        """When runs of the namespace may have counted for its quota. What was requeued did before
+        as well."""
+        begins = (
+            (run.due_at_ms if run.attempts_forgiven else run.ready_at_ms, run.ended_at_ms)
+            for run in self.namespace_runs
+        )
+        return Spans((begin, end) for begin, end in begins if begin)
+
+    @cached_property
+    def namespace_ms(self) -> int | None:
+        """What ran in the namespace behind this instant is in the history still; None: nobody
+        knows, since it is too much, or jobs have gone."""
+        view, number = self.view, keys.namespace_of(self.jid)
+        low, end = _of_namespace(keys.STATE, number)
+        states = list(islice(view.stored.scan(low, end), limits.AUDIT_TIMES + 1))
+        made = Counter(note.method for note in self.notes.found)["CreateJob"]
+        if len(self.namespace_runs) > limits.AUDIT_TIMES or made != len(states):
+            return None
+        keeps = [parse(key, value, StateRecord).keep_ms for key, value in states]
+        updates = (
+            note.at_ms for note in self.notes.found
+            if note.method == "UpdateJob" and "keep_history" in note.change
+        )  # fmt: skip
+        keep_ms = min((keep for keep in keeps if keep), default=limits.LONG_MS)
+        return max(self.history_ms, view.now_ms - keep_ms, next(updates, 0))
+
+
+def _of_namespace(table: bytes, number: int) -> tuple[bytes, bytes]:
+    """Where the keys of a table of jobs or runs begin and end that belong to a namespace."""
+    return (
+        keys.of_job(table, keys.jid_of(number, 0)), keys.of_job(table, keys.jid_of(number + 1, 0))
+    )  # fmt: skip
+
+
+def _runs(view: View, *ranges: tuple[bytes, bytes]) -> list[RunRecord]:
+    entries = chain(*(view.stored.scan(low, end) for low, end in ranges))
+    return [parse(key, value, RunRecord) for key, value in islice(entries, limits.AUDIT_TIMES + 1)]

@@ -1,0 +1,166 @@
+"""Whether what somebody asked for has a run or an outcome: triggers, backfills, requeued letters.
+
+The audit log says what was acknowledged, and in which change. A trigger makes a run in that same
+change, and a run says in which one it was made; so none needs a counter of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ...proto.v1 import run_pb2
+from ..core import limits
+from ..core.instants import instant_of, iso_text
+from ..model import keys
+from ..model.record import AuditEntryRecord, JobRecord, RunRecord, StateRecord
+from ..schedule.plan import Plan, excluded, scheduled_times
+from . import audit_book
+from .audit_book import UNJUDGED, WRONG, Finding
+from .audit_evidence import Evidence
+
+# As calls/occurrences.py notes it.
+PLANNED = re.compile(r"(\d+) scheduled times from (\S+) to (\S+)")
+BACKFILL = run_pb2.CAUSE_BACKFILL
+
+
+@dataclass(slots=True)
+class Requests:
+    """What somebody asked for in a range of time."""
+
+    asked: int = 0
+    ended: int = 0
+    under_way: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    def has(self, run: RunRecord) -> None:
+        if run.ended_at_ms:
+            self.ended += 1
+        else:
+            self.under_way += 1
+
+    def lost(self, at_ms: int, reason: str, count: int = 1) -> None:
+        self.findings.append(Finding(at_ms, reason, WRONG, count=count))
+
+
+def look(
+    job: JobRecord, state: StateRecord, plan: Plan, evidence: Evidence, first: int, end: int
+) -> Requests:
+    """What was asked for in a range, as far back as what came of it is kept."""
+    asked = Requests()
+    run_prefix = f"run/{job.name}.{evidence.jid}."
+    triggers: list[AuditEntryRecord] = []
+    backfills: list[AuditEntryRecord] = []
+    letters: list[AuditEntryRecord] = []
+    subject = f"job/{job.name}"
+    for note in evidence.notes.found:
+        if not first <= note.at_ms < end:
+            continue
+        if note.subject == subject and note.method == "TriggerJob":
+            triggers.append(note)
+        elif note.subject == subject and note.method == "BackfillJob":
+            backfills.append(note)
+        elif note.method == "RequeueDeadLetter" and note.subject.startswith(run_prefix):
+            letters.append(note)
+    if triggers and not evidence.has_all_runs:
+        why = f"it has over {limits.AUDIT_TIMES} runs, so what was triggered is not looked for"
+        asked.findings.append(Finding(triggers[0].at_ms, why, UNJUDGED, count=len(triggers)))
+    elif triggers:
+        _triggers(asked, triggers, evidence)
+    _letters(asked, letters, evidence)
+    _backfills(asked, backfills, job, state, plan, evidence)
+    return asked
+
+
+def _triggers(asked: Requests, notes: list[AuditEntryRecord], evidence: Evidence) -> None:
+    """One run for each note, made in the same change."""
+    made: dict[int, list[RunRecord]] = {}
+    for run in evidence.runs:
+        if run.cause == run_pb2.CAUSE_TRIGGER:
+            made.setdefault(run.made_in, []).append(run)
+    at_ms = {note.revision: note.at_ms for note in notes}
+    for revision, number in Counter(note.revision for note in notes).items():
+        found = made.get(revision, [])
+        missing = number - len(found)
+        if missing > 0 and at_ms[revision] <= evidence.history_ms:
+            # They may have left the history.
+            missing = 0
+        asked.asked += missing + len(found)
+        for run in found:
+            asked.has(run)
+        if missing:
+            why = f"it was triggered at {iso_text(at_ms[revision])}, and there is no run of that"
+            asked.lost(at_ms[revision], why, missing)
+
+
+def _letters(asked: Requests, notes: list[AuditEntryRecord], evidence: Evidence) -> None:
+    """A dead letter that was requeued is under way, or has ended once more."""
+    view = evidence.view
+    for note in notes:
+        place = keys.run_key(note.subject.removeprefix("run/"))
+        run = None
+        if place is not None:
+            run = view.get(keys.run(*place), RunRecord) or view.get(keys.ended(*place), RunRecord)
+        if run is not None and not 0 < run.ended_at_ms < note.at_ms:
+            asked.asked += 1
+            asked.has(run)
+        elif run is not None or note.at_ms > evidence.history_ms:
+            asked.asked += 1
+            why = f"{note.subject} was requeued at {iso_text(note.at_ms)}, and did not begin again"
+            asked.lost(note.at_ms, why)
+
+
+def _backfills(
+    asked: Requests, notes: list[AuditEntryRecord], job: JobRecord, state: StateRecord,
+    plan: Plan, evidence: Evidence,
+) -> None:  # fmt: skip
+    """Each time that was planned waits, runs, or has an outcome."""
+    looked = 0
+    changed_ms = max(job.schedules_since_ms, evidence.calendars_ms, evidence.set_back_ms)
+    for note in notes:
+        planned = PLANNED.fullmatch(note.change)
+        if planned is None or note.at_ms <= changed_ms:
+            # It was planned by schedules that nobody knows any more.
+            continue
+        number, first, last = int(planned[1]), instant_of(planned[2]), instant_of(planned[3])
+        if first is None or last is None:
+            continue
+        found = scheduled_times(plan, first, last + 1, limits.AUDIT_TIMES - looked, ever=True)
+        looked += len(found.times)
+        if found.cut:
+            why = f"over {limits.AUDIT_TIMES} times were backfilled; not all were looked for"
+            asked.findings.append(Finding(note.at_ms, why, UNJUDGED, count=number))
+            return
+        _backfill(asked, note, number, found.times, state, plan, evidence)
+
+
+def _backfill(
+    asked: Requests, note: AuditEntryRecord, number: int, times: list[int], state: StateRecord,
+    plan: Plan, evidence: Evidence,
+) -> None:  # fmt: skip
+    view, jid = evidence.view, evidence.jid
+    book = audit_book.read(view, jid, times[0], times[-1] + 1)
+    runs = evidence.occasions(times[0], times[-1] + 1)
+    parts = [part for part in state.backlog if part.cause == BACKFILL]
+    given_up = any(one.at_ms >= note.at_ms for one in evidence.about_job("DropBacklog"))
+    waiting = lost = 0
+    for at_ms in times:
+        waits = any(part.next_at_ms <= at_ms < part.to_ms for part in parts)
+        entry = book.alone.get(at_ms)
+        is_run = keys.occasion_of(at_ms) in runs
+        has_run = entry is not None and entry.proof is not None and entry.proof.before
+        is_live = view.stored.get(keys.run(jid, keys.occasion_of(at_ms))) is not None
+        if is_live or (waits and not has_run and not is_run):
+            waiting += 1
+        elif book.find(at_ms) is None and not is_run and not given_up:
+            lost += at_ms >= state.ledger_purged_ms and excluded(plan, at_ms) is None
+    waiting = min(waiting, number)
+    asked.asked += number
+    asked.under_way += waiting
+    asked.ended += max(0, number - waiting - lost)
+    if lost:
+        why = (
+            f"the backfill of {iso_text(note.at_ms)} planned it, and it has neither run nor outcome"
+        )
+        asked.lost(note.at_ms, why, lost)
