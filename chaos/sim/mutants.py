@@ -41,11 +41,16 @@ from .rule_mutants import (
     LapsesByTheWall,
     NewLeader,
     coalesces_all,
+    counts_held_runs,
     doubles_occurrences,
     drops_neighbours,
     drops_occurrences,
     forgets_tokens,
+    ignores_the_grace,
     ignores_the_time,
+    skips_for_overlap,
+    skips_for_quota,
+    stands_by_hand,
 )
 
 
@@ -386,6 +391,11 @@ MUTANTS = [
     Mutant(
         "B1-nothing-stands", Kit(rules=coalesces_all), 20, frozenset({"kill"}), rules=True
     ),
+    Mutant("B2-skip-stands", Kit(rules=stands_by_hand), 60, frozenset({"kill"}), rules=True),
+    Mutant("B3-no-overlap", Kit(rules=skips_for_overlap), 60, frozenset({"kill"}), rules=True),
+    Mutant("B4-no-quota", Kit(rules=skips_for_quota), 60, frozenset({"kill"}), rules=True),
+    Mutant("B5-held-count", Kit(rules=counts_held_runs), 60, frozenset({"kill"}), rules=True),
+    Mutant("B6-no-grace", Kit(rules=ignores_the_grace), 60, frozenset({"kill"}), rules=True),
     Mutant(
         "A5-endless-decision", Kit(rules=ignores_the_time), 20, frozenset({"hasty"}),
         rules=True,

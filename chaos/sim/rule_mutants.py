@@ -14,14 +14,15 @@ from ...cluster.sessions import Sessions
 from ...proto.v1 import run_pb2
 from ...statemachine.core.budget import Budget, unlimited
 from ...statemachine.core.store import Reading
-from ...statemachine.firing import dispatch
+from ...statemachine.firing import catch_up, dispatch, occurrence
 from ...statemachine.model import keys
 from ...statemachine.model.phases import READY
 from ...statemachine.model.record import JobRecord, StateRecord
 from ...statemachine.model.request import DropEntry, Request, Ring, RingOne, Rung
 from ...statemachine.model.view import Recall, View
-from ...statemachine.occurrences import misfire, next_time
+from ...statemachine.occurrences import ledger, misfire, next_time
 from ...statemachine.occurrences.misfire import COALESCE, WAIT, Fated
+from ...statemachine.occurrences.timeline import Stretch
 from ...statemachine.piecewise import LEADER_RULES, Careful, LeaderRule
 from ...statemachine.runs import runs
 from ...statemachine.runs.move import move
@@ -168,13 +169,43 @@ def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     fire_due(view, jid, job, state)
 
 
-def nothing_stands(*world: Any) -> list[Fated]:  # noqa: ANN401
+def nothing_stands(*world: Any, **more: Any) -> list[Fated]:  # noqa: ANN401
     """Where another run is to stand for what was missed, none does."""
-    chosen = choose(*world)
+    chosen = choose(*world, **more)
     missed = any(fate is COALESCE for _, fate in chosen)
     return [(one, COALESCE if missed and fate is WAIT else fate) for one, fate in chosen]
 
 
+def knows_no_grace(
+    policy: Any, ones: Any, plan: Any, now_ms: int, grace_ms: int, *world: Any, **more: Any,  # noqa: ANN401
+) -> list[Fated]:  # fmt: skip
+    """What is late by a little is missed as well."""
+    return choose(policy, ones, plan, now_ms, 0, *world, **more)
+
+
+class CatchesUp:
+    """What catches up does not wait: it is given another outcome."""
+
+    def __init__(self, outcome: run_pb2.Outcome.ValueType) -> None:
+        self.outcome = outcome
+
+    def wait(self, view: View, jid: int, job: JobRecord, state: StateRecord, one: Stretch) -> None:
+        plan = next_time.plan_of(view, jid, job)
+        ledger.stretch(view, jid, state, plan, one.first, one.last, self.outcome)
+
+
+def counts_what_is_held(
+    view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int, *late: Any,  # noqa: ANN401
+    **more: Any,  # noqa: ANN401
+) -> bool:  # fmt: skip
+    """A quota that is used up by what is not under way: each third time finds it so."""
+    if scheduled_ms // 1000 % 3 == 0 and not more.get("waited"):
+        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+        return True
+    return fire(view, jid, job, state, scheduled_ms, *late, **more)
+
+
+fire = occurrence.fire
 fire_due, choose = dispatch.fire_due, misfire.choose
 
 
@@ -206,6 +237,26 @@ def drops_occurrences() -> AbstractContextManager[None]:
 
 def coalesces_all() -> AbstractContextManager[None]:
     return exchanged(misfire, "choose", nothing_stands)
+
+
+def stands_by_hand() -> AbstractContextManager[None]:
+    return exchanged(catch_up, "_wait", CatchesUp(run_pb2.OUTCOME_SKIPPED_BY_HAND).wait)
+
+
+def skips_for_overlap() -> AbstractContextManager[None]:
+    return exchanged(catch_up, "_wait", CatchesUp(run_pb2.OUTCOME_SKIPPED_OVERLAP).wait)
+
+
+def skips_for_quota() -> AbstractContextManager[None]:
+    return exchanged(catch_up, "_wait", CatchesUp(run_pb2.OUTCOME_SKIPPED_QUOTA).wait)
+
+
+def counts_held_runs() -> AbstractContextManager[None]:
+    return exchanged(occurrence, "fire", counts_what_is_held)
+
+
+def ignores_the_grace() -> AbstractContextManager[None]:
+    return exchanged(misfire, "choose", knows_no_grace)
 
 
 def doubles_occurrences() -> AbstractContextManager[None]:

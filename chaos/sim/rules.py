@@ -96,5 +96,7 @@ class SchedulerCluster(Cluster):
             )
         view = View(store, replica.meta.now_ms)
         found = audit.audit(view, job_pb2.AuditJobRequest(job=owned.name), ())
-        if not found.sound:
+        judge.counts["times audited"] += found.expected
+        judge.counts["times unjudged"] += found.unjudged
+        if found.wrong:
             raise Violation(f"S2 {owned.name}: {found}")

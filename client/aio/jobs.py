@@ -310,7 +310,8 @@ class AsyncJobs(AsyncService):
         end: datetime | None = None,
         **options: Unpack[Reading],
     ) -> job_pb2.AuditJobResponse:
-        """Compare the ledger of a job with the scheduled times computed anew.
+        """Compare the ledger of a job with the scheduled times computed anew, and with what each
+        should have become. `findings` says what is wrong or cannot be judged, and why.
 
         assert (await client.jobs.audit("report")).sound
         """

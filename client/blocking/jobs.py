@@ -305,7 +305,8 @@ class Jobs(Service):
         end: datetime | None = None,
         **options: Unpack[Reading],
     ) -> job_pb2.AuditJobResponse:
-        """Compare the ledger of a job with the scheduled times computed anew.
+        """Compare the ledger of a job with the scheduled times computed anew, and with what each
+        should have become. `findings` says what is wrong or cannot be judged, and why.
 
         assert client.jobs.audit("report").sound
         """

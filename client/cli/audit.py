@@ -1,5 +1,5 @@
-"""`raftsched audit`: every scheduled time of a job has exactly one outcome, or it says which
-not."""
+"""`raftsched audit`: every scheduled time of a job has exactly one outcome, and the one that it
+should have; or it says which not, and why."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from . import messages as m
 from .clean import echo
 from .exits import Exit, Trouble
 from .files import bar
+from .look import Look, enum_word
 from .names import JOB
 from .options import command
 from .session import Session
@@ -43,10 +44,12 @@ ALL_JOBS = (Exit.UNREACHABLE, Exit.FORBIDDEN, Exit.OUTCOME_UNKNOWN, Exit.INTERRU
 def audit(
     session: Session, name: str, first: int | None, end: int | None, every: bool, ledger: bool
 ) -> None:
-    """Compute the scheduled times of a job anew and compare them with the firing ledger.
+    """Compute the scheduled times of a job anew, and what each should have become, and compare that
+    with the firing ledger; and look for a run of each trigger, backfill and requeued dead letter.
 
-    Ends with 0 when nothing is missing and nothing is there that no schedule explains, else with 1.
-    With --all a job that cannot be audited is named, and the others are audited all the same.
+    Ends with 0 when all is as it should be, with 1 when something is wrong, and with 8 when nothing
+    is wrong but what is kept does not prove all of it. With --all a job that cannot be audited is
+    named, and the others are audited all the same.
     """
     if bool(name) == every:
         raise click.UsageError("Name a job, or say --all.")
@@ -58,13 +61,31 @@ def audit(
         answer = audited(session, name, first, end)
         show(session, name, answer)
         if not answer.sound:
-            raise unsound(name)
+            raise unsound(name) if is_wrong(answer) else unproved(name, answer)
+
+
+def is_wrong(answer: job_pb2.AuditJobResponse) -> bool:
+    return bool(answer.wrong or answer.gaps or answer.surprises)
 
 
 def unsound(name: str) -> Trouble:
     return Trouble(
-        f"the ledger of job {name} is not sound", "see what is missing and unexpected above",
+        f"the ledger of job {name} is not sound", "see above what is wrong",
         f"raftsched audit {name} --ledger, and report it: this must not happen", Exit.FAILED,
+    )  # fmt: skip
+
+
+def unproved(name: str, answer: job_pb2.AuditJobResponse | None = None) -> Trouble:
+    then = f"raftsched audit {name}"
+    ends = [
+        max(one.scheduled_time.ToMilliseconds(), one.last_scheduled_time.ToMilliseconds())
+        for one in (answer.findings if answer is not None else ())
+    ]
+    if ends:
+        then += f" --from {timestamp(max(ends) + 1).ToJsonString()}"
+    return Trouble(
+        f"nothing is wrong with job {name}, but not all of it can be proved",
+        "see above what could not be judged, and why", then, Exit.UNPROVED,
     )  # fmt: skip
 
 
@@ -119,6 +140,12 @@ def joined(
         gaps=[*older.gaps, *newer.gaps][:1000],
         surprises=[*older.surprises, *newer.surprises][:1000],
         comparable_since=newer.comparable_since,
+        findings=[*older.findings, *newer.findings][:1000],
+        wrong=older.wrong + newer.wrong,
+        unjudged=older.unjudged + newer.unjudged,
+        requested=older.requested + newer.requested,
+        requested_ended=older.requested_ended + newer.requested_ended,
+        requested_under_way=older.requested_under_way + newer.requested_under_way,
     )
 
 
@@ -127,11 +154,16 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
         session.out.one(answer)
         return
     look = session.out.look
-    said = "sound" if answer.sound else "NOT SOUND"
+    verdict, colour = "sound", "green"
+    if not answer.sound:
+        verdict, colour = ("NOT SOUND", "red") if is_wrong(answer) else ("NOT PROVED", "yellow")
     session.out.paint(
-        f"Job {name}: {said}, {answer.recorded} of {answer.expected} scheduled times have one.",
-        "green" if answer.sound else "red", err=not session.out.for_person,
+        f"Job {name}: {verdict}, {answer.recorded} of {answer.expected} scheduled times have one.",
+        colour, err=not session.out.for_person,
     )  # fmt: skip
+    if answer.requested:
+        counts = f"{answer.requested_ended} with an outcome, {answer.requested_under_way} under way"
+        session.say(f"{answer.requested} asked for by hand: {counts}.")
     if answer.HasField("comparable_since"):
         session.say(f"Compared since {look.time(answer.comparable_since)}.")
     if answer.outcomes:
@@ -143,11 +175,29 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
         if times:
             more = f" and {len(times) - SHOWN_MAX} others" if len(times) > SHOWN_MAX else ""
             echo(f"{len(times)} {title}: {', '.join(times[:SHOWN_MAX])}{more}", err=True)
+    for finding in answer.findings[:SHOWN_MAX]:
+        echo(sentence(finding, look), err=True)
+    if len(answer.findings) > SHOWN_MAX:
+        echo(f"and {len(answer.findings) - SHOWN_MAX} others; -o json shows them", err=True)
+
+
+def sentence(finding: job_pb2.AuditFinding, look: Look) -> str:
+    """What is wrong with a scheduled time, or why it cannot be judged."""
+    when = look.time(finding.scheduled_time)
+    if finding.HasField("last_scheduled_time"):
+        when += f" to {look.time(finding.last_scheduled_time)} ({finding.count})"
+    stands = enum_word(finding, "outcome") or "nothing"
+    if finding.verdict == m.job_pb2.AuditFinding.VERDICT_UNJUDGED:
+        return f"{when}: {stands}, cannot be judged: {finding.reason}"
+    should = enum_word(finding, "should")
+    wanted = f", should be {should}" if should and should != stands else ", is wrong"
+    return f"{when}: {stands}{wanted}: {finding.reason}"
 
 
 def audit_all(session: Session, first: int | None, end: int | None) -> None:
     """One line for each job of the namespace."""
     wrong: list[str] = []
+    doubtful: list[str] = []
     refused: list[Trouble] = []
 
     def answers() -> Iterator[tuple[str, job_pb2.AuditJobResponse]]:
@@ -160,11 +210,12 @@ def audit_all(session: Session, first: int | None, end: int | None) -> None:
                 echo(f"{trouble.message}: {'; '.join(trouble.why)}", err=True)
                 refused.append(trouble)
                 continue
-            wrong.extend([] if answer.sound else [job])
+            if not answer.sound:
+                (wrong if is_wrong(answer) else doubtful).append(job)
             yield job, answer
 
     if session.out.is_table:
-        titles = ["JOB", "SOUND", "EXPECTED", "RECORDED", "GAPS", "SURPRISES"]
+        titles = ["JOB", "SOUND", "EXPECTED", "RECORDED", "WRONG", "UNJUDGED", "REQUESTED", "ENDED"]
         session.out.table(titles, (row(job, answer) for job, answer in answers()))
     else:
         from .output import plain
@@ -176,13 +227,20 @@ def audit_all(session: Session, first: int | None, end: int | None) -> None:
         few = "1 job was" if len(refused) == 1 else f"{len(refused)} jobs were"
         then = "raftsched audit JOB --from INSTANT"
         raise Trouble(f"{few} not audited", "see the reasons above", then, refused[0].code)
+    if doubtful:
+        raise unproved(doubtful[0])
 
 
 def row(job: str, answer: job_pb2.AuditJobResponse) -> list[Cell | str]:
     from .look import Cell
 
-    counts = (answer.expected, answer.recorded, len(answer.gaps), len(answer.surprises))
-    sound = Cell("yes", "green") if answer.sound else Cell("NO", "red")
+    counts = (
+        answer.expected, answer.recorded, answer.wrong, answer.unjudged, answer.requested,
+        answer.requested_ended,
+    )  # fmt: skip
+    sound = Cell("yes", "green")
+    if not answer.sound:
+        sound = Cell("NO", "red") if is_wrong(answer) else Cell("not proved", "yellow")
     return [job, sound, *(str(count) for count in counts)]
 
 

@@ -37,6 +37,7 @@ class Exit(IntEnum):
     FORBIDDEN = 5
     CONFLICT = 6
     OUTCOME_UNKNOWN = 7
+    UNPROVED = 8
     INTERRUPTED = 130
 
 

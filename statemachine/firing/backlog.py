@@ -190,6 +190,6 @@ def _miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRec
     # The first may follow from the end of a run, and then no schedule names it.
     last = max(first, latest_scheduled_before(plan, part.to_ms) or first)
     proof = ProofRecord(part.decided_at_ms, part.decided_in, part.due_at_ms, view.now_ms)
-    ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED, proof)
+    ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED, proof=proof)
     if part.due_at_ms:
         occurrence.mark(view, jid, plan, first)

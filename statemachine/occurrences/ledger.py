@@ -245,7 +245,8 @@ def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> Non
         state.skipped -= entry.count
         if first <= at_ms:
             last = latest_scheduled_before(plan, at_ms + 1, ever=True) or first
-            stretch(view, jid, state, plan, first, max(first, last), entry.outcome, entry.proof)
+            last = max(first, last)
+            stretch(view, jid, state, plan, first, last, entry.outcome, proof=entry.proof)
 
 
 def mark_ahead(view: View, jid: int, plan: Plan, at_ms: int) -> None:

@@ -164,8 +164,9 @@ def _items(plan: Plan, entries: list[tuple[int, LedgerRecord]]) -> Iterator[Item
     for at_ms, entry in entries:
         proof = entry.proof or NO_PROOF
         outcome = proof.before or entry.outcome
-        # Without a proof it began in time.
-        by_policy = proof.decided_at_ms if entry.proof else outcome in (RAN, REPLACED, DEADLINE)
+        # Without a proof of its own it began in time.
+        in_time = not entry.proof or proof.before
+        by_policy = proof.decided_at_ms or (in_time and outcome in (RAN, REPLACED, DEADLINE))
         if outcome in (CALENDAR, BY_HAND) or not by_policy:
             continue
         last = entry.last_at_ms or at_ms

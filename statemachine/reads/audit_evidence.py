@@ -178,6 +178,13 @@ class Evidence:
         return Spans((begin, end) for begin, end in begins if begin)
 
     @cached_property
+    def quota_ms(self) -> int:
+        """Since when the quota of the namespace is as it is now, as far as the audit log says."""
+        notes = self.notes
+        changed = (note.at_ms for note in notes.found if note.method == "UpdateNamespace")
+        return max(notes.since_ms - 1, self.set_back_ms, next(changed, 0))
+
+    @cached_property
     def namespace_ms(self) -> int | None:
         """What ran in the namespace behind this instant is in the history still; None: nobody
         knows, since it is too much, or jobs have gone."""

@@ -206,7 +206,7 @@ class Times:
         seen = evidence.counted.at(decided_ms)
         if 0 < most <= seen:
             return None
-        since_ms = evidence.namespace_ms
+        since_ms = evidence.namespace_ms if most else evidence.quota_ms
         if since_ms is None or decided_ms <= since_ms:
             why = "it is not known how many runs of the namespace were under way then"
             return Finding(at_ms, why, UNJUDGED)

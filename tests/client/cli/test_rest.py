@@ -19,7 +19,7 @@ from raftsched.client.cli.times import (
     parse_length,
     rough_text,
 )
-from raftsched.proto.v1 import cluster_pb2, event_pb2, job_pb2
+from raftsched.proto.v1 import cluster_pb2, event_pb2, job_pb2, run_pb2
 
 from ..stage import Stage, breaking_off, dead_endpoint, refusing
 from .conftest import Cli
@@ -480,7 +480,7 @@ def test_an_audit_proves_that_nothing_is_missing(cli: Cli, stage: Stage) -> None
 
     assert "Job x: sound, 3 of 3 scheduled times have one." in one.stderr
     assert one.stdout.splitlines()[0] == "OUTCOME\tTIMES"
-    assert every[1] == ["x", "yes", "3", "3", "0", "0"]
+    assert every[1] == ["x", "yes", "3", "3", "0", "0", "0", "0"]
     assert ledger[0] == ["SCHEDULED", "TO", "TIMES", "OUTCOME"]
 
 
@@ -494,6 +494,54 @@ def test_a_gap_ends_with_1(cli: Cli, stage: Stage) -> None:
     assert said.exit_code == 1
     assert "1 without an outcome: 2026-01-01T00:00:00Z" in said.stderr
     assert "the ledger of job x is not sound" in said.stderr
+
+
+def finding(verdict: str, count: int = 1) -> job_pb2.AuditJobResponse:
+    """An audit that found one thing."""
+    answer = job_pb2.AuditJobResponse(expected=9, recorded=9)
+    one = answer.findings.add(reason="the reason", count=count, outcome=run_pb2.OUTCOME_COALESCED)
+    one.verdict = job_pb2.AuditFinding.Verdict.Value(f"VERDICT_{verdict}")
+    one.scheduled_time.FromMilliseconds(NOW)
+    if verdict == "WRONG":
+        answer.wrong, one.should = count, run_pb2.OUTCOME_LATE
+    else:
+        answer.unjudged = count
+    if count > 1:
+        one.last_scheduled_time.FromMilliseconds(NOW + 3_600_000)
+    return answer
+
+
+def test_a_wrong_outcome_is_named_with_its_reason(cli: Cli, stage: Stage) -> None:
+    stage.nodes[0].faults.append(saying(finding("WRONG")))
+
+    done = cli("audit", "x")
+
+    assert done.exit_code == 1
+    assert "NOT SOUND" in done.stderr
+    line = "2026-01-01T00:00:00Z: coalesced, should be late: the reason"
+    assert line in done.stderr.splitlines()
+
+
+def test_what_cannot_be_judged_ends_with_8(cli: Cli, stage: Stage) -> None:
+    stage.nodes[0].faults.append(saying(finding("UNJUDGED", 7)))
+
+    done = cli("audit", "x")
+
+    assert done.exit_code == 8
+    assert "NOT PROVED" in done.stderr
+    span = "2026-01-01T00:00:00Z to 2026-01-01T01:00:00Z (7)"
+    assert f"{span}: coalesced, cannot be judged: the reason" in done.stderr.splitlines()
+    assert "Try: raftsched audit x --from 2026-01-01T01:00:00.001Z" in done.stderr
+
+
+def test_what_was_asked_for_is_counted(cli: Cli, stage: Stage) -> None:
+    cli.ok("job", "create", "x", "--handler", "h")
+    for _ in range(3):
+        cli.ok("job", "trigger", "x")
+
+    done = cli.ok("audit", "x")
+
+    assert "3 asked for by hand: 0 with an outcome, 3 under way." in done.stderr
 
 
 def test_an_audit_of_all_goes_on_behind_a_job_that_is_refused(cli: Cli, stage: Stage) -> None:
