@@ -16,9 +16,9 @@ from ..model.view import View
 from ..occurrences import ledger, misfire, next_time, timeline
 from ..occurrences.misfire import Fate, Fated
 from ..occurrences.timeline import Stretch
-from ..runs import overlap, runs
+from ..runs import overlap
 from ..schedule.plan import Plan, due
-from ..tenants import quota
+from ..tenants import namespaces, quota
 from . import backlog, occurrence
 
 OUTCOME = {
@@ -38,7 +38,7 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     spec = job.form.spec
     room = overlap.room(state, job)
     # What is to stand for those that were missed must not be skipped.
-    is_full = quota.is_full(view, runs.usage_of(view, jid), job.namespace)
+    is_full = quota.is_full(view, namespaces.usage_of(view, jid), job.namespace)
     is_full = is_full or overlap.judge(view, jid, state, job) is overlap.SKIP
     chosen = misfire.choose(
         spec.misfire, due_now, plan, view.now_ms, job.form.grace_ms, room, is_full=is_full
