@@ -12,14 +12,13 @@ from . import messages as m
 from .clean import echo
 from .exits import Exit, Trouble
 from .files import bar
-from .look import Look, enum_word
 from .names import JOB
 from .options import command
 from .session import Session
 from .times import Instant, now_ms, timestamp
 
 if TYPE_CHECKING:
-    from .look import Cell
+    from .look import Cell, Look
     from .messages import job_pb2
 
 # The cluster compares so many scheduled times at once; longer ranges are halved.
@@ -183,6 +182,8 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
 
 def sentence(finding: job_pb2.AuditFinding, look: Look) -> str:
     """What is wrong with a scheduled time, or why it cannot be judged."""
+    from .look import enum_word
+
     when = look.time(finding.scheduled_time)
     if finding.HasField("last_scheduled_time"):
         when += f" to {look.time(finding.last_scheduled_time)} ({finding.count})"
