@@ -200,7 +200,7 @@ def counts_what_is_held(
 ) -> bool:  # fmt: skip
     """A quota that is used up by what is not under way: each third time finds it so."""
     if scheduled_ms // 1000 % 3 == 0 and not more.get("waited"):
-        ledger.settle(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
     return fire(view, jid, job, state, scheduled_ms, *late, **more)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from ...proto.v1 import run_pb2
+from ...proto.v1 import job_pb2, run_pb2
 from ..model.record import BacklogRecord, JobRecord, StateRecord
 from ..model.view import View
 from ..occurrences import ledger, misfire, next_time, timeline
@@ -21,6 +21,7 @@ from ..schedule.plan import Plan, due
 from ..tenants import namespaces, quota
 from . import backlog, occurrence
 
+Overlap = job_pb2.OverlapPolicy
 OUTCOME = {
     Fate.COALESCE: run_pb2.OUTCOME_COALESCED,
     Fate.MISS: run_pb2.OUTCOME_MISSED,
@@ -38,8 +39,10 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     spec = job.form.spec
     room = overlap.room(state, job)
     # What is to stand for those that were missed must not be skipped.
-    is_full = quota.is_full(view, namespaces.usage_of(view, jid), job.namespace)
-    is_full = is_full or overlap.judge(view, jid, state, job) is overlap.SKIP
+    most = namespaces.live_runs(view, job.namespace)
+    is_full = most > 0 and quota.used(namespaces.usage_of(view, jid)) >= most
+    if spec.overlap.rule == Overlap.RULE_QUEUE:
+        is_full = is_full or overlap.judge(view, jid, state, job) is overlap.SKIP
     chosen = misfire.choose(
         spec.misfire, due_now, plan, view.now_ms, job.form.grace_ms, room, is_full=is_full
     )

@@ -102,7 +102,7 @@ def _skip(
     outcome: run_pb2.Outcome.ValueType, due_ms: int, waited: ProofRecord | None = None,
 ) -> None:  # fmt: skip
     proof = waited or ledger.decided(view, due_ms)
-    ledger.settle(view, jid, state, scheduled_ms, outcome, proof=proof)
+    ledger.record(view, jid, state, scheduled_ms, outcome, proof=proof)
 
 
 def mark(view: View, jid: int, plan: Plan, scheduled_ms: int) -> None:
