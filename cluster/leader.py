@@ -25,7 +25,15 @@ from ..statemachine.core.budget import Share
 from ..statemachine.core.limits import CHANGE_ITEMS
 from ..statemachine.machine import Decision, Request, decide
 from ..statemachine.model import keys, timers
-from ..statemachine.model.request import LEFT, Grant, MakeAlerts, Observe, Observed, Ring, Rung
+from ..statemachine.model.request import (
+    LEFT,
+    FireTimers,
+    Grant,
+    MakeAlerts,
+    Observe,
+    Observed,
+    WorkDone,
+)
 from ..statemachine.model.view import Recall, View
 from ..statemachine.piecewise import FATAL
 from ..statemachine.runs import leases
@@ -352,7 +360,9 @@ class Leader:
         parts += hellos or self.sessions.hellos(CHANGE_ITEMS)
         parts += self._calls()
         if self._next_later_ms is not None and self._next_later_ms <= now_ms:
-            parts.append(Part(Ring(CHANGE_ITEMS, True), _nothing, _nobody, items=CHANGE_ITEMS))
+            parts.append(
+                Part(FireTimers(CHANGE_ITEMS, True), _nothing, _nobody, items=CHANGE_ITEMS)
+            )
         parts += [part for part in carried if kind_of(part) is Kind.LATER]
         parts += self._looks()
         if self.skew_ms:
@@ -369,9 +379,9 @@ class Leader:
         """What is due goes on where the last one ended."""
 
         def answer(rung: object) -> None:
-            self._fresh_from = rung.fresh_from if isinstance(rung, Rung) else b""
+            self._fresh_from = rung.fresh_from if isinstance(rung, WorkDone) else b""
 
-        body = Ring(CHANGE_ITEMS, later=False, fresh_from=self._fresh_from)
+        body = FireTimers(CHANGE_ITEMS, later=False, fresh_from=self._fresh_from)
         return Part(body, answer, _nobody, items=CHANGE_ITEMS)
 
     def _looks(self) -> list[Part]:
@@ -453,7 +463,7 @@ class Leader:
         replies = replies + [LEFT] * (len(parts) - len(replies))
         both = list(zip(parts, replies, strict=True))
         for part, reply in reversed(both):
-            if reply is not LEFT or isinstance(part.body, Ring):
+            if reply is not LEFT or isinstance(part.body, FireTimers):
                 continue
             if part.asked:
                 self._waiting.add_first(part)

@@ -15,7 +15,16 @@ from typing import Protocol, TypeVar
 
 from ..proto.v1 import worker_pb2
 from ..statemachine.core.rejection import Refused, Rejection
-from ..statemachine.model.request import Grant, Lapse, Note, Offer, Report, Resume, Resumed, Rung
+from ..statemachine.model.request import (
+    Grant,
+    Lapse,
+    Note,
+    Offer,
+    Report,
+    Resume,
+    Resumed,
+    WorkDone,
+)
 from ..statemachine.model.workers import Worker
 from .hello import check, take_held
 from .part import Part
@@ -485,7 +494,7 @@ class Sessions:
 
     def _lapse(self, session: Session) -> Part:
         def answer(rung: object) -> None:
-            assert isinstance(rung, Rung)
+            assert isinstance(rung, WorkDone)
             if self.by_worker.get(session.worker) is not session:
                 # This node has led no more since, and all sessions were dismissed.
                 return

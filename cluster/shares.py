@@ -17,7 +17,7 @@ from collections.abc import Callable
 from enum import Enum, IntEnum, auto
 
 from ..statemachine.core.budget import Budget, Share, until
-from ..statemachine.model.request import Grant, MakeAlerts, Observe, Resume, Ring
+from ..statemachine.model.request import FireTimers, Grant, MakeAlerts, Observe, Resume
 from .part import Part
 
 
@@ -95,7 +95,7 @@ def kind_of(part: Part) -> Kind:
     body = part.body
     if part.asked:
         return Kind.CALLS
-    if isinstance(body, Ring):
+    if isinstance(body, FireTimers):
         return Kind.LATER if body.later else Kind.DUE
     if isinstance(body, Grant):
         return Kind.GRANT

@@ -23,7 +23,7 @@ from . import bench_worst
 from .core.instants import timestamp
 from .core.rocks_store import RocksStore
 from .machine import Request, apply, decide, read_meta
-from .model.request import Grant, Offer, Report, Ring
+from .model.request import FireTimers, Grant, Offer, Report
 from .model.view import Recall, View
 
 NOW_MS = 1_800_000_000_000
@@ -98,7 +98,9 @@ def drain(bench: Bench, count: int) -> None:
     reports: list[Report] = []
     while done < count:
         now_ms += 1
-        *_, granted = bench.do_all("run", now_ms, [*reports, Ring(BATCH), Grant(offers, BATCH)])
+        *_, granted = bench.do_all(
+            "run", now_ms, [*reports, FireTimers(BATCH), Grant(offers, BATCH)]
+        )
         assert isinstance(granted, list)
         reports = [
             Report(offer.worker, tuple(map(success, leases)))
@@ -120,7 +122,7 @@ def drain_in_steps(bench: Bench, count: int) -> None:
     while done < count:
         now_ms += 1
         if fired < count:
-            fired += bench.do("fire", now_ms, Ring(BATCH)).timers  # type: ignore[attr-defined]
+            fired += bench.do("fire", now_ms, FireTimers(BATCH)).done  # type: ignore[attr-defined]
         granted = bench.do("lease", now_ms, Grant(offers, BATCH))
         assert isinstance(granted, list)
         for offer, leases in zip(offers, granted, strict=True):
@@ -161,7 +163,7 @@ def reopen(path: Path) -> dict[str, float | int]:
     began = time.perf_counter()
     store = RocksStore(path)
     meta = read_meta(store)
-    decide(View(store, meta.now_ms + 1), [Request(Ring(1))])
+    decide(View(store, meta.now_ms + 1), [Request(FireTimers(1))])
     opened = time.perf_counter() - began
     store.close()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

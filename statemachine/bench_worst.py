@@ -22,12 +22,12 @@ from .core.instants import duration, timestamp
 from .core.rocks_store import RocksStore
 from .machine import Request, apply, decide, read_meta
 from .model import timers
-from .model.request import Grant, Imported, Letters, Offer, Report, Ring
+from .model.request import FireTimers, Grant, Imported, Letters, Offer, Report
 from .model.view import Recall, View
 
 NOW_MS = 1_800_000_000_000
 BUDGET_S = 0.030
-RINGS = 3_000  # Decisions of one world, at most.
+FIRINGS = 3_000  # Decisions of one world, at most.
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
 Overlap = job_pb2.OverlapPolicy
 Misfire = job_pb2.MisfirePolicy
@@ -60,13 +60,13 @@ class World:
         self.recall.keep(view)
         return decision.replies
 
-    def ring(self, most: int = RINGS) -> None:
+    def fire(self, most: int = FIRINGS) -> None:
         """Do what is due now, and what it leaves over."""
         for _ in range(most):
             next_ms = timers.next_ms(self.store, read_meta(self.store))
             if next_ms is None or next_ms > self.now_ms:
                 return
-            self.do(Ring(1_000))
+            self.do(FireTimers(1_000))
 
     def begin(self) -> None:
         gc.collect()
@@ -93,7 +93,7 @@ class World:
         ))  # fmt: skip
         for _ in range(count // 100 + 20):
             self.now_ms += 100
-            self.ring()
+            self.fire()
 
 
 def backfill(world: World) -> None:
@@ -108,7 +108,7 @@ def backfill_inside(world: World) -> None:
     """10,000 times of a stretch that was missed."""
     world.create("a", "* * * * *", overlap=ALLOW)
     world.now_ms += 20_000 * MINUTE_MS
-    world.ring()
+    world.fire()
     world.begin()
     world.backfill(10_000)
 
@@ -123,7 +123,7 @@ def outage(
     world.begin()
     for _ in range(50):
         world.now_ms += 20
-        world.ring(2)
+        world.fire(2)
 
 
 def outage_of_seconds(world: World) -> None:
@@ -163,7 +163,7 @@ def crowd(world: World, count: int, payload: common_pb2.Payload | None) -> None:
     world.change("a", "spec.overlap", overlap=Overlap(rule=Overlap.RULE_REPLACE))
     world.now_ms += HOUR_MS
     world.begin()
-    world.ring()
+    world.fire()
 
 
 def deletion(world: World) -> None:
@@ -173,7 +173,7 @@ def deletion(world: World) -> None:
     for _ in range(300):
         world.now_ms += 100 * SECOND_MS
         for _ in range(3):
-            world.ring()
+            world.fire()
             [granted] = world.do(offer)
             for leases in granted:  # type: ignore[attr-defined]  # The reply of a Grant.
                 world.do(Report("w", tuple(success(lease) for lease in leases)))
@@ -181,7 +181,7 @@ def deletion(world: World) -> None:
     world.do(job_pb2.DeleteJobRequest(job="a"))
     for _ in range(10):
         world.now_ms += 1
-        world.ring()
+        world.fire()
 
 
 def success(lease: worker_pb2.Lease) -> worker_pb2.Result:
@@ -196,7 +196,7 @@ def update(world: World) -> None:
     new = job_pb2.JobSpec()
     new.schedules.add().cron.expression = "0 * * * *"
     world.change("a", "spec.schedules", schedules=new.schedules)
-    world.ring()
+    world.fire()
 
 
 def drop(world: World) -> None:
@@ -205,10 +205,10 @@ def drop(world: World) -> None:
     world.create("a", "* * * * *", overlap=Overlap(rule=Overlap.RULE_QUEUE), misfire=policy)
     world.now_ms += 5_000 * MINUTE_MS
     world.do(job_pb2.TriggerJobRequest(job="a"))
-    world.ring()
+    world.fire()
     world.begin()
     world.do(job_pb2.DropBacklogRequest(job="a"))
-    world.ring()
+    world.fire()
 
 
 def letters(world: World) -> None:
@@ -218,7 +218,7 @@ def letters(world: World) -> None:
     for _ in range(30_000):
         world.do(job_pb2.TriggerJobRequest(job="a"))
     world.now_ms += 2 * SECOND_MS
-    world.ring()
+    world.fire()
     world.begin()
     for text in ("kind=other", "job=other"):
         looked: object = Letters(dead_letter_pb2.PurgeDeadLettersRequest(filter=text))
@@ -271,12 +271,12 @@ def moved_ahead(world: World) -> None:
             request.edit.moved_to.CopyFrom(timestamp(world.now_ms + 500))
             world.do(request)
         world.now_ms += SECOND_MS
-        world.ring()
+        world.fire()
     world.do(job_pb2.PauseJobRequest(job="a"))
     world.now_ms = first_ms + 10_000 * SECOND_MS
     world.begin()
     world.do(job_pb2.ResumeJobRequest(job="a"))
-    world.ring()
+    world.fire()
 
 
 def trial_import(world: World) -> None:
@@ -319,7 +319,7 @@ def large_calendars(world: World) -> None:
         import_all(world, request)
     for number in range(2):
         world.now_ms += 7 * MINUTE_MS
-        world.ring()
+        world.fire()
         update = calendar_pb2.UpdateCalendarRequest(calendar=large_calendar(number))
         update.calendar.rules[0].weekday = 7
         update.update_mask.paths.append("rules")

@@ -7,9 +7,10 @@ a view of its own over what they wrote (`layer.py`), so one that fails leaves no
 those behind it, together until the next one fails. So each request is decided twice at most, and
 once more if it fails. Each kind of work has the time that it has otherwise.
 
-What somebody asked for and fails is refused. What the leader does by itself is divided: a ring into
-its timers, a report into its results. What still fails alone is set aside with its job, and tried
-once more, since it may go on without that job; if it does not, it is given up, whatever it is.
+What somebody asked for and fails is refused. What the leader does by itself is divided: firing
+timers into its timers, a report into its results. What still fails alone is set aside with its job,
+and tried once more, since it may go on without that job; if it does not, it is given up, whatever
+it is.
 
 A view says what it works on where a request is about many (`View.subject`), so it is known whose
 fault a failure was. What fails behind others and not alone is done, and noted with its job ("done
@@ -39,6 +40,8 @@ from .model.request import (
     LEFT,
     Called,
     DropEntry,
+    FireTimer,
+    FireTimers,
     Grant,
     Lapse,
     Note,
@@ -48,10 +51,8 @@ from .model.request import (
     Request,
     Resume,
     Resumed,
-    Ring,
-    RingOne,
-    Rung,
     SetAside,
+    WorkDone,
 )
 from .model.view import NO_TIMER, View
 from .occurrences import next_time
@@ -72,7 +73,7 @@ FATAL = (UnknownFormat, Corrupt, OSError, MemoryError)
 class Failure:
     """Something that failed, for the log and for `cluster status`."""
 
-    # What it was, such as "RingOne of the job 17".
+    # What it was, such as "FireTimer of the job 17".
     what: str
     error: Exception
     # What became of it: "refused", "set aside", "given up".
@@ -355,27 +356,27 @@ class Careful:
             return int.from_bytes(key[10:18], "big")
         return 0
 
-    def _ring(self, request: Request) -> Rung:
-        later = cast(Ring, request.body).later
+    def _fire_timers(self, request: Request) -> WorkDone:
+        later = cast(FireTimers, request.body).later
         due, more = self._due(request, later=bool(later))
         if later is None and not more:
             behind, more = self._due(request, later=True)
             due += behind
         for done, key in enumerate(due):
             if done and self._is_full():
-                return Rung(done, more=True)
+                return WorkDone(done, more=True)
             try:
-                self._own(Request(RingOne(key)), self._jid_of(key))
+                self._own(Request(FireTimer(key)), self._jid_of(key))
             except Full:
-                return Rung(done, more=True)
+                return WorkDone(done, more=True)
             except Broke as broke:
                 self._note(f"the timer {key!r}", broke, "given up")
                 self._attempt(Request(DropEntry(key)))
-        return Rung(len(due), more)
+        return WorkDone(len(due), more)
 
     def _due(self, request: Request, *, later: bool) -> tuple[list[bytes], bool]:
         """Timers that are due, less those that this change has set."""
-        most = cast(Ring, request.body).most
+        most = cast(FireTimers, request.body).most
         due, more, _ = dispatch.due_now(self._view(), most, later=later)
         return due, more
 
@@ -444,7 +445,7 @@ class Careful:
 
 
 def _name(body: object) -> str:
-    return {"RingOne": "firing", "Report": "taking its result", "Grant": "leasing its run"}.get(
+    return {"FireTimer": "firing", "Report": "taking its result", "Grant": "leasing its run"}.get(
         type(body).__name__, type(body).__name__.lower()
     )
 
@@ -461,10 +462,10 @@ def failed(name: str, error: Exception) -> Rejection:
 
 LeaderRule = Callable[[Careful, Any], object]
 LEADER_RULES: dict[type, LeaderRule] = {
-    Ring: Careful._ring,
+    FireTimers: Careful._fire_timers,
     Report: Careful._report,
     Note: Careful._note_words,
-    Lapse: lambda careful, request: careful._but(request, Rung(0, more=False)),
+    Lapse: lambda careful, request: careful._but(request, WorkDone(0, more=False)),
     Resume: lambda careful, request: careful._but(request, Resumed((), None)),
     Observe: lambda careful, request: careful._but(request, Observed(b"")),
     Grant: Careful._grant,

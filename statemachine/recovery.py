@@ -19,7 +19,7 @@ from .core.store import Store
 from .machine import Request, apply, decide, read_meta
 from .model import keys
 from .model.record import MetaRecord, encode
-from .model.request import Lapse, Rung
+from .model.request import Lapse, WorkDone
 from .model.view import View
 from .runs import leases
 
@@ -51,8 +51,8 @@ def _lapse(store: Store, worker: str) -> bool:
     """End some leases of a session, at the time of the state; whether there are more."""
     meta = read_meta(store)
     decision = decide(View(store, meta.now_ms), [Request(Lapse(worker, LEASES))])
-    [rung] = decision.replies
-    assert isinstance(rung, Rung), rung
+    [fired] = decision.replies
+    assert isinstance(fired, WorkDone), fired
     if decision.change:
         apply(store, meta.applied_index + 1, decision.change)
-    return rung.more
+    return fired.more

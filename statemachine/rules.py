@@ -34,6 +34,8 @@ from .model.request import (
     Called,
     CreateToken,
     DropEntry,
+    FireTimer,
+    FireTimers,
     Grant,
     ImportSome,
     Lapse,
@@ -44,8 +46,6 @@ from .model.request import (
     Repair,
     Report,
     Resume,
-    Ring,
-    RingOne,
     SetAside,
     SetTime,
 )
@@ -56,8 +56,8 @@ from .tenants import access, calendars, namespaces, own_alerts, queues
 Rule = Callable[[Any, Any, str], object]
 
 RULES: dict[type, Rule] = {
-    Ring: dispatch.ring,
-    RingOne: dispatch.ring_one,
+    FireTimers: dispatch.fire_timers,
+    FireTimer: dispatch.fire_timer,
     SetAside: set_aside.set_aside,
     DropEntry: set_aside.drop_entry,
     MakeAlerts: own_alerts.make,

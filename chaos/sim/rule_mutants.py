@@ -18,7 +18,7 @@ from ...statemachine.firing import catch_up, dispatch, occurrence
 from ...statemachine.model import keys
 from ...statemachine.model.phases import READY
 from ...statemachine.model.record import JobRecord, StateRecord
-from ...statemachine.model.request import DropEntry, Request, Ring, RingOne, Rung
+from ...statemachine.model.request import DropEntry, FireTimer, FireTimers, Request, WorkDone
 from ...statemachine.model.view import Recall, View
 from ...statemachine.occurrences import ledger, misfire, next_time
 from ...statemachine.occurrences.misfire import COALESCE, WAIT, Fated
@@ -31,10 +31,10 @@ LIMIT = 1_000
 
 
 class Office:
-    """Whether the decision that is being made is the first of a leader, or its first ring."""
+    """Whether the decision that is being made is the first of a leader, or its first fire."""
 
     first = False
-    first_ring = False
+    first_firing = False
 
 
 class NewLeader(Leader):
@@ -48,13 +48,13 @@ class NewLeader(Leader):
         super().gained()
 
     def _decide(self, parts: list[Part]) -> None:
-        rings = any(isinstance(part.body, Ring) for part in parts)
-        Office.first, Office.first_ring = self.fresh, rings and not self.rang
+        rings = any(isinstance(part.body, FireTimers) for part in parts)
+        Office.first, Office.first_firing = self.fresh, rings and not self.rang
         self.fresh, self.rang = False, self.rang or rings
         try:
             super()._decide(parts)
         finally:
-            Office.first = Office.first_ring = False
+            Office.first = Office.first_firing = False
 
 
 class DiesOfIt(Leader):
@@ -67,21 +67,21 @@ class DiesOfIt(Leader):
 
 def drops_neighbours() -> AbstractContextManager[None]:
     """When the work of one timer fails, those behind it are dropped with it."""
-    genuine = Careful._ring
+    genuine = Careful._fire_timers
 
-    def ring(self: Careful, request: Request) -> Rung:
-        if cast(Ring, request.body).later:
+    def fire(self: Careful, request: Request) -> WorkDone:
+        if cast(FireTimers, request.body).later:
             return genuine(self, request)
         due, _, _ = dispatch.due_now(View(self.layer, self.now_ms), LIMIT, later=False)
         for done, key in enumerate(due):
-            self._own(Request(RingOne(key)), self._jid_of(key))
+            self._own(Request(FireTimer(key)), self._jid_of(key))
             if any(failure.fate == "set aside" for failure in self.outcome.failures):
                 for other in due[done + 1 :]:
                     self._attempt(Request(DropEntry(other)))
                 break
-        return Rung(len(due), more=False)
+        return WorkDone(len(due), more=False)
 
-    return exchanged_item(LEADER_RULES, Ring, ring)
+    return exchanged_item(LEADER_RULES, FireTimers, fire)
 
 
 @contextmanager
@@ -153,7 +153,7 @@ class Tireless(View):
 
 def drops(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """A new leader goes on from now; what fell due in between has no outcome."""
-    if Office.first_ring and state.next_scheduled_at_ms and state.next_due_at_ms <= view.now_ms:
+    if Office.first_firing and state.next_scheduled_at_ms and state.next_due_at_ms <= view.now_ms:
         next_time.advance_behind(view, jid, job, state, view.now_ms)
     fire_due(view, jid, job, state)
 
@@ -161,7 +161,7 @@ def drops(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
 def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """A new leader cannot know whether the last one fired, and does it again."""
     last_ms = state.last_scheduled_at_ms
-    if Office.first_ring and last_ms:
+    if Office.first_firing and last_ms:
         run = runs.new(job, run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN, last_ms)
         state.serial += 1
         occasion = keys.occasion_of(last_ms, state.serial)

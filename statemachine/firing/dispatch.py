@@ -1,4 +1,4 @@
-"""Timers ring: scheduled times become runs, and whatever else has an end comes to it.
+"""Timers fire: scheduled times become runs, and whatever else has an end comes to it.
 
 A scheduled time gets its outcome in the same change in which the job moves on to the next one, and
 the run's id is made of job and scheduled time, so none can be lost between two steps or become two
@@ -19,7 +19,7 @@ from ..flows import waves
 from ..model import keys, policies, timers
 from ..model.phases import CANCELLED, FAILED, HALTED, HELD, LATER, LEASED, READY, WAITING
 from ..model.record import JobRecord, RunRecord, StateRecord, UniqueRecord
-from ..model.request import Ring, RingOne, Rung
+from ..model.request import FireTimer, FireTimers, WorkDone
 from ..model.view import View
 from ..occurrences import ledger, ledger_purge, next_time
 from ..runs import history, overlap, runs, set_aside
@@ -34,31 +34,31 @@ Misfire = job_pb2.MisfirePolicy
 Edit = schedule_pb2.OccurrenceEdit
 Attempt = run_pb2.Attempt
 LOST = worker_pb2.Stop.KIND_LOST
-# A job's one ring may make many runs; after so many writes the rest waits for the next change.
+# One timer of a job may make many runs; after so many writes the rest waits for the next change.
 WRITES_MAX = 8 * limits.CHANGE_ITEMS
 LATER_BYTE = keys.LATER >> 56  # With which the instants of timers of what can wait begin.
-AHEAD = 256  # Timers whose jobs are read together; it may be that no more of them ring now.
+AHEAD = 256  # Timers whose jobs are read together; it may be that no more of them are due now.
 
 
-def ring(view: View, request: Ring, actor: str) -> Rung:
+def fire_timers(view: View, request: FireTimers, actor: str) -> WorkDone:
     """Do what is due, oldest first."""
     if request.later is not None:
-        return _ring_line(view, request, later=request.later)
-    first = _ring_line(view, request, later=False)
+        return _fire_some(view, request, later=request.later)
+    first = _fire_some(view, request, later=False)
     if first.more:
         return first
-    then = _ring_line(view, request, later=True)
-    return Rung(first.timers + then.timers, then.more)
+    then = _fire_some(view, request, later=True)
+    return WorkDone(first.done + then.done, then.more)
 
 
-def _ring_line(view: View, request: Ring, *, later: bool) -> Rung:
+def _fire_some(view: View, request: FireTimers, *, later: bool) -> WorkDone:
     most = request.most
     due, more, end = due_now(view, most, later=later)
     fresh, fresh_from = ([], end) if later else _fresh(view, request, due, end)
     if fresh:
         taken = frozenset(fresh)
         due = [key for key in due if key not in taken][: most - len(fresh)]
-    # Timers that this decision has set already are not stored yet; the next ring finds them.
+    # Timers that this decision has set already are not stored yet; the next decision finds them.
     behind = due[-1] + b"\0" if more else max(end, _begin(view, later=later))
     _mark(view, behind, later=later)
     if later:
@@ -72,18 +72,20 @@ def _ring_line(view: View, request: Ring, *, later: bool) -> Rung:
             rest = due[done:]
             _mark(view, min(behind, *rest), later=later)
             left = next((key for key in rest if key in taken), fresh_from) if fresh else fresh_from
-            return Rung(done, more=True, fresh_from=left)
+            return WorkDone(done, more=True, fresh_from=left)
         if done % AHEAD == 0:
             _read_ahead(view, due[done : done + AHEAD])
-        # What rang before may have moved it, or ended what it was for.
+        # What fired before may have moved it, or ended what it was for.
         if view.take(key):
-            _ring_one(view, key)
+            _wake(view, key)
             if view.ended is not None:
                 effects.carry_out(view)
-    return Rung(len(due), more, fresh_from)
+    return WorkDone(len(due), more, fresh_from)
 
 
-def _fresh(view: View, request: Ring, due: list[bytes], end: bytes) -> tuple[list[bytes], bytes]:
+def _fresh(
+    view: View, request: FireTimers, due: list[bytes], end: bytes
+) -> tuple[list[bytes], bytes]:
     """Jobs that have fallen due behind what is left over, which they need not wait for; and where
     the next ones begin. But what else is due of a job with runs comes before, if they may not
     overlap."""
@@ -138,41 +140,41 @@ def _mark(view: View, key: bytes, *, later: bool) -> None:
         view.meta.timers_from = min(key, view.first_timer)
 
 
-def _ring_one(view: View, key: bytes) -> None:
+def _wake(view: View, key: bytes) -> None:
     kind = key[9:10]
     if kind == keys.WAKE_JOB:
-        _ring_job(view, int.from_bytes(key[10:18], "big"), key[1] >= LATER_BYTE)
+        _wake_job(view, int.from_bytes(key[10:18], "big"), key[1] >= LATER_BYTE)
     elif kind == keys.WAKE_RUN:
-        _ring_run(view, *keys.run_of(key))
+        _wake_run(view, *keys.run_of(key))
     elif kind == keys.WAKE_PURGE:
         _purge(view, *keys.run_of(key))
     else:
-        _ring_rare(view, kind, key)
+        _wake_rare(view, kind, key)
 
 
-def _ring_rare(view: View, kind: bytes, key: bytes) -> None:
+def _wake_rare(view: View, kind: bytes, key: bytes) -> None:
     if kind == keys.WAKE_UNIQUE:
         _free_unique(view, key)
     elif kind == keys.WAKE_DELETION:
-        namespace_deletion.ring(view, int.from_bytes(key[10:18], "big"))
+        namespace_deletion.wake(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_ROOM:
         overlap.make_more_room(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_BACKLOG:
-        _ring_backlog(view, int.from_bytes(key[10:18], "big"))
+        _wake_backlog(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_QUOTA:
         runs.serve_quota(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_WAVES:
         looked = int.from_bytes(key[18:22], "big")
-        waves.ring_waves(view, int.from_bytes(key[10:18], "big"), looked, key[22:])
+        waves.wake_waves(view, int.from_bytes(key[10:18], "big"), looked, key[22:])
     elif kind == keys.WAKE_RESUME:
-        resume.ring(view, int.from_bytes(key[10:18], "big"))
+        resume.wake(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_HELD:
-        runs.ring_held(view, int.from_bytes(key[10:18], "big"))
+        runs.wake_held(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_RETURN:
-        set_aside.ring(view, *keys.run_of(key))
+        set_aside.wake(view, *keys.run_of(key))
     else:
         assert kind == keys.WAKE_FLOW, f"unknown timer {key!r}"
-        waves.ring(view, *keys.run_of(key))
+        waves.wake(view, *keys.run_of(key))
 
 
 def due_now(view: View, most: int, *, later: bool) -> tuple[list[bytes], bool, bytes]:
@@ -184,22 +186,22 @@ def due_now(view: View, most: int, *, later: bool) -> tuple[list[bytes], bool, b
     return due[:most], len(due) > most, end
 
 
-def ring_one(view: View, request: RingOne, actor: str) -> None:
+def fire_timer(view: View, request: FireTimer, actor: str) -> None:
     """Do what one timer is for, unless it was moved or is gone."""
     if view.get_raw(request.timer) is not None:
         view.delete_raw(request.timer)
-        _ring_one(view, request.timer)
+        _wake(view, request.timer)
         effects.carry_out(view)
 
 
 def _read_ahead(view: View, due: list[bytes]) -> None:
-    """Jobs that were made together ring together."""
+    """Jobs that were made together are due together."""
     jids = sorted(key[10:18] for key in due if key[9:10] == keys.WAKE_JOB)
     view.read_ahead([keys.JOB + jid for jid in jids], JobRecord)
     view.read_ahead([keys.STATE + jid for jid in jids], StateRecord)
 
 
-def _ring_job(view: View, jid: int, is_later: bool) -> None:
+def _wake_job(view: View, jid: int, is_later: bool) -> None:
     key = keys.state(jid)
     state = view.need(key, StateRecord)
     state.timer_at_ms = 0
@@ -237,7 +239,7 @@ def _ring_job(view: View, jid: int, is_later: bool) -> None:
     view.put(key, state)
 
 
-def _ring_backlog(view: View, jid: int) -> None:
+def _wake_backlog(view: View, jid: int) -> None:
     """It is the turn of a job's backlog, unless that is gone or waits for something else."""
     view.delete(keys.catch_up(jid))
     key = keys.state(jid)
@@ -317,7 +319,7 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> boo
         catch_up.decide(view, jid, job, state)
     for done, edit in enumerate(state.edits):
         if done and overlap.pauses(view, jid, state):
-            # As long as one is due, the job's timer rings.
+            # As long as one is due, the job's timer fires.
             return False
         due_ms = next_time.edit_due(edit)
         if due_ms:
@@ -341,10 +343,10 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> boo
     return True
 
 
-def _ring_run(view: View, jid: int, occasion: int) -> None:
+def _wake_run(view: View, jid: int, occasion: int) -> None:
     key = keys.run(jid, occasion)
     run = view.need(key, RunRecord)
-    rung_ms, run.timer_at_ms = run.timer_at_ms, 0
+    was_at_ms, run.timer_at_ms = run.timer_at_ms, 0
     job = view.need(keys.job(jid), JobRecord)
     now_ms = view.now_ms
     timeouts = job.form.spec.timeouts
@@ -352,14 +354,14 @@ def _ring_run(view: View, jid: int, occasion: int) -> None:
     if run_ms and run.ready_at_ms and run.ready_at_ms + run_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.run", f"it had not ended after {run_ms} ms")
     elif run.phase == LEASED:
-        _ring_running(view, jid, occasion, run, job)
+        _wake_running(view, jid, occasion, run, job)
     elif run.phase in WAITING:
-        _ring_held(view, jid, occasion, run, job, rung_ms)
+        _wake_held(view, jid, occasion, run, job, was_at_ms)
     else:
-        _ring_waiting(view, jid, occasion, run, job)
+        _wake_waiting(view, jid, occasion, run, job)
 
 
-def _ring_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+def _wake_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
     heartbeat_ms = ms_or(job.form.spec.timeouts, "heartbeat", 0)
     if 0 < run.cancel_at_ms <= now_ms:
@@ -384,7 +386,7 @@ def _attempt_over(
     attempt_failed(view, jid, occasion, run, Attempt.END_TIMED_OUT, error)
 
 
-def _ring_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+def _wake_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
     queue_ms = ms_or(job.form.spec.timeouts, "queue", 0)
     started = run.started_at_ms
@@ -408,8 +410,8 @@ def _skip_late(view: View, jid: int, occasion: int, run: RunRecord, job: JobReco
     overlap.drop(view, jid, occasion, run, outcome, "start_deadline", message)
 
 
-def _ring_held(
-    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, rung_ms: int
+def _wake_held(
+    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, was_at_ms: int
 ) -> None:
     """A run that was triggered for later is due now, so the overlap policy judges it now; or one
     that is held back has waited for too long."""
@@ -420,7 +422,7 @@ def _ring_held(
         return
     if not _has_room(view, jid, state):
         if view.get(keys.run(jid, occasion), RunRecord) is not None:
-            timers.set_run(view, jid, occasion, run, rung_ms)
+            timers.set_run(view, jid, occasion, run, was_at_ms)
             view.put(keys.run(jid, occasion), run)
         return
     if run.phase != LATER:

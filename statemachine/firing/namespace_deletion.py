@@ -40,7 +40,7 @@ def delete(
     return namespace_pb2.DeleteNamespaceResponse()
 
 
-def ring(view: View, number: int) -> None:
+def wake(view: View, number: int) -> None:
     """Drop some of what is left; at last the note that something is."""
     left = limits.STEP
     for table in TABLES:

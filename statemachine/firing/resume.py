@@ -40,7 +40,7 @@ def forget(view: View, jid: int) -> None:
         view.delete(keys.resume(jid))
 
 
-def ring(view: View, jid: int) -> None:
+def wake(view: View, jid: int) -> None:
     """Decide on some more of what is held."""
     record = view.need(keys.resume(jid), ResumeRecord)
     job, state = view.need(keys.job(jid), JobRecord), view.need(keys.state(jid), StateRecord)

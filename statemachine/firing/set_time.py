@@ -22,7 +22,7 @@ from ..core.store import Reading
 from ..model import keys
 from ..model.phases import WAITING
 from ..model.record import AuditEntryRecord, Change, JobRecord, RunRecord, StateRecord, parse
-from ..model.request import RingOne, SetTime, TimeSet
+from ..model.request import FireTimer, SetTime, TimeSet
 from ..model.view import View
 from ..occurrences import next_time
 from ..runs import move
@@ -52,7 +52,7 @@ def set_time(view: View, request: SetTime, actor: str) -> TimeSet:
             _move_job(view, int.from_bytes(key[10:18], "big"), request.from_ms - request.to_ms)
         elif keys.LATER < keys.timer_at(key) <= keys.LATER | request.from_ms:
             # Work in steps goes on at once.
-            dispatch.ring_one(view, RingOne(key), actor)
+            dispatch.fire_timer(view, FireTimer(key), actor)
     return TimeSet(found[RUNS - 1] if len(found) > RUNS else b"")
 
 

@@ -238,7 +238,7 @@ def look_again(view: View, jid: int) -> None:
     view.put_later(keys.waves_timer(keys.LATER | view.now_ms, jid, 0, b""))
 
 
-def ring_waves(view: View, jid: int, looked: int, place: bytes) -> None:
+def wake_waves(view: View, jid: int, looked: int, place: bytes) -> None:
     """Look at some more waves in which a job that was changed may wait, the newest first."""
     if view.get(keys.job(jid), JobRecord) is None:
         return
@@ -354,7 +354,7 @@ def _kept_until(view: View, wave: Wave) -> int:
     return flow.stuck_since_ms + failed_ms
 
 
-def ring(view: View, flow_jid: int, flow_occasion: int) -> None:
+def wake(view: View, flow_jid: int, flow_occasion: int) -> None:
     """There is more to notice, a step may be stuck, or the memory of a wave has had its time."""
     flow = view.need(keys.flow(flow_jid, flow_occasion), FlowRecord)
     wave = Wave(flow_jid, flow_occasion, flow)

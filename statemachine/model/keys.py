@@ -228,12 +228,12 @@ def timers_from(at_ms: int) -> bytes:
 
 
 def timer_at(key: bytes) -> int:
-    """Where a timer stands: the instant at which it rings, with the bit of its range."""
+    """Where a timer stands: the instant at which it fires, with the bit of its range."""
     return int.from_bytes(key[1:9], "big")
 
 
 def instant(timer_at_ms: int) -> int:
-    """When a timer rings that stands there."""
+    """When a timer fires that stands there."""
     return timer_at_ms & ~LATER
 
 

@@ -451,7 +451,7 @@ class RunRecord(Record):
         if self.ended_at_ms or self.phase == phases.LEASED:
             pass
         elif held is True:
-            # The oldest did not say for what. One for later rings when it is due.
+            # The oldest did not say for what. One for later fires when it is due.
             is_later = self.timer_at_ms == self.due_at_ms
             self.phase, self.uncounted = (phases.LATER if is_later else phases.HELD), True
         elif held:

@@ -31,8 +31,8 @@ LEFT: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """Do what is due, at most so many timers. The reply is a Rung."""
+class FireTimers:
+    """Do what is due, at most so many timers. The reply is a WorkDone."""
 
     most: int
     # Only what can wait, or only the rest; None: the rest, then what can wait.
@@ -43,7 +43,7 @@ class Ring:
 
 
 @dataclass(frozen=True, slots=True)
-class RingOne:
+class FireTimer:
     """Do what one timer is for. The reply is None."""
 
     timer: bytes
@@ -71,13 +71,13 @@ class MakeAlerts:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """What came of a Ring."""
+class WorkDone:
+    """What came of a FireTimers."""
 
-    timers: int
+    done: int
     # More is due than was done.
     more: bool
-    # See Ring, for the next one.
+    # See FireTimers, for the next one.
     fresh_from: bytes = b""
 
 
@@ -131,7 +131,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """A worker was silent for too long: its leases end, at most so many. The reply is a Rung."""
+    """A worker was silent for too long: its leases end, at most so many. The reply is a
+    WorkDone."""
 
     worker: str
     most: int

@@ -2,7 +2,7 @@
 
 A job has one timer and a run has one timer: for the next thing that may happen to it. The record
 says where its timer stands, so that it can be moved. No timer lies before `meta.timers_from`:
-rung timers leave tombstones behind, and the scan for due ones must not walk over them.
+fired timers leave tombstones behind, and the scan for due ones must not walk over them.
 
 What can wait has a range of its own, so that nothing punctual stands behind it, however much of it
 there is: backlogs, the rest of long waves, of deletions and of other work in steps.
@@ -68,13 +68,13 @@ def earliest(*instants_ms: int) -> int:
 
 
 def next_ms(stored: Reading, meta: MetaRecord) -> int | None:
-    """When the next timer rings; None when there is none."""
+    """When the next timer fires; None when there is none."""
     due_ms, later_ms = next_due_ms(stored, meta), next_later_ms(stored, meta)
     return min((ms for ms in (due_ms, later_ms) if ms is not None), default=None)
 
 
 def next_due_ms(stored: Reading, meta: MetaRecord, first: bytes = b"") -> int | None:
-    """When the next timer rings of what is not to wait, from a timer on; None without one."""
+    """When the next timer fires of what is not to wait, from a timer on; None without one."""
     first = max(first, meta.timers_from or keys.TIMER)
     for key, _ in stored.scan(first, keys.timers_from(keys.LATER)):
         return keys.timer_at(key)
@@ -82,7 +82,7 @@ def next_due_ms(stored: Reading, meta: MetaRecord, first: bytes = b"") -> int | 
 
 
 def next_later_ms(stored: Reading, meta: MetaRecord) -> int | None:
-    """When the next timer rings of what can wait; None when there is none."""
+    """When the next timer fires of what can wait; None when there is none."""
     first = meta.later_from or keys.timers_from(keys.LATER)
     for key, _ in stored.scan(first, keys.after(keys.TIMER)):
         return keys.instant(keys.timer_at(key))

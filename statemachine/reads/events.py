@@ -75,8 +75,8 @@ class ChangeSummary:
     # Methods by subject, as the audit log notes them: "job/report" in the namespace "default".
     by_hand: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     imported: bool = False
-    # Waves whose timer rang.
-    rung_flows: set[tuple[int, int]] = field(default_factory=set)
+    # Waves whose timer fired.
+    fired_flows: set[tuple[int, int]] = field(default_factory=set)
 
     def job(self, jid: int) -> JobRecord:
         value = self.puts.get(keys.job(jid))
@@ -124,7 +124,7 @@ def _sort(change: Change, revision: int, lookup: Reading) -> ChangeSummary:
         elif key[:1] == keys.LEASE:
             summary.dropped.add(keys.run_of(key)[1])
         elif key[:1] == keys.TIMER and key[9:10] == keys.WAKE_FLOW:
-            summary.rung_flows.add(keys.run_of(key))
+            summary.fired_flows.add(keys.run_of(key))
     return summary
 
 
@@ -259,7 +259,7 @@ def _of_alert(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
 
 
 def _of_flow(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
-    """A wave ended, after which it is written no more; or its timer rang, and it is stuck."""
+    """A wave ended, after which it is written no more; or its timer fired, and it is stuck."""
     jid, occasion = keys.run_of(key)
     flow = parse(key, value, FlowRecord)
     if flow.going:
@@ -268,7 +268,7 @@ def _of_flow(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
         if flow.ended_at_ms != summary.now_ms:
             return
         kind = event_pb2.EVENT_KIND_FLOW_ENDED
-    elif flow.stuck and (jid, occasion) in summary.rung_flows and _is_newly_stuck(summary, flow):
+    elif flow.stuck and (jid, occasion) in summary.fired_flows and _is_newly_stuck(summary, flow):
         kind = event_pb2.EVENT_KIND_FLOW_STUCK
     else:
         return
@@ -279,7 +279,7 @@ def _of_flow(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
 
 
 def _is_newly_stuck(summary: ChangeSummary, flow: FlowRecord) -> bool:
-    """Not when its timer rang only to go on with it, or to let it go when it is to be kept for
+    """Not when its timer fired only to go on with it, or to let it go when it is to be kept for
     longer."""
     if flow.found_stuck_ms != summary.now_ms:
         return False

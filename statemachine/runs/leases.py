@@ -25,7 +25,7 @@ from ..core.store import Reading
 from ..model import answers, keys
 from ..model.phases import LEASED
 from ..model.record import JobRecord, RunRecord, SessionRecord, parse
-from ..model.request import Again, Lapse, Resume, Resumed, Rung
+from ..model.request import Again, Lapse, Resume, Resumed, WorkDone
 from ..model.view import View
 from ..tenants import idempotency
 from . import reports, runs
@@ -84,11 +84,11 @@ def cancels(view: View, worker: str) -> list[Stop]:
     return found
 
 
-def lapse(view: View, request: Lapse, actor: str) -> Generator[None, None, Rung]:
+def lapse(view: View, request: Lapse, actor: str) -> Generator[None, None, WorkDone]:
     """End the leases of a worker that was silent for too long."""
     session = view.get(keys.session(request.worker), SessionRecord)
     if session is None:
-        return Rung(0, more=False)
+        return WorkDone(0, more=False)
     ahead = (key for key in _of(view, session) if key not in request.but)
     found = list(islice(ahead, request.most))
     error = run_pb2.RunError(
@@ -104,11 +104,11 @@ def lapse(view: View, request: Lapse, actor: str) -> Generator[None, None, Rung]
             yield
     if not session.leased:
         view.delete(keys.session(request.worker))
-        return Rung(len(found), more=False)
+        return WorkDone(len(found), more=False)
     if found and not request.but:
         session.token_from = keys.run_of(found[-1])[1] + 1
         view.put(keys.session(request.worker), session)
-    return Rung(len(found), more=bool(found) or not request.but)
+    return WorkDone(len(found), more=bool(found) or not request.but)
 
 
 def resume(view: View, request: Resume, actor: str) -> Generator[None, None, Resumed]:

@@ -107,7 +107,7 @@ def make_more_room(view: View, jid: int) -> None:
     """Make more room for a run; at last it is ready, unless others have come to run meanwhile."""
     key, state_key = keys.room(jid), keys.state(jid)
     room, state = view.need(key, RoomRecord), view.need(state_key, StateRecord)
-    # Its timer has rung, or another one did before it.
+    # Its timer has fired, or another one did before it.
     view.delete_raw(keys.room_timer(room.timer_at_ms, jid))
     if _clear(view, jid, state, room):
         view.delete(key)

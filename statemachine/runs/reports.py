@@ -277,7 +277,7 @@ def _note_one(view: View, report: worker_pb2.ProgressReport) -> Ack:
         run.checkpoint = report.checkpoint
     _note_log(run, report.log_tail)
     if run.heard_at_ms:
-        # The timer is not moved for each word: when it rings, it looks when the last one came.
+        # The timer is not moved for each word: when it fires, it looks when the last one came.
         run.heard_at_ms = view.now_ms
     view.put(keys.run(*place), run)
     return Ack(token=report.token)

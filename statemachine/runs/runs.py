@@ -136,7 +136,7 @@ def look_at_held(view: View, jid: int, state: StateRecord) -> None:
         view.put_later(keys.held_timer(keys.LATER | view.now_ms, jid))
 
 
-def ring_held(view: View, jid: int) -> None:
+def wake_held(view: View, jid: int) -> None:
     """Let some more runs of a job go for which there is room."""
     key = keys.state(jid)
     state = view.get(key, StateRecord)
@@ -203,7 +203,7 @@ def not_for_later(view: View, jid: int, spec: job_pb2.JobSpec, state: StateRecor
 
 
 def _release(view: View, jid: int, occasion: int, job: JobRecord, state: StateRecord) -> bool:
-    """Let a run go on that was held back, unless it is too late for it; then its timer, which rings
+    """Let a run go on that was held back, unless it is too late for it; then its timer, which fires
     now, ends it. Whether it goes on."""
     key = keys.run(jid, occasion)
     run = view.get(key, RunRecord)

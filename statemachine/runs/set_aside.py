@@ -101,7 +101,7 @@ def bring_back(view: View, jid: int, state: StateRecord, record: BrokenRecord) -
         view.put_later(keys.return_timer(keys.LATER | view.now_ms, jid, state.live_from))
 
 
-def ring(view: View, jid: int, occasion: int) -> None:
+def wake(view: View, jid: int, occasion: int) -> None:
     """Some more runs of a job that came back take part again."""
     state = view.get(keys.state(jid), StateRecord)
     if state is None or state.state == next_time.BROKEN:

@@ -217,7 +217,7 @@ def _timer_of(view: View, state: StateRecord) -> int:
     if 0 < at_ms <= state.timer_at_ms <= view.now_ms:
         return state.timer_at_ms
     # A job that is to be deleted stands among what can wait; and in a state that was
-    # written before, the timer of a job rings for its backlog, too.
+    # written before, the timer of a job fires for its backlog, too.
     going = 0 < state.delete_at_ms <= view.now_ms and state.timer_at_ms & keys.LATER
     before_ms = earliest(at_ms, *(part.release_at_ms for part in state.backlog[:1]))
     return state.timer_at_ms if going or state.timer_at_ms == before_ms else at_ms

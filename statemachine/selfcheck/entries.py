@@ -234,7 +234,7 @@ def _flow_by_age_wanted(store: Reading, key: bytes, value: bytes) -> bool:
 
 
 def _early_timers(store: Reading) -> Iterator[Difference]:
-    """Timers before the mark where the scan for due ones starts would never ring."""
+    """Timers before the mark where the scan for due ones starts would never fire."""
     meta = record(store, keys.META, MetaRecord)
     if meta is None:
         return

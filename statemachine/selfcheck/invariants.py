@@ -160,7 +160,7 @@ def _reachable(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
         yield Breach(key, what)
     for at_ms in (run.retry_at_ms, run.deadline_at_ms, run.cancel_at_ms):
         if at_ms and not 0 < run.timer_at_ms <= at_ms:
-            yield Breach(key, f"nothing rings at {at_ms} (its timer stands at {run.timer_at_ms})")
+            yield Breach(key, f"nothing fires at {at_ms} (its timer stands at {run.timer_at_ms})")
     if run.phase in phases.WAITING:
         yield from _held(store, key, run)
 
@@ -171,7 +171,7 @@ def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
     now_ms = meta.now_ms if meta is not None else 0
     if run.phase == phases.LATER or 0 < run.timer_at_ms <= now_ms:
         if not 0 < run.timer_at_ms <= max(run.due_at_ms, now_ms):
-            yield Breach(key, "it is held until it is due, but nothing rings then")
+            yield Breach(key, "it is held until it is due, but nothing fires then")
         return
     if store.get(keys.room(jid_in(key))) is not None:
         return

@@ -113,7 +113,7 @@ class Stage:
         """A worker takes all that is ready, and succeeds."""
 
         def work(machine: Machine) -> None:
-            machine.ring()
+            machine.fire()
             for lease in machine.grant("w1"):
                 machine.succeed(lease, data)
 

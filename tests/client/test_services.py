@@ -296,7 +296,7 @@ def test_the_ledger_is_listed_and_audited(both: Both, stage: Stage) -> None:
         machine.create("a", cron="0 * * * *", overlap=job_pb2.OverlapPolicy(rule=ALLOW))
         for _ in range(3):
             machine.advance(HOUR_MS)
-            machine.ring()
+            machine.fire()
 
     stage.act(fire)
 

@@ -26,7 +26,7 @@ from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.firing import dispatch
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.layer import Layer
-from raftsched.statemachine.model.request import Note, Ring, RingOne
+from raftsched.statemachine.model.request import FireTimer, FireTimers, Note
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.reads import reads
 
@@ -332,8 +332,8 @@ def test_a_rule_that_breaks_on_its_own_lets_the_node_live(
     bench.leader.step()
     bench.commit()
     bench.ask(due("b", START_MS))
-    monkeypatch.setitem(rules.RULES, Ring, broken)
-    monkeypatch.setitem(rules.RULES, RingOne, broken)
+    monkeypatch.setitem(rules.RULES, FireTimers, broken)
+    monkeypatch.setitem(rules.RULES, FireTimer, broken)
     bench.run()
 
     # Each job is set aside; what else fails at its timer alone is given up.
@@ -392,8 +392,8 @@ def test_decisions_that_fail_leave_nothing_to_the_collector(
 
     # The records of a test's log hold what was raised.
     monkeypatch.setattr(troubles.logger, "disabled", True)
-    monkeypatch.setitem(rules.RULES, Ring, broken)
-    monkeypatch.setitem(rules.RULES, RingOne, broken)
+    monkeypatch.setitem(rules.RULES, FireTimers, broken)
+    monkeypatch.setitem(rules.RULES, FireTimer, broken)
     before = views()
     for number in range(20):
         bench.ask(due(f"job-{number}", START_MS + number))
@@ -1043,13 +1043,13 @@ def firing_takes(bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float) 
     """Let each timer that rings take some time of the loop's clock."""
     clock = [0.0]
     bench.leader.seconds = lambda: clock[0]
-    ring = dispatch._ring_one
+    ring = dispatch._wake
 
     def takes_its_time(view: View, key: bytes) -> None:
         clock[0] += seconds
         ring(view, key)
 
-    monkeypatch.setattr(dispatch, "_ring_one", takes_its_time)
+    monkeypatch.setattr(dispatch, "_wake", takes_its_time)
 
 
 def runs_due(bench: Bench) -> int:

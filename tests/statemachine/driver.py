@@ -2,7 +2,7 @@
 
     machine.create("report", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant("w1")
     machine.succeed(lease)
 
@@ -34,7 +34,15 @@ from raftsched.statemachine.model.record import (
     StateRecord,
     parse,
 )
-from raftsched.statemachine.model.request import Grant, Lapse, Note, Offer, Report, Ring, Rung
+from raftsched.statemachine.model.request import (
+    FireTimers,
+    Grant,
+    Lapse,
+    Note,
+    Offer,
+    Report,
+    WorkDone,
+)
 from raftsched.statemachine.model.view import Recall, View
 from raftsched.statemachine.piecewise import Failure
 from raftsched.statemachine.selfcheck import invariants, verify
@@ -44,7 +52,7 @@ SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-RINGS_MAX = 10_000
+FIRINGS_MAX = 10_000
 Reply = TypeVar("Reply")
 
 
@@ -216,24 +224,24 @@ class Machine:
 
     # The leader's own work.
 
-    def ring(self, most: int = 1_000) -> int:
+    def fire(self, most: int = 1_000) -> int:
         """Do all that is due; how many timers that were."""
         done = 0
-        for _ in range(RINGS_MAX):
-            rung = self.ask(Ring(most), Rung)
-            done += rung.timers
-            if not rung.more:
+        for _ in range(FIRINGS_MAX):
+            fired = self.ask(FireTimers(most), WorkDone)
+            done += fired.done
+            if not fired.more:
                 return done
-        raise AssertionError(f"after {RINGS_MAX} rings timers are still due")
+        raise AssertionError(f"after {FIRINGS_MAX} fires timers are still due")
 
-    def ring_all(self) -> int:
-        """Ring until no timer is due, also what steps have left over; how many decisions."""
-        for rings in range(RINGS_MAX):
+    def fire_all(self) -> int:
+        """FireTimers until no timer is due, also what steps have left over; how many decisions."""
+        for fires in range(FIRINGS_MAX):
             next_ms = timers.next_ms(self.store, read_meta(self.store))
             if next_ms is None or next_ms > self.now_ms:
-                return rings
-            self.ask(Ring(1_000), Rung)
-        raise AssertionError(f"after {RINGS_MAX} rings timers are still due")
+                return fires
+            self.ask(FireTimers(1_000), WorkDone)
+        raise AssertionError(f"after {FIRINGS_MAX} fires timers are still due")
 
     def grant(
         self,
@@ -260,10 +268,10 @@ class Machine:
 
     def lapse(self, worker: str, most: int = 1_000) -> None:
         """A worker was silent for too long."""
-        for _ in range(RINGS_MAX):
-            if not self.ask(Lapse(worker, most), Rung).more:
+        for _ in range(FIRINGS_MAX):
+            if not self.ask(Lapse(worker, most), WorkDone).more:
                 return
-        raise AssertionError(f"after {RINGS_MAX} steps leases of {worker} are still there")
+        raise AssertionError(f"after {FIRINGS_MAX} steps leases of {worker} are still there")
 
     # What workers say.
 

@@ -247,24 +247,24 @@ class Model:
 
     # What the clock does.
 
-    def ring(self) -> bool:
+    def fire(self) -> bool:
         """Do what is due, in the order in which it became due; False if there was nothing."""
         due: list[tuple[int, str, tuple[int, ...], Callable[[], object], Callable[[], int]]] = []
         for job in self.jobs.values():
-            due.append((self._job_wakes(job), "J", (job.uid,), partial(self._ring_job, job),
+            due.append((self._job_wakes(job), "J", (job.uid,), partial(self._wake_job, job),
                         partial(self._job_wakes, job)))  # fmt: skip
             due += [
-                (self._run_wakes(run), "R", run.place, partial(self._ring_run, run),
+                (self._run_wakes(run), "R", run.place, partial(self._wake_run, run),
                  partial(self._run_wakes, run))
                 for run in job.live()
             ]  # fmt: skip
         due = [item for item in due if 0 < item[0] <= self.now_ms]
         # Backlogs have a line of their own, behind all that is due.
         line = sorted(self._backlogs_due(), key=lambda job: (job.backlog[0].release_ms, job.uid))
-        for at_ms, _, _, ring, wakes in sorted(due, key=lambda item: item[:3]):
-            # Something that rang before may have moved it.
+        for at_ms, _, _, fire, wakes in sorted(due, key=lambda item: item[:3]):
+            # Something that fired before may have moved it.
             if wakes() == at_ms:
-                ring()
+                fire()
                 line += [job for job in self._backlogs_due() if job not in line]
         for job in line:
             self._release(job)
@@ -303,7 +303,7 @@ class Model:
         late_ms = run.job.spec.start_deadline_ms
         return run.due_ms + late_ms if late_ms else 0
 
-    def _ring_job(self, job: Job) -> None:
+    def _wake_job(self, job: Job) -> None:
         if job.paused:
             self.resume(job.name)
         while job.next_ms is not None and job.next_due_ms <= self.now_ms:
@@ -365,7 +365,7 @@ class Model:
         self.guard_ms = max(self.guard_ms, self.now_ms - 100) + 1
         return self.guard_ms - 1
 
-    def _ring_run(self, run: Run) -> None:
+    def _wake_run(self, run: Run) -> None:
         now_ms, spec = self.now_ms, run.job.spec
         if run.held:
             self._drop(run, "SKIPPED_DEADLINE")
@@ -483,7 +483,7 @@ class Model:
         run.retry_ms = run.cancel_ms = run.deadline_ms = 0
         waiting = [other for other in job.live() if other.held]
         if waiting and self._is_room(job):
-            # Those that are too late are skipped when their timers ring.
+            # Those that are too late are skipped when their timers fire.
             late = [0 < self._start_deadline(other) <= self.now_ms for other in waiting]
             if not all(late):
                 self._ready(waiting[late.index(False)])

@@ -26,7 +26,7 @@ from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
-from raftsched.statemachine.model.request import Report, Ring, Rung
+from raftsched.statemachine.model.request import FireTimers, Report, WorkDone
 from raftsched.statemachine.reads.events import ENDS, events
 
 from .driver import START_MS, Machine
@@ -135,16 +135,16 @@ class Histories(RuleBasedStateMachine):
         self.model.now_ms += ms
 
     @rule()
-    def ring(self) -> None:
-        while self.machine.ask(Ring(1_000), Rung).timers:
+    def fire(self) -> None:
+        while self.machine.ask(FireTimers(1_000), WorkDone).done:
             pass
-        while self.model.ring():
+        while self.model.fire():
             pass
 
     @rule(ms=st.sampled_from([10_000, 30_000]))
     def wait_and_ring(self, ms: int) -> None:
         self.wait(ms)
-        self.ring()
+        self.fire()
 
     @precondition(lambda self: self.model.jobs)
     @rule(data=st.data(), force=st.booleans(), refuse=st.booleans())
@@ -185,7 +185,7 @@ class Histories(RuleBasedStateMachine):
         self.machine.do(job_pb2.DeleteJobRequest(job=name))
         self.model.delete(name)
         self.old_leases = [item for item in self.old_leases if item[0].job.name != name]
-        self.ring()
+        self.fire()
         # What ended with it goes from the history a moment later, and then its name is free.
         self.wait_and_ring(1)
 

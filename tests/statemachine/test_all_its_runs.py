@@ -40,11 +40,11 @@ def play(machine: Machine, hours: float, step_ms: int = 10 * MINUTE_MS) -> None:
     """Time passes, and whatever is leased succeeds."""
     while machine.now_ms < at(hours):
         machine.advance(step_ms)
-        machine.ring_all()
+        machine.fire_all()
         while leases := machine.grant(credits=50):
             for lease in leases:
                 machine.succeed(lease)
-            machine.ring_all()
+            machine.fire_all()
     machine.check()
 
 
@@ -172,10 +172,10 @@ def test_a_rest_is_not_over_while_its_run_is_under_way(machine: Machine) -> None
     timing = Timing(end_time=timestamp(at(1)))
     machine.create("a", after_end_ms=10 * MINUTE_MS, timing=timing)
     machine.advance(10 * MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     [lease] = machine.grant()
     machine.advance(2 * HOUR_MS)
-    machine.ring_all()
+    machine.fire_all()
     assert not is_over(machine)
 
     machine.succeed(lease)
@@ -223,11 +223,11 @@ def test_no_attempt_begins_behind_the_time_for_all(machine: Machine, first: bool
         machine.fail(machine.grant()[0])
 
     machine.advance(MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     # At its end one may still begin.
     assert machine.record(run).state != run_pb2.RUN_STATE_FAILED
     machine.advance(1)
-    machine.ring_all()
+    machine.fire_all()
 
     assert dead(machine, run) == "timeout.total"
     assert not machine.grant()
@@ -239,7 +239,7 @@ def test_an_attempt_that_began_in_time_goes_on(machine: Machine) -> None:
     run = machine.trigger("a").id
     [lease] = machine.grant()
     machine.advance(HOUR_MS)
-    machine.ring_all()
+    machine.fire_all()
     machine.succeed(lease)
 
     assert machine.record(run).state == run_pb2.RUN_STATE_SUCCEEDED

@@ -22,6 +22,7 @@ from raftsched.statemachine.machine import decide
 from raftsched.statemachine.model import answers, keys
 from raftsched.statemachine.model.record import JobRecord, NamespaceRecord, RunRecord, StateRecord
 from raftsched.statemachine.model.request import (
+    FireTimers,
     Lapse,
     MakeAlerts,
     Note,
@@ -30,8 +31,7 @@ from raftsched.statemachine.model.request import (
     Request,
     Resume,
     Resumed,
-    Ring,
-    Rung,
+    WorkDone,
 )
 from raftsched.statemachine.model.specs import Form
 from raftsched.statemachine.model.view import View
@@ -88,7 +88,7 @@ def test_a_job_that_cannot_fire_is_set_aside_and_all_others_fire(
     plant(monkeypatch, occurrence, "fire", "bad")
     machine.advance(MINUTE_MS)
 
-    assert machine.ring() == 3
+    assert machine.fire() == 3
     assert [failure.fate for failure in machine.failures] == ["set aside"]
     assert [len(machine.live(name)) for name in ("a", "bad", "c")] == [1, 0, 1]
     assert state_of(machine, "bad") == Status.STATE_BROKEN
@@ -96,7 +96,7 @@ def test_a_job_that_cannot_fire_is_set_aside_and_all_others_fire(
     assert (broken.job, broken.message) == ("bad", "firing failed: RuntimeError: planted")
     # It costs nothing from then on.
     machine.advance(MINUTE_MS)
-    assert machine.ring() == 2
+    assert machine.fire() == 2
     assert not machine.failures
 
 
@@ -108,15 +108,15 @@ def test_a_job_comes_back_and_its_misfire_policy_says_what_becomes_of_what_came_
     with monkeypatch.context() as planted:
         plant(planted, occurrence, "fire", "bad")
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
     machine.advance(10 * MINUTE_MS)
-    assert machine.ring() == 0
+    assert machine.fire() == 0
 
     repaired = machine.ask(job_pb2.RepairJobRequest(job="bad"), job_pb2.Job)
 
     assert repaired.status.state == Status.STATE_ACTIVE
     assert event_pb2.EVENT_KIND_JOB_REPAIRED in [event.kind for event in told(machine)]
-    machine.ring()
+    machine.fire()
     assert len(machine.live("bad")) == 1
     outcomes_of = {entry.outcome for entry in machine.ledger("bad").values()}
     assert outcomes_of == {run_pb2.OUTCOME_COALESCED, run_pb2.OUTCOME_RAN}
@@ -149,7 +149,7 @@ def test_a_job_whose_zone_is_unknown_here_is_set_aside_with_a_reason_for_people(
     forget_zone(monkeypatch)
     machine.advance(MINUTE_MS)
 
-    machine.ring()
+    machine.fire()
 
     assert len(machine.live("good")) == 1
     view = machine.view()
@@ -185,7 +185,7 @@ def test_a_job_whose_zone_is_unknown_here_is_set_aside_with_a_reason_for_people(
     machine.do(update)
     assert state_of(machine, "bad") == Status.STATE_ACTIVE
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
     assert len(machine.live("bad")) == 1
 
 
@@ -197,11 +197,11 @@ def test_runs_of_a_broken_job_leave_their_lane_and_come_back_with_it(
     machine.create("good")
     for _ in range(3):
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
     with monkeypatch.context() as planted:
         plant(planted, occurrence, "fire", "bad")
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
     machine.trigger("good")
 
     assert [lease.job for lease in machine.grant()] == ["good"]
@@ -210,7 +210,7 @@ def test_runs_of_a_broken_job_leave_their_lane_and_come_back_with_it(
     assert explained.obstacles[0].kind == run_pb2.Obstacle.KIND_JOB_BROKEN
     assert machine.grant() == []
     machine.do(job_pb2.RepairJobRequest(job="bad"))
-    machine.ring()
+    machine.fire()
     assert [lease.job for lease in machine.grant()] == ["bad"] * 4
 
 
@@ -219,10 +219,10 @@ def test_a_broken_job_can_be_deleted(failing: Machine, monkeypatch: pytest.Monke
     berlin(machine)
     forget_zone(monkeypatch)
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     machine.do(job_pb2.DeleteJobRequest(job="bad"))
-    machine.ring()
+    machine.fire()
 
     assert machine.refused(job_pb2.DeleteJobRequest(job="bad")).word == "JOB_NOT_FOUND"
     assert not list(machine.store.scan(keys.BROKEN, keys.after(keys.BROKEN)))
@@ -315,7 +315,7 @@ def test_a_lease_that_cannot_be_ended_keeps_no_other_from_its_end(
 
     if how == "lapse":
         replies = [machine.do(Lapse("w1", 100)) for _ in range(2)]
-        assert replies[-1] == Rung(0, more=False)
+        assert replies[-1] == WorkDone(0, more=False)
     else:
         reply = machine.do(Resume("w1", {}, 100))
         assert isinstance(reply, Resumed)
@@ -405,7 +405,7 @@ def test_a_refusal_after_a_touch_of_memory_leaves_nothing_behind(
 
     # Beside others in one decision, before and behind it.
     trigger = job_pb2.TriggerJobRequest(job="a")
-    replies = machine.do_all(trigger, job_pb2.PauseJobRequest(job="a"), Ring(100))
+    replies = machine.do_all(trigger, job_pb2.PauseJobRequest(job="a"), FireTimers(100))
     assert isinstance(replies[1], Rejection)
     assert machine.state("a").live <= 2
     assert machine.job("a").name == "a"
@@ -431,7 +431,7 @@ def test_a_job_that_would_make_a_change_too_large_is_set_aside(
     monkeypatch.setattr(occurrence, "fire", fire)
     machine.advance(MINUTE_MS)
 
-    machine.ring()
+    machine.fire()
 
     assert [len(machine.live(name)) for name in ("a", "bad", "c")] == [1, 0, 1]
     assert state_of(machine, "bad") == Status.STATE_BROKEN
@@ -448,7 +448,7 @@ def test_many_broken_jobs_at_once_are_set_aside_in_bounded_changes(
     machine.advance(MINUTE_MS)
     changes = len(machine.log)
 
-    machine.ring()
+    machine.fire()
 
     assert len(machine.live("good")) == 1
     assert len(machine.log) - changes == 1
@@ -504,7 +504,7 @@ def test_a_cluster_has_alerts_of_its_own_from_the_start_once(
     machine.create("bad", cron="* * * * *")
     plant(monkeypatch, occurrence, "fire", "bad")
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
     seen = Observe(
         [], margin=True, skew_ms=0, most=10, step_ms=1_001, leader_changes=6, set_aside=1,
         differ=True,

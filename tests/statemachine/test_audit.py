@@ -41,7 +41,7 @@ def counts(answer: job_pb2.AuditJobResponse) -> dict[str, int]:
 def ring_hourly(machine: Machine, hours: int) -> None:
     for _ in range(hours):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
 
 
 def test_each_scheduled_time_has_its_outcome(machine: Machine) -> None:
@@ -120,12 +120,12 @@ def test_what_was_added_moved_or_skipped_by_hand_is_no_surprise_and_no_gap(
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
     for _ in range(30):
         machine.advance(10 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
 
     before = audit(machine)
     for _ in range(36):
         machine.advance(10 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
     after = audit(machine)
 
     assert before.sound
@@ -142,12 +142,12 @@ def test_after_an_outage_every_policy_accounts_for_each_scheduled_time(
     misfire = job_pb2.MisfirePolicy(rule=rule, maximum=3)
     machine.create("a", cron="*/10 * * * *", misfire=misfire, overlap=ALLOW)
     machine.advance(DAY_MS)
-    machine.ring()
+    machine.fire()
 
     during = audit(machine)
     for _ in range(5):
         machine.advance(5 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
     after = audit(machine)
 
     assert during.sound
@@ -160,7 +160,7 @@ def test_a_stretch_that_counts_wrong_is_a_surprise(machine: Machine) -> None:
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
     machine.create("a", cron="*/10 * * * *", misfire=misfire)
     machine.advance(DAY_MS)
-    machine.ring()
+    machine.fire()
     key, _ = next(machine.store.scan(keys.LEDGER, keys.after(keys.LEDGER)))
     entry = machine.ledger("a")[keys.scheduled_at(key)]
     entry.count += 1
@@ -176,14 +176,14 @@ def test_a_backfill_takes_its_times_out_of_the_stretch(machine: Machine) -> None
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
     machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
     machine.advance(DAY_MS + 30 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
     machine.do(job_pb2.BackfillJobRequest(
         job="a", from_time=timestamp(instant("2026-01-01T05:00")),
         to_time=timestamp(instant("2026-01-01T08:00")), runs_per_minute=60_000,
     ))  # fmt: skip
     for _ in range(5):
         machine.advance(10)
-        machine.ring()
+        machine.fire()
 
     answer = audit(machine)
 
@@ -196,7 +196,7 @@ def missed(machine: Machine, until: str = "2026-01-01T06:30") -> None:
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
     machine.create("a", cron="0 * * * *", misfire=misfire, overlap=ALLOW)
     machine.at(until)
-    machine.ring()
+    machine.fire()
 
 
 def backfill(machine: Machine, first: str, end: str) -> None:
@@ -206,7 +206,7 @@ def backfill(machine: Machine, first: str, end: str) -> None:
     ))  # fmt: skip
     for _ in range(10):
         machine.advance(10)
-        machine.ring()
+        machine.fire()
 
 
 @pytest.mark.parametrize("hours", [[1], [1, 2], [2, 1], [3, 2, 1], [6, 1], [6, 5, 4, 3, 2, 1]])
@@ -259,7 +259,7 @@ def test_a_backfill_that_waits_for_a_quota_takes_its_times_out_of_the_stretch(
         for lease in machine.grant():
             machine.succeed(lease)
         machine.advance(MINUTE_MS)
-        machine.ring_all()
+        machine.fire_all()
     answer = audit(machine)
     assert answer.sound
     assert counts(answer) == {"MISSED": 4, "LATE": 2}
@@ -278,7 +278,7 @@ def test_a_time_that_was_moved_within_an_outage_has_one_outcome(
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-01T06:30")
-    machine.ring()
+    machine.fire()
 
     answer = audit(machine)
     assert answer.sound
@@ -319,7 +319,7 @@ def test_before_the_present_schedules_nothing_is_compared(machine: Machine) -> N
 def test_what_was_decided_on_as_the_schedules_changed_is_no_surprise(machine: Machine) -> None:
     machine.create("a", cron="20 * * * *", overlap=ALLOW)
     machine.at("2026-01-01T00:20")
-    machine.ring()
+    machine.fire()
 
     machine.do(job_pb2.UpdateJobRequest(job=job_of("a", cron="0 * * * *", overlap=ALLOW)))
 
@@ -339,7 +339,7 @@ def test_what_was_changed_by_hand_under_other_schedules_is_no_surprise(machine: 
         "a", cron="0 * * * *", overlap=ALLOW, misfire=misfire
     )))  # fmt: skip
     machine.at("2026-01-01T03:30")
-    machine.ring()
+    machine.fire()
 
     answer = audit(machine)
     assert answer.sound
@@ -350,7 +350,7 @@ def test_times_that_follow_from_an_end_are_no_surprise(machine: Machine) -> None
     machine.create("a", after_end_ms=10 * MINUTE_MS)
     for _ in range(6):
         machine.advance(10 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
         for lease in machine.grant():
             machine.succeed(lease)
 
@@ -363,7 +363,7 @@ def test_times_that_follow_from_an_end_are_no_surprise(machine: Machine) -> None
 
 def test_a_single_time_in_the_past_is_accounted_for(machine: Machine) -> None:
     machine.create("a", once="2025-12-31T00:00")
-    machine.ring()
+    machine.fire()
 
     answer = audit(machine)
 

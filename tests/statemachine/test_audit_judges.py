@@ -83,7 +83,7 @@ def play(machine: Machine, until: str, take: int = 100) -> None:
     """The outage ends; what catches up has all the time that it needs."""
     machine.at(until)
     for _ in range(5):
-        machine.ring_all()
+        machine.fire_all()
         for lease in machine.grant("w1", take):
             machine.succeed(lease)
         machine.advance(SECOND_MS)
@@ -163,12 +163,12 @@ def test_what_catches_up_waits_for_overlap(
         monkeypatch.setattr(catch_up, "_wait", old_rules.fire_at_once)
     machine.create("a", cron="* * * * *", misfire=missed(Misfire.RULE_LATEST, 0, 0))
     machine.at("2026-01-01T00:01")
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant("w1")
     machine.do(job_pb2.PauseJobRequest(job="a"))
     machine.at("2026-01-01T01:00:30")
     machine.do(job_pb2.ResumeJobRequest(job="a"))
-    machine.ring_all()
+    machine.fire_all()
 
     found = wrong(audit(machine))
 
@@ -192,7 +192,7 @@ def test_what_catches_up_waits_for_the_quota(
     limited(machine, 10)
     machine.create("a", cron="* * * * *", misfire=missed(Misfire.RULE_ALL, 1_000), overlap=ALLOW)
     machine.at("2026-01-01T02:00:30")
-    machine.ring_all()
+    machine.fire_all()
 
     found = audit(machine)
 
@@ -236,7 +236,7 @@ def test_what_is_late_by_no_more_than_the_grace_runs(
         monkeypatch.setattr(misfire, "choose", old_rules.choose)
     machine.create("a", every_ms=SECOND_MS, misfire=missed(rule), overlap=ALLOW)
     machine.advance(62 * SECOND_MS)
-    machine.ring_all()
+    machine.fire_all()
 
     found = audit(machine)
 
@@ -271,7 +271,7 @@ def hourly(machine: Machine, timing: schedule_pb2.Timing | None = None) -> None:
     machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=timing)
     while machine.now_ms < instant("2026-01-01T06:00"):
         machine.advance(HOUR_MS)
-        machine.ring_all()
+        machine.fire_all()
         for lease in machine.grant("w1"):
             machine.succeed(lease)
 
@@ -472,7 +472,7 @@ def test_what_left_the_history_in_its_time_is_not_missed(machine: Machine) -> No
     for lease in machine.grant("w1"):
         machine.succeed(lease)
     machine.advance(8 * DAY_MS)
-    machine.ring_all()
+    machine.fire_all()
 
     assert audit(machine).sound
 
@@ -520,7 +520,7 @@ def backfilled(machine: Machine) -> None:
     ))  # fmt: skip
     for _ in range(4):
         machine.advance(SECOND_MS)
-        machine.ring_all()
+        machine.fire_all()
     for lease in machine.grant("w1"):
         machine.succeed(lease)
 

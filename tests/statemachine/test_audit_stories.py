@@ -56,7 +56,7 @@ class Story:
             dice.choice((self.wait, self.wait, self.wait, self.work, self.edit, self.edit,
                          self.revert, self.backfill, self.pause, self.resume, self.drop,
                          self.update))()  # fmt: skip
-            machine.ring_all()
+            machine.fire_all()
             found = audit(machine)
             assert not found.wrong, f"seed {seed}, step {step}: {found}"
 
@@ -150,7 +150,7 @@ class LongStory(Story):
             if action in rare and dice.random() < 0.7:
                 action = self.wait
             action()
-            machine.ring_all()
+            machine.fire_all()
             if step % 5 == 4:
                 self.check(step)
 

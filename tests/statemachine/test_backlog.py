@@ -36,7 +36,7 @@ def _ten_a_second(machine: Machine) -> None:
 
 def outage(machine: Machine, ms: int = 5 * MINUTE_MS + 1) -> None:
     machine.advance(ms)
-    machine.ring()
+    machine.fire()
 
 
 def usage(machine: Machine, name: str = NAMESPACE) -> int:
@@ -78,14 +78,14 @@ def test_after_an_outage_the_jobs_of_a_namespace_share_one_pace(
     assert begun(machine, names) == names[:2]
     assert usage(machine) == 4
     machine.advance(99)
-    machine.ring()
+    machine.fire()
     assert begun(machine, names) == names[:2]
     machine.advance(1)
-    machine.ring()
+    machine.fire()
     assert begun(machine, names) == names[:3]
     assert machine.job("j3").status.backlog == 1
     machine.advance(1_000)
-    machine.ring()
+    machine.fire()
 
     assert begun(machine, names) == names
     assert usage(machine) == 0
@@ -124,7 +124,7 @@ def test_jobs_with_many_missed_times_take_turns(machine: Machine) -> None:
     for _ in range(4):
         counts.append((len(machine.live("a")), len(machine.live("b"))))
         machine.advance(100)
-        machine.ring()
+        machine.fire()
 
     assert counts == [(1, 1), (2, 1), (2, 2), (3, 2)]
 
@@ -133,17 +133,17 @@ def test_a_job_whose_turn_comes_waits_for_the_end_of_its_last_run(machine: Machi
     for name in ("x", "y", "a"):
         machine.create(name, every_ms=HOUR_MS)
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
     leases = {lease.job: lease for lease in machine.grant()}
 
     outage(machine, HOUR_MS + 30 * MINUTE_MS)
     machine.advance(1_000)
-    machine.ring()
+    machine.fire()
     # So do the others, though the guard had a place for them at once.
     assert (machine.job("a").status.backlog, usage(machine)) == (1, 3)
 
     machine.succeed(leases["a"])
-    machine.ring()
+    machine.fire()
     assert len(machine.live("a")) == 1
     assert (machine.job("a").status.backlog, usage(machine)) == (0, 2)
 
@@ -155,7 +155,7 @@ def test_a_run_that_waits_for_its_turn_for_too_long_is_skipped(machine: Machine)
 
     outage(machine, HOUR_MS + 30 * MINUTE_MS - 50)
     machine.advance(100)
-    machine.ring()
+    machine.fire()
 
     assert [outcome for outcome, _ in outcomes(machine).values()] == ["SKIPPED_DEADLINE"]
     assert usage(machine) == 0
@@ -175,7 +175,7 @@ def test_days_off_and_what_was_left_out_by_hand_do_not_run_after_an_outage(
     machine.at("2026-01-07T12:00")
     left = []
     for _ in range(5):
-        machine.ring()
+        machine.fire()
         left.append(machine.job("a").status.backlog)
         machine.advance(100)
 
@@ -197,7 +197,7 @@ def test_a_day_off_does_not_run_in_place_of_those_that_were_missed(
     machine.create("a", cron="0 9 * * *", timing=timing, misfire=Misfire(rule=rule))
 
     machine.at("2026-01-01T12:00")
-    machine.ring()
+    machine.fire()
 
     assert [outcome for outcome, _ in outcomes(machine).values()] == ["SKIPPED_CALENDAR"]
 
@@ -211,7 +211,7 @@ def test_what_waits_counts_towards_the_most_runs(machine: Machine) -> None:
     assert machine.job("a").status.backlog == 1
     assert not machine.job("a").status.HasField("next_scheduled_time")
     machine.advance(100)
-    machine.ring()
+    machine.fire()
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
 
 
@@ -242,7 +242,7 @@ def test_times_of_a_backlog_that_have_an_outcome_keep_it(machine: Machine) -> No
         )
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
     machine.advance(MINUTE_MS // 2)
-    machine.ring()
+    machine.fire()
     outage(machine, 8 * MINUTE_MS)
 
     # Two of the eight have run, and so have the two that were moved.
@@ -422,7 +422,7 @@ def test_the_highest_rate_lets_a_hundred_through_in_a_millisecond(machine: Machi
     misfire = Misfire(rule=Misfire.RULE_ALL, maximum=10_000)
     machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=misfire)
     outage(machine, 12_000 * MINUTE_MS - 1)
-    while machine.ring():
+    while machine.fire():
         pass
 
     # A hundred each millisecond, for the 100 ms before and for this one.
@@ -551,10 +551,10 @@ def rest_after_an_outage(machine: Machine, misfire: Misfire | None = None) -> No
     machine.create("x", after_end_ms=10_000)
     machine.create("a", after_end_ms=10_000, misfire=misfire)
     machine.advance(10_000)
-    machine.ring()
+    machine.fire()
     work_off(machine)
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
 
 
 def work_off(machine: Machine) -> list[str]:
@@ -566,16 +566,16 @@ def work_off(machine: Machine) -> list[str]:
 
 def test_a_missed_rest_that_waits_for_its_turn_is_named_once(machine: Machine) -> None:
     """The next rest was counted from the last end again, so it was due and waited as well; and so
-    on with each ring, though the clock stood still."""
+    on with each fire, though the clock stood still."""
     rest_after_an_outage(machine)
     for _ in range(30):
-        assert machine.ring() == 0
+        assert machine.fire() == 0
     assert (machine.job("a").status.backlog, len(machine.state("a").backlog)) == (1, 1)
 
     ran = []
     for second in range(1, 31):
         machine.advance(1_000)
-        machine.ring()
+        machine.fire()
         ran += [second for name in work_off(machine) if name == "a"]
 
     # The missed one when the guard has a place, and then one after each rest.
@@ -607,7 +607,7 @@ def test_missed_times_do_not_wait_for_a_backfill(machine: Machine) -> None:
     machine.create("a", cron="*/5 * * * *", overlap=ALLOW, misfire=ALL)
     machine.advance(4 * MINUTE_MS)
     assert backfill(machine, START_MS - 12 * 24 * HOUR_MS, START_MS) == 12 * 24 * 12
-    machine.ring()
+    machine.fire()
 
     outage(machine, 58 * MINUTE_MS)
     for _ in range(12):
@@ -630,10 +630,10 @@ def test_a_backfill_goes_on_when_missed_times_went_before_it_and_became_no_run(
     for name in ("x", "y", "a"):
         machine.create(name, every_ms=HOUR_MS, misfire=deadline)
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
     leases = {lease.job: lease for lease in machine.grant()}
     assert backfill(machine, START_MS - 3 * HOUR_MS, START_MS) == 3
-    machine.ring()
+    machine.fire()
     for name in ("x", "y"):
         machine.succeed(leases[name])
 

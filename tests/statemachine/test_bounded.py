@@ -23,7 +23,7 @@ from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import LedgerRecord
-from raftsched.statemachine.model.request import Ring
+from raftsched.statemachine.model.request import FireTimers
 from raftsched.statemachine.occurrences import ledger, next_time
 from raftsched.statemachine.schedule.plan import Grid, scheduled_times
 
@@ -61,13 +61,13 @@ def full_of_runs(overlap: Overlap) -> Machine:
 def test_a_run_that_replaces_many_waits_until_they_have_gone() -> None:
     machine = full_of_runs(REPLACE)
 
-    machine.do(Ring(1_000))
+    machine.do(FireTimers(1_000))
 
     [new] = [run for run in machine.live("a") if run.cause == run_pb2.CAUSE_SCHEDULE]
     assert new.held
     assert 1 < len(machine.live("a")) < MANY
     machine.check()
-    machine.ring_all()
+    machine.fire_all()
     [new] = machine.live("a")
     assert (new.cause, new.held) == (run_pb2.CAUSE_SCHEDULE, False)
     assert machine.state("a").held == 0
@@ -78,10 +78,10 @@ def test_a_run_that_replaces_many_waits_until_they_have_gone() -> None:
 def test_nothing_is_leased_in_the_place_of_a_run_that_waits_for_room() -> None:
     machine = full_of_runs(REPLACE)
     machine.new_budget = lambda: Steps(1)
-    machine.do(Ring(1_000))
+    machine.do(FireTimers(1_000))
 
     machine.new_budget = lambda: Steps(1_000_000)
-    machine.ring_all()
+    machine.fire_all()
     [lease] = machine.grant("w1", MANY)
 
     assert lease.run == machine.live("a")[0].id
@@ -90,10 +90,10 @@ def test_nothing_is_leased_in_the_place_of_a_run_that_waits_for_room() -> None:
 
 def test_a_newer_run_takes_the_place_of_one_that_waits_for_room() -> None:
     machine = full_of_runs(REPLACE)
-    machine.do(Ring(1_000))
+    machine.do(FireTimers(1_000))
 
     newer = machine.trigger("a")
-    machine.ring_all()
+    machine.fire_all()
 
     [left] = machine.live("a")
     assert (left.id, left.held) == (newer.id, False)
@@ -102,10 +102,10 @@ def test_a_newer_run_takes_the_place_of_one_that_waits_for_room() -> None:
 
 def test_a_run_that_was_forced_while_room_was_made_stays() -> None:
     machine = full_of_runs(REPLACE)
-    machine.do(Ring(1_000))
+    machine.do(FireTimers(1_000))
 
     forced = machine.trigger("a", force=True)
-    machine.ring_all()
+    machine.fire_all()
 
     assert forced.id in [run.id for run in machine.live("a")]
     machine.check()
@@ -117,13 +117,13 @@ def test_many_held_runs_give_way_to_the_newest_in_steps() -> None:
     machine.create("a", cron="* * * * *", overlap=queue)
     for _ in range(MANY):
         machine.advance(MINUTE_MS)
-        machine.ring_all()
+        machine.fire_all()
     machine.do(with_mask("spec.overlap", name="a", overlap=Overlap(rule=Overlap.RULE_QUEUE_ONE)))
     machine.advance(MINUTE_MS)
     machine.new_budget = lambda: Steps(10)
     machine.log.clear()
 
-    machine.ring_all()
+    machine.fire_all()
 
     assert [run.held for run in machine.live("a")] == [False, True]
     assert machine.live("a")[1].cause == run_pb2.CAUSE_SCHEDULE
@@ -133,11 +133,11 @@ def test_many_held_runs_give_way_to_the_newest_in_steps() -> None:
 
 def test_a_job_that_makes_room_can_be_deleted() -> None:
     machine = full_of_runs(REPLACE)
-    machine.do(Ring(1_000))
+    machine.do(FireTimers(1_000))
 
     machine.do(job_pb2.DeleteJobRequest(job="a"))
     for _ in range(10):
-        machine.ring_all()
+        machine.fire_all()
         machine.advance(1)
 
     machine.check()
@@ -157,7 +157,7 @@ def test_missed_times_are_counted_and_not_walked(monkeypatch: pytest.MonkeyPatch
         return last_before(grid, before_ms)
 
     monkeypatch.setattr(Grid, "last_before", counted)
-    machine.do(Ring(1_000))
+    machine.do(FireTimers(1_000))
 
     # Those that are late by less than the grace are among them.
     assert machine.state("a").backlog[0].left + machine.state("a").fired == 10_800
@@ -176,7 +176,7 @@ def test_schedules_change_only_when_little_of_the_old_ones_is_due() -> None:
 
     assert machine.refused(change).word == "BACKLOG_FULL"
     for _ in range(60):
-        machine.do(Ring(1))
+        machine.do(FireTimers(1))
     machine.do(change)
 
     assert machine.job("a").status.fired == 150
@@ -194,7 +194,7 @@ def test_a_filter_looks_at_a_bounded_number_of_dead_letters(
         for _ in range(count):
             machine.trigger(name)
         machine.advance(2 * SECOND_MS)
-        machine.ring_all()
+        machine.fire_all()
     purge = dead_letter_pb2.PurgeDeadLettersRequest
     kind = dead_letter_pb2.PurgeDeadLettersResponse
 
@@ -220,9 +220,9 @@ class Story:
                 (self.wait, self.wait, self.wait, self.work, self.work, self.trigger,
                  self.backfill, self.edit, self.pause, self.resume, self.update, self.drop)
             )()  # fmt: skip
-            self.machine.ring_all()
+            self.machine.fire_all()
         self.machine.advance(DAY_MS)
-        self.machine.ring_all()
+        self.machine.fire_all()
         self.machine.check()
 
     def name(self) -> str:
@@ -252,14 +252,14 @@ class Story:
             self.leases += more
         for lease in sorted(self.leases, key=lambda lease: lease.run):
             self.machine.succeed(lease)
-            self.machine.ring_all()
+            self.machine.fire_all()
         self.leases = []
 
     def trigger(self) -> None:
         name = self.name()
         for _ in range(self.random.choice((1, 9))):
             self.machine.do_all(job_pb2.TriggerJobRequest(job=name))
-            self.machine.ring_all()
+            self.machine.fire_all()
 
     def backfill(self) -> None:
         now_ms = self.machine.now_ms
@@ -334,7 +334,7 @@ def test_what_may_be_backfilled_is_what_each_time_alone_says(seed: int) -> None:
     for _ in range(6):
         story.backfill()
         story.wait()
-        machine.ring_all()
+        machine.fire_all()
         story.work()
     for name in NAMES:
         view = machine.view()

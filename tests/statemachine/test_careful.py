@@ -16,7 +16,7 @@ from raftsched.statemachine.core.store import MemoryStore, Reading
 from raftsched.statemachine.firing import occurrence
 from raftsched.statemachine.machine import Request, apply, decide
 from raftsched.statemachine.model import keys
-from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.model.request import FireTimers, Grant, Offer, Report
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.rules import RULES
 
@@ -89,14 +89,14 @@ class Mix:
             self.machine.create(name, cron="* * * * *", overlap=allow)
         for _ in range(3):
             self.machine.advance(MINUTE_MS)
-            self.machine.ring()
+            self.machine.fire()
         leases = self.machine.grant()
         self.machine.advance(MINUTE_MS)
         results = [self.result(lease) for lease in leases]
         self.bodies: list[object] = [Report("w1", tuple(results))]
         for number in range(self.random.randrange(30)):
             self.bodies.append(self.call(number))
-        self.bodies += [Ring(100), Grant((Offer("w1", 10),), 10)]
+        self.bodies += [FireTimers(100), Grant((Offer("w1", 10),), 10)]
 
     def result(self, lease: worker_pb2.Lease) -> worker_pb2.Result:
         token = lease.token + self.random.choice((0, 0, 0, 1))

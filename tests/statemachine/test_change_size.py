@@ -13,6 +13,7 @@ from raftsched.statemachine.machine import Request, decide
 from raftsched.statemachine.model import specs
 from raftsched.statemachine.model.record import AttemptRecord, JobRecord, RunRecord, payload_of
 from raftsched.statemachine.model.request import (
+    FireTimers,
     Grant,
     Lapse,
     Note,
@@ -20,7 +21,6 @@ from raftsched.statemachine.model.request import (
     Report,
     Resume,
     Resumed,
-    Ring,
 )
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, job_of
@@ -121,9 +121,9 @@ def test_a_ring_goes_on_in_the_next_change(machine: Machine) -> None:
     waiting(machine, queue_ms=MINUTE_MS)
     machine.advance(MINUTE_MS)
 
-    full(machine, Ring(1_000))
+    full(machine, FireTimers(1_000))
     assert machine.job("a").status.failed == 7
-    machine.ring()
+    machine.fire()
 
     assert machine.job("a").status.failed == 20
 
@@ -131,7 +131,7 @@ def test_a_ring_goes_on_in_the_next_change(machine: Machine) -> None:
 def test_dead_letters_are_requeued_in_parts(machine: Machine) -> None:
     waiting(machine, queue_ms=MINUTE_MS)
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     answer = full(machine, dead_letter_pb2.RequeueDeadLettersRequest())
 
@@ -142,10 +142,10 @@ def test_the_runs_of_a_deleted_job_end_in_parts(machine: Machine) -> None:
     waiting(machine)
     machine.do(job_pb2.DeleteJobRequest(job="a"))
 
-    full(machine, Ring(1_000))
+    full(machine, FireTimers(1_000))
     for _ in range(10):
         machine.advance(1)
-        machine.ring()
+        machine.fire()
 
     assert machine.refused(job_pb2.DeleteJobRequest(job="a")).word == "JOB_NOT_FOUND"
     machine.create("a")

@@ -51,7 +51,7 @@ def test_what_ran_before_its_time_cannot_be_changed(
     machine.create("a", cron="0 15 * * *", overlap=ALLOW)
     machine.do(request(MOVE, "15:00", "00:10"))
     machine.at(DAY + "00:10")
-    machine.ring()
+    machine.fire()
     [run] = machine.live("a")
 
     refusal = machine.refused(request(kind, "15:00", "16:00" if kind == MOVE else ""))
@@ -73,7 +73,7 @@ def test_a_move_of_a_time_that_the_new_schedules_do_not_name_is_missed(machine: 
     assert "MISSED" in warning
     assert not done.edits
     machine.at(DAY + "18:00")
-    machine.ring()
+    machine.fire()
     assert outcomes(machine) == {"15:00": "MISSED", "18:00": "RAN"}
     assert audit(machine).sound
     machine.check()
@@ -86,7 +86,7 @@ def test_a_time_that_the_schedules_name_again_runs(machine: Machine) -> None:
 
     machine.do(reschedule("0 15 * * *"))
     machine.at(DAY + "15:00")
-    machine.ring()
+    machine.fire()
 
     assert outcomes(machine) == {"15:00": "RAN"}
     assert audit(machine).sound
@@ -110,7 +110,7 @@ def test_a_backfill_takes_no_foreign_times_out_of_a_stretch(machine: Machine) ->
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
     machine.create("a", cron="0 1-4 * * *", overlap=ALLOW, misfire=misfire)
     machine.at(DAY + "05:30")
-    machine.ring()
+    machine.fire()
     machine.do(reschedule("*/30 * * * *"))
     end = timestamp(instant(DAY + "05:30"))
     machine.do(job_pb2.BackfillJobRequest(
@@ -118,7 +118,7 @@ def test_a_backfill_takes_no_foreign_times_out_of_a_stretch(machine: Machine) ->
     ))  # fmt: skip
 
     machine.at(DAY + "05:35")
-    machine.ring_all()
+    machine.fire_all()
 
     found = machine.ledger("a")
     [(first, count)] = [(at, one.count) for at, one in found.items() if one.last_at_ms]

@@ -189,9 +189,9 @@ def test_scheduled_runs_without_a_key_get_a_warning_and_share_one(machine: Machi
     [warning] = warned(machine, cron="* * * * *", overlap=ALLOW, concurrency=limit())
     assert "cannot be read from the job's payload (there is no payload)" in warning
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     [lease] = machine.grant()
 
@@ -205,7 +205,7 @@ def test_what_has_a_key_or_is_triggered_only_gets_no_warning(machine: Machine) -
     readable = of(customer="acme")
     assert not warned(machine, cron="* * * * *", concurrency=limit(), payload=readable)
     machine.do(job_pb2.DeleteJobRequest(job="w"))
-    machine.ring_all()
+    machine.fire_all()
     assert not warned(machine, concurrency=limit())
 
 

@@ -15,7 +15,7 @@ from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine import bench
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Decision, Request, apply, decide
-from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.model.request import FireTimers, Grant, Offer, Report
 from raftsched.statemachine.model.view import Recall, View
 
 from .driver import HOUR_MS, job_of
@@ -109,7 +109,7 @@ def drained(leader: Leader) -> Cost:
     reports: list[object] = []
     while done < JOBS or reports:
         now_ms += 1
-        granting = [Ring(batch), Grant((Offer("w", batch),), batch)]
+        granting = [FireTimers(batch), Grant((Offer("w", batch),), batch)]
         *_, granted = leader.do(now_ms, [*reports, *granting])
         assert isinstance(granted, list)
         [leases] = granted
@@ -162,7 +162,7 @@ def caught_up(rule: job_pb2.MisfirePolicy.Rule.ValueType) -> Cost:
     leader.do(bench.NOW_MS, [request])
     leader.cost(1)
     for step in range(4):
-        leader.do(bench.NOW_MS + 3 * HOUR_MS + step, [Ring(JOBS // 4)])
+        leader.do(bench.NOW_MS + 3 * HOUR_MS + step, [FireTimers(JOBS // 4)])
     return leader.cost(JOBS)
 
 

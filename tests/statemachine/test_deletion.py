@@ -20,10 +20,10 @@ def test_a_run_that_ends_while_its_job_is_deleted_leaves_no_history(machine: Mac
     machine.advance(300_000)
 
     machine.do(job_pb2.DeleteJobRequest(job="doomed"))
-    machine.ring()
+    machine.fire()
     machine.advance(1)
-    machine.ring()
-    machine.ring()
+    machine.fire()
+    machine.fire()
 
     tables = {key[:1] for key in image(machine.store)}
     left = {keys.META, keys.AUDIT, keys.LANE, keys.LANE_OF, keys.QUEUE, keys.USAGE, keys.INDEXED}
@@ -32,15 +32,15 @@ def test_a_run_that_ends_while_its_job_is_deleted_leaves_no_history(machine: Mac
 
 
 def test_the_ledger_of_a_deleted_job_stays_as_long_as_its_history(machine: Machine) -> None:
-    """The run timed out in the same ring in which the ledger was purged: for a moment it had a
+    """The run timed out in the same fire in which the ledger was purged: for a moment it had a
     history that no ledger knew of."""
     machine.create("doomed", every_ms=10_000, timeouts=job_pb2.Timeouts(queue=duration(40_000)))
     machine.advance(10_000)
-    machine.ring()
+    machine.fire()
     machine.advance(61_000)
 
     machine.do(job_pb2.DeleteJobRequest(job="doomed"))
-    machine.ring()
+    machine.fire()
 
     machine.check()
 
@@ -74,7 +74,7 @@ def test_a_name_is_free_again_when_the_job_is_gone(machine: Machine) -> None:
 
     for _ in range(3):
         machine.advance(1)
-        machine.ring()
+        machine.fire()
 
     assert not ask(machine, job_pb2.ListJobsRequest(), job_pb2.ListJobsResponse).jobs
     assert machine.create("a").uid == 3

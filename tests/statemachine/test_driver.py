@@ -11,7 +11,7 @@ from .driver import Machine
 def test_a_run_is_fired_leased_and_completed(machine: Machine) -> None:
     machine.create("report", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
 
     [lease] = machine.grant("w1")
     ack = machine.succeed(lease, b"done")

@@ -39,7 +39,7 @@ def runs(machine: Machine) -> list[int]:
     """The scheduled times that run, one after the other."""
     found = []
     for _ in range(100):
-        machine.ring_all()
+        machine.fire_all()
         leases = machine.grant()
         found += [lease.scheduled_time.ToMilliseconds() for lease in leases]
         for lease in leases:
@@ -93,7 +93,7 @@ def test_a_time_that_was_skipped_takes_no_place_of_another(machine: Machine) -> 
     machine.create("a", cron="0 * * * *")
     edited(machine, Edit.KIND_SKIP, "2026-01-01T05:00")
     machine.at("2026-01-01T00:30")
-    machine.ring()
+    machine.fire()
 
     machine.at("2026-01-01T05:30")
 
@@ -105,12 +105,12 @@ def test_a_time_that_was_skipped_takes_no_place_of_another(machine: Machine) -> 
 def test_what_stands_for_missed_times_waits_for_the_run_under_way(machine: Machine) -> None:
     machine.create("a", every_ms=MINUTE_MS)
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant()
     machine.do(job_pb2.PauseJobRequest(job="a"))
     machine.advance(HOUR_MS)
     machine.do(job_pb2.ResumeJobRequest(job="a"))
-    machine.ring_all()
+    machine.fire_all()
     assert machine.job("a").status.backlog == 1
 
     machine.succeed(lease)
@@ -210,7 +210,7 @@ def test_ten_years_of_seconds_are_counted_in_some_steps(monkeypatch: pytest.Monk
 
     for method in ("next_after", "last_before", "count", "times"):
         counted(method)
-    machine.ring_all()
+    machine.fire_all()
 
     assert machine.job("a").status.fired == 3_650 * 86_400
     assert len(machine.ledger("a")) == 2

@@ -212,7 +212,7 @@ def test_a_run_triggered_for_later_is_judged_when_it_is_due(machine: Machine) ->
     later = machine.trigger("a", due_time=timestamp(machine.now_ms + MINUTE_MS))
     machine.trigger("a")
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     run = machine.run(later.id)
     assert (run.state, run.held) == (run_pb2.RUN_STATE_PENDING, True)
@@ -244,10 +244,10 @@ def test_a_wave_ends_when_the_job_it_waits_with_was_deleted(machine: Machine) ->
     run = machine.trigger("a")
     machine.succeed(machine.grant()[0])
     machine.do(job_pb2.DeleteJobRequest(job="b"))
-    machine.ring()
+    machine.fire()
 
     machine.advance(limits.STUCK_AFTER_MS)
-    machine.ring()
+    machine.fire()
 
     flow = ask(machine, flow_pb2.GetFlowRequest(flow=run.id), flow_pb2.Flow)
     assert flow.HasField("end_time")
@@ -259,7 +259,7 @@ def test_a_key_that_is_held_longer_than_its_run_is_kept_names_it(machine: Machin
     first = machine.trigger("a", unique=unique)
     machine.succeed(machine.grant()[0])
     machine.advance(2 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert machine.trigger("a", unique=unique) == run_pb2.Run(
         namespace="default", job="a", id=first.id
@@ -294,7 +294,7 @@ def test_an_audit_counts_the_part_of_a_stretch_that_lies_in_its_range(machine: M
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
     machine.create("a", every_ms=MINUTE_MS, misfire=misfire)
     machine.advance(10 * MINUTE_MS + 1)
-    machine.ring()
+    machine.fire()
     request = job_pb2.AuditJobRequest(
         job="a", from_time=timestamp(START_MS + 3 * MINUTE_MS),
         to_time=timestamp(START_MS + 6 * MINUTE_MS),
@@ -312,7 +312,7 @@ def test_an_audit_of_too_many_entries_is_refused(
     machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW)
     for _ in range(4):
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
     monkeypatch.setattr(limits, "LOOKED_AT", 3)
 
     assert refuse(machine, job_pb2.AuditJobRequest(job="a")) == (

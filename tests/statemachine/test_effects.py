@@ -12,7 +12,7 @@ from raftsched.statemachine.machine import Request, apply, decide
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.phases import HELD, READY
 from raftsched.statemachine.model.record import RunRecord
-from raftsched.statemachine.model.request import Report, Resume, RingOne
+from raftsched.statemachine.model.request import FireTimer, Report, Resume
 
 from .driver import HOUR_MS, MINUTE_MS, Machine
 
@@ -70,7 +70,7 @@ def cancelled_in_time(machine: Machine, run: str) -> None:
     leased(machine, run)
     machine.do(run_pb2.CancelRunRequest(run=run, grace=duration(MINUTE_MS)))
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
 
 def terminated(machine: Machine, run: str) -> None:
@@ -80,14 +80,14 @@ def terminated(machine: Machine, run: str) -> None:
 
 def timed_out(machine: Machine, run: str) -> None:
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
 
 
 def rung_alone(machine: Machine, run: str) -> None:
     machine.advance(HOUR_MS)
     record, place = machine.record(run), keys.run_key(run)
     assert place is not None
-    machine.do(RingOne(keys.run_timer(record.timer_at_ms, *place)))
+    machine.do(FireTimer(keys.run_timer(record.timer_at_ms, *place)))
 
 
 def replaced_by_key(machine: Machine, run: str) -> None:
@@ -126,7 +126,7 @@ def test_whatever_ends_a_run_lets_a_rest_begin(
 ) -> None:
     machine.create("a", after_end_ms=MINUTE_MS, delivery=ONCE, timeouts=TIMED)
     machine.advance(MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     [run] = machine.live("a")
     assert not machine.state("a").next_scheduled_at_ms
 

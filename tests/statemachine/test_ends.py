@@ -38,7 +38,7 @@ def test_a_failure_says_what_becomes_of_the_run(machine: Machine) -> None:
     assert answer.state == run_pb2.RUN_STATE_RETRYING
     assert to_ms(answer.retry_time) == machine.now_ms + 7 * SECOND_MS
     machine.advance(7 * SECOND_MS)
-    machine.ring()
+    machine.fire()
     [second] = machine.grant("w1")
     request = worker_pb2.FailRequest(run=second.run, token=second.token, failure=failure)
     answer = machine.ask(request, worker_pb2.FailResponse)

@@ -24,7 +24,7 @@ def test_what_is_delivered_at_most_once_and_given_back_ends(
     for _ in range(2):
         assert not machine.release(lease, delay_ms=delay_ms).reason
     machine.advance(MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     machine.check()
 
     assert machine.grant() == []
@@ -56,7 +56,7 @@ def test_a_report_that_comes_after_the_grace_of_a_cancel_is_not_recorded(machine
     [lease] = machine.grant()
     machine.do(run_pb2.CancelRunRequest(run=run))
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert machine.fail(lease).reason == "LEASE_LOST"
 
@@ -66,7 +66,7 @@ def test_an_attempt_that_the_timeout_of_its_run_ends_has_timed_out(machine: Mach
     run = machine.trigger("a").id
     machine.grant()
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     [attempt] = machine.run(run).attempts
     assert (attempt.end, attempt.error.kind) == (Attempt.END_TIMED_OUT, "timeout.run")

@@ -20,7 +20,7 @@ from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.rejection import Reason, Refused
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model.record import Change, UnknownFormat, encode
-from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.model.request import FireTimers, Grant, Offer, Report
 from raftsched.statemachine.reads import events as module
 from raftsched.statemachine.reads.events import events, fits, parse_filter
 
@@ -61,7 +61,7 @@ def test_the_life_of_a_job_is_told(machine: Machine) -> None:
     machine.do(job_pb2.DeleteJobRequest(job="a"))
     assert told(machine) == ["JOB_DELETED"]
     assert (last(machine).namespace, last(machine).job) == ("default", "a")
-    machine.ring()
+    machine.fire()
     assert told(machine) == []
 
 
@@ -70,7 +70,7 @@ def test_a_pause_that_ends_by_itself_is_told(machine: Machine) -> None:
     machine.do(job_pb2.PauseJobRequest(job="a", until=timestamp(machine.now_ms + HOUR_MS)))
 
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
 
     assert told(machine) == ["JOB_RESUMED"]
     assert machine.job("a").version == 3
@@ -94,7 +94,7 @@ def test_an_import_tells_of_each_job(machine: Machine) -> None:
 def test_the_life_of_a_run_is_told(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     assert told(machine) == ["RUN_FIRED"]
     assert last(machine).time == timestamp(instant("2026-01-01T01:00"))
 
@@ -114,7 +114,7 @@ def test_the_life_of_a_run_is_told(machine: Machine) -> None:
     assert last(machine).run.error.kind == "Error"
 
     machine.advance(10_000)
-    machine.ring()
+    machine.fire()
     assert told(machine) == []
     [lease] = machine.grant()
     machine.lapse("w1")
@@ -160,9 +160,9 @@ def test_a_dead_letter_and_its_requeuing_are_told_and_its_editing_is_not(
 def test_a_scheduled_time_that_became_no_run_is_told_with_its_outcome(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     machine.at("2026-01-01T02:00")
-    machine.ring()
+    machine.fire()
 
     assert told(machine) == ["FIRED_NOT"]
     assert last(machine).ledger.outcome == run_pb2.OUTCOME_SKIPPED_OVERLAP
@@ -176,7 +176,7 @@ def test_a_stretch_is_told_once_though_a_backfill_takes_from_it(
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
     machine.create("a", cron="0 * * * *", misfire=misfire)
     machine.at("2026-01-02T00:30")
-    machine.ring()
+    machine.fire()
     assert told(machine) == ["FIRED_NOT"]
     assert last(machine).ledger.count == 24
     backfill = job_pb2.BackfillJobRequest(
@@ -187,7 +187,7 @@ def test_a_stretch_is_told_once_though_a_backfill_takes_from_it(
     machine.do(backfill)
 
     machine.advance(1)
-    machine.ring()
+    machine.fire()
 
     assert told(machine) == ["RUN_FIRED"]
     assert machine.ledger("a")[START_MS + begins * HOUR_MS].count == 23
@@ -197,9 +197,9 @@ def test_a_run_that_a_policy_ends_is_told_as_skipped_alone(machine: Machine) -> 
     misfire = job_pb2.MisfirePolicy(start_deadline=duration(MINUTE_MS))
     machine.create("a", cron="0 * * * *", misfire=misfire)
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert told(machine) == ["RUN_SKIPPED"]
 
@@ -207,7 +207,7 @@ def test_a_run_that_a_policy_ends_is_told_as_skipped_alone(machine: Machine) -> 
 def test_a_job_that_is_finished_is_told_once(machine: Machine) -> None:
     machine.create("a", once="2026-01-01T01:00")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     assert told(machine) == ["RUN_FIRED", "JOB_FINISHED"]
 
     [lease] = machine.grant()
@@ -257,7 +257,7 @@ def test_a_wave_that_is_stuck_is_told_when_it_is_so(machine: Machine) -> None:
     machine.succeed(machine.grant()[0])
     machine.advance(DAY_MS)
 
-    machine.ring()
+    machine.fire()
 
     assert told(machine) == ["FLOW_STUCK"]
     assert last(machine).flow == flow
@@ -283,7 +283,7 @@ def test_an_added_occurrence_is_told_as_fired(machine: Machine) -> None:
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
     machine.at("2026-01-01T03:00")
 
-    machine.ring()
+    machine.fire()
 
     assert told(machine) == ["RUN_FIRED"]
 
@@ -292,7 +292,7 @@ def test_events_count_their_place_in_the_change(machine: Machine) -> None:
     for name in ("a", "b", "c"):
         machine.create(name, cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.do(Ring(10))
+    machine.do(FireTimers(10))
 
     found = events(machine.log[-1], machine.index, machine.store)
 
@@ -303,12 +303,12 @@ def test_events_count_their_place_in_the_change(machine: Machine) -> None:
 def test_a_job_that_is_gone_is_called_deleted(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     fired, index = machine.log[-1], machine.index
     machine.do(job_pb2.DeleteJobRequest(job="a"))
     for _ in range(5):
         machine.advance(1)
-        machine.ring()
+        machine.fire()
 
     [event] = events(fired, index, machine.store)
 
@@ -357,7 +357,7 @@ def test_every_run_of_a_long_history_is_fired_once_and_ends_at_most_once() -> No
 def test_a_watcher_is_told_what_it_asked_for(machine: Machine) -> None:
     machine.create("report-a", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     event = last(machine)
 
     assert fits(event, "", [])
@@ -394,7 +394,7 @@ def test_a_job_that_has_nothing_ahead_after_a_revert_is_finished(machine: Machin
     edit = schedule_pb2.OccurrenceEdit(kind=schedule_pb2.OccurrenceEdit.KIND_ADD, scheduled_time=at)
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
     machine.at("2026-01-01T00:10")
-    machine.ring()
+    machine.fire()
 
     machine.do(job_pb2.RevertOccurrenceRequest(job="a", scheduled_time=at))
 
@@ -411,7 +411,7 @@ def test_a_run_that_is_made_and_gives_way_within_a_change_is_told_twice(
     grace = job_pb2.MisfirePolicy(grace=duration(HOUR_MS))
     machine.create("a", cron="* * * * *", overlap=Overlap(rule=rule), misfire=grace)
     machine.advance(15 * MINUTE_MS)
-    machine.do(Ring(1_000))
+    machine.do(FireTimers(1_000))
 
     kinds = told(machine)
     found = events(machine.log[-1], machine.index, machine.store)

@@ -238,7 +238,7 @@ def test_a_paused_job_says_why_and_until_when(machine: Machine) -> None:
 def test_a_job_without_anything_ahead_says_so(machine: Machine) -> None:
     machine.create("by-hand")
     machine.create("once", once=machine.now_ms)
-    machine.ring()
+    machine.fire()
     machine.succeed(machine.grant()[0])
 
     assert kinds(of_job(machine, "by-hand")) == ["BY_HAND"]
@@ -250,7 +250,7 @@ def test_a_job_whose_runs_overlap_says_what_becomes_of_the_next(machine: Machine
     machine.create("a", cron="0 * * * *")
     machine.create("b", cron="0 * * * *", overlap=hold)
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
 
     first, second = of_job(machine, "a"), of_job(machine, "b")
 
@@ -289,7 +289,7 @@ def test_a_backlog_says_how_much_of_it_is_left(machine: Machine) -> None:
     misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_ALL)
     machine.create("a", cron="*/10 * * * *", misfire=misfire)
     machine.advance(2 * HOUR_MS)
-    machine.ring()
+    machine.fire()
 
     said = of_job(machine, "a")
 
@@ -316,6 +316,6 @@ def test_a_job_after_others_names_the_wave_and_what_it_waits_for(machine: Machin
 def test_a_job_that_counts_from_the_end_of_its_run_says_so(machine: Machine) -> None:
     machine.create("a", after_end_ms=MINUTE_MS)
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert "RUNNING" in kinds(of_job(machine, "a"))

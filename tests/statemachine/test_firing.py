@@ -38,11 +38,11 @@ def test_nothing_fires_early(machine: Machine) -> None:
     machine.create("a", once=START_MS + 5_000)
 
     machine.advance(4_999)
-    machine.ring()
+    machine.fire()
     assert machine.live("a") == []
 
     machine.advance(1)
-    machine.ring()
+    machine.fire()
     assert len(machine.live("a")) == 1
 
 
@@ -54,10 +54,10 @@ def test_the_grace_is_met_to_the_millisecond(machine: Machine) -> None:
 
     machine.advance(HOUR_MS + 10_000)
     machine.do(job_pb2.ResumeJobRequest(job="within"))
-    machine.ring()
+    machine.fire()
     machine.advance(1)
     machine.do(job_pb2.ResumeJobRequest(job="beyond"))
-    machine.ring()
+    machine.fire()
 
     assert outcomes(machine, "within") == ["RAN"]
     assert outcomes(machine, "beyond") == ["MISSED"]
@@ -67,7 +67,7 @@ def test_a_job_fires_no_more_than_its_maximum(machine: Machine) -> None:
     machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, timing=Timing(max_runs=2))
     for _ in range(5):
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
 
     assert len(machine.live("a")) == 2
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
@@ -88,9 +88,9 @@ def test_a_job_catches_up_with_no_more_than_its_maximum(
     misfire, timing = Misfire(rule=rule), Timing(max_runs=3)
     machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=timing, misfire=misfire)
     machine.at("2026-01-01T10:30")
-    machine.ring()
+    machine.fire()
     machine.advance(1_000)
-    machine.ring()
+    machine.fire()
 
     ledger = machine.ledger("a")
     assert outcomes(machine, "a") == wanted
@@ -111,7 +111,7 @@ def test_the_last_of_many_times_is_found_whatever_the_maximum(
         job.spec.schedules.add().interval.every.CopyFrom(duration(every_ms))
     machine.do(job_pb2.CreateJobRequest(job=job))
     machine.advance(DAY_MS)
-    machine.ring()
+    machine.fire()
 
     every_second = len(every) == 1
     # Of a union over 10,000 times are counted as "at least".
@@ -130,10 +130,10 @@ def test_a_time_that_ran_early_is_one_of_the_maximum_and_no_other(machine: Machi
     machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=timing, misfire=misfire)
     move(machine, START_MS + 2 * HOUR_MS, START_MS + 30 * MINUTE_MS)
     machine.at("2026-01-01T00:30")
-    machine.ring()
+    machine.fire()
 
     machine.at("2026-01-01T10:30")
-    machine.ring()
+    machine.fire()
 
     assert machine.job("a").status.fired == 4
     assert max(machine.ledger("a")) == START_MS + 4 * HOUR_MS
@@ -144,7 +144,7 @@ def test_a_time_that_was_moved_to_later_is_one_of_the_maximum(machine: Machine) 
     move(machine, START_MS + 2 * HOUR_MS, START_MS + 8 * HOUR_MS)
     for _ in range(10):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
 
     assert len(machine.live("a")) == 3
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
@@ -158,7 +158,7 @@ def test_a_backfill_of_times_before_the_job_uses_up_no_maximum(machine: Machine)
     ))  # fmt: skip
     for _ in range(5):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
 
     assert len(machine.live("a")) == 5 + 3
     assert machine.job("a").status.fired == 3
@@ -167,21 +167,21 @@ def test_a_backfill_of_times_before_the_job_uses_up_no_maximum(machine: Machine)
 def test_a_backfill_of_times_behind_the_maximum_uses_up_no_more_of_it(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=Timing(max_runs=2))
     machine.at("2026-01-01T06:30")
-    machine.ring()
+    machine.fire()
     machine.do(job_pb2.BackfillJobRequest(
         job="a", from_time=timestamp(START_MS + 4 * HOUR_MS), to_time=timestamp(machine.now_ms),
         runs_per_minute=60_000,
     ))  # fmt: skip
     for _ in range(3):
         machine.advance(10)
-        machine.ring()
+        machine.fire()
 
     assert len(machine.live("a")) == 1 + 3
     assert machine.job("a").status.fired == 2
     machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=3)))
     for _ in range(3):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
     assert len(machine.live("a")) == 1 + 3 + 1
 
 
@@ -191,14 +191,14 @@ def test_a_job_after_the_end_is_finished_with_its_last_run(machine: Machine) -> 
     states = []
     for _ in range(2):
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
         states.append(machine.job("a").status.state)
         [lease] = machine.grant()
         machine.succeed(lease)
 
     assert states == [job_pb2.JobStatus.STATE_ACTIVE, job_pb2.JobStatus.STATE_FINISHED]
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
     assert machine.refused(job_pb2.PauseJobRequest(job="a")).word == "JOB_NOT_FOUND"
 
 
@@ -207,7 +207,7 @@ def test_a_queue_of_runs_holds_no_more_than_its_limit(machine: Machine) -> None:
     machine.create("a", every_ms=MINUTE_MS, overlap=queue)
     for _ in range(5):
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
 
     assert [run.held for run in machine.live("a")] == [False, True, True]
     assert outcomes(machine, "a")[3:] == ["SKIPPED_OVERLAP", "SKIPPED_OVERLAP"]
@@ -215,7 +215,7 @@ def test_a_queue_of_runs_holds_no_more_than_its_limit(machine: Machine) -> None:
 
 def test_a_time_in_the_past_runs_at_once(machine: Machine) -> None:
     machine.create("a", once=START_MS - DAY_MS, misfire=Misfire(rule=Misfire.RULE_SKIP))
-    machine.ring()
+    machine.fire()
 
     assert outcomes(machine, "a") == ["RAN"]
 
@@ -225,7 +225,7 @@ def test_a_week_of_missed_seconds_is_one_entry_and_one_run(machine: Machine) -> 
     machine.advance(7 * DAY_MS)
     before = len(machine.log)
 
-    machine.ring()
+    machine.fire()
 
     assert len(machine.log) - before == 1
     assert len(machine.log[-1]) < 1_000
@@ -237,12 +237,12 @@ def test_a_long_backlog_is_released_at_a_rate_and_shown(machine: Machine) -> Non
     misfire = Misfire(rule=Misfire.RULE_ALL, maximum=1_000)
     machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=misfire)
     machine.advance(1_000 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     shown = [machine.job("a").status.backlog]
     for _ in range(4):
         machine.advance(10)
-        machine.ring()
+        machine.fire()
         shown.append(machine.job("a").status.backlog)
 
     # The first 101 for the 100 ms in which there were none, in steps of 100; then one each ms.
@@ -258,7 +258,7 @@ def test_an_excluded_day_is_left_out_and_recorded(machine: Machine) -> None:
     machine.create("a", cron="0 9 * * *", timing=timing, overlap=ALLOW)
     for day in (1, 2, 3):
         machine.at(f"2026-01-0{day}T09:00")
-        machine.ring()
+        machine.fire()
 
     assert outcomes(machine, "a") == ["RAN", "SKIPPED_CALENDAR", "RAN"]
 
@@ -279,7 +279,7 @@ def test_single_occurrences_are_skipped_moved_and_added(machine: Machine) -> Non
     fired = []
     for step in range(1, 9):
         machine.at(hour[0] + step * 30 * MINUTE_MS + MINUTE_MS)
-        machine.ring()
+        machine.fire()
         fired.append(len(machine.live("a")))
 
     assert fired == [0, 0, 0, 0, 0, 2, 3, 4]
@@ -289,9 +289,9 @@ def test_single_occurrences_are_skipped_moved_and_added(machine: Machine) -> Non
 def test_a_backfill_runs_what_did_not_run_and_leaves_the_rest_alone(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *", overlap=ALLOW)
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     machine.at("2026-01-01T10:30")
-    machine.ring()
+    machine.fire()
     assert outcomes(machine, "a") == ["RAN", "COALESCED", "LATE"]
 
     request = job_pb2.BackfillJobRequest(
@@ -301,7 +301,7 @@ def test_a_backfill_runs_what_did_not_run_and_leaves_the_rest_alone(machine: Mac
     reply = machine.ask(request, job_pb2.BackfillJobResponse)
     for _ in range(20):
         machine.advance(1_000)
-        machine.ring()
+        machine.fire()
 
     # Midnight, before the job was made, and the eight hours that were missed.
     assert (reply.planned, reply.left_alone) == (9, 1)
@@ -313,10 +313,10 @@ def test_a_backfill_runs_what_did_not_run_and_leaves_the_rest_alone(machine: Mac
 def test_a_delay_after_the_end_counts_from_the_end(machine: Machine) -> None:
     machine.create("a", after_end_ms=MINUTE_MS)
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant()
     machine.advance(10 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
     assert machine.job("a").status.fired == 1
 
     machine.succeed(lease)
@@ -334,7 +334,7 @@ def test_a_job_after_the_end_goes_on_when_its_first_time_is_left_out(machine: Ma
     machine.create("a", after_end_ms=HOUR_MS, timing=Timing(exclude_calendars=["holidays"]))
     for _ in range(25):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
 
     assert len(machine.live("a")) == 1
 
@@ -342,16 +342,16 @@ def test_a_job_after_the_end_goes_on_when_its_first_time_is_left_out(machine: Ma
 def test_a_finished_job_is_deleted_when_it_wished_so(machine: Machine) -> None:
     machine.create("a", once=START_MS + 1_000, delete_after=duration(HOUR_MS))
     machine.advance(1_000)
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant()
     machine.succeed(lease)
 
     machine.advance(HOUR_MS - 1)
-    machine.ring()
+    machine.fire()
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
 
     machine.advance(1)
-    machine.ring()
+    machine.fire()
     assert machine.refused(job_pb2.PauseJobRequest(job="a")).word == "JOB_NOT_FOUND"
 
 
@@ -365,7 +365,7 @@ def test_new_schedules_close_the_books_of_the_old_ones(machine: Machine) -> None
     machine.do(update)
     machine.do(job_pb2.ResumeJobRequest(job="a"))
     machine.advance(30 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert outcomes(machine, "a") == ["MISSED", "RAN"]
     assert machine.job("a").status.fired == 4
@@ -380,7 +380,7 @@ def with_jitter(machine: Machine) -> tuple[str, int]:
         if due_ms > START_MS + 9 * HOUR_MS + 30 * MINUTE_MS:
             break
     machine.at("2026-01-01T09:10")
-    machine.ring()
+    machine.fire()
     return name, due_ms
 
 
@@ -391,7 +391,7 @@ def test_a_time_that_was_not_due_yet_is_missed_when_the_schedules_change(machine
     update.job.spec.schedules.add().cron.expression = "0 12 * * *"
     machine.do(update)
     machine.at("2026-01-01T13:00")
-    machine.ring()
+    machine.fire()
 
     assert outcomes(machine, name) == ["MISSED", "LATE"]
     assert min(machine.ledger(name)) == START_MS + 9 * HOUR_MS
@@ -413,10 +413,10 @@ def test_a_time_that_was_not_due_yet_still_runs_when_no_scheduled_time_changes(
 
     machine.do(with_mask("spec.timing", name=name, timing=timing))
     machine.at(due_ms - 1)
-    machine.ring()
+    machine.fire()
     early = outcomes(machine, name)
     machine.at(due_ms)
-    machine.ring()
+    machine.fire()
 
     assert (early, outcomes(machine, name)) == ([], ["RAN"])
     assert min(machine.ledger(name)) == START_MS + 9 * HOUR_MS
@@ -435,22 +435,22 @@ def test_another_jitter_moves_the_due_time_and_nothing_else(
     assert status.next_scheduled_time.ToMilliseconds() == START_MS + 9 * HOUR_MS
     assert machine.now_ms <= due_ms <= max(machine.now_ms, START_MS + 9 * HOUR_MS + jitter_ms)
     machine.at(due_ms)
-    machine.ring()
+    machine.fire()
     assert outcomes(machine, name) == ["RAN"]
 
 
 def test_a_job_that_used_up_its_most_of_runs_goes_on_from_now_when_it_may(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=Timing(max_runs=2))
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     machine.at("2026-01-01T02:00")
-    machine.ring()
+    machine.fire()
     machine.at("2026-01-01T10:30")
 
     machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=3)))
     for _ in range(5):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
 
     hours = [(at_ms - START_MS) // HOUR_MS for at_ms in machine.ledger("a")]
     assert hours == [1, 2, 11]
@@ -464,7 +464,7 @@ def test_a_job_goes_on_from_what_was_decided_when_it_may(machine: Machine, most:
     move(machine, START_MS + 2 * HOUR_MS, START_MS + 15 * HOUR_MS)
     for _ in range(4):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
     assert not machine.job("a").status.HasField("next_scheduled_time")
 
     machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=most)))
@@ -477,25 +477,25 @@ def test_a_job_goes_on_from_what_was_decided_when_it_may(machine: Machine, most:
 def test_a_job_is_finished_when_its_most_of_runs_becomes_what_it_had(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *", overlap=ALLOW, timing=Timing(max_runs=5))
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
 
     machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=1)))
 
     assert machine.job("a").status.state == job_pb2.JobStatus.STATE_FINISHED
     machine.at("2026-01-01T05:00")
-    machine.ring()
+    machine.fire()
     assert outcomes(machine, "a") == ["RAN"]
 
 
 def test_a_run_under_way_goes_on_counting_for_a_job_after_the_end(machine: Machine) -> None:
     machine.create("a", after_end_ms=MINUTE_MS, timing=Timing(max_runs=5))
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant()
 
     machine.do(with_mask("spec.timing", name="a", timing=Timing(max_runs=6)))
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
     machine.succeed(lease)
 
     status = machine.job("a").status
@@ -514,10 +514,10 @@ def test_a_time_that_was_moved_behind_an_outage_runs_when_it_is_due(
     move(machine, START_MS + 9 * HOUR_MS, START_MS + 15 * HOUR_MS)
 
     machine.at("2026-01-01T10:00")
-    machine.ring()
+    machine.fire()
     early = outcomes(machine, "a")
     machine.at("2026-01-01T15:00")
-    machine.ring()
+    machine.fire()
 
     assert (early, outcomes(machine, "a")) == ([], ["RAN"])
     assert audited(machine)
@@ -534,13 +534,13 @@ def test_a_time_that_was_moved_is_no_part_of_a_stretch(
     move(machine, scheduled_ms, START_MS + 15 * HOUR_MS)
 
     machine.at("2026-01-01T06:30")
-    machine.ring()
+    machine.fire()
     assert scheduled_ms not in machine.ledger("a")
     assert machine.job("a").status.fired == 5
     assert audited(machine)
     machine.at("2026-01-01T15:00")
-    machine.ring()
-    machine.ring()
+    machine.fire()
+    machine.fire()
 
     assert machine.ledger("a")[scheduled_ms].outcome == run_pb2.OUTCOME_RAN
     assert machine.job("a").status.fired == 15
@@ -557,10 +557,10 @@ def test_a_time_that_ran_before_an_outage_keeps_its_outcome(
     scheduled_ms = START_MS + hour * HOUR_MS
     move(machine, scheduled_ms, START_MS + 30 * MINUTE_MS)
     machine.at("2026-01-01T00:30")
-    machine.ring()
+    machine.fire()
 
     machine.at("2026-01-01T06:30")
-    machine.ring()
+    machine.fire()
 
     assert machine.ledger("a")[scheduled_ms].outcome == run_pb2.OUTCOME_RAN
     assert machine.job("a").status.fired == 6
@@ -579,7 +579,7 @@ def test_a_time_that_was_skipped_by_hand_is_not_missed(
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-01T06:30")
-    machine.ring()
+    machine.fire()
 
     assert machine.ledger("a")[scheduled_ms].outcome == run_pb2.OUTCOME_SKIPPED_BY_HAND
     status = machine.job("a").status
@@ -596,7 +596,7 @@ def test_the_first_time_of_a_job_after_the_end_that_was_skipped_is_not_missed(
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-01T06:30")
-    machine.ring()
+    machine.fire()
 
     assert outcomes(machine, "a") == ["SKIPPED_BY_HAND"]
     assert machine.job("a").status.HasField("next_scheduled_time")
@@ -609,7 +609,7 @@ def test_an_added_time_takes_nothing_out_of_a_stretch(machine: Machine) -> None:
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
 
     machine.at("2026-01-01T06:30")
-    machine.ring()
+    machine.fire()
 
     ledger = machine.ledger("a")
     assert ledger[added_ms].outcome == run_pb2.OUTCOME_MISSED
@@ -630,7 +630,7 @@ def test_a_moved_time_still_runs_when_the_new_schedules_name_it(
     machine.do(job_pb2.UpdateJobRequest(job=job_of("a", cron=cron, overlap=ALLOW)))
     machine.do(job_pb2.ResumeJobRequest(job="a"))
     machine.at("2026-01-01T15:00")
-    machine.ring()
+    machine.fire()
 
     named = "1" in cron
     assert outcomes(machine, "a") == ["RAN" if named else "MISSED", "MISSED"]
@@ -648,14 +648,14 @@ def test_a_move_that_is_taken_back_too_late_is_missed(machine: Machine) -> None:
     scheduled_ms = START_MS + 9 * HOUR_MS
     move(machine, scheduled_ms, START_MS + 15 * HOUR_MS)
     machine.at("2026-01-01T10:00")
-    machine.ring()
+    machine.fire()
 
     revert(machine, scheduled_ms)
 
     assert outcomes(machine, "a") == ["MISSED"]
     assert audited(machine)
     machine.at("2026-01-01T15:00")
-    machine.ring()
+    machine.fire()
     assert outcomes(machine, "a") == ["MISSED"]
 
 
@@ -664,7 +664,7 @@ def test_a_job_whose_only_time_is_given_up_is_finished(machine: Machine) -> None
     scheduled_ms = START_MS + 9 * HOUR_MS
     move(machine, scheduled_ms, START_MS + 15 * HOUR_MS)
     machine.at("2026-01-01T10:00")
-    machine.ring()
+    machine.fire()
 
     revert(machine, scheduled_ms)
 
@@ -680,7 +680,7 @@ def test_a_move_that_is_taken_back_in_time_runs_at_its_time(machine: Machine) ->
 
     revert(machine, scheduled_ms)
     machine.at("2026-01-01T09:00")
-    machine.ring()
+    machine.fire()
 
     assert outcomes(machine, "a") == ["RAN"]
 
@@ -697,7 +697,7 @@ def test_the_end_of_a_run_passes_over_no_time_of_the_clock(
         "a", every_ms=MINUTE_MS, after_end_ms=HOUR_MS, overlap=overlap, misfire=Misfire(rule=rule)
     )
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant()
     if halted == "paused":
         machine.do(job_pb2.PauseJobRequest(job="a"))
@@ -706,10 +706,10 @@ def test_the_end_of_a_run_passes_over_no_time_of_the_clock(
     machine.succeed(lease)
     if halted == "paused":
         machine.do(job_pb2.ResumeJobRequest(job="a"))
-    machine.ring_all()
+    machine.fire_all()
 
     machine.advance(MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     known = sum(max(1, entry.count) for entry in machine.ledger("a").values())
     assert known == 10
     machine.check()

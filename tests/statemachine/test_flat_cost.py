@@ -13,7 +13,7 @@ from raftsched.proto.v1 import job_pb2, schedule_pb2, worker_pb2
 from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Request, apply, decide
-from raftsched.statemachine.model.request import Grant, Lapse, Offer, Report, Ring
+from raftsched.statemachine.model.request import FireTimers, Grant, Lapse, Offer, Report
 from raftsched.statemachine.model.view import View
 
 from .driver import MINUTE_MS, SECOND_MS, START_MS, job_of
@@ -67,11 +67,11 @@ class Cluster:
         return decision.replies[0]
 
     def work(self) -> int:
-        """Ring, grant and complete until nothing is left; steps for each run."""
+        """FireTimers, grant and complete until nothing is left; steps for each run."""
         before, done = self.store.steps, 0
         while True:
             self.now_ms += 1
-            self.do(Ring(100))
+            self.do(FireTimers(100))
             granted = self.do(Grant((Offer("w", 100),), 100))
             assert isinstance(granted, list)
             [leases] = granted
@@ -106,7 +106,7 @@ def test_a_lapse_does_not_walk_over_the_leases_that_have_ended() -> None:
         cluster.now_ms += 60_000
         cluster.work()
     cluster.now_ms += 60_000
-    cluster.do(Ring(5))
+    cluster.do(FireTimers(5))
     cluster.do(Grant((Offer("w", 5),), 5))
 
     before = cluster.store.steps
@@ -148,7 +148,7 @@ def backfilled(cluster: Cluster, name: str, count: int, from_ms: int = START_MS)
     while not done:
         cluster.now_ms += SECOND_MS
         before = cluster.index
-        cluster.do(Ring(1_000))
+        cluster.do(FireTimers(1_000))
         done = cluster.index == before
 
 
@@ -173,7 +173,7 @@ def test_a_backfill_inside_a_stretch_costs_each_run_the_same() -> None:
         cluster = Cluster()
         cluster.do(job_pb2.CreateJobRequest(job=job_of("a", cron="* * * * *", overlap=ALLOW)))
         cluster.now_ms = START_MS + 4 * BACKFILLED * MINUTE_MS
-        cluster.do(Ring(1_000))
+        cluster.do(FireTimers(1_000))
 
         before = cluster.store.steps
         backfilled(cluster, "a", count, START_MS + BACKFILLED * MINUTE_MS)
@@ -196,6 +196,6 @@ def test_behind_a_time_that_ran_early_a_run_costs_the_same() -> None:
 
     cluster.now_ms += MINUTE_MS
     before = cluster.store.steps
-    cluster.do(Ring(1_000))
+    cluster.do(FireTimers(1_000))
 
     assert cluster.store.steps - before <= 20

@@ -172,7 +172,7 @@ def test_a_wave_that_waits_for_ever_is_stuck_and_says_for_what(machine: Machine)
     step(machine, "a")
 
     machine.advance(DAY_MS)
-    machine.ring()
+    machine.fire()
 
     found = flow(machine, name)
     assert found.state == Flow.STATE_STUCK

@@ -170,7 +170,7 @@ class Flows(RuleBasedStateMachine):
         del self.leases[lease.run]
         if lease.flow:
             self.flows[lease.flow].ended(lease.job, state)
-        self.machine.ring_all()
+        self.machine.fire_all()
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), well=st.booleans())
@@ -208,7 +208,7 @@ class Flows(RuleBasedStateMachine):
         [run] = [step.run for step in steps if step.job == name]
         self.machine.do(dead_letter_pb2.RequeueDeadLetterRequest(run=run))
         self.flows[flow].requeued(name)
-        self.machine.ring_all()
+        self.machine.fire_all()
 
     @invariant()
     def users_see_the_same(self) -> None:

@@ -45,7 +45,7 @@ def test_a_preview_of_a_job_is_what_fires(machine: Machine) -> None:
 
     for _ in range(4 * 72):
         machine.advance(15 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
 
     fired = sorted(to_ms(run.scheduled_time) for run in machine.live("a"))
     assert [at for at in times(answer) if at <= machine.now_ms] == fired
@@ -204,7 +204,7 @@ def test_a_forecast_is_what_fires(machine: Machine) -> None:
     for _ in range(60):
         before = sum(len(machine.live(name)) for name in "abcdef")
         machine.advance(MINUTE_MS - 1)
-        machine.ring()
+        machine.fire()
         fired.append(sum(len(machine.live(name)) for name in "abcdef") - before)
         machine.advance(1)
 
@@ -328,7 +328,7 @@ def test_no_more_is_previewed_than_may_run(machine: Machine) -> None:
     assert previewed(machine, job="a", from_time=later) == hours[1:]
     assert previewed(machine, job="a", from_time=timestamp(instant("2026-01-01T03:01"))) == []
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     assert previewed(machine, job="a") == hours
     machine.advance(1)
     assert previewed(machine, job="a") == hours[1:]
@@ -336,7 +336,7 @@ def test_no_more_is_previewed_than_may_run(machine: Machine) -> None:
     assert previewed(machine, job="a", from_time=begin) == hours
     assert previewed(machine, 2, job="a", from_time=begin) == hours[:2]
     machine.at("2026-01-01T03:00:00.001")
-    machine.ring()
+    machine.fire()
     assert previewed(machine, job="a") == []
     assert previewed(machine, job="a", from_time=begin) == hours
 
@@ -353,7 +353,7 @@ def test_what_was_added_by_hand_is_previewed_and_counts(machine: Machine) -> Non
     seen = previewed(machine, job="a")
     for hour in range(1, 6):
         machine.at(f"2026-01-01T0{hour}:30")
-        machine.ring()
+        machine.fire()
 
     assert seen == [("01:00", ""), ("01:30", added)]
     ran = list(machine.ledger("a"))

@@ -69,7 +69,7 @@ def test_what_was_ordered_is_handed_on_whole(
     machine.do(job_pb2.CreateJobRequest(job=job_of("b", once=START_MS + 1, payload=OTHER)))
     assert machine.job("a").spec == wanted.spec
     machine.advance(1)
-    machine.ring()
+    machine.fire()
 
     lease = next(lease for lease in machine.grant("w", 2) if lease.job == "a")
 
@@ -96,7 +96,7 @@ def test_a_form_that_is_too_long_to_be_kept_is_a_form_all_the_same(machine: Mach
 
     assert machine.job("c").spec.labels == labels
     machine.advance(90_000)
-    machine.ring()
+    machine.fire()
     assert len(machine.grant("w", 9)) == len(NAMES)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from raftsched.proto.v1 import job_pb2, namespace_pb2, queue_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.core.instants import duration, timestamp
-from raftsched.statemachine.model.request import Ring
+from raftsched.statemachine.model.request import FireTimers
 
 from .driver import HOUR_MS, MINUTE_MS, Machine, instant, job_of
 
@@ -27,12 +27,12 @@ def test_an_occurrence_moved_to_an_earlier_time_runs_once(machine: Machine) -> N
     machine.create("a", cron="0 10 * * *")
     machine.do(move("a", "2026-01-01T10:00", "2026-01-01T09:00"))
     machine.at("2026-01-01T09:00")
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant()
     machine.succeed(lease)
 
     machine.at("2026-01-01T10:00")
-    machine.ring()
+    machine.fire()
 
     assert machine.live("a") == []
     assert [run.id for run in machine.ended("a")] == [lease.run]
@@ -46,7 +46,7 @@ def test_times_between_now_and_an_occurrence_that_ran_early_are_not_lost(
     machine.create("a", cron="0 10 * * *")
     machine.do(move("a", "2026-01-01T10:00", "2026-01-01T09:00"))
     machine.at("2026-01-01T09:00")
-    machine.ring()
+    machine.fire()
     machine.at("2026-01-01T09:30")
     changed = job_of("a", cron="*/15 * * * *")
 
@@ -58,33 +58,33 @@ def test_times_between_now_and_an_occurrence_that_ran_early_are_not_lost(
 def test_a_job_that_fired_before_can_be_given_a_single_time(machine: Machine) -> None:
     machine.create("a", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
 
     machine.do(job_pb2.UpdateJobRequest(job=job_of("a", once="2026-01-01T05:00")))
 
     assert machine.state("a").next_scheduled_at_ms == instant("2026-01-01T05:00")
     machine.at("2026-01-01T05:00")
-    machine.ring()
+    machine.fire()
     assert machine.job("a").status.fired == 2
 
 
 def test_a_finished_job_is_not_deleted_while_a_run_of_it_is_under_way(machine: Machine) -> None:
     machine.create("a", once="2026-01-01T01:00", delete_after=duration(HOUR_MS))
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     machine.succeed(machine.grant()[0])
     machine.at("2026-01-01T01:50")
     machine.trigger("a")
 
     machine.at("2026-01-01T02:00")
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant()
     machine.succeed(lease)
 
     assert machine.run(lease.run).state == run_pb2.RUN_STATE_SUCCEEDED
     machine.advance(HOUR_MS)
     for _ in range(5):
-        machine.ring()
+        machine.fire()
     assert not list(machine.store.scan(b"J", b"K"))
 
 
@@ -104,13 +104,13 @@ def test_a_deleted_job_leaves_nothing_behind(machine: Machine) -> None:
     machine.trigger("a", unique=run_pb2.UniqueKey(key="k", hold=duration(HOUR_MS)))
     machine.succeed(machine.grant()[0])
     machine.advance(5 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
     machine.grant("w1", 1)
 
     machine.do(job_pb2.DeleteJobRequest(job="a"))
     for _ in range(5):
         machine.advance(1)
-        machine.ring()
+        machine.fire()
 
     left = {b"M", b"Q", b"Z", b"k", b"m", b"s", b"u"}
     assert {key[:1] for key, _ in machine.store.scan(b"B", b"z")} <= left
@@ -125,19 +125,19 @@ def test_a_step_behind_a_job_that_fails_for_good_does_not_wait(machine: Machine)
     machine.fail(machine.grant()[0])
 
     machine.advance(40 * 24 * HOUR_MS)
-    machine.ring()
+    machine.fire()
     assert not list(machine.store.scan(b"F", b"G"))
 
 
 def test_a_timer_that_is_set_in_the_change_of_a_ring_rings_in_the_next_one(
     machine: Machine,
 ) -> None:
-    """The ring looked at what was stored, then moved its mark past the timer set just before."""
+    """The fire looked at what was stored, then moved its mark past the timer set just before."""
     machine.create("a", cron="0 * * * *")
 
-    machine.do_all(job_pb2.DeleteJobRequest(job="a"), Ring(10), Ring(10))
+    machine.do_all(job_pb2.DeleteJobRequest(job="a"), FireTimers(10), FireTimers(10))
     for _ in range(5):
-        machine.ring()
+        machine.fire()
 
     assert not list(machine.store.scan(b"J", b"K"))
 
@@ -153,7 +153,7 @@ def test_a_schedule_that_counts_from_an_end_goes_on_when_nothing_ran(
 
     for _ in range(60):
         machine.advance(1_000)
-        machine.ring()
+        machine.fire()
 
     assert machine.job("a").status.skipped
     assert machine.live("a")
@@ -168,7 +168,7 @@ def test_a_held_run_that_is_let_go_by_making_room_for_it_is_counted_once(
     machine.trigger("a", due_time=timestamp(machine.now_ms + 1_000))
     machine.advance(1_000)
 
-    machine.ring()
+    machine.fire()
 
     assert [run.held for run in machine.live("a")] == [False]
     assert machine.job("a").status.held == 0
@@ -176,17 +176,17 @@ def test_a_held_run_that_is_let_go_by_making_room_for_it_is_counted_once(
 
 def test_a_job_that_others_depend_on_is_not_deleted_by_itself(machine: Machine) -> None:
     machine.create("a", once=machine.now_ms, delete_after=duration(HOUR_MS))
-    machine.ring()
+    machine.fire()
     machine.succeed(machine.grant()[0])
     machine.create("b", after=["a"])
     machine.advance(2 * HOUR_MS)
-    machine.ring()
+    machine.fire()
     kept = machine.job("a")
 
     machine.do(job_pb2.DeleteJobRequest(job="b"))
     for _ in range(5):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
 
     assert kept.status.state == job_pb2.JobStatus.STATE_FINISHED
     assert not list(machine.store.scan(b"J", b"K"))
@@ -224,7 +224,7 @@ def test_a_run_that_is_replaced_does_not_take_the_key_of_its_successor_along(
     second = machine.trigger("a", unique=replace).id
 
     machine.advance(1)
-    machine.ring()
+    machine.fire()
 
     assert [run.id for run in machine.live("a")] == [second]
     assert machine.trigger("a", unique=run_pb2.UniqueKey(key="k")).id == second
@@ -239,7 +239,7 @@ def test_an_occurrence_that_was_added_and_then_scheduled_runs_once(machine: Mach
 
     for _ in range(4):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
 
     assert len(machine.live("a")) == 4
 
@@ -253,7 +253,7 @@ def test_an_occurrence_that_was_moved_into_an_outage_runs_once(machine: Machine)
     machine.at("2026-01-01T03:30")
 
     for _ in range(5):
-        machine.ring()
+        machine.fire()
         machine.advance(1_000)
 
     assert len(machine.live("a")) == 3
@@ -266,10 +266,10 @@ def test_an_occurrence_that_was_moved_behind_an_outage_is_no_part_of_a_stretch(
     machine.create("a", cron="0 * * * *", overlap=allow)
     machine.do(move("a", "2026-01-01T02:00", "2026-01-01T06:30"))
     machine.at("2026-01-01T05:30")
-    machine.ring()
+    machine.fire()
 
     machine.at("2026-01-01T06:30")
-    machine.ring()
+    machine.fire()
 
     ledger = machine.ledger("a")
     assert ledger[instant("2026-01-01T01:00")].count == 0
@@ -282,9 +282,9 @@ def test_a_wave_that_a_backfill_begins_anew_leaves_nothing_of_the_first(machine:
     machine.create("a", cron="0 * * * *", misfire=misfire)
     machine.create("b", after=["a"])
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
     backfill = job_pb2.BackfillJobRequest(
         job="a",
         from_time=timestamp(instant("2026-01-01T01:00")),
@@ -293,7 +293,7 @@ def test_a_wave_that_a_backfill_begins_anew_leaves_nothing_of_the_first(machine:
 
     machine.do(backfill)
     machine.advance(1)
-    machine.ring()
+    machine.fire()
 
     assert len(machine.live("a")) == 1
     assert len(list(machine.store.scan(b"g", b"h"))) == 1
@@ -305,10 +305,10 @@ def test_a_backfill_leaves_a_run_alone_that_the_ledger_has_forgotten(machine: Ma
     machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=short))
     machine.create("a", cron="0 * * * *", overlap=allow)
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     machine.do(job_pb2.PauseJobRequest(job="a"))
     machine.at("2026-01-01T05:00")
-    machine.ring()
+    machine.fire()
     assert machine.ledger("a") == {}
     request = job_pb2.BackfillJobRequest(
         job="a",

@@ -25,7 +25,7 @@ from raftsched.proto.v1 import (
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
-from raftsched.statemachine.model.request import Observe, Offer, Resume, Resumed, Ring
+from raftsched.statemachine.model.request import FireTimers, Observe, Offer, Resume, Resumed
 from raftsched.statemachine.reads.events import events
 from raftsched.statemachine.runs import leases
 
@@ -72,7 +72,7 @@ class Player:
 
     def time_passes(self) -> None:
         self.machine.advance(self.random.choices(JUMPS, [5, 5, 9, 9, 9, 5, 3, 1, 1, 1])[0])
-        self.machine.ring(self.random.choice([1, 3, 1_000]))
+        self.machine.fire(self.random.choice([1, 3, 1_000]))
 
     def grant(self) -> None:
         offers = tuple(
@@ -317,7 +317,7 @@ class Player:
         """Several requests in one change."""
         name = self.name()
         bodies: list[object] = [
-            job_pb2.TriggerJobRequest(job=name, force=True), Ring(5),
+            job_pb2.TriggerJobRequest(job=name, force=True), FireTimers(5),
             run_pb2.CancelRunRequest(run=self.run()), job_pb2.DeleteJobRequest(job=self.name()),
             job_pb2.CreateJobRequest(job=self.job(name)), job_pb2.PauseJobRequest(job=name),
             job_pb2.ResumeJobRequest(job=name), job_pb2.DropBacklogRequest(job=self.name()),
@@ -376,7 +376,7 @@ def test_when_all_is_let_go_nothing_is_left_under_way(seed: int) -> None:
 
     for _ in range(60):
         machine.advance(10 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
         for lease in machine.grant("w9", queues=("default", "mail")):
             machine.succeed(lease)
 

@@ -26,7 +26,7 @@ def waves(machine: Machine) -> int:
 
 def pass_time(machine: Machine, ms: int) -> None:
     machine.advance(ms)
-    machine.ring()
+    machine.fire()
 
 
 def test_a_namespace_that_keeps_runs_for_a_shorter_time_reaches_jobs_that_exist(

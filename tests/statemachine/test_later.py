@@ -45,7 +45,7 @@ def test_a_run_for_next_week_keeps_no_other_from_running(
 
     for _ in range(24):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
         assert len(work_off(machine)) == 1
 
     assert outcomes(machine) == {"RAN": 24}
@@ -57,7 +57,7 @@ def test_a_run_for_next_week_takes_no_place_among_those_held_back(machine: Machi
     later(machine, 7 * DAY_MS)
     for _ in range(3):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
 
     # One is under way and one is held back, which is the most.
     assert outcomes(machine) == {"RAN": 2, "SKIPPED_OVERLAP": 1}
@@ -73,7 +73,7 @@ def test_a_rest_does_not_wait_for_a_run_for_next_week(machine: Machine) -> None:
     ran = 0
     for _ in range(100):
         machine.advance(10_000)
-        machine.ring()
+        machine.fire()
         ran += len(work_off(machine))
 
     assert ran == 100
@@ -88,7 +88,7 @@ def test_runs_that_are_held_back_keep_their_order_with_those_triggered_for_later
     last = later(machine, 45 * MINUTE_MS)
     for _ in range(30):
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
 
     due = [run for run in machine.live("a") if run.id != last]
     assert [run.held for run in due] == [False, True, True, True]
@@ -102,7 +102,7 @@ def test_a_forced_run_for_later_runs_whatever_is_under_way_then(machine: Machine
     forced = later(machine, MINUTE_MS, force=True)
     machine.trigger("a")
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert forced in [lease.run for lease in machine.grant()]
 
@@ -144,6 +144,6 @@ def test_a_state_of_before_does_not_say_what_held_runs_wait_for(machine: Machine
     assert len(work_off(machine)) == 1
     assert work_off(machine) == [held]
     machine.advance(HOUR_MS)
-    machine.ring_all()
+    machine.fire_all()
     assert work_off(machine) == [waiting]
     assert (machine.state("a").later, machine.state("a").held) == (0, 0)

@@ -168,11 +168,11 @@ def test_a_run_given_back_with_a_delay_waits(machine: Machine) -> None:
     machine.release(lease, delay_ms=5_000)
 
     machine.advance(4_999)
-    machine.ring()
+    machine.fire()
     assert machine.grant() == []
 
     machine.advance(1)
-    machine.ring()
+    machine.fire()
     assert len(machine.grant()) == 1
 
 
@@ -194,7 +194,7 @@ def test_an_attempt_that_takes_too_long_ends_and_is_tried_again(machine: Machine
     [lease] = machine.grant()
 
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     run = machine.run(lease.run)
     assert run.state == run_pb2.RUN_STATE_RETRYING
@@ -211,7 +211,7 @@ def test_more_time_moves_the_deadline(machine: Machine) -> None:
     )
 
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert not machine.succeed(lease).reason
 
@@ -228,7 +228,7 @@ def test_more_time_is_never_less_time(machine: Machine) -> None:
             worker_pb2.ExtendRequest(run=lease.run, token=lease.token, by=duration(MINUTE_MS))
         )
     machine.advance(2 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert [machine.succeed(lease).reason for lease in leases] == ["", ""]
 
@@ -239,11 +239,11 @@ def test_a_silent_handler_is_given_up_and_one_that_reports_is_not(machine: Machi
     machine.trigger("a")
     loud, silent = machine.grant()
     machine.advance(MINUTE_MS - 1)
-    machine.ring()
+    machine.fire()
     machine.note(loud, 1, 2)
 
     machine.advance(1)
-    machine.ring()
+    machine.fire()
 
     assert machine.run(silent.run).error.kind == "timeout.heartbeat"
     assert not machine.succeed(loud).reason
@@ -586,7 +586,7 @@ def test_the_next_attempt_does_what_the_first_one_did(machine: Machine) -> None:
     machine.do(with_order("a", "h2", b"2"))
     machine.fail(lease, retry_after_ms=1_000)
     machine.advance(1_000)
-    machine.ring()
+    machine.fire()
 
     leases = machine.grant(handlers=["h1", "h2"])
 

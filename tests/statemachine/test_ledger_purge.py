@@ -24,7 +24,7 @@ def live_on(machine: Machine, days: int) -> None:
     """Hours pass, and each run ends well."""
     for _ in range(24 * days):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
         for lease in machine.grant(namespaces=("short",)):
             machine.succeed(lease)
 
@@ -131,7 +131,7 @@ def test_a_backfill_of_old_times_does_not_reach_back_for_an_audit(machine: Machi
     seen = [purged_ms]
     for _ in range(24):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
         for lease in machine.grant(namespaces=("short",)):
             machine.succeed(lease)
             seen.append(machine.state("a", "short").ledger_purged_ms)

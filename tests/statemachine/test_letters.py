@@ -33,7 +33,7 @@ def dead(*names: str) -> Machine:
     for name, run in groupby(names):
         machine.do_all(*(job_pb2.TriggerJobRequest(job=name) for _ in run))
         machine.advance(2 * SECOND_MS)
-        machine.ring_all()
+        machine.fire_all()
     return machine
 
 

@@ -12,7 +12,7 @@ from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Request, apply, decide, read_meta
 from raftsched.statemachine.model import keys, timers
 from raftsched.statemachine.model.record import FlowRecord, StepRecord, encode, parse
-from raftsched.statemachine.model.request import Grant, Offer, Report, Ring
+from raftsched.statemachine.model.request import FireTimers, Grant, Offer, Report
 from raftsched.statemachine.model.view import View
 
 from .asking import ask
@@ -67,13 +67,13 @@ class Leader:
         assert isinstance(ack, worker_pb2.ResultAck)
         return ack
 
-    def ring(self, most: int = ENDS_MAX) -> int:
-        """Ring until nothing is due; how many changes that took."""
+    def fire(self, most: int = ENDS_MAX) -> int:
+        """FireTimers until nothing is due; how many changes that took."""
         for changes in range(most):
             next_ms = timers.next_ms(self.store, read_meta(self.store))
             if next_ms is None or next_ms > self.now_ms:
                 return changes
-            self.do(Ring(1_000))
+            self.do(FireTimers(1_000))
         raise AssertionError(f"after {most} changes timers are still due")
 
     def flow(self) -> FlowRecord:
@@ -109,7 +109,7 @@ def test_a_chain_whose_root_fails_is_settled(length: int, steps: int) -> None:
 
     ack = leader.end(lease, well=False)
     leader.check()
-    leader.ring()
+    leader.fire()
 
     assert not ack.reason
     assert leader.states() == [Step.STATE_CANNOT_RUN] * (length - 1)
@@ -133,7 +133,7 @@ def test_what_many_jobs_wait_for_is_told_in_bounded_changes(
 
     ack = leader.end(lease, well=well)
     leader.check()
-    leader.ring()
+    leader.fire()
 
     assert not ack.reason
     wanted = Step.STATE_FIRED if well else Step.STATE_CANNOT_RUN
@@ -150,7 +150,7 @@ def test_an_end_costs_the_same_however_many_steps_its_wave_has() -> None:
     leader.create(*fan(1_000))
     leader.do(job_pb2.TriggerJobRequest(job="root"))
     leader.end(leader.lease(), well=True)
-    leader.ring()
+    leader.fire()
     leases = [leader.lease() for _ in range(20)]
     leader.sizes.clear()
 
@@ -171,7 +171,7 @@ def test_who_is_still_to_be_told_stands_in_the_state_and_is_told_after_a_crash()
     other = Leader(10)
     other.store, other.index = leader.store, leader.index
 
-    other.ring()
+    other.fire()
 
     assert told < 500
     assert leader.flow().notices == 0
@@ -186,7 +186,7 @@ def test_a_wave_does_not_end_while_some_are_still_to_be_told() -> None:
     leader.end(leader.lease(), well=False)
 
     assert not leader.flow().ended_at_ms
-    leader.ring()
+    leader.fire()
     assert leader.flow().ended_at_ms
 
 
@@ -196,11 +196,11 @@ def test_a_wave_that_has_had_its_time_goes_in_steps(steps: int) -> None:
     leader.create(*fan(50))
     leader.do(job_pb2.TriggerJobRequest(job="root"))
     leader.end(leader.lease(), well=False)
-    leader.ring()
+    leader.fire()
     leader.now_ms += 31 * DAY_MS
     leader.steps = steps
 
-    leader.ring()
+    leader.fire()
 
     for table in (keys.FLOW, keys.STEP, keys.NOTICE, keys.FLOW_BY_AGE):
         assert next(leader.store.scan(table, keys.after(table)), None) is None
@@ -215,18 +215,18 @@ def test_stuck_steps_are_looked_for_in_steps(steps: int) -> None:
     leader.do(cut_off("never"))
     leader.do(job_pb2.TriggerJobRequest(job="root"))
     leader.end(leader.lease(), well=True)
-    leader.ring()
+    leader.fire()
     leader.now_ms += DAY_MS
     leader.steps = steps
 
-    leader.ring()
+    leader.fire()
 
     assert leader.flow().stuck
     assert leader.flow().waiting == 40
     leader.check()
     # It goes at last, as a failure does.
     leader.now_ms += 31 * DAY_MS
-    leader.ring()
+    leader.fire()
     assert not leader.states()
 
 
@@ -240,18 +240,18 @@ def test_a_step_that_comes_while_others_are_looked_at_is_found_stuck_in_its_time
     leader.do(cut_off("never"))
     leader.do(job_pb2.TriggerJobRequest(job="root"))
     leader.end(leader.lease(), well=True)
-    leader.ring()
+    leader.fire()
     lease = leader.lease()
     leader.now_ms += DAY_MS - HOUR_MS // 2
     leader.steps = 3
     leader.now_ms += HOUR_MS // 2
-    leader.do(Ring(10))
+    leader.do(FireTimers(10))
 
     leader.end(lease, well=True)
-    leader.ring()
+    leader.fire()
     assert leader.flow().stuck_since_ms == 0
     leader.now_ms += HOUR_MS + 2_000
-    leader.ring()
+    leader.fire()
 
     assert leader.flow().stuck_since_ms
     leader.check()
@@ -272,11 +272,11 @@ def test_a_wave_from_before_goes_on() -> None:
     leader.store.write([(key, encode(flow))], [])
 
     leader.end(lease, well=True)
-    leader.ring()
+    leader.fire()
     leader.check()
     assert leader.flow().ahead_ms > leader.now_ms
     leader.now_ms += DAY_MS
-    leader.ring()
+    leader.fire()
 
     assert leader.flow().stuck
     leader.check()
@@ -288,9 +288,9 @@ def test_a_run_that_is_made_anew_begins_its_wave_anew_however_wide_it_was() -> N
     root = job_of("root", cron="0 * * * *", misfire=late)
     leader.create(root, *fan(30)[1:])
     leader.now_ms += HOUR_MS
-    leader.ring()
+    leader.fire()
     leader.now_ms += 10 * 60_000
-    leader.ring()
+    leader.fire()
     assert leader.states() == [Step.STATE_CANNOT_RUN] * 30
     leader.steps = 5
     backfill = job_pb2.BackfillJobRequest(job="root")
@@ -299,10 +299,10 @@ def test_a_run_that_is_made_anew_begins_its_wave_anew_however_wide_it_was() -> N
 
     reply = leader.do(backfill)
     assert isinstance(reply, job_pb2.BackfillJobResponse), reply
-    leader.ring()
+    leader.fire()
     leader.check()
     leader.end(leader.lease(), well=True)
-    leader.ring()
+    leader.fire()
 
     assert leader.states() == [Step.STATE_FIRED] * 30
     assert leader.flow().live == 30
@@ -325,7 +325,7 @@ def test_waves_that_end_each_others_runs_do_not_go_deeper_and_deeper() -> None:
     for _ in range(60):
         leader.do(job_pb2.TriggerJobRequest(job="job-0"))
         leader.end(leader.lease(), well=True)
-        leader.ring()
+        leader.fire()
 
     leader.check()
 

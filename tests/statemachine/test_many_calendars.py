@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
-from raftsched.statemachine.model.request import Ring
+from raftsched.statemachine.model.request import FireTimers
 from raftsched.statemachine.schedule.calendar_days import RULES_MAX
 from raftsched.statemachine.schedule.compiler import CALENDARS_MAX
 
@@ -61,7 +61,7 @@ def test_calendars_are_read_once_for_all_jobs_that_name_them(machine: Machine) -
     imports = compiled(lambda: machine.do(imported(names, "0 0 * * *", Import.MODE_CREATE_ONLY)))
     upserts = compiled(lambda: machine.do(imported(names, "0 1 * * *", Import.MODE_UPSERT)))
     machine.advance(DAY_MS)
-    firing = compiled(machine.ring_all)
+    firing = compiled(machine.fire_all)
 
     # One that was accepted is read again when a job names it for the first time.
     assert imports <= len(names)
@@ -78,7 +78,7 @@ def test_a_calendar_that_changes_is_read_once_more(machine: Machine) -> None:
     changing = compiled(lambda: machine.decide(other))
     machine.do(other)
     machine.advance(DAY_MS)
-    firing = compiled(machine.ring_all)
+    firing = compiled(machine.fire_all)
 
     assert changing == 1
     assert firing <= 1
@@ -102,7 +102,7 @@ def test_a_calendar_may_change_within_the_decision_that_reads_it(
         calendar_pb2.UpdateCalendarRequest(
             calendar=after, update_mask=FieldMask(paths=["rules"])
         ),
-        Ring(10),
+        FireTimers(10),
     )  # fmt: skip
 
     assert bool(machine.live("a")) is not off
@@ -122,7 +122,7 @@ def test_a_calendar_made_anew_within_a_decision_is_another(machine: Machine) -> 
         calendar_pb2.DeleteCalendarRequest(calendar="off"),
         calendar_pb2.CreateCalendarRequest(calendar=now),
         with_mask("spec.timing", name="a", timing=timing),
-        Ring(10),
+        FireTimers(10),
     )
 
     [entry] = machine.ledger("a").values()

@@ -40,7 +40,7 @@ class Story:
         self.random.choice(
             (self.later, self.later, self.move, self.trigger, self.work, self.wait)
         )()
-        self.machine.ring_all()
+        self.machine.fire_all()
 
     def later(self) -> None:
         due = timestamp(self.machine.now_ms + self.random.randrange(1, 900) * SECOND_MS)
@@ -142,7 +142,7 @@ def test_those_that_are_too_late_are_looked_at_a_few_at_a_time(
     monkeypatch.setattr(limits, "STEP", 3)
 
     machine.succeed(lease)
-    machine.ring_all()
+    machine.fire_all()
 
     # Each decision is made twice.
     assert len(looked) <= 2 * 62 * 3

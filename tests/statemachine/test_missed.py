@@ -64,7 +64,7 @@ class World:
         for number, what in enumerate(how):
             self.edit(what, scheduled(number))
         machine.at(EARLY_MS)
-        machine.ring()
+        machine.fire()
         for lease in machine.grant():
             machine.succeed(lease)
 
@@ -221,11 +221,11 @@ def check_outcomes(
     machine.at(world.now_ms)
     room = BUSY[overlap]
     model = fates(world.times(), rule, maximum, world.now_ms, grace_ms, room)
-    machine.ring_all()
+    machine.fire_all()
     for lease in running:
         machine.succeed(lease)
     for _ in range(20):
-        machine.ring_all()
+        machine.fire_all()
         for lease in machine.grant():
             machine.succeed(lease)
     told: dict[int, str] = {}

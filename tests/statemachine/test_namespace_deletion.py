@@ -38,7 +38,7 @@ def fill(machine: Machine, queues: int = 3, name: str = "n") -> None:
     machine.do(job_pb2.DeleteJobRequest(namespace=name, job="job"))
     for _ in range(3):
         machine.advance(1)
-        machine.ring()
+        machine.fire()
 
 
 def tables(machine: Machine) -> set[bytes]:
@@ -46,12 +46,12 @@ def tables(machine: Machine) -> set[bytes]:
 
 
 def delete_namespace(machine: Machine) -> int:
-    """Ring until nothing is left to do; how many timers rang."""
-    rung = 0
-    while now := machine.ring():
-        rung += now
+    """FireTimers until nothing is left to do; how many timers fired."""
+    fired = 0
+    while now := machine.fire():
+        fired += now
         machine.check()
-    return rung
+    return fired
 
 
 def test_queues_lanes_calendars_and_alerts_go_with_their_namespace(machine: Machine) -> None:
@@ -110,7 +110,7 @@ def test_a_namespace_with_a_job_that_is_being_deleted_is_in_use(machine: Machine
     machine.do(job_pb2.DeleteJobRequest(namespace="n", job="job"))
 
     assert machine.refused(namespace_pb2.DeleteNamespaceRequest(namespace="n")).word == "IN_USE"
-    machine.ring()
+    machine.fire()
     delete(machine)
     delete_namespace(machine)
 

@@ -42,7 +42,7 @@ class World:
             for _ in range(self.random.choice((1, 10, 40))):
                 self.edit(self.machine.now_ms + 500)
             self.machine.advance(1_000)
-            self.machine.ring_all()
+            self.machine.fire_all()
         for _ in range(self.random.randrange(5)):
             self.edit(self.machine.now_ms + 90 * MINUTE_MS)
         self.now_ms = self.machine.now_ms + AHEAD * MINUTE_MS
@@ -140,11 +140,11 @@ def test_an_audit_is_sound_where_a_stretch_has_outcomes_of_others_in_it(machine:
         wanted.moved_to.CopyFrom(timestamp(now_ms + 1_000))
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=wanted))
     machine.advance(2_000)
-    machine.ring_all()
+    machine.fire_all()
     machine.do(job_pb2.PauseJobRequest(job="a"))
     machine.advance(AHEAD * MINUTE_MS)
     machine.do(job_pb2.ResumeJobRequest(job="a"))
-    machine.ring_all()
+    machine.fire_all()
 
     counts = {at: entry.count for at, entry in machine.ledger("a").items() if entry.last_at_ms}
     assert list(counts.values()) == [AHEAD - 1 - 3]
@@ -160,12 +160,12 @@ def test_what_somebody_added_is_in_no_count_of_a_stretch(machine: Machine) -> No
     added = Edit(kind=Edit.KIND_ADD, scheduled_time=timestamp(machine.now_ms + 90_000))
     machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=added))
     machine.advance(2 * MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     assert machine.state("a").fired == 1
     machine.do(job_pb2.PauseJobRequest(job="a"))
     machine.advance(AHEAD * MINUTE_MS)
     machine.do(job_pb2.ResumeJobRequest(job="a"))
-    machine.ring_all()
+    machine.fire_all()
 
     assert sum(bool(entry.last_at_ms) for entry in machine.ledger("a").values()) == 1
     assert audit(machine).sound
@@ -190,13 +190,13 @@ def test_thousands_of_them_cost_a_few_steps_each(monkeypatch: pytest.MonkeyPatch
         )
         machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=wanted))
     machine.advance(2_000)
-    machine.ring_all()
+    machine.fire_all()
     machine.do(job_pb2.PauseJobRequest(job="a"))
     machine.advance(1_000 * MINUTE_MS)
     machine.do(job_pb2.ResumeJobRequest(job="a"))
     before = len(machine.ledger("a"))
 
-    machine.ring_all()
+    machine.fire_all()
 
     # A stretch, and the run that catches up.
     assert len(machine.ledger("a")) == before + 2

@@ -24,7 +24,7 @@ def pause(machine: Machine, name: str = "a", **fields: object) -> None:
 
 def resume(machine: Machine, name: str = "a") -> None:
     machine.do(job_pb2.ResumeJobRequest(job=name))
-    machine.ring_all()
+    machine.fire_all()
     machine.check()
 
 
@@ -32,7 +32,7 @@ def work_off(machine: Machine) -> list[str]:
     leases = machine.grant()
     for lease in leases:
         machine.succeed(lease)
-    machine.ring_all()
+    machine.fire_all()
     return [lease.job for lease in leases]
 
 
@@ -127,7 +127,7 @@ def test_a_pause_that_ends_by_itself_is_a_resume(machine: Machine) -> None:
     wave(machine)
     assert machine.grant() == []
     machine.advance(HOUR_MS)
-    machine.ring_all()
+    machine.fire_all()
     machine.check()
 
     assert work_off(machine) == ["a"]
@@ -141,7 +141,7 @@ def test_a_run_for_later_waits_for_the_resume_unless_it_is_forced(machine: Machi
     forced = machine.trigger("a", due_time=due, force=True).id
     pause(machine)
     machine.advance(MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     machine.check()
 
     assert [lease.run for lease in machine.grant()] == [forced]
@@ -168,7 +168,7 @@ def test_a_job_that_is_paused_again_keeps_what_is_left(machine: Machine) -> None
     late_and_in_time(machine, Misfire.RULE_LATEST, 0, 5)
     machine.do(job_pb2.ResumeJobRequest(job="a"))
     pause(machine)
-    machine.ring_all()
+    machine.fire_all()
     machine.check()
     assert machine.grant() == []
     resume(machine)
@@ -184,6 +184,6 @@ def test_a_job_that_goes_on_can_be_deleted(machine: Machine) -> None:
     machine.do(job_pb2.ResumeJobRequest(job="a"))
     machine.do(job_pb2.DeleteJobRequest(job="a"))
     for _ in range(5):
-        machine.ring_all()
+        machine.fire_all()
         machine.advance(1)
     machine.check()

@@ -147,12 +147,12 @@ TO: dict[int, Callable[..., str]] = {
 
 def is_over(machine: Machine, run: str) -> None:
     machine.advance(3 * HOUR_MS)
-    machine.ring_all()
+    machine.fire_all()
 
 
 def is_due(machine: Machine, run: str) -> None:
     machine.advance(10 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
 
 def is_due_beside(machine: Machine, run: str) -> None:
@@ -169,7 +169,7 @@ def is_resumed(machine: Machine, run: str) -> None:
     """An earlier step still runs, so there is no room beside it."""
     machine.do(job_pb2.ResumeJobRequest(job="a"))
     machine.trigger("a", force=True)
-    machine.ring_all()
+    machine.fire_all()
 
 
 def the_first_ends(machine: Machine, run: str) -> None:
@@ -198,7 +198,7 @@ def set_aside(machine: Machine, run: str) -> None:
 
 def repaired(machine: Machine, run: str) -> None:
     machine.do(job_pb2.RepairJobRequest(job="a"))
-    machine.ring_all()
+    machine.fire_all()
 
 
 def requeued(machine: Machine, run: str) -> None:
@@ -388,7 +388,7 @@ class Wanderer:
         match dice.randrange(12):
             case 0 | 1:
                 machine.advance(dice.choice((1, MINUTE_MS, 6 * MINUTE_MS, HOUR_MS)))
-                machine.ring_all()
+                machine.fire_all()
             case 2 | 3:
                 due = timestamp(machine.now_ms + dice.choice((0, 0, 10 * MINUTE_MS)))
                 force = dice.random() < 0.2
@@ -457,7 +457,7 @@ def test_a_state_with_runs_of_format_1_goes_on(machine: Machine) -> None:
         for job in ("later", "held", "slot", "key", "tries", "ready")
     }
     machine.advance(HOUR_MS)
-    machine.ring_all()
+    machine.fire_all()
     machine.lapse("w1")
     done = 0
     while leases := machine.grant():

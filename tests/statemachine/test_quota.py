@@ -37,7 +37,7 @@ def rounds(machine: Machine, most: int = 100) -> list[list[str]]:
     """What runs at once, until nothing is left to run."""
     found: list[list[str]] = []
     for _ in range(most):
-        machine.ring_all()
+        machine.fire_all()
         machine.check()
         leases = machine.grant()
         if not leases:
@@ -131,11 +131,11 @@ def test_a_quota_that_is_raised_lets_those_in_line_go(machine: Machine) -> None:
     machine.trigger("root")
     [lease] = machine.grant()
     machine.succeed(lease)
-    machine.ring_all()
+    machine.fire_all()
     assert len(machine.grant()) == 1
 
     limit(machine, 0)
-    machine.ring_all()
+    machine.fire_all()
     machine.check()
 
     assert len(machine.grant()) == 199
@@ -148,7 +148,7 @@ def test_a_job_in_line_can_be_deleted(machine: Machine) -> None:
     machine.trigger("b", due_time=timestamp(machine.now_ms + MINUTE_MS))
     machine.trigger("a")
     machine.advance(MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     machine.check()
 
     machine.do(job_pb2.DeleteJobRequest(job="b"))

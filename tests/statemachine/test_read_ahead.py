@@ -8,7 +8,7 @@ from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine.core.store import MemoryStore, Store
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import StateRecord, encode
-from raftsched.statemachine.model.request import Ring
+from raftsched.statemachine.model.request import FireTimers
 from raftsched.statemachine.model.view import DENSE, STRETCH, View
 
 from .driver import MINUTE_MS, START_MS, Machine
@@ -113,7 +113,7 @@ def test_jobs_that_ring_together_do_what_was_asked_before_in_the_same_change(
     machine.advance(MINUTE_MS)
 
     machine.do_all(
-        job_pb2.PauseJobRequest(job="job-3"), job_pb2.DeleteJobRequest(job="job-4"), Ring(100)
+        job_pb2.PauseJobRequest(job="job-3"), job_pb2.DeleteJobRequest(job="job-4"), FireTimers(100)
     )
 
     fired = [number for number in range(20) if number != 4 and machine.state(f"job-{number}").fired]

@@ -35,7 +35,7 @@ def wrote(machine: Machine) -> str:
 def test_one_run(machine: Machine) -> None:
     machine.create("report", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     assert wrote(machine) == ROWS["fire"]
     [lease] = machine.grant("w1")
     assert wrote(machine) == ROWS["lease"]
@@ -46,7 +46,7 @@ def test_one_run(machine: Machine) -> None:
 def test_a_worker_that_was_silent_is_refused(machine: Machine) -> None:
     machine.create("report", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     [first] = machine.grant("w1")
     machine.lapse("w1")
     [second] = machine.grant("w2")
@@ -58,11 +58,11 @@ def test_a_worker_that_was_silent_is_refused(machine: Machine) -> None:
 def test_one_missed_time(machine: Machine) -> None:
     machine.create("report", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant("w1")
     machine.succeed(lease)
     machine.at("2026-01-01T05:30")
-    machine.ring()
+    machine.fire()
 
     assert wrote(machine) == ROWS["missed"]
     ledger = machine.ledger("report")
@@ -74,14 +74,14 @@ def test_one_missed_time(machine: Machine) -> None:
 def test_what_catches_up_waits_for_the_run_under_way(machine: Machine) -> None:
     machine.create("report", cron="0 * * * *")
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant("w1")
     machine.at("2026-01-01T05:30")
-    machine.ring()
+    machine.fire()
     assert len(machine.live("report")) == 1
 
     machine.succeed(lease)
-    machine.ring()
+    machine.fire()
     [run] = machine.live("report")
     assert run.scheduled_time.ToMilliseconds() == instant("2026-01-01T05:00")
 
@@ -93,11 +93,11 @@ def test_the_policy_chooses_among_the_times_that_may_run(machine: Machine) -> No
     timing = schedule_pb2.Timing(exclude_calendars=["off"])
     machine.create("report", cron="0 * * * *", timing=timing)
     machine.at("2026-01-01T21:00")
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant("w1")
     machine.succeed(lease)
     machine.at("2026-01-02T00:30")
-    machine.ring()
+    machine.fire()
 
     ledger = machine.ledger("report")
     last = [run_pb2.Outcome.Name(entry.outcome) for entry in ledger.values()][-3:]
@@ -109,7 +109,7 @@ def test_one_flow(machine: Machine) -> None:
     machine.create("b", after=["a"])
     machine.create("c", after=["b"])
     machine.at("2026-01-01T01:00")
-    machine.ring()
+    machine.fire()
     assert wrote(machine) == ROWS["fire a"]
     [lease] = machine.grant("w1")
     machine.succeed(lease)

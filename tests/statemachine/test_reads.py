@@ -56,11 +56,11 @@ def minutely(machine: Machine, hours: int = 1) -> None:
     machine.create("a", cron="*/10 * * * *", overlap=ALLOW)
     for _ in range(6 * hours):
         machine.advance(10 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
         for lease in machine.grant():
             machine.succeed(lease)
     machine.advance(10 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
     machine.grant()
 
 
@@ -289,7 +289,7 @@ def test_runs_under_way_are_listed_newest_first_over_all_jobs(machine: Machine) 
         machine.create(name, cron="*/10 * * * *", overlap=ALLOW)
     for _ in range(3):
         machine.advance(10 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
     machine.succeed(machine.grant("w1", 1)[0])
     machine.grant("w2", 1)
 
@@ -312,7 +312,7 @@ def test_with_too_many_runs_to_sort_none_is_left_out(
         machine.create(name, cron="*/10 * * * *", overlap=ALLOW)
     for _ in range(5):
         machine.advance(10 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
     sorted_ids = {run.id for run in listed(machine)}
     monkeypatch.setattr(limits, "LOOKED_AT", 3)
 

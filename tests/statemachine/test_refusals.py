@@ -328,7 +328,7 @@ def test_an_update_that_changes_nothing_leaves_version_and_etag(machine: Machine
 def test_an_emptied_namespace_can_be_deleted(machine: Machine) -> None:
     stage(machine)
     machine.do(job_pb2.DeleteJobRequest(namespace="full", job="x"))
-    machine.ring()
+    machine.fire()
 
     machine.do(namespace_pb2.DeleteNamespaceRequest(namespace="full"))
 

@@ -22,7 +22,7 @@ def work_off(machine: Machine, *failing: str) -> list[str]:
         for lease in leases:
             (machine.fail if lease.job in failing else machine.succeed)(lease)
             ran.append(lease.job)
-        machine.ring_all()
+        machine.fire_all()
     return ran
 
 
@@ -127,10 +127,10 @@ def test_what_is_behind_a_step_that_fires_anew_waits_for_it(machine: Machine) ->
         above = name
     flow = machine.trigger("c").id
     machine.fail(machine.grant()[0])
-    machine.ring_all()
+    machine.fire_all()
     machine.do(dead_letter_pb2.RequeueDeadLetterRequest(run=flow))
     machine.succeed(machine.grant()[0])
-    machine.ring_all()
+    machine.fire_all()
 
     steps = {step.job: step for step in shown(machine, flow).steps}
 
@@ -146,7 +146,7 @@ def changed(machine: Machine, *after: str) -> None:
         "spec.upstream", name="join", upstream=job_of("join", after=after).spec.upstream
     )
     machine.do(update)
-    machine.ring_all()
+    machine.fire_all()
     machine.check()
 
 

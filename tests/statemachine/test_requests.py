@@ -256,7 +256,7 @@ def test_a_run_triggered_for_later_stands_in_nobodys_way(machine: Machine) -> No
     assert machine.grant() == []
 
     machine.advance(60_000)
-    machine.ring()
+    machine.fire()
     assert [x.run for x in machine.grant()] == [later.id]
 
 
@@ -280,4 +280,4 @@ def test_recalled_records_give_the_same_changes_as_stored_ones(machine: Machine)
             apply(machine.store, machine.index, recalled.change)
             recall.keep(view)
         assert len(recall) <= 3
-        machine.ring()
+        machine.fire()

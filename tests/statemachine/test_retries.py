@@ -55,7 +55,7 @@ def fail_until_the_end(machine: Machine, kind: str = "Error") -> run_pb2.Run:
         if not machine.live("a"):
             return machine.ended("a")[0]
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
     raise AssertionError("it never ended")
 
 
@@ -81,7 +81,7 @@ def test_a_run_that_succeeds_in_the_end_has_no_error_and_its_attempts_keep_their
     machine.fail(lease, "Hiccup")
     [waiting] = machine.live("a")
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
     [lease] = machine.grant()
     machine.succeed(lease)
 
@@ -117,7 +117,7 @@ def test_no_attempt_begins_after_the_total_time(machine: Machine) -> None:
             starts.append(machine.now_ms - began_ms)
             machine.fail(lease)
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
 
     assert starts == [0, MINUTE_MS, 2 * MINUTE_MS, 3 * MINUTE_MS]
 

@@ -7,7 +7,7 @@ comes of it anew, and then look at the difference and understand it:
 
 The commands:
 
-    at 2026-01-01T09:00           wait 5m              ring
+    at 2026-01-01T09:00           wait 5m              fire
     create NAME cron="…" every=5m once=T after=A,B after_end=1m zone=Z queue=Q priority=HIGH
            overlap=QUEUE:2 misfire=ALL:3 grace=1m retry=3:5s limit=1 key=K:2 max=3
     pause NAME   resume NAME   delete NAME   trigger NAME [force]
@@ -77,7 +77,7 @@ class Scene:
         return f"it is {clock(self.machine.now_ms)}"
 
     def do_ring(self) -> str:
-        return f"{self.machine.ring()} timers"
+        return f"{self.machine.fire()} timers"
 
     def do_create(self, name: str, *options: str) -> str:
         job = job_of(name, **self.schedules(options))  # type: ignore[arg-type]

@@ -11,7 +11,15 @@ from raftsched.statemachine.core.instants import duration, to_ms
 from raftsched.statemachine.machine import Request, decide
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import SessionRecord, parse
-from raftsched.statemachine.model.request import Again, Grant, Lapse, Offer, Resume, Resumed, Rung
+from raftsched.statemachine.model.request import (
+    Again,
+    Grant,
+    Lapse,
+    Offer,
+    Resume,
+    Resumed,
+    WorkDone,
+)
 from raftsched.statemachine.runs import leases
 from raftsched.statemachine.selfcheck.verify import verify
 
@@ -232,7 +240,7 @@ def test_an_attempt_that_times_out_after_it_was_cancelled_is_not_tried_again(
     machine.do(run_pb2.CancelRunRequest(run=lease.run, grace=duration(HOUR_MS)))
 
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert machine.run(lease.run).state == run_pb2.RUN_STATE_CANCELLED
 
@@ -254,9 +262,9 @@ def test_a_lapse_after_a_hello_ends_what_is_left(machine: Machine) -> None:
     kept, lost = leased(machine, 2)
     hello(machine, kept)
 
-    rung = machine.ask(Lapse("w1", limits.STEP), Rung)
+    fired = machine.ask(Lapse("w1", limits.STEP), WorkDone)
 
-    assert rung == Rung(1, more=False)
+    assert fired == WorkDone(1, more=False)
     assert verify(machine.store) == []
     again = {lease.run: lease.attempt for lease in machine.grant("w2")}
     assert again == {kept.run: 2, lost.run: 1}
@@ -372,8 +380,8 @@ def test_a_lapse_in_the_change_of_the_first_lease_ends_it_in_the_next(machine: M
     machine.create("a")
     machine.trigger("a")
 
-    _, rung = machine.do_all(Grant((Offer("w1", 1),), 1), Lapse("w1", 10))
+    _, fired = machine.do_all(Grant((Offer("w1", 1),), 1), Lapse("w1", 10))
 
-    assert rung == Rung(0, more=True)
+    assert fired == WorkDone(0, more=True)
     machine.lapse("w1")
     assert [lease.attempt for lease in machine.grant("w2")] == [2]

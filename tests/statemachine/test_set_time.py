@@ -21,7 +21,7 @@ from raftsched.statemachine.firing.set_time import consequences
 from raftsched.statemachine.machine import Request, apply, decide, read_meta
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import StateRecord
-from raftsched.statemachine.model.request import Ring, SetTime, TimeSet
+from raftsched.statemachine.model.request import FireTimers, SetTime, TimeSet
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.occurrences import ledger
 from raftsched.statemachine.occurrences.ledger import WITH_RUN
@@ -39,7 +39,7 @@ def ahead(machine: Machine, ms: int = HOUR_MS) -> int:
     """The clocks are ahead, the state goes with them, and then they are right again."""
     right = machine.now_ms
     machine.advance(ms)
-    machine.ring()
+    machine.fire()
     machine.at(right)
     return read_meta(machine.store).now_ms
 
@@ -80,15 +80,15 @@ def test_a_backlog_and_a_deletion_go_on(machine: Machine) -> None:
     machine.do(job_pb2.DeleteJobRequest(job="gone"))
     machine.new_budget = lambda: Steps(1)
     for _ in range(4):
-        machine.do(Ring(1_000))
+        machine.do(FireTimers(1_000))
     machine.at(right_ms)
     set_back(machine)
     sound(machine)
 
     machine.new_budget = lambda: unlimited
-    machine.ring_all()
+    machine.fire_all()
     machine.advance(2 * 120)
-    machine.ring_all()
+    machine.fire_all()
 
     assert machine.job("a").status.backlog == 0
     assert not [
@@ -109,7 +109,7 @@ def test_a_job_that_is_made_afterwards_fires_in_time(machine: Machine) -> None:
     assert read_meta(machine.store).now_ms == START_MS
     machine.create("new", cron="* * * * *")
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
     assert [run.scheduled_time.ToMilliseconds() for run in machine.live("new")] == [
         START_MS + MINUTE_MS
     ]
@@ -125,7 +125,7 @@ def test_only_this_change_may_go_back(machine: Machine) -> None:
     machine.create("a", cron="* * * * *")
     machine.advance(HOUR_MS)
     view = View(machine.store, machine.now_ms)
-    decision = decide(view, [Request(Ring(1))])
+    decision = decide(view, [Request(FireTimers(1))])
     ahead(machine, 2 * HOUR_MS)
     view = View(machine.store, machine.now_ms)
     view.set_back(START_MS)
@@ -163,7 +163,7 @@ def test_what_was_planned_by_the_wrong_time_moves_back(machine: Machine) -> None
     assert machine.record(later.id).due_at_ms == START_MS + 3 * HOUR_MS
     sound(machine)
     machine.advance(5 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
     assert machine.run(leased.id).state != run_pb2.RUN_STATE_RUNNING
     sound(machine)
 
@@ -223,7 +223,7 @@ def test_no_scheduled_time_fires_twice(machine: Machine, seed: int) -> None:
                 set_back(machine)
         sound(machine)
     machine.advance(3 * HOUR_MS)
-    machine.ring()
+    machine.fire()
     note(machine, seen)
     for number in range(4):
         answer = audit(machine, f"j{number}")
@@ -245,7 +245,7 @@ def act(machine: Machine, chance: random.Random, crons: list[str]) -> None:
         job = machine.job(name)
         job.spec.timing.jitter.FromMilliseconds(chance.randrange(1, 30_000))
         machine.do(job_pb2.UpdateJobRequest(job=job))
-    machine.ring()
+    machine.fire()
 
 
 def note(machine: Machine, seen: dict[tuple[str, int | str], str]) -> None:
@@ -303,14 +303,14 @@ def test_a_job_that_decided_ahead_says_so_and_is_brought_back(machine: Machine, 
     [before] = machine.grant("w1")
     machine.succeed(before)
     machine.advance(2 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert len(machine.live("often")) == 1
     assert "stands still" not in ask(machine, request, run_pb2.Explanation).summary
     assert not audit(machine, "often").wrong
     sound(machine)
     machine.advance(DAY_MS)
-    machine.ring()
+    machine.fire()
     assert not audit(machine, "often").wrong
     sound(machine)
 
@@ -337,7 +337,7 @@ def test_what_waited_is_not_missed(machine: Machine, how: str) -> None:
 
     for _ in range(80):
         machine.advance(MINUTE_MS)
-        machine.ring_all()
+        machine.fire_all()
     answer = audit(machine, "often")
     assert not answer.wrong
     assert {outcome.outcome for outcome in answer.outcomes} <= WITH_RUN
@@ -397,5 +397,5 @@ def rest(machine: Machine) -> int:
             runs += 1
             machine.succeed(lease)
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
     return runs

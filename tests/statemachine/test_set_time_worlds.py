@@ -42,7 +42,7 @@ def world(machine: Machine, chance: random.Random) -> None:
         machine.check()
     for _ in range(4):
         machine.advance(HOUR_MS)
-        machine.ring()
+        machine.fire()
         note(machine, seen)
         machine.check()
     for number in range(JOBS):
@@ -101,7 +101,7 @@ def _act(machine: Machine, chance: random.Random) -> None:
         body = _edit(machine, chance, name, now_ms)
     if body is not None:
         machine.do_all(body)
-    machine.ring()
+    machine.fire()
 
 
 def _edit(machine: Machine, chance: random.Random, name: str, now_ms: int) -> object:

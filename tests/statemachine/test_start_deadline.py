@@ -29,7 +29,7 @@ def ended(machine: Machine, run: str) -> tuple[int, int]:
 def fired(machine: Machine) -> str:
     """The run of the hour that comes now."""
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
     return machine.live("a")[-1].id
 
 
@@ -39,9 +39,9 @@ def test_a_backfill_has_no_start_deadline(machine: Machine) -> None:
     machine.do(job_pb2.BackfillJobRequest(
         job="a", from_time=timestamp(START_MS - HOUR_MS), to_time=timestamp(START_MS),
     ))  # fmt: skip
-    machine.ring()
+    machine.fire()
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     [lease] = machine.grant()
     machine.succeed(lease)
@@ -57,9 +57,9 @@ def test_a_requeued_run_has_no_start_deadline(machine: Machine) -> None:
     machine.fail(lease, fatal=True)
     machine.advance(10 * MINUTE_MS)
     machine.do(dead_letter_pb2.RequeueDeadLetterRequest(run=run))
-    machine.ring()
+    machine.fire()
     machine.advance(10 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     [lease] = machine.grant()
     machine.succeed(lease)
@@ -75,10 +75,10 @@ def test_a_run_that_is_held_back_until_its_start_deadline_is_skipped(machine: Ma
     held = fired(machine)
 
     machine.advance(MINUTE_MS - 1)
-    machine.ring()
+    machine.fire()
     assert machine.run(held).held
     machine.advance(1)
-    machine.ring()
+    machine.fire()
 
     assert ended(machine, held) == SKIPPED
     assert outcomes(machine) == ["RAN", "SKIPPED_DEADLINE"]
@@ -87,7 +87,7 @@ def test_a_run_that_is_held_back_until_its_start_deadline_is_skipped(machine: Ma
 
 
 def test_an_end_lets_no_run_go_whose_start_deadline_has_passed(machine: Machine) -> None:
-    """The end of the last run came before the timer rang, and a worker was given the late one."""
+    """The end of the last run came before the timer fired, and a worker was given the late one."""
     machine.create("a", misfire=DEADLINE, overlap=QUEUE)
     machine.trigger("a")
     [lease] = machine.grant()
@@ -99,7 +99,7 @@ def test_an_end_lets_no_run_go_whose_start_deadline_has_passed(machine: Machine)
     machine.succeed(lease)
 
     assert [lease.run for lease in machine.grant()] == [in_time]
-    machine.ring()
+    machine.fire()
     assert [ended(machine, run) for run in late] == [SKIPPED, SKIPPED]
 
 
@@ -113,7 +113,7 @@ def test_a_run_goes_on_when_all_before_it_are_too_late(machine: Machine) -> None
     new = machine.trigger("a").id
 
     assert [lease.run for lease in machine.grant()] == [new]
-    machine.ring()
+    machine.fire()
     assert ended(machine, late) == SKIPPED
 
 
@@ -124,7 +124,7 @@ def lift_the_deadline(machine: Machine) -> None:
 
 
 def test_a_start_deadline_that_was_lifted_skips_no_run_that_is_held_back(machine: Machine) -> None:
-    """Its timer rings all the same, and then nobody may judge it anew: a step of a wave waits,
+    """Its timer fires all the same, and then nobody may judge it anew: a step of a wave waits,
     though the overlap policy skips others."""
     machine.create("u")
     machine.create("a", after=["u"], misfire=DEADLINE, overlap=Overlap(rule=Overlap.RULE_SKIP))
@@ -136,7 +136,7 @@ def test_a_start_deadline_that_was_lifted_skips_no_run_that_is_held_back(machine
     [_, held] = machine.live("a")
     lift_the_deadline(machine)
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     machine.succeed(lease)
 
@@ -152,7 +152,7 @@ def test_a_run_that_was_too_late_goes_when_its_start_deadline_is_lifted(machine:
     machine.succeed(lease)
 
     lift_the_deadline(machine)
-    machine.ring_all()
+    machine.fire_all()
 
     assert [lease.run for lease in machine.grant()] == [late[0]]
 
@@ -163,10 +163,10 @@ def test_a_run_triggered_for_later_has_its_start_deadline_too(machine: Machine) 
     machine.grant()
     later = machine.trigger("a", due_time=timestamp(machine.now_ms + HOUR_MS)).id
     machine.advance(HOUR_MS)
-    machine.ring()
+    machine.fire()
     assert machine.run(later).held
 
     machine.advance(MINUTE_MS)
-    machine.ring()
+    machine.fire()
 
     assert ended(machine, later) == SKIPPED

@@ -41,7 +41,7 @@ def test_a_cancelled_run_is_told_with_the_end_of_its_grace() -> None:
     assert to_ms(stop.deadline) == START_MS + 5 * SECOND_MS
 
     machine.advance(5 * SECOND_MS)
-    machine.ring()
+    machine.fire()
     assert told(machine) == [("w1", lease.run, lease.token, LOST)]
 
 
@@ -59,7 +59,7 @@ def test_an_attempt_that_took_too_long_is_lost() -> None:
     lease = leased(machine, attempt=SECOND_MS)
 
     machine.advance(SECOND_MS)
-    machine.ring()
+    machine.fire()
 
     assert told(machine) == [("w1", lease.run, lease.token, LOST)]
 
@@ -69,7 +69,7 @@ def test_a_run_that_took_too_long_is_lost() -> None:
     lease = leased(machine, run=SECOND_MS)
 
     machine.advance(SECOND_MS)
-    machine.ring()
+    machine.fire()
 
     assert told(machine) == [("w1", lease.run, lease.token, LOST)]
 
@@ -81,7 +81,7 @@ def test_a_deleted_jobs_run_is_lost() -> None:
     machine.do(job_pb2.DeleteJobRequest(job="report"))
     found = told(machine)
     machine.advance(1)
-    machine.ring()
+    machine.fire()
     found += told(machine)
 
     assert found == [("w1", lease.run, lease.token, LOST)]

@@ -43,7 +43,7 @@ def work_off(machine: Machine) -> list[str]:
         for lease in leases:
             machine.succeed(lease)
         ran += [lease.run for lease in leases]
-        machine.ring_all()
+        machine.fire_all()
     return ran
 
 
@@ -56,7 +56,7 @@ def test_each_of_some_reminders_of_one_second_runs(
     machine.create("a", overlap=Overlap(rule=rule, limit=limit), cron=cron)
     wanted = [later(machine, MINUTE_MS + number) for number in range(3)]
     machine.advance(MINUTE_MS + SECOND_MS)
-    machine.ring_all()
+    machine.fire_all()
     wanted += [machine.trigger("a").id for _ in range(3)]
     machine.check()
 
@@ -94,11 +94,11 @@ def test_what_would_wait_is_refused_where_the_caller_says_so(machine: Machine) -
 def test_a_newer_time_takes_the_place_of_an_older_time_only(machine: Machine) -> None:
     machine.create("a", cron="* * * * *", overlap=Overlap(rule=Overlap.RULE_QUEUE_ONE))
     machine.advance(MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     asked = machine.trigger("a").id
     for _ in range(3):
         machine.advance(MINUTE_MS)
-        machine.ring_all()
+        machine.fire_all()
 
     ran = work_off(machine)
 
@@ -123,7 +123,7 @@ def test_a_policy_that_allows_more_lets_those_go_that_wait(machine: Machine) -> 
     asked = [machine.trigger("a").id for _ in range(4)]
 
     machine.do(with_mask("spec.overlap", name="a", overlap=Overlap(limit=3)))
-    machine.ring_all()
+    machine.fire_all()
 
     assert [lease.run for lease in machine.grant()] == asked[:3]
     machine.check()
@@ -137,7 +137,7 @@ def test_a_run_for_later_is_not_held_back(machine: Machine) -> None:
     run, status = machine.run(waits), machine.job("a").status
     assert (run.held, run.later, status.held, status.later) == (False, True, 0, 1)
     machine.advance(MINUTE_MS)
-    machine.ring_all()
+    machine.fire_all()
     run, status = machine.run(waits), machine.job("a").status
     assert (run.held, run.later, status.held, status.later) == (True, False, 1, 0)
     assert work_off(machine) == [running, waits]

@@ -13,7 +13,7 @@ from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import read_meta
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import CatchUpRecord, encode, parse
-from raftsched.statemachine.model.request import Offer, Ring
+from raftsched.statemachine.model.request import FireTimers, Offer
 
 from .driver import HOUR_MS, MINUTE_MS, SECOND_MS, START_MS, Machine
 
@@ -55,7 +55,7 @@ def waits(machine: Machine, seconds: int) -> int:
         decisions = 0
         while machine.state("a", "other").next_due_at_ms == due_ms:
             decisions += machine.now_ms >= due_ms
-            machine.do(Ring(1_000))
+            machine.do(FireTimers(1_000))
             machine.advance(TICK_MS)
             assert decisions < 1_000, "the other job does not fire"
         longest = max(longest, decisions)
@@ -89,13 +89,13 @@ def test_however_much_can_wait_what_is_due_is_not_behind_it() -> None:
     machine.advance(SECOND_MS)
 
     for fired in range(1, 4):
-        machine.do(Ring(1_000))
+        machine.do(FireTimers(1_000))
         assert machine.state("a").fired == fired
         machine.advance(SECOND_MS)
 
     machine.new_budget = lambda: unlimited
     for _ in range(3):
-        machine.ring_all()
+        machine.fire_all()
         machine.advance(1)
     machine.check()
     assert len(list(machine.store.scan(keys.JOB, keys.after(keys.JOB)))) == 1
@@ -123,11 +123,11 @@ def as_before(machine: Machine, name: str) -> Machine:
 
 @pytest.mark.parametrize("rule", [Overlap.RULE_ALLOW, Overlap.RULE_QUEUE])
 def test_a_backlog_of_before_goes_on_in_its_own_line(rule: Overlap.Rule.ValueType) -> None:
-    """In a state that was written before, the timer of a job rings for its backlog, too."""
+    """In a state that was written before, the timer of a job fires for its backlog, too."""
     machine = Machine(MemoryStore())
     machine.create("a", cron="0 * * * *", overlap=Overlap(rule=rule))
     machine.advance(4 * HOUR_MS)
-    machine.ring()
+    machine.fire()
     for lease in machine.grant():
         machine.succeed(lease)
     request = job_pb2.BackfillJobRequest(job="a", from_time=timestamp(START_MS + HOUR_MS))
@@ -138,7 +138,7 @@ def test_a_backlog_of_before_goes_on_in_its_own_line(rule: Overlap.Rule.ValueTyp
 
     for _ in range(6):
         machine.advance(MINUTE_MS)
-        machine.ring()
+        machine.fire()
         for lease in machine.grant():
             machine.succeed(lease)
         machine.check()
@@ -149,9 +149,9 @@ def test_a_backlog_of_before_goes_on_in_its_own_line(rule: Overlap.Rule.ValueTyp
 def test_no_group_of_workers_takes_all_the_time_of_a_grant() -> None:
     """However little that is: a few of each are leased before it is asked for."""
     machine = crowd(BACKFILLED, 400)
-    machine.ring_all()
+    machine.fire_all()
     machine.advance(10 * SECOND_MS)
-    machine.ring()
+    machine.fire()
     mine = len(machine.live("a", "other"))
     assert mine >= 10
     machine.new_budget = lambda: Steps(0)
@@ -174,14 +174,14 @@ def test_what_falls_due_behind_many_does_not_wait_for_all_of_them() -> None:
         due_ms = START_MS + SECOND_MS + number * TICK_MS
         machine.create(f"a{number}", once=due_ms, namespace="other")
     machine.advance(SECOND_MS)
-    machine.do(Ring(100))
+    machine.do(FireTimers(100))
 
     for number in range(1, 6):
         machine.advance(TICK_MS)
-        machine.do(Ring(100))
+        machine.do(FireTimers(100))
         assert machine.live(f"a{number}", "other")
 
-    machine.ring_all()
+    machine.fire_all()
     machine.check()
     assert sum(bool(machine.live(f"j{number}")) for number in range(many)) == many
 
@@ -198,9 +198,9 @@ def test_each_of_many_rings_whatever_falls_due_behind_it(steps: int, seed: int) 
     machine.advance(SECOND_MS)
     for _ in range(400 if steps == 1 else 60):
         machine.advance(chance.randrange(30))
-        machine.do(Ring(chance.choice((5, 10, 40))))
+        machine.do(FireTimers(chance.choice((5, 10, 40))))
     machine.new_budget = lambda: unlimited
-    machine.ring_all()
+    machine.fire_all()
 
     machine.check()
     assert sum(len(machine.live(f"j{number}")) for number in range(jobs)) == jobs, seed

@@ -130,10 +130,10 @@ def test_it_is_the_one_that_fires(machine: Machine, every_ms: int) -> None:
     for _ in range(60):
         expected, before = due_ms(machine), scheduled(machine)
         machine.at(expected - 1)
-        machine.ring_all()
+        machine.fire_all()
         assert scheduled(machine) <= before
         machine.at(expected)
-        machine.ring_all()
+        machine.fire_all()
         assert scheduled(machine) - before == {expected}
         for lease in machine.grant("w1"):
             machine.succeed(lease)

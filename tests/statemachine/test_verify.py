@@ -222,10 +222,10 @@ def test_a_leader_that_holds_a_wrong_counter_in_memory_forgets_it_when_it_is_men
     state.parked += 1
     machine.store.write([(key, encode(state))], [])
     machine.advance(60_000)
-    machine.ring()
+    machine.fire()
 
     machine.do(Repair(100))
     machine.advance(60_000)
-    machine.ring()
+    machine.fire()
 
     machine.check()

@@ -20,7 +20,7 @@ def waiting(machine: Machine, cron: str | Iterable[str], zone: str = "") -> None
     machine.create("waits", cron=cron, timing=timing)
     while not 0 < machine.state("waits").next_scheduled_at_ms <= machine.now_ms:
         machine.advance(HOUR_MS // 60)
-        machine.ring()
+        machine.fire()
 
 
 def rewrite(machine: Machine, cron: str | Iterable[str], zone: str = "") -> int:

@@ -89,7 +89,7 @@ def _first_hour(machine: Machine) -> None:
     """Work as it should be, but for what fails."""
     for _ in range(12):
         machine.advance(5 * MINUTE_MS)
-        machine.ring()
+        machine.fire()
         for lease in machine.grant("w1", 20, queues=("default", "mail", "flow")):
             if lease.job == "doomed":
                 machine.fail(lease, "Broken")
@@ -123,13 +123,13 @@ def _by_hand(machine: Machine) -> None:
 def _second_hour(machine: Machine) -> None:
     """Workers that take runs and keep them."""
     machine.advance(20 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
     machine.offer(
         Offer("w1", 8, ("default", OTHER), ("default", "mail")),
         Offer("w2", 8, ("default", OTHER), ("default", "mail")),
     )
     machine.advance(40 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
     for lease in machine.grant("w3", 6, queues=("default", "mail")):
         machine.note(lease, 1, 3, b"so far")
     for _ in range(2):
@@ -137,7 +137,7 @@ def _second_hour(machine: Machine) -> None:
             if lease.job != "right":
                 machine.succeed(lease, b"wave")
     machine.advance(20 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
     for data in (b"new", b"newer"):
         machine.do(with_mask("spec.payload", name="minutely",
                              payload=common_pb2.Payload(data=data)))  # fmt: skip

@@ -385,7 +385,7 @@ def test_what_is_exported_can_be_imported(form: str, cli: Cli, tmp_path: Path) -
     said = cli.ok("job", "export", "--to", path, "-o", form)
     piped = cli.ok("job", "export", "-o", form).stdout
     cli.ok("job", "delete", "after", "report", "--yes")
-    cli.stage.act(lambda machine: machine.ring())
+    cli.stage.act(lambda machine: machine.fire())
     cli.ok("job", "import", path)
 
     assert said.stderr == f"2 jobs exported to {path}.\n"
@@ -507,7 +507,7 @@ def test_a_completed_import_is_done_again_when_it_is_typed_again(cli: Cli, tmp_p
     path = write(tmp_path, "a.jsonl", lines(1))
     cli.ok("job", "import", path)
     cli.ok("job", "delete", "job-00000", "--yes")
-    cli.stage.act(lambda machine: machine.ring())
+    cli.stage.act(lambda machine: machine.fire())
 
     cli.ok("job", "import", path)
 

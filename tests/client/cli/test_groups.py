@@ -31,7 +31,7 @@ def fail(stage: Stage) -> None:
     """A worker takes all that is ready, and fails for good."""
 
     def work(machine: Machine) -> None:
-        machine.ring()
+        machine.fire()
         for lease in machine.grant("w1"):
             machine.fail(lease, "ValueError", message="bad input", fatal=True)
 

@@ -359,7 +359,7 @@ def test_history_backfill_and_explain(cli: Cli, stage: Stage) -> None:
         "2 scheduled times of job x will run, 60 a minute (2.0s at least); 0 left alone.\n"
     )
     assert explained.stderr.startswith("The job x")
-    stage.act(lambda machine: machine.ring())
+    stage.act(lambda machine: machine.fire())
 
 
 def test_a_repair_says_whether_there_was_anything_to_repair(cli: Cli, stage: Stage) -> None:

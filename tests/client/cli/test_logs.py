@@ -34,7 +34,7 @@ def leased(stage: Stage) -> worker_pb2.Lease:
     found: list[worker_pb2.Lease] = []
 
     def work(machine: Machine) -> None:
-        machine.ring()
+        machine.fire()
         found.extend(machine.grant("w1"))
 
     stage.act(work)

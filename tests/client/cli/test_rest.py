@@ -306,7 +306,7 @@ def test_the_doctor_names_what_is_wrong_and_what_to_do(cli: Cli, stage: Stage) -
 def strained() -> cluster_pb2.ClusterStatus:
     seen = status(quorum=True, margin=1)
     seen.node, seen.leader, seen.long_steps = "n1", "n1", 3
-    for what, ms in (("decide: Ring", 250), ("compile zones", 120)):
+    for what, ms in (("decide: FireTimers", 250), ("compile zones", 120)):
         step = seen.last_long_steps.add(what=what)
         step.duration.FromMilliseconds(ms)
         step.time.GetCurrentTime()
@@ -340,7 +340,7 @@ def test_what_strains_a_node_is_said_in_words(
     text = " ".join(said.split())
     assert "3 steps of n1 lasted too long" in text
     assert "the last 0.25 s" in text
-    assert "decide: Ring" in text
+    assert "decide: FireTimers" in text
     assert "n1 refused 15 calls by its limits: watchers_by_caller 12, failures 3" in text
     assert "raise those under [limits] of n1" in text
     assert "UNAUTHENTICATED 1" in text
