@@ -165,7 +165,7 @@ def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
         run = runs.new(job, run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN, last_ms)
         state.serial += 1
         occasion = keys.occasion_of(last_ms, state.serial)
-        move(view, jid, occasion, run, READY, state, job.form)
+        move(view, jid, occasion, run, READY, state, job.template)
     fire_due(view, jid, job, state)
 
 

@@ -22,19 +22,19 @@ def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[s
         warned = next_time.plan_of(view, jid, job).warnings
     except next_time.Unreadable as unreadable:
         warned = (str(unreadable),)
-    found = [*warned, *templates.check(job.form).at_odds]
+    found = [*warned, *templates.check(job.template).at_odds]
     found += _key_of_schedules(job)
     # Taken away above it since it was made: one that is made so is refused.
-    if lost := graph.apart(view, keys.namespace_of(jid), job.form.spec.upstream):
+    if lost := graph.apart(view, keys.namespace_of(jid), job.template.spec.upstream):
         found.append(lost)
-    if state.next_due_at_ms and not job.form.spec.timing.HasField("jitter"):
+    if state.next_due_at_ms and not job.template.spec.timing.HasField("jitter"):
         found += _many_due(view, state.next_due_at_ms)
     return found
 
 
 def _key_of_schedules(job: JobRecord) -> list[str]:
     """A word where runs that no trigger makes have no key of their own."""
-    spec = job.form.spec
+    spec = job.template.spec
     path = spec.concurrency.key
     if not concurrency_key.is_path(path) or not (job.schedules or spec.upstream.jobs):
         return []

@@ -23,15 +23,15 @@ from ..model.record import (
     encode,
     payload_of,
 )
-from ..model.specs import Parts
-from ..model.view import Mold, View
+from ..model.specs import SpecParts
+from ..model.view import JobBatch, View
 from ..occurrences import ledger, ledger_purge, next_time
 from ..runs import admission, lanes, runs, set_aside
 from ..schedule.compiler import compile_plan, shape_of
 from ..schedule.plan import Plan, count_scheduled, due
 from ..tenants import audit_log, namespaces
 from . import job_warnings, templates
-from .templates import Checked
+from .templates import CheckedTemplate
 
 CHANGEABLE = frozenset({"spec"})
 NAMED = 10  # Dependents that a refusal names.
@@ -67,10 +67,10 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     namespace = namespaces.need(view, wanted.namespace)
     number, name, spec = namespace.number, wanted.name, wanted.spec
     parts = specs.of(spec)
-    form, schedules, notes = parts
-    mold = view.molds.get((number, form, schedules))
-    if mold is None:
-        known = templates.check(form)
+    template, schedules, notes = parts
+    batch = view.job_batches.get((number, template, schedules))
+    if batch is None:
+        known = templates.check(template)
         plan = check(view, namespace, wanted, parts, known, view.now_ms)
     elif faults := _faults(name, spec, notes, ()):
         raise Refused.of(faults)
@@ -84,24 +84,25 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     meta.job_serial += 1
     jid = keys.jid_of(number, meta.job_serial)
     job = JobRecord(
-        name=name, namespace=namespace.settings.name, form=form, schedules=schedules, notes=notes,
-        payload=payload, version=1, created_at_ms=now_ms, updated_at_ms=now_ms, creator=actor,
-        schedules_since_ms=now_ms,
+        name=name, namespace=namespace.settings.name, template=template, schedules=schedules,
+        notes=notes,
+        payload=payload, version=1, created_at_ms=now_ms, updated_at_ms=now_ms,
+        creator=actor, schedules_since_ms=now_ms,
     )  # fmt: skip
     view.put_raw(name_key, jid.to_bytes(8, "big"))
     usage = view.usages.get(number) or namespaces.usage_of(view, jid)
     usage.jobs += 1
     usage.payload_bytes += size
-    if mold is None:
-        mold = _mold(view, jid, namespace, job, known, plan)
+    if batch is None:
+        batch = _batch(view, jid, namespace, job, known, plan)
     else:
-        job.lane = mold.lane
-        if mold.state.timer_at_ms:
-            view.put_timer(keys.job_timer(mold.state.timer_at_ms, jid))
+        job.lane = batch.lane
+        if batch.state.timer_at_ms:
+            view.put_timer(keys.job_timer(batch.state.timer_at_ms, jid))
     # Not as records: those that come with a big import would push others out of the memory.
     view.put_unseen(keys.job(jid), encode(job))
-    view.put_unseen(keys.state(jid), mold.encoded)
-    return jid, job, mold.state
+    view.put_unseen(keys.state(jid), batch.encoded)
+    return jid, job, batch.state
 
 
 def _taken(view: View, namespace: NamespaceRecord, name: str) -> Refused:
@@ -114,47 +115,52 @@ def _taken(view: View, namespace: NamespaceRecord, name: str) -> Refused:
     )  # fmt: skip
 
 
-def _mold(
-    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, known: Checked, plan: Plan
-) -> Mold:
+def _batch(
+    view: View,
+    jid: int,
+    namespace: NamespaceRecord,
+    job: JobRecord,
+    known: CheckedTemplate,
+    plan: Plan,
+) -> JobBatch:
     """Set a new job going, and keep what others like it need not be asked again."""
     state = StateRecord(state=next_time.ACTIVE)
     _wire(view, jid, namespace, job, state, known, plan)
     next_time.start(view, state, plan)
     next_time.reschedule(view, jid, state)
-    mold = Mold(job.lane, state, encode(state))
-    if specs.shape(job.form, job.schedules).is_common and not known.has_upstream:
-        view.molds[namespace.number, job.form, job.schedules] = mold
-    return mold
+    batch = JobBatch(job.lane, state, encode(state))
+    if specs.shape(job.template, job.schedules).is_common and not known.has_upstream:
+        view.job_batches[namespace.number, job.template, job.schedules] = batch
+    return batch
 
 
 def _wire(
     view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, state: StateRecord,
-    known: Checked, plan: Plan,
+    known: CheckedTemplate, plan: Plan,
 ) -> None:  # fmt: skip
     """Derive from a job's spec what firing and ending look at. The caller puts both records."""
-    form = job.form
-    lane = view.lanes_of_forms.get((namespace.number, form))
+    template = job.template
+    lane = view.lanes_of_templates.get((namespace.number, template))
     if lane is None:
-        spec = form.spec
+        spec = template.spec
         queue = spec.queue or "default"
         lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
-        view.lanes_of_forms[namespace.number, form] = lane
+        view.lanes_of_templates[namespace.number, template] = lane
     job.lane = lane
     state.keep_ms = known.keep_ms
     state.after_end = bool(plan.rests)
-    state.once = specs.shape(form, job.schedules).is_once
+    state.once = specs.shape(template, job.schedules).is_once
     state.may_finish = bool(job.schedules) and not state.after_end and not known.has_upstream
     state.delete_after_ms = known.delete_after_ms
     if known.has_upstream:
         graph.link(view, jid, job)
-    if form.calendars:
-        namespaces.use_calendars(view, namespace.number, form.calendars, 1)
+    if template.calendars:
+        namespaces.use_calendars(view, namespace.number, template.calendars, 1)
 
 
 def check(
-    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: Parts, known: Checked,
-    since_ms: int,
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: SpecParts,
+    known: CheckedTemplate, since_ms: int,
 ) -> Plan:  # fmt: skip
     """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
     faults = _faults(wanted.name, wanted.spec, parts.notes, known.faults)
@@ -185,30 +191,30 @@ def _check_members(view: View, wanted: job_pb2.Job) -> None:
 
 
 def _faults(
-    name: str, spec: job_pb2.JobSpec, notes: bytes, of_form: tuple[Fault, ...]
+    name: str, spec: job_pb2.JobSpec, notes: bytes, of_template: tuple[Fault, ...]
 ) -> list[Fault]:
     """What is wrong with a job, schedules apart."""
     faults = validate.name("name", name)
     if notes:
         faults += validate.notes(spec)
-    faults += of_form
+    faults += of_template
     return faults + validate.payload("spec.payload", spec.payload)
 
 
 def _plan(
-    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: Parts, since_ms: int
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: SpecParts, since_ms: int
 ) -> Plan | list[FieldFault]:
     """The plan of a job, or what is wrong with its schedules. What has nothing of the job's own in
     it is compiled once in a decision for all jobs that have the same."""
-    place = (parts.schedules, parts.form.timing, since_ms)
+    place = (parts.schedules, parts.template.timing, since_ms)
     plan: Plan | list[FieldFault] | None = view.plans.get(place)
     if plan is None:
-        shape = specs.shape(parts.form, parts.schedules)
+        shape = specs.shape(parts.template, parts.schedules)
         plan = compile_plan(
             wanted.spec.schedules, wanted.spec.timing,
             seed=f"{namespace.settings.name}/{wanted.name}", shape=shape,
             created_at_ms=view.now_ms, since_ms=since_ms,
-            calendars=next_time.calendars_of(view, namespace.number, parts.form.calendars),
+            calendars=next_time.calendars_of(view, namespace.number, parts.template.calendars),
         )  # fmt: skip
         if shape.is_common and isinstance(plan, Plan):
             # Its job is there in a moment, and has warnings: its plan is the same.
@@ -278,7 +284,7 @@ def replace_spec(
     anew = rescheduled or (used_up and old.timing.max_runs != new.timing.max_runs)
     since_ms = _begin(view, jid, job, state) if anew else job.schedules_since_ms
     parts = specs.of(new)
-    known = templates.check(parts.form)
+    known = templates.check(parts.template)
     plan = check(view, namespace, merged, parts, known, since_ms)
     grown = len(new.payload.data) - len(old.payload.data)
     _check_quota(view, namespace, 0, grown)
@@ -301,7 +307,7 @@ def replace_spec(
     namespaces.usage_of(view, jid).payload_bytes += grown
     if reordered:
         former_specs.keep(view, jid, job, state)
-    job.form, job.schedules, job.notes = parts
+    job.template, job.schedules, job.notes = parts
     job.payload = payload_of(new)
     job.version += 1
     job.updated_at_ms = view.now_ms
@@ -363,7 +369,7 @@ def _check_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
         return
     old = next_time.plan_of(view, jid, job)
     end = view.now_ms - due(old, 0) + 1
-    first = max(state.next_scheduled_at_ms, end - 1 - job.form.grace_ms)
+    first = max(state.next_scheduled_at_ms, end - 1 - job.template.grace_ms)
     count = count_scheduled(old, first, end).number
     if count > limits.STEP:
         raise Refused.because(

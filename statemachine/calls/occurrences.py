@@ -67,7 +67,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
     if state.has_downstream:
         waves.start(view, jid, occasion, run)
     to = LATER if later else HELD if waits else READY
-    move(view, jid, occasion, run, to, state, job.form)
+    move(view, jid, occasion, run, to, state, job.template)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, "TriggerJob", job.namespace, f"job/{job.name}", request)
     return answers.run(view, jid, occasion, run, job)
@@ -124,7 +124,7 @@ def _check_trigger(request: job_pb2.TriggerJobRequest) -> None:
 
 def _check_key(request: job_pb2.TriggerJobRequest, job: JobRecord) -> None:
     """Refuse a run whose concurrency key cannot be read."""
-    limit = job.form.spec.concurrency
+    limit = job.template.spec.concurrency
     key, field = request.concurrency_key or limit.key, "concurrency_key"
     if not key:
         return
@@ -226,10 +226,10 @@ def _triggered(
     if request.HasField("payload"):
         run.payload = request.payload
     if request.priority or request.queue:
-        run.priority = request.priority or job.form.spec.priority
-        queue = request.queue or job.form.spec.queue or "default"
+        run.priority = request.priority or job.template.spec.priority
+        queue = request.queue or job.template.spec.queue or "default"
         number = namespaces.need(view, job.namespace).number
-        run.lane = lanes.lane_for(view, number, job.form.spec, queue, run.priority)
+        run.lane = lanes.lane_for(view, number, job.template.spec, queue, run.priority)
     if request.concurrency_key:
         run.limit_key = _read_key(request.concurrency_key, request, job)
         run.exempt |= RunRecord.KEY_OF_TRIGGER

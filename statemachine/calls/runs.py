@@ -88,7 +88,7 @@ def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.R
             f"the run {request.run} is {word} and does not wait for a retry",
             run=request.run, state=word,
         )  # fmt: skip
-    move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord), job.form)
+    move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord), job.template)
     audit_log.add(view, actor, "RetryRun", job.namespace, f"run/{request.run}", request)
     return answers.run(view, jid, occasion, run, job)
 
@@ -150,7 +150,7 @@ def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRec
     run.action_version = job.action_version
     lane = view.need(keys.lane(run.lane), LaneRecord)
     namespace = keys.namespace_of(jid)
-    run.lane = lanes.lane_for(view, namespace, job.form.spec, lane.queue, lane.priority)
+    run.lane = lanes.lane_for(view, namespace, job.template.spec, lane.queue, lane.priority)
     run.exempt |= RunRecord.EXEMPT_DEADLINE
-    move(view, jid, occasion, run, READY, state, job.form)
+    move(view, jid, occasion, run, READY, state, job.template)
     view.put(state_key, state)

@@ -1,4 +1,4 @@
-"""What is to be known of a form before a job is made of it, looked at once for many jobs."""
+"""What is to be known of a template before a job is made of it, looked at once for many jobs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import lru_cache
 from ..core.instants import ms_or
 from ..core.rejection import Fault
 from ..model import policies, validate
-from ..model.specs import BYTES_KEPT, KEPT, Form
+from ..model.specs import BYTES_KEPT, KEPT, Template
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """A form after it was looked at."""
+class CheckedTemplate:
+    """A template after it was looked at."""
 
     # What is wrong with it.
     faults: tuple[Fault, ...]
@@ -25,15 +25,15 @@ class Checked:
     at_odds: tuple[str, ...]
 
 
-def check(form: Form) -> Checked:
-    return _kept(form) if len(form.data) <= BYTES_KEPT else _check(form)
+def check(template: Template) -> CheckedTemplate:
+    return _kept(template) if len(template.data) <= BYTES_KEPT else _check(template)
 
 
-def _check(form: Form) -> Checked:
-    spec = form.spec
-    faults = tuple(validate.form(spec))
+def _check(template: Template) -> CheckedTemplate:
+    spec = template.spec
+    faults = tuple(validate.spec_faults(spec))
     delete_after = spec.HasField("delete_after")
-    return Checked(
+    return CheckedTemplate(
         faults=faults,
         has_upstream=bool(spec.upstream.jobs),
         keep_ms=ms_or(spec, "keep_history", 0),

@@ -142,7 +142,10 @@ def may_backfill(
     view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int
 ) -> bool:
     """Whether a past scheduled time may still run: it has not, and no calendar leaves it out."""
-    if job.form.calendars and excluded(next_time.plan_of(view, jid, job), scheduled_ms) is not None:
+    if (
+        job.template.calendars
+        and excluded(next_time.plan_of(view, jid, job), scheduled_ms) is not None
+    ):
         return False
     return ledger.may_backfill(view, jid, job, state, scheduled_ms)
 

@@ -36,7 +36,7 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     plan = next_time.plan_of(view, jid, job)
     until_ms = view.now_ms - due(plan, 0)
     due_now, last = timeline.undecided(view, jid, job, state, plan, until_ms)
-    spec = job.form.spec
+    spec = job.template.spec
     room = overlap.room(state, job)
     # What is to stand for those that were missed must not be skipped.
     most = namespaces.live_runs(view, job.namespace)
@@ -44,7 +44,7 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     if spec.overlap.rule == Overlap.RULE_QUEUE:
         is_full = is_full or overlap.judge(view, jid, state, job) is overlap.SKIP
     chosen = misfire.choose(
-        spec.misfire, due_now, plan, view.now_ms, job.form.grace_ms, room, is_full=is_full
+        spec.misfire, due_now, plan, view.now_ms, job.template.grace_ms, room, is_full=is_full
     )
     before = state.next_scheduled_at_ms
     if last:

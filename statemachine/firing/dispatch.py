@@ -104,7 +104,7 @@ def _fresh(
 def _may_overtake(view: View, jid: bytes) -> bool:
     if not view.need(keys.STATE + jid, StateRecord).live:
         return True
-    rule = view.need(keys.JOB + jid, JobRecord).form.spec.overlap.rule
+    rule = view.need(keys.JOB + jid, JobRecord).template.spec.overlap.rule
     return rule == job_pb2.OverlapPolicy.RULE_ALLOW
 
 
@@ -275,7 +275,7 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     moved or added. What a decision has no time for is due in the next, in the same order. The
     caller reschedules and puts the state."""
     now_ms = view.now_ms
-    grace_ms = job.form.grace_ms
+    grace_ms = job.template.grace_ms
     for done in range(limits.STEP):
         scheduled_ms, due_ms = state.next_scheduled_at_ms, state.next_due_at_ms
         if not scheduled_ms or due_ms > now_ms:
@@ -349,7 +349,7 @@ def _wake_run(view: View, jid: int, occasion: int) -> None:
     was_at_ms, run.timer_at_ms = run.timer_at_ms, 0
     job = view.need(keys.job(jid), JobRecord)
     now_ms = view.now_ms
-    timeouts = job.form.spec.timeouts
+    timeouts = job.template.spec.timeouts
     run_ms = ms_or(timeouts, "run", 0)
     if run_ms and run.ready_at_ms and run.ready_at_ms + run_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.run", f"it had not ended after {run_ms} ms")
@@ -363,7 +363,7 @@ def _wake_run(view: View, jid: int, occasion: int) -> None:
 
 def _wake_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
-    heartbeat_ms = ms_or(job.form.spec.timeouts, "heartbeat", 0)
+    heartbeat_ms = ms_or(job.template.spec.timeouts, "heartbeat", 0)
     if 0 < run.cancel_at_ms <= now_ms:
         runs.stop(view, jid, occasion, run, LOST)
         runs.end(view, jid, occasion, run, CANCELLED)
@@ -374,7 +374,7 @@ def _wake_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobR
         message = f"it reported no progress for {heartbeat_ms} ms"
         _attempt_over(view, jid, occasion, run, "timeout.heartbeat", message)
     else:
-        arm(view, jid, occasion, run, job.form)
+        arm(view, jid, occasion, run, job.template)
         view.put(keys.run(jid, occasion), run)
 
 
@@ -388,24 +388,24 @@ def _attempt_over(
 
 def _wake_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
-    queue_ms = ms_or(job.form.spec.timeouts, "queue", 0)
+    queue_ms = ms_or(job.template.spec.timeouts, "queue", 0)
     started = run.started_at_ms
     if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
         _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
-    elif 0 < policies.retries_end(run, job.form) <= now_ms:
-        message = f"no attempt began within {job.form.retry_total_ms} ms, its retry.total"
+    elif 0 < policies.retries_end(run, job.template) <= now_ms:
+        message = f"no attempt began within {job.template.retry_total_ms} ms, its retry.total"
         _fail(view, jid, occasion, run, "timeout.total", message)
-    elif 0 < start_deadline(run, job.form) <= now_ms:
+    elif 0 < start_deadline(run, job.template) <= now_ms:
         _skip_late(view, jid, occasion, run, job)
     elif 0 < run.retry_at_ms <= now_ms:
-        move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord), job.form)
+        move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord), job.template)
     else:
-        arm(view, jid, occasion, run, job.form)
+        arm(view, jid, occasion, run, job.template)
         view.put(keys.run(jid, occasion), run)
 
 
 def _skip_late(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
-    message = f"it had not started {job.form.start_deadline_ms} ms after its due time"
+    message = f"it had not started {job.template.start_deadline_ms} ms after its due time"
     outcome = run_pb2.OUTCOME_SKIPPED_DEADLINE
     overlap.drop(view, jid, occasion, run, outcome, "start_deadline", message)
 
@@ -417,7 +417,7 @@ def _wake_held(
     that is held back has waited for too long."""
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    if 0 < start_deadline(run, job.form) <= view.now_ms:
+    if 0 < start_deadline(run, job.template) <= view.now_ms:
         _skip_late(view, jid, occasion, run, job)
         return
     if not _has_room(view, jid, state):
@@ -428,7 +428,7 @@ def _wake_held(
     if run.phase != LATER:
         if run.phase in WAITING:
             # Its job has a later start deadline by now.
-            arm(view, jid, occasion, run, job.form)
+            arm(view, jid, occasion, run, job.template)
             view.put(keys.run(jid, occasion), run)
         if run.phase == HELD:
             runs.look_at_held(view, jid, state)
@@ -436,7 +436,7 @@ def _wake_held(
         return
     count_in(view, jid, run, state)
     to = _when_due(view, jid, occasion, run, job, state)
-    move(view, jid, occasion, run, to, state, job.form)
+    move(view, jid, occasion, run, to, state, job.template)
     view.put(state_key, state)
 
 

@@ -31,7 +31,7 @@ def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     usage.jobs -= 1
     usage.payload_bytes -= len(job.full_spec().payload.data)
     graph.unlink(view, jid, job)
-    namespaces.use_calendars(view, namespace, job.form.calendars, -1)
+    namespaces.use_calendars(view, namespace, job.template.calendars, -1)
     state.state = next_time.DELETING
     backlog.clear(view, jid, state)
     overlap.forget(view, jid)

@@ -43,7 +43,7 @@ def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled
         if edit.scheduled_at_ms == scheduled_ms and edit.kind == Edit.KIND_MOVE:
             # It has an instant of its own, and gets its outcome there.
             return True
-    if job.form.calendars:
+    if job.template.calendars:
         plan = next_time.plan_of(view, jid, job)
         if excluded(plan, scheduled_ms) is not None:
             ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)
@@ -63,8 +63,8 @@ def fire(
     """
     patient = waited is not None
     late_ms = view.now_ms - due_ms
-    form = job.form
-    if late_ms > form.start_deadline_ms and cause != BACKFILL:
+    template = job.template
+    if late_ms > template.start_deadline_ms and cause != BACKFILL:
         _skip(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE, due_ms, waited)
         return True
     most = namespaces.live_runs(view, job.namespace)
@@ -81,7 +81,7 @@ def fire(
         _skip(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP, due_ms)
         return True
     occasion = keys.occasion_of(scheduled_ms)
-    outcome = LATE if late_ms > form.grace_ms else RAN
+    outcome = LATE if late_ms > template.grace_ms else RAN
     run = runs.new(job, cause, outcome, due_ms)
     waits = verdict is not overlap.GO and overlap.make_room(view, jid, state, verdict, occasion)
     if cause == BACKFILL:
@@ -93,7 +93,7 @@ def fire(
         ledger.record(view, jid, state, scheduled_ms, outcome, proof=proof)
     if state.has_downstream:
         waves.start(view, jid, occasion, run)
-    move(view, jid, occasion, run, HELD if waits else READY, state, form)
+    move(view, jid, occasion, run, HELD if waits else READY, state, template)
     return True
 
 

@@ -44,7 +44,7 @@ def wake(view: View, jid: int) -> None:
     """Decide on some more of what is held."""
     record = view.need(keys.resume(jid), ResumeRecord)
     job, state = view.need(keys.job(jid), JobRecord), view.need(keys.state(jid), StateRecord)
-    rule = job.form.spec.misfire.rule or Misfire.RULE_LATEST
+    rule = job.template.spec.misfire.rule or Misfire.RULE_LATEST
     forwards = rule == Misfire.RULE_EARLIEST
     first, end = keys.run(jid, state.live_from), keys.run(jid, keys.OCCASION_MAX)
     if record.next_occasion:
@@ -73,7 +73,7 @@ def _decide(
     record: ResumeRecord, rule: job_pb2.MisfirePolicy.Rule.ValueType,
 ) -> None:  # fmt: skip
     if run.cause == run_pb2.CAUSE_UPSTREAM:
-        is_late = run.due_at_ms + job.form.grace_ms < record.at_ms
+        is_late = run.due_at_ms + job.template.grace_ms < record.at_ms
         if is_late and record.chosen >= _most(job, rule):
             outcome = COALESCED if rule in (Misfire.RULE_LATEST, Misfire.RULE_EARLIEST) else MISSED
             message = "it came while the job was paused, and its misfire policy chose no or others"
@@ -81,11 +81,11 @@ def _decide(
             return
         # Under LATEST one in time stands for those that were missed before it.
         record.chosen += is_late or rule == Misfire.RULE_LATEST
-    move(view, jid, occasion, run, HELD, state, job.form)
+    move(view, jid, occasion, run, HELD, state, job.template)
 
 
 def _most(job: JobRecord, rule: job_pb2.MisfirePolicy.Rule.ValueType) -> int:
     """How many of those that were missed go on."""
     if rule == Misfire.RULE_ALL:
-        return job.form.spec.misfire.maximum or limits.MISFIRE_DEFAULT
+        return job.template.spec.misfire.maximum or limits.MISFIRE_DEFAULT
     return 0 if rule == Misfire.RULE_SKIP else 1

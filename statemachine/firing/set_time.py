@@ -79,8 +79,8 @@ def _move_run(view: View, jid: int, occasion: int, back_ms: int) -> None:
     run = view.need(keys.run(jid, occasion), RunRecord)
     # The timer of one that waits is the instant at which it is due.
     if run.phase not in WAITING:
-        form = view.need(keys.job(jid), JobRecord).form
-        move.set_back(view, jid, occasion, run, form, back_ms)
+        template = view.need(keys.job(jid), JobRecord).template
+        move.set_back(view, jid, occasion, run, template, back_ms)
 
 
 def _move_job(view: View, jid: int, back_ms: int) -> None:

@@ -32,7 +32,7 @@ def downstream_of(view: View, jid: int) -> list[int]:
 def link(view: View, jid: int, job: JobRecord) -> None:
     """Let the upstream jobs know who depends on them."""
     depth = 0
-    for dependency in job.form.spec.upstream.jobs:
+    for dependency in job.template.spec.upstream.jobs:
         source = jid_named(view, keys.namespace_of(jid), dependency.job)
         assert source is not None, f"upstream {dependency.job} was checked and is not there"
         depends = _depends(view, source)
@@ -56,7 +56,7 @@ def link(view: View, jid: int, job: JobRecord) -> None:
 
 def unlink(view: View, jid: int, job: JobRecord) -> None:
     """Let the upstream jobs know that this one depends on them no more."""
-    for dependency in job.form.spec.upstream.jobs:
+    for dependency in job.template.spec.upstream.jobs:
         source = jid_named(view, keys.namespace_of(jid), dependency.job)
         if source is None:
             continue
@@ -86,7 +86,7 @@ def reaches(view: View, root: int, jid: int) -> bool:
         at = left.pop()
         if at == root:
             return True
-        for dependency in view.need(keys.job(at), JobRecord).form.spec.upstream.jobs:
+        for dependency in view.need(keys.job(at), JobRecord).template.spec.upstream.jobs:
             source = jid_named(view, keys.namespace_of(at), dependency.job)
             if source is not None and source not in known:
                 known.add(source)
@@ -147,7 +147,11 @@ def _roots_of(view: View, namespace: int, names: list[str]) -> dict[str, int] | 
 def _upstream_names(view: View, namespace: int, name: str) -> list[str]:
     jid = jid_named(view, namespace, name)
     job = view.get(keys.job(jid), JobRecord) if jid is not None else None
-    return [dependency.job for dependency in job.form.spec.upstream.jobs] if job is not None else []
+    return (
+        [dependency.job for dependency in job.template.spec.upstream.jobs]
+        if job is not None
+        else []
+    )
 
 
 def _keep(view: View, jid: int, depends: DependsRecord) -> None:
@@ -201,7 +205,7 @@ def check(view: View, namespace: int, name: str, spec: job_pb2.JobSpec) -> None:
     jid = jid_named(view, namespace, name)
     former = job_pb2.Upstream()
     if jid is not None:
-        former = view.need(keys.job(jid), JobRecord).form.spec.upstream
+        former = view.need(keys.job(jid), JobRecord).template.spec.upstream
     before = {dependency.job for dependency in former.jobs}
     added = []
     gone: list[str] = []
@@ -276,7 +280,7 @@ def _check_circle(view: View, namespace: int, name: str, added: list[str]) -> No
         jid = jid_named(view, namespace, at)
         job = view.get(keys.job(jid), JobRecord) if jid is not None else None
         if job is not None:
-            found = [d.job for d in job.form.spec.upstream.jobs if d.job not in behind]
+            found = [d.job for d in job.template.spec.upstream.jobs if d.job not in behind]
             behind.update(dict.fromkeys(found, at))
             waiting.extend(reversed(found))
 

@@ -161,7 +161,7 @@ def _look(view: View, wave: Wave, jid: int, source: int, notice: NoticeRecord) -
     step = wave.step(view, jid)
     is_new = step is None
     if step is None:
-        stuck_ms = ms_or(job.form.spec.upstream, "stuck_after", limits.STUCK_AFTER_MS)
+        stuck_ms = ms_or(job.template.spec.upstream, "stuck_after", limits.STUCK_AFTER_MS)
         step = StepRecord(
             state=Step.STATE_WAITING, waiting_since_ms=view.now_ms,
             stuck_at_ms=view.now_ms + stuck_ms, round=flow.round,
@@ -212,7 +212,7 @@ def _verdict(
     """What becomes of a step; `is_changed`: its job may wait for one that is not in the wave."""
     met = lost = 0
     ends = {item.jid: item.state for item in step.ended}
-    upstream = job.form.spec.upstream
+    upstream = job.template.spec.upstream
     for dependency in upstream.jobs:
         source = jid_named(view, keys.namespace_of(jid), dependency.job)
         if source in ends:
@@ -293,7 +293,7 @@ def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) ->
     if to == READY and quota.is_taken(view, usage, job.namespace):
         quota.wait(view, jid, state, usage)
         to = HELD
-    move(view, jid, occasion, run, to, state, job.form)
+    move(view, jid, occasion, run, to, state, job.template)
     view.put(state_key, state)
     return occasion
 

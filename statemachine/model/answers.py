@@ -18,7 +18,7 @@ EDITS_KEPT = 4_096
 def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
     # Field by field: a message that is made of keywords costs half as much again.
     # And bytes where many leases say the same: to read them costs a third of saying it.
-    form = ordered = job.form
+    template = ordered = job.template
     payload = job.payload
     if run.action_version != job.action_version:
         ordered, payload = former_specs.former(view, jid, run)
@@ -28,7 +28,7 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
     answer.run = keys.run_id(job.name, jid, occasion)
     answer.token = run.token
     answer.attempt = run.attempt
-    answer.max_attempts = run.attempts_forgiven + form.max_attempts
+    answer.max_attempts = run.attempts_forgiven + template.max_attempts
     if run.payload is not None:
         answer.payload.CopyFrom(run.payload)
     elif payload is not None:
@@ -37,8 +37,8 @@ def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -
         set_ms(answer.deadline, run.deadline_at_ms)
     if run.checkpoint:
         answer.checkpoint = run.checkpoint
-    if run.heard_at_ms and form.spec.timeouts.HasField("heartbeat"):
-        answer.heartbeat_timeout.CopyFrom(form.spec.timeouts.heartbeat)
+    if run.heard_at_ms and template.spec.timeouts.HasField("heartbeat"):
+        answer.heartbeat_timeout.CopyFrom(template.spec.timeouts.heartbeat)
     if run.flow_jid:
         answer.flow = flow_id(view, run)
         answer.upstream.extend(upstream(view, run))

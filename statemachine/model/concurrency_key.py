@@ -56,7 +56,7 @@ def of(view: View, jid: int, run: RunRecord, job: JobRecord) -> str:
     """The key that a run counts under now; empty for none."""
     if run.exempt & RunRecord.KEY_OF_TRIGGER:
         return run.limit_key
-    key = job.form.spec.concurrency.key
+    key = job.template.spec.concurrency.key
     if not is_path(key):
         return key
     try:

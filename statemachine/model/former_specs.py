@@ -21,7 +21,7 @@ from ..core import limits
 from ..core.rejection import Reason, Refused
 from . import keys
 from .record import FormerRecord, JobRecord, RunRecord, StateRecord
-from .specs import Form
+from .specs import Template
 from .view import View
 
 
@@ -41,7 +41,7 @@ def keep(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """The next version of a job has another action or payload. The caller puts both records."""
     live = state.live - state.former
     if live:
-        former = FormerRecord(form=job.form, payload=job.payload, live=live)
+        former = FormerRecord(template=job.template, payload=job.payload, live=live)
         view.put(keys.former(jid, job.action_version), former)
         state.former = state.live
     job.action_version = job.version + 1
@@ -61,7 +61,7 @@ def ended(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
         view.delete(key)
 
 
-def former(view: View, jid: int, run: RunRecord) -> tuple[Form, bytes | None]:
-    """What a run goes by whose job has changed: the form with its action, and its payload."""
+def former(view: View, jid: int, run: RunRecord) -> tuple[Template, bytes | None]:
+    """What a run goes by whose job has changed: the template with its action, and its payload."""
     record = view.need(keys.former(jid, run.action_version), FormerRecord)
-    return record.form, record.payload
+    return record.template, record.payload

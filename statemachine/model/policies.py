@@ -10,7 +10,7 @@ from ..core.instants import ms_or, to_ms
 from ..schedule.describe import length
 from . import concurrency_key
 from .record import RunRecord
-from .specs import Form
+from .specs import Template
 from .timers import earliest
 
 
@@ -55,11 +55,11 @@ def spread(seed: bytes, number: int, width: int) -> int:
     return int.from_bytes(digest, "big") * (width + 1) >> 64
 
 
-def retries_end(run: RunRecord, form: Form) -> int:
+def retries_end(run: RunRecord, template: Template) -> int:
     """The first instant at which no attempt may begin any more; 0 for never."""
-    if not form.retry_total_ms or not run.ready_at_ms or run.state == run_pb2.RUN_STATE_RUNNING:
+    if not template.retry_total_ms or not run.ready_at_ms or run.state == run_pb2.RUN_STATE_RUNNING:
         return 0
-    return run.ready_at_ms + form.retry_total_ms + 1
+    return run.ready_at_ms + template.retry_total_ms + 1
 
 
 def next_timeout(run: RunRecord, timeouts: job_pb2.Timeouts) -> int:

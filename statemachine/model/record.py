@@ -31,7 +31,7 @@ from ...proto.v1 import (
     schedule_pb2,
 )
 from . import phases, specs
-from .specs import Form
+from .specs import Template
 
 FORMAT = 1
 Outcome = run_pb2.Outcome
@@ -145,7 +145,7 @@ class JobRecord(Record):
     # Its namespace's name.
     namespace: str = ""
     # What the user wrote, but for schedules, notes and payload.
-    form: Form = specs.EMPTY
+    template: Template = specs.EMPTY
     # The schedules; labels, owner and description: each as bytes of a spec that says nothing else,
     # since most runs need not look at them.
     schedules: bytes = b""
@@ -171,13 +171,13 @@ class JobRecord(Record):
 
     def full_spec(self) -> job_pb2.JobSpec:
         """All that the user wrote."""
-        spec = job_pb2.JobSpec.FromString(self.form.data + self.schedules + self.notes)
+        spec = job_pb2.JobSpec.FromString(self.template.data + self.schedules + self.notes)
         if self.payload is not None:
             spec.payload.MergeFromString(self.payload)
         return spec
 
     def weight(self) -> int:
-        parts = (self.form.data, self.schedules, self.notes, self.payload or b"")
+        parts = (self.template.data, self.schedules, self.notes, self.payload or b"")
         return sum(map(len, parts))
 
 
@@ -185,14 +185,14 @@ class FormerRecord(Record):
     """An action and payload that a job had before, as long as runs go by them."""
 
     # The action stands in it.
-    form: Form = specs.EMPTY
+    template: Template = specs.EMPTY
     # See JobRecord.payload.
     payload: bytes | None = None
     # Runs under way that go by them.
     live: int = 0
 
     def weight(self) -> int:
-        return len(self.form.data) + len(self.payload or b"")
+        return len(self.template.data) + len(self.payload or b"")
 
 
 def payload_of(spec: job_pb2.JobSpec) -> bytes | None:
@@ -791,15 +791,15 @@ class Change(Record):
     meta: MetaRecord = msgspec.field(default_factory=MetaRecord)
 
 
-def _bytes_of(part: Message | Form) -> bytes:
-    if isinstance(part, Form):
+def _bytes_of(part: Message | Template) -> bytes:
+    if isinstance(part, Template):
         return part.data
     # Sorted maps: equal records are equal bytes, whatever the process.
     return part.SerializeToString(deterministic=True)
 
 
-def _part(kind: type[Message | Form], data: bytes) -> Message | Form:
-    return specs.parse(data) if issubclass(kind, Form) else kind.FromString(data)
+def _part(kind: type[Message | Template], data: bytes) -> Message | Template:
+    return specs.parse(data) if issubclass(kind, Template) else kind.FromString(data)
 
 
 encode = msgspec.msgpack.Encoder(enc_hook=_bytes_of).encode

@@ -1,8 +1,8 @@
 """What jobs have in common whose specs differ in schedules, notes and payload only, looked at once.
 
 Thousands of jobs are made that do the same work at other times with other data, and each of them
-is read when it fires. A form follows from its bytes alone, so to remember it can never change an
-answer.
+is read when it fires. A template follows from its bytes alone, so to remember it can never change
+an answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...proto.v1 import job_pb2, schedule_pb2, worker_pb2
 from ..core import limits
 from ..core.instants import ms_or
-from ..schedule.compiler import Shape, shape_of
+from ..schedule.compiler import ScheduleShape, shape_of
 
 KEPT = 1_024
 # Longer ones are looked at each time, so that what is kept stays small.
@@ -22,7 +22,7 @@ BYTES_KEPT = 4_096
 EXECUTORS = frozenset({"http", "grpc", "shell"})
 
 
-class Form:
+class Template:
     """A spec without its schedules, notes and payload, and what every run asks of it."""
 
     def __init__(self, data: bytes) -> None:
@@ -52,20 +52,20 @@ class Form:
 
     @cached_property
     def lease(self) -> bytes:
-        """What the leases of all jobs of the form say, as bytes of that message."""
+        """What the leases of all jobs of the template say, as bytes of that message."""
         return worker_pb2.Lease(action=self.spec.action).SerializeToString(deterministic=True)
 
 
-class Parts(NamedTuple):
+class SpecParts(NamedTuple):
     """What a spec says beside its payload."""
 
-    form: Form
+    template: Template
     # As bytes of specs that say nothing else. Empty: there are none.
     schedules: bytes
     notes: bytes
 
 
-def of(spec: job_pb2.JobSpec) -> Parts:
+def of(spec: job_pb2.JobSpec) -> SpecParts:
     bare = job_pb2.JobSpec()
     bare.CopyFrom(spec)
     bare.ClearField("payload")
@@ -73,7 +73,7 @@ def of(spec: job_pb2.JobSpec) -> Parts:
     return _kept_parts(data) if len(data) <= BYTES_KEPT else _parts(data)
 
 
-def _parts(data: bytes) -> Parts:
+def _parts(data: bytes) -> SpecParts:
     spec = job_pb2.JobSpec.FromString(data)
     schedules = notes = b""
     if spec.schedules:
@@ -86,25 +86,25 @@ def _parts(data: bytes) -> Parts:
         spec.ClearField("labels")
         spec.ClearField("owner")
         spec.ClearField("description")
-    return Parts(parse(spec.SerializeToString(deterministic=True)), schedules, notes)
+    return SpecParts(parse(spec.SerializeToString(deterministic=True)), schedules, notes)
 
 
-def parse(data: bytes) -> Form:
-    return _kept(data) if len(data) <= BYTES_KEPT else Form(data)
+def parse(data: bytes) -> Template:
+    return _kept(data) if len(data) <= BYTES_KEPT else Template(data)
 
 
-def shape(form: Form, schedules: bytes) -> Shape:
+def shape(template: Template, schedules: bytes) -> ScheduleShape:
     """Schedules and timing, as far as they are the same for all jobs."""
-    is_kept = len(schedules) + len(form.timing) <= BYTES_KEPT
-    return (_kept_shape if is_kept else _shape)(schedules, form.timing)
+    is_kept = len(schedules) + len(template.timing) <= BYTES_KEPT
+    return (_kept_shape if is_kept else _shape)(schedules, template.timing)
 
 
-def _shape(schedules: bytes, timing: bytes) -> Shape:
+def _shape(schedules: bytes, timing: bytes) -> ScheduleShape:
     spec = job_pb2.JobSpec.FromString(schedules)
     return shape_of(spec.schedules, schedule_pb2.Timing.FromString(timing))
 
 
-_kept = lru_cache(KEPT)(Form)
+_kept = lru_cache(KEPT)(Template)
 _kept_parts = lru_cache(KEPT)(_parts)
 _kept_shape = lru_cache(KEPT)(_shape)
-EMPTY = Form(b"")
+EMPTY = Template(b"")

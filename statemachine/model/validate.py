@@ -149,7 +149,7 @@ def notes(spec: job_pb2.JobSpec) -> list[Fault]:
     return faults + text("spec.description", spec.description, limits.DESCRIPTION_CHARS)
 
 
-def form(spec: job_pb2.JobSpec) -> list[Fault]:
+def spec_faults(spec: job_pb2.JobSpec) -> list[Fault]:
     """What is wrong with a spec, but for schedules, notes and payload. What is not set costs
     nothing."""
     faults: list[Fault] = []

@@ -49,7 +49,7 @@ from .record import (
     encode,
     parse,
 )
-from .specs import Form
+from .specs import Template
 
 # Tables in which a rule must find what its own decision has written, with the length of the prefix
 # that each scan gives. `scan` sees those; `scan_stored` is for all others.
@@ -140,8 +140,9 @@ class Recall:
 
 
 @dataclass(slots=True)
-class Mold:
-    """What jobs of one form with the same schedules have in common when they are made at once."""
+class JobBatch:
+    """What jobs of one template with the same schedules have in common when they are made at
+    once."""
 
     lane: int
     # Where each of them stands at first, which nobody may change; and its bytes.
@@ -163,10 +164,37 @@ class View:
     # What every decision needs has a slot: CPython shares up to 29 names of attributes; with
     # more, each run costs 4 % more. What few need is set when it is needed.
     __slots__ = (
-        "__dict__", "_is_spent", "_new", "_noted", "_read", "_scanned", "_store", "_weight",
-        "_written", "backfilled", "base", "first_timer", "keeps", "lanes", "lanes_of_forms",
-        "live_runs", "meta", "molds", "namespaces", "now_ms", "older", "passing", "plans", "queues",
-        "records", "restored", "sessions", "since_ms", "stops", "subject", "usages",
+        "__dict__",
+        "_is_spent",
+        "_new",
+        "_noted",
+        "_read",
+        "_scanned",
+        "_store",
+        "_weight",
+        "_written",
+        "backfilled",
+        "base",
+        "first_timer",
+        "job_batches",
+        "keeps",
+        "lanes",
+        "lanes_of_templates",
+        "live_runs",
+        "meta",
+        "namespaces",
+        "now_ms",
+        "older",
+        "passing",
+        "plans",
+        "queues",
+        "records",
+        "restored",
+        "sessions",
+        "since_ms",
+        "stops",
+        "subject",
+        "usages",
     )  # fmt: skip
     # A rule may have changed records of it in memory and not in the store: nothing is kept.
     is_spoiled = False
@@ -242,9 +270,9 @@ class View:
         # Sessions by their number, of the leases that end; they are put already.
         self.sessions: dict[int, SessionRecord] = {}
         self.lanes: dict[bytes, int] = {}
-        self.lanes_of_forms: dict[tuple[int, Form], int] = {}
-        # By namespace, form and schedules, of jobs that this decision has made.
-        self.molds: dict[tuple[int, Form, bytes], Mold] = {}
+        self.lanes_of_templates: dict[tuple[int, Template], int] = {}
+        # By namespace, template and schedules, of jobs that this decision has made.
+        self.job_batches: dict[tuple[int, Template, bytes], JobBatch] = {}
         # By schedules, timing and since when they are in force: of specs that were asked whether
         # they can be, and of jobs that are there.
         self.plans: dict[tuple[bytes, bytes, int], Plan] = {}

@@ -33,19 +33,19 @@ class Unreadable(Exception):
 
 
 def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
-    form = job.form
-    place = (job.schedules, form.timing, job.schedules_since_ms)
+    template = job.template
+    place = (job.schedules, template.timing, job.schedules_since_ms)
     known = view.restored.get(place)
     if known is not None:
         return known
     try:
-        shape = specs.shape(form, job.schedules)
+        shape = specs.shape(template, job.schedules)
         plan = restore_plan(
             shape,
             seed=f"{job.namespace}/{job.name}",
             created_at_ms=job.created_at_ms,
             since_ms=job.schedules_since_ms,
-            calendars=calendars_of(view, keys.namespace_of(jid), form.calendars),
+            calendars=calendars_of(view, keys.namespace_of(jid), template.calendars),
         )
     except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
         why = f"its schedule cannot be read here: {type(error).__name__}: {error}"
@@ -110,7 +110,7 @@ def advance_behind(view: View, jid: int, job: JobRecord, state: StateRecord, aft
     """Set the next time behind an instant. The caller sets the timer and puts the state."""
     state.next_scheduled_at_ms = state.next_due_at_ms = 0
     state.decided_ms = after_ms
-    if not job.schedules or (job.form.max_runs and runs_left(job, state, after_ms + 1) <= 0):
+    if not job.schedules or (job.template.max_runs and runs_left(job, state, after_ms + 1) <= 0):
         return
     plan = plan_of(view, jid, job)
     scheduled_ms = next_scheduled(plan, after_ms, last_end_ms=last_end(view, state))
@@ -146,7 +146,7 @@ def apply_timing(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
     if not scheduled_ms:
         # None was left behind what waits, or was moved to later; now there may be one.
         advance_behind(view, jid, job, state, decided(state) or view.now_ms)
-    elif job.form.max_runs and runs_left(job, state, scheduled_ms) <= 0:
+    elif job.template.max_runs and runs_left(job, state, scheduled_ms) <= 0:
         _stop(state)
     elif state.next_due_at_ms > view.now_ms:
         state.next_due_at_ms = max(view.now_ms, due(plan_of(view, jid, job), scheduled_ms))
@@ -177,7 +177,7 @@ def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
     moved = sum(
         1 for edit in state.edits if edit.kind == Edit.KIND_MOVE and edit.scheduled_at_ms < from_ms
     )
-    return job.form.max_runs - state.fired - _waiting(state) - moved
+    return job.template.max_runs - state.fired - _waiting(state) - moved
 
 
 def places_left(job: JobRecord, state: StateRecord) -> int:
@@ -188,7 +188,7 @@ def places_left(job: JobRecord, state: StateRecord) -> int:
 
 def has_place(job: JobRecord, state: StateRecord, edit: EditRecord) -> bool:
     """Whether one that was moved or added may run: what the job has passed by keeps its place."""
-    if not job.form.max_runs:
+    if not job.template.max_runs:
         return True
     is_passed = edit.kind == MOVE and edit.scheduled_at_ms <= decided(state)
     return is_passed or places_left(job, state) > 0
@@ -202,14 +202,14 @@ def advance_if_idle(view: View, jid: int, job: JobRecord, state: StateRecord) ->
         return
     if state.after_end and state.live == state.held:
         advance_behind(view, jid, job, state, _behind_end(view, jid, job, state))
-    elif state.fired < job.form.max_runs:
+    elif state.fired < job.template.max_runs:
         advance_behind(view, jid, job, state, decided(state))
 
 
 def used_up(job: JobRecord, state: StateRecord) -> None:
     """One that was moved or added may be the last of all, though the schedules name more."""
     first_ms = state.next_scheduled_at_ms
-    if first_ms and job.form.max_runs and runs_left(job, state, first_ms) <= 0:
+    if first_ms and job.template.max_runs and runs_left(job, state, first_ms) <= 0:
         _stop(state)
 
 
@@ -292,9 +292,9 @@ def _is_used_up(view: View, jid: int, state: StateRecord) -> bool:
     """Whether a job that goes on from the ends of its runs has had all that it may have: as many as
     its most, or no end of a run brings another before its end time."""
     job = view.need(keys.job(jid), JobRecord)
-    if not state.fired or job.form.spec.upstream.jobs:
+    if not state.fired or job.template.spec.upstream.jobs:
         return False
-    if 0 < job.form.max_runs <= state.fired:
+    if 0 < job.template.max_runs <= state.fired:
         return True
     if state.live > state.held:
         return False

@@ -111,11 +111,11 @@ def undecided(
     found: list[Stretch] = []
     if 0 < first <= until_ms or 0 < state.next_due_at_ms <= view.now_ms:
         last = max(first, latest_scheduled_before(plan, until_ms + 1) or first)
-        if job.form.max_runs:
+        if job.template.max_runs:
             last = last_of_most(view, jid, job, state, plan, first, last)
         last = _within_days(plan, first, last)
         found = list(_scheduled(view, jid, state, plan, last, edits))
-    if edits and job.form.max_runs:
+    if edits and job.template.max_runs:
         edits = _with_place(job, state, edits, sum(one.count for one in found), last)
     return sorted((*found, *edits), key=lambda one: (one.due_ms, one.first)), last
 

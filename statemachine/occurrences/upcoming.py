@@ -41,7 +41,7 @@ def show(
     view: View, jid: int, job: JobRecord, state: StateRecord, status: job_pb2.JobStatus
 ) -> None:
     """Put the next time that will run into a status that holds the next one of the schedules."""
-    if not state.edits and not job.form.calendars:
+    if not state.edits and not job.template.calendars:
         return
     try:
         ahead = upcoming(view, jid, job, state)
@@ -77,7 +77,7 @@ def upcoming(view: View, jid: int, job: JobRecord, state: StateRecord) -> Upcomi
 
 
 def _left(job: JobRecord, state: StateRecord) -> int | None:
-    if not job.form.max_runs:
+    if not job.template.max_runs:
         return None
     return next_time.runs_left(job, state, state.next_scheduled_at_ms)
 

@@ -115,7 +115,7 @@ class Evidence:
         namespace = keys.namespace_of(self.jid)
         found = (
             self.view.get(keys.calendar(namespace, name), CalendarRecord)
-            for name in self.job.form.calendars
+            for name in self.job.template.calendars
         )
         return max((one.updated_at_ms for one in found if one is not None), default=0)
 

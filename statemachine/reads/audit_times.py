@@ -33,11 +33,11 @@ class Policies:
     """What a job says of its scheduled times, and since when."""
 
     def __init__(self, job: JobRecord, state: StateRecord, plan: Plan, evidence: Evidence) -> None:
-        spec, form = job.form.spec, job.form
+        spec, template = job.template.spec, job.template
         self.misfire = spec.misfire.rule or job_pb2.MisfirePolicy.RULE_LATEST
         self.maximum = spec.misfire.maximum or limits.MISFIRE_DEFAULT
-        self.grace_ms = form.grace_ms
-        self.has_deadline = form.start_deadline_ms < limits.INSTANT_MAX_MS
+        self.grace_ms = template.grace_ms
+        self.has_deadline = template.start_deadline_ms < limits.INSTANT_MAX_MS
         self.overlap = spec.overlap.rule
         if self.overlap == Overlap.RULE_UNSPECIFIED:
             self.overlap = Overlap.RULE_SKIP if job.schedules else Overlap.RULE_ALLOW

@@ -120,7 +120,7 @@ def _held(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacle:
 
 def _slots(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacles:
     """The limits of its job and key, whether it was parked for them already or not."""
-    limit = job.form.spec.concurrency
+    limit = job.template.spec.concurrency
     state = view.need(keys.state(jid), StateRecord)
     if run.parking == RunRecord.PARKING_JOB or (limit.job and state.running >= limit.job):
         message = f"{state.running} runs of the job are leased, and its limit is {limit.job}"
@@ -331,7 +331,7 @@ def _backlog(state: StateRecord) -> Obstacles:
 
 
 def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
-    names = [dependency.job for dependency in job.form.spec.upstream.jobs]
+    names = [dependency.job for dependency in job.template.spec.upstream.jobs]
     if not names:
         return
     listed = ", ".join(names)
@@ -361,7 +361,7 @@ def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles
         if state.after_end and state.live > state.held:
             message = "its schedule counts from the end of a run, and one is under way"
             yield _obstacle(Obstacle.KIND_RUNNING, message)
-        elif not job.schedules and not job.form.spec.upstream.jobs:
+        elif not job.schedules and not job.template.spec.upstream.jobs:
             message = "it has no schedule, so it happens only manually; trigger it"
             yield _obstacle(Obstacle.KIND_BY_HAND, message)
         return

@@ -124,7 +124,7 @@ def _state(
         dependency.job
         for job in jobs
         if job is not None
-        for dependency in job.form.spec.upstream.jobs
+        for dependency in job.template.spec.upstream.jobs
     }
     # A failure that another job waits for is that job's business; a failure at the end is not.
     failed = (step for step in steps if step.run_state == run_pb2.RUN_STATE_FAILED)
@@ -158,7 +158,7 @@ def _step(view: View, wave: Wave, jid: int, job: JobRecord | None, cannot: set[i
         step.run_state = run.state if run else run_pb2.RUN_STATE_UNSPECIFIED
     elif job is not None:
         lost, awaited = _upstream(view, wave, jid, job, record, cannot)
-        is_any = job.form.spec.upstream.join == job_pb2.Upstream.JOIN_ANY
+        is_any = job.template.spec.upstream.join == job_pb2.Upstream.JOIN_ANY
         may_come = [name for name, is_in_wave in awaited.items() if is_in_wave]
         if step.state == Step.STATE_CANNOT_RUN and may_come and (is_any or not lost):
             # One before it was requeued and runs anew, and it decides when that ends.
@@ -177,7 +177,7 @@ def _upstream(
     lost: list[str] = []
     awaited: dict[str, bool] = {}
     ends = {item.jid: item.state for item in step.ended}
-    for dependency in job.form.spec.upstream.jobs:
+    for dependency in job.template.spec.upstream.jobs:
         source = graph.jid_named(view, keys.namespace_of(jid), dependency.job)
         if source is not None and source in ends:
             if ends[source] not in waves.MET[dependency.condition]:
@@ -196,7 +196,7 @@ def _sorted(view: View, jobs: Mapping[int, JobRecord | None]) -> list[int]:
     for jid, job in jobs.items():
         sources = {
             graph.jid_named(view, keys.namespace_of(jid), dependency.job)
-            for dependency in (job.form.spec.upstream.jobs if job is not None else ())
+            for dependency in (job.template.spec.upstream.jobs if job is not None else ())
         }
         inside = [source for source in sources if source is not None and source in jobs]
         waits[jid] = len(inside)
@@ -214,7 +214,7 @@ def _sorted(view: View, jobs: Mapping[int, JobRecord | None]) -> list[int]:
                 if not waits[other]:
                     freed.append(other)
         free = sorted(freed, key=order.__getitem__)
-    # Jobs form no cycle, but a job may have been changed since the wave began.
+    # There is no cycle of jobs, but a job may have been changed since the wave began.
     return [*done, *(jid for jid in jobs if jid not in done)]
 
 
@@ -229,7 +229,7 @@ def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -
     for number in _sorted(view, {number: present[number] for number in sorted(around)}):
         record = around[number]
         answer.jobs.append(record.name)
-        for dependency in record.form.spec.upstream.jobs:
+        for dependency in record.template.spec.upstream.jobs:
             source = graph.jid_named(view, keys.namespace_of(number), dependency.job)
             if source in around:
                 answer.edges.add(
@@ -240,7 +240,7 @@ def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -
 
 
 def _upstream_of(view: View, jid: int, job: JobRecord) -> list[int]:
-    names = [dependency.job for dependency in job.form.spec.upstream.jobs]
+    names = [dependency.job for dependency in job.template.spec.upstream.jobs]
     found = [graph.jid_named(view, keys.namespace_of(jid), name) for name in names]
     return [source for source in found if source is not None]
 

@@ -84,7 +84,7 @@ def _preview_new(
         job = view.need(keys.job(jid), JobRecord)
         created_ms = job.created_at_ms
         schedules = schedules or list(job.full_spec().schedules)
-        timing = timing if request.HasField("timing") else job.form.spec.timing
+        timing = timing if request.HasField("timing") else job.template.spec.timing
     seed = f"{namespace.settings.name}/{request.job}"
     # As if they were stored at the instant that is asked for, if that has passed.
     since_ms = from_ms - 1 if from_ms < view.now_ms else view.now_ms
@@ -191,7 +191,7 @@ def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> l
         # What comes behind the next one follows from an end that nobody knows.
         return [*dues, state.next_due_at_ms][:most]
     shift_ms = due(plan, 0)
-    most_runs = job.form.max_runs
+    most_runs = job.template.max_runs
     if most_runs:
         most = min(most, max(0, most_runs - state.fired))
     times = scheduled_times(plan, state.next_scheduled_at_ms, end_ms - shift_ms, most).times

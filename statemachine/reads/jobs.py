@@ -98,7 +98,7 @@ def _fields(job: JobRecord, state: StateRecord, terms: Terms) -> dict[str, str |
         if term.field.startswith("labels."):
             fields[term.field] = spec.labels.get(term.field.removeprefix("labels."), "")
         elif term.field == "calendar":
-            fits = (name for name in job.form.calendars if filters.same(term, name))
+            fits = (name for name in job.template.calendars if filters.same(term, name))
             fields[term.field] = next(fits, "")
     return fields
 

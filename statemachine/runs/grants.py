@@ -243,12 +243,12 @@ def _lease(view: View, tenant: Tenant, cursor: LaneCursor, taker: Taker) -> work
     jid, occasion = keys.run_of(cursor.entry)
     run_key, state_key = keys.run(jid, occasion), keys.state(jid)
     job = view.need(keys.job(jid), JobRecord)
-    form = job.form
+    template = job.template
     # It was fired in this very change, as a rule, and is among the writes already.
     run = view.edit(run_key, RunRecord)
     view.delete(cursor.entry)
     cursor.granted += 1
-    if form.has_limit or run.limit_key:
+    if template.has_limit or run.limit_key:
         why = _full(view, cursor, jid, run, job)
         if why:
             move.move(view, jid, occasion, run, PARKED, view.need(state_key, StateRecord), slot=why)
@@ -259,7 +259,7 @@ def _lease(view: View, tenant: Tenant, cursor: LaneCursor, taker: Taker) -> work
         _pass_on(view, cursor, jid, run)
         return None
     _count(tenant, cursor)
-    move.lease(view, jid, occasion, run, form, state, taker.offer.worker, taker.session)
+    move.lease(view, jid, occasion, run, template, state, taker.offer.worker, taker.session)
     return answers.lease(view, jid, occasion, run, job)
 
 

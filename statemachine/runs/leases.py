@@ -177,7 +177,7 @@ def _run(view: View, lease: bytes) -> tuple[int, int, RunRecord]:
 
 def _end_unheard(view: View, worker: str, jid: int, occasion: int, run: RunRecord) -> None:
     """End a lease that its worker does not hold; the attempt does not count."""
-    spec = view.need(keys.job(jid), JobRecord).form.spec
+    spec = view.need(keys.job(jid), JobRecord).template.spec
     if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
         # A worker that stopped its handlers by itself holds nothing either, so it may have begun.
         message = f"the worker {worker} does not hold it any more, and it may have begun"

@@ -30,7 +30,7 @@ from ..model.phases import (
     name,
 )
 from ..model.record import KeyRecord, LaneRecord, QueueRecord, RunRecord, SessionRecord, StateRecord
-from ..model.specs import Form
+from ..model.specs import Template
 from ..model.view import View
 from ..tenants import namespaces
 from . import history, lanes, slots
@@ -48,12 +48,12 @@ def move(
     run: RunRecord,
     to: int,
     state: StateRecord,
-    form: Form | None = None,
+    template: Template | None = None,
     *,
     at_ms: int = 0,
     slot: int = 0,
 ) -> None:
-    """Move a run. Without a form its timer stays. `at_ms`: until when it is delayed; of a ready
+    """Move a run. Without a template its timer stays. `at_ms`: until when it is delayed; of a ready
     one, from when its turn counts, if not from now. `slot`: whose it waits for while it is parked.
     The caller puts the state."""
     was = run.phase
@@ -82,8 +82,8 @@ def move(
         run.retry_at_ms = at_ms
     elif to != ASIDE:
         _count_held(view, jid, run, state, 1)
-    if form is not None:
-        arm(view, jid, occasion, run, form)
+    if template is not None:
+        arm(view, jid, occasion, run, template)
     view.put(keys.run(jid, occasion), run)
 
 
@@ -92,7 +92,7 @@ def lease(
     jid: int,
     occasion: int,
     run: RunRecord,
-    form: Form,
+    template: Template,
     state: StateRecord,
     worker: str,
     session: SessionRecord,
@@ -112,9 +112,9 @@ def lease(
     run.leased_at_ms = now_ms
     if not run.started_at_ms:
         run.started_at_ms = now_ms
-    if form.has_timeouts:
+    if template.has_timeouts:
         run.heard_at_ms = now_ms
-        attempt_ms = ms_or(form.spec.timeouts, "attempt", 0)
+        attempt_ms = ms_or(template.spec.timeouts, "attempt", 0)
         if attempt_ms:
             run.deadline_at_ms = now_ms + attempt_ms
     state.running += 1
@@ -128,7 +128,7 @@ def lease(
     session.leased += 1
     view.put_raw(keys.lease(session.number, token), keys.lease_value(jid, occasion))
     if run.timer_at_ms or run.heard_at_ms:
-        arm(view, jid, occasion, run, form)
+        arm(view, jid, occasion, run, template)
 
 
 def _no_such(jid: int, occasion: int, run: RunRecord, to: int) -> NoSuchMove:
@@ -261,7 +261,9 @@ def _end(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord
     history.archive(view, jid, occasion, run, state)
 
 
-def set_back(view: View, jid: int, occasion: int, run: RunRecord, form: Form, back_ms: int) -> None:
+def set_back(
+    view: View, jid: int, occasion: int, run: RunRecord, template: Template, back_ms: int
+) -> None:
     """The state's time was set back: what was planned by the wrong time is as long after the right
     one. What began before, or stands at an instant of its own, stays."""
     now_ms = view.now_ms
@@ -278,5 +280,5 @@ def set_back(view: View, jid: int, occasion: int, run: RunRecord, form: Form, ba
     run.heard_at_ms = min(run.heard_at_ms, now_ms)
     run.ready_at_ms = min(run.ready_at_ms, now_ms)
     run.started_at_ms = min(run.started_at_ms, now_ms)
-    arm(view, jid, occasion, run, form)
+    arm(view, jid, occasion, run, template)
     view.put(keys.run(jid, occasion), run)

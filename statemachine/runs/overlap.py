@@ -35,7 +35,7 @@ def judge(view: View, jid: int, state: StateRecord, job: JobRecord) -> Verdict:
     under_way = state.live - state.held
     if not under_way and not (state.held and waits_for_room(view, jid, state)):
         return GO
-    policy = job.form.spec.overlap
+    policy = job.template.spec.overlap
     rule = policy.rule
     if rule == Policy.RULE_QUEUE_ONE:
         return HOLD_NEWEST
@@ -54,7 +54,7 @@ def judge_wanted(view: View, jid: int, state: StateRecord, job: JobRecord) -> Ve
 
 def room(state: StateRecord, job: JobRecord) -> int | None:
     """How many more runs may begin now. None: as many as come, though some may have to wait."""
-    policy = job.form.spec.overlap
+    policy = job.template.spec.overlap
     limit, rule = policy.limit, policy.rule
     if rule == Policy.RULE_SKIP or (rule == Policy.RULE_UNSPECIFIED and job.schedules):
         limit = limit or 1

@@ -22,7 +22,7 @@ from ..model.record import (
     StateRecord,
 )
 from ..model.request import Note, Report
-from ..model.specs import Form
+from ..model.specs import Template
 from ..model.view import View
 from . import admission, runs
 from .move import move
@@ -169,9 +169,9 @@ def attempt_failed(
         runs.end(view, jid, occasion, run, FAILED)
         return
     if at_ms > view.now_ms:
-        _end_lease(view, jid, occasion, run, job.form, DELAYED, at_ms)
+        _end_lease(view, jid, occasion, run, job.template, DELAYED, at_ms)
     else:
-        _end_lease(view, jid, occasion, run, job.form, READY)
+        _end_lease(view, jid, occasion, run, job.template, READY)
 
 
 def _retry_at(
@@ -179,12 +179,12 @@ def _retry_at(
     wait_ms: int | None,
 ) -> int:  # fmt: skip
     """When the next attempt may begin; 0 when there is none."""
-    spec = job.form.spec
+    spec = job.template.spec
     retry = spec.retry
     used = run.attempt - run.attempts_forgiven
     if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE or kind in retry.fatal_kinds:
         return 0
-    if used >= job.form.max_attempts:
+    if used >= job.template.max_attempts:
         return 0
     if wait_ms is None:
         seed = jid.to_bytes(8, "big") + occasion.to_bytes(8, "big")
@@ -210,11 +210,11 @@ def log_attempt(
 
 
 def _end_lease(
-    view: View, jid: int, occasion: int, run: RunRecord, form: Form, to: int, at_ms: int = 0
+    view: View, jid: int, occasion: int, run: RunRecord, template: Template, to: int, at_ms: int = 0
 ) -> None:
     """Another attempt follows; see `move` for the instant. Others have its slots first."""
     state = view.edit(keys.state(jid), StateRecord)
-    move(view, jid, occasion, run, to, state, form, at_ms=at_ms)
+    move(view, jid, occasion, run, to, state, template, at_ms=at_ms)
     admission.has_left(view, jid, run, state)
 
 
@@ -234,16 +234,16 @@ def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int 
         return
     job = view.need(keys.job(jid), JobRecord)
     log_attempt(view, run, Attempt.END_RELEASED, None)
-    if job.form.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
+    if job.template.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
         message = f"the worker {run.worker} gave it back, and it is delivered at most once"
         run.error = run_pb2.RunError(kind="given_back", message=message)
         runs.end(view, jid, occasion, run, FAILED)
         return
     run.attempt -= 1
     if delay_ms > 0:
-        _end_lease(view, jid, occasion, run, job.form, DELAYED, view.now_ms + delay_ms)
+        _end_lease(view, jid, occasion, run, job.template, DELAYED, view.now_ms + delay_ms)
     else:
-        _end_lease(view, jid, occasion, run, job.form, READY, run.ready_at_ms)
+        _end_lease(view, jid, occasion, run, job.template, READY, run.ready_at_ms)
 
 
 def note(view: View, request: Note, actor: str) -> list[Ack]:
@@ -305,7 +305,7 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     if run.deadline_at_ms:
         # Asking for more time never leaves less; a lease without a deadline needs none.
         run.deadline_at_ms = max(run.deadline_at_ms, view.now_ms + by_ms)
-        arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).form)
+        arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).template)
         view.put(keys.run(jid, occasion), run)
         instants.set_ms(answer.deadline, run.deadline_at_ms)
     return answer

@@ -38,14 +38,14 @@ def new(
 ) -> RunRecord:
     return RunRecord(
         cause=cause, outcome=outcome, due_at_ms=due_ms,
-        lane=job.lane, priority=job.form.priority, action_version=job.action_version,
+        lane=job.lane, priority=job.template.priority, action_version=job.action_version,
     )  # fmt: skip
 
 
 def is_room(state: StateRecord, job: JobRecord) -> bool:
     """Whether the overlap policy lets one more run of a job be under way beside the others."""
     under_way = state.live - state.held
-    policy = job.form.spec.overlap
+    policy = job.template.spec.overlap
     rule = policy.rule
     if rule == Overlap.RULE_UNSPECIFIED:
         rule = Overlap.RULE_SKIP if job.schedules else Overlap.RULE_ALLOW
@@ -110,7 +110,7 @@ def release_held(
     if first is not None and _release(view, jid, first, job, state):
         return True
     late = 0
-    for occasion in not_for_later(view, jid, job.form.spec, state):
+    for occasion in not_for_later(view, jid, job.template.spec, state):
         if _release(view, jid, occasion, job, state):
             return True
         run = view.get(keys.run(jid, occasion), RunRecord)
@@ -209,12 +209,12 @@ def _release(view: View, jid: int, occasion: int, job: JobRecord, state: StateRe
     run = view.get(key, RunRecord)
     if run is None or run.phase != HELD:
         return False
-    if 0 < start_deadline(run, job.form) <= view.now_ms:
+    if 0 < start_deadline(run, job.template) <= view.now_ms:
         if not 0 < run.timer_at_ms <= view.now_ms:
-            arm(view, jid, occasion, run, job.form)
+            arm(view, jid, occasion, run, job.template)
             view.put(key, run)
         return False
-    move(view, jid, occasion, run, READY, state, job.form)
+    move(view, jid, occasion, run, READY, state, job.template)
     return True
 
 

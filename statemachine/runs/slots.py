@@ -18,7 +18,7 @@ def full(
     view: View, jid: int, run: RunRecord, job: JobRecord, state: StateRecord,
 ) -> int:  # fmt: skip
     """Whose limit keeps a run from being leased, if any."""
-    limit = job.form.spec.concurrency
+    limit = job.template.spec.concurrency
     if limit.job and state.running >= limit.job:
         return RunRecord.PARKING_JOB
     run.limit_key = concurrency_key.of(view, jid, run, job)

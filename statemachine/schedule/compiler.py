@@ -89,7 +89,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ScheduleShape:
     """Schedules and timing without what is peculiar to one job."""
 
     faults: tuple[FieldFault, ...]
@@ -130,7 +130,7 @@ def compile_plan(
     created_at_ms: int,
     calendars: Mapping[str, CalendarDays],
     since_ms: int | None = None,
-    shape: Shape | None = None,
+    shape: ScheduleShape | None = None,
 ) -> Plan | list[FieldFault]:
     """Compile what a user wrote. `seed` is "namespace/job".
 
@@ -164,7 +164,7 @@ def compile_plan(
 
 
 def restore_plan(
-    shape: Shape,
+    shape: ScheduleShape,
     *,
     seed: str,
     created_at_ms: int,
@@ -205,7 +205,9 @@ def lints(plan: Plan) -> list[str]:
     return list(plan.warnings)
 
 
-def shape_of(schedules: Sequence[schedule_pb2.Schedule], timing: schedule_pb2.Timing) -> Shape:
+def shape_of(
+    schedules: Sequence[schedule_pb2.Schedule], timing: schedule_pb2.Timing
+) -> ScheduleShape:
     return _shape(
         tuple([schedule.SerializeToString(deterministic=True) for schedule in schedules]),
         timing.SerializeToString(deterministic=True),
@@ -213,7 +215,7 @@ def shape_of(schedules: Sequence[schedule_pb2.Schedule], timing: schedule_pb2.Ti
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
-def _shape(schedules: tuple[bytes, ...], timing: bytes) -> Shape:
+def _shape(schedules: tuple[bytes, ...], timing: bytes) -> ScheduleShape:
     faults: list[FieldFault] = []
     warnings: list[str] = []
     if len(schedules) > SCHEDULES_MAX:
@@ -231,7 +233,7 @@ def _shape(schedules: tuple[bytes, ...], timing: bytes) -> Shape:
             parts.append(part)
     same = [part for part in parts if not isinstance(part, Unanchored | Spread)]
     shared = _sort_out(same) if len(same) == len(parts) else None
-    return Shape(tuple(faults), rules, tuple(parts), tuple(warnings), shared)
+    return ScheduleShape(tuple(faults), rules, tuple(parts), tuple(warnings), shared)
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
@@ -344,7 +346,7 @@ def _read_cron(
     return zoned_cron(read.fields, rules.zone, rules.gap_rule, rules.fold_rule)
 
 
-def _own(shape: Shape, seed: str, created_at_ms: int) -> tuple[list[Resolved], list[str]]:
+def _own(shape: ScheduleShape, seed: str, created_at_ms: int) -> tuple[list[Resolved], list[str]]:
     """Add what belongs to one job to its schedules; return them with their warnings."""
     resolved: list[Resolved] = []
     warnings: list[str] = []

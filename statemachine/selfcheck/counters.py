@@ -180,7 +180,7 @@ def _add_job(totals: Totals, jid: int, job: JobRecord) -> None:
     namespace = keys.namespace_of(jid)
     totals.jobs[namespace] += 1
     totals.payload_bytes[namespace] += len(job.full_spec().payload.data)
-    for name in job.form.calendars:
+    for name in job.template.calendars:
         totals.jobs_by_calendar[keys.calendar(namespace, name)] += 1
 
 

@@ -97,7 +97,7 @@ def _of_job(store: Reading, jid: int, job: JobRecord) -> Wanted:
     yield keys.job_name(namespace, job.name), jid.to_bytes(8, "big")
     if not _is_there(store, jid):
         return
-    for dependency in job.form.spec.upstream.jobs:
+    for dependency in job.template.spec.upstream.jobs:
         source = store.get(keys.job_name(namespace, dependency.job))
         if source is not None:
             yield keys.edge(int.from_bytes(source, "big"), jid), b""

@@ -340,7 +340,7 @@ def _limits_of_keys(store: Reading) -> dict[bytes, int]:
         if run.limit_key and run.state == run_pb2.RUN_STATE_RUNNING:
             jid, _ = keys.run_of(key)
             job = record(store, keys.job(jid), JobRecord)
-            most = job.form.spec.concurrency.key_limit if job is not None else 0
+            most = job.template.spec.concurrency.key_limit if job is not None else 0
             shared = keys.limit_key(keys.namespace_of(jid), run.limit_key)
             # No limit of its own: as many as there may be.
             found[shared] = max(most or limits.CONCURRENCY, found.get(shared, 0))
@@ -349,7 +349,7 @@ def _limits_of_keys(store: Reading) -> dict[bytes, int]:
 
 def _exceeded(store: Reading) -> Iterator[Breach]:
     for key, _, job in records(store, keys.JOB, JobRecord):
-        limit = job.form.spec.concurrency
+        limit = job.template.spec.concurrency
         state = record(store, keys.state(jid_in(key)), StateRecord)
         if state is not None and limit.job and state.running > limit.job:
             yield Breach(key, f"{state.running} runs are leased; the limit is {limit.job}")

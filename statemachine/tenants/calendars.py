@@ -118,7 +118,7 @@ def _users(view: View, number: int, calendar: str) -> list[str]:
     found: list[str] = []
     for _, value in islice(view.stored.scan(prefix, keys.after(prefix)), LOOKED_AT):
         job = view.get(keys.job(int.from_bytes(value, "big")), JobRecord)
-        if job is not None and calendar in job.form.calendars:
+        if job is not None and calendar in job.template.calendars:
             found.append(job.name)
             if len(found) == NAMED:
                 break

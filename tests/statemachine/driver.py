@@ -348,8 +348,8 @@ class Machine:
             found += [str(breach) for breach in invariants.check_limits(self.store)]
         prefix = keys.JOB
         for key, value in self.store.scan(prefix, keys.after(prefix)):
-            form = parse(key, value, JobRecord).form
-            if form.spec.SerializeToString(deterministic=True) != form.data:
+            template = parse(key, value, JobRecord).template
+            if template.spec.SerializeToString(deterministic=True) != template.data:
                 found.append(f"somebody changed the spec that all jobs like {key!r} share")
         assert not found, "\n".join(found)
 

@@ -33,7 +33,7 @@ from raftsched.statemachine.model.request import (
     Resumed,
     WorkDone,
 )
-from raftsched.statemachine.model.specs import Form
+from raftsched.statemachine.model.specs import Template
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.occurrences import next_time
 from raftsched.statemachine.reads import events, explain, reads
@@ -126,7 +126,7 @@ def forget_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if this build's time zone data had no Berlin."""
     genuine = compiler.restore_plan
 
-    def restored(shape: compiler.Shape, **more: object) -> object:
+    def restored(shape: compiler.ScheduleShape, **more: object) -> object:
         if shape.rules.zone.name == "Europe/Berlin":
             reason = Reason.ERROR_REASON_ZONE_UNKNOWN
             return [FieldFault("timing.zone", reason, "Europe/Berlin", "there is no such zone")]
@@ -286,12 +286,18 @@ def test_a_downstream_job_that_cannot_begin_is_set_aside_and_its_upstream_ends(
     genuine = move.move
 
     def begin(
-        view: View, jid: int, occasion: int, run: RunRecord, to: int, state: StateRecord, form: Form
+        view: View,
+        jid: int,
+        occasion: int,
+        run: RunRecord,
+        to: int,
+        state: StateRecord,
+        template: Template,
     ) -> None:
         job = view.need(keys.job(jid), JobRecord)
         if job.name == "bad" and state.state != next_time.BROKEN:
             raise RuntimeError("planted")
-        genuine(view, jid, occasion, run, to, state, form)
+        genuine(view, jid, occasion, run, to, state, template)
 
     monkeypatch.setattr(waves, "move", begin)
 

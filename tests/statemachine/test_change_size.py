@@ -188,4 +188,8 @@ def test_what_is_large_in_a_run_is_weighed(fill: Callable[[RunRecord], None], si
     assert size <= run.weight() < size + 500
     assert RunRecord().weight() < 500
     spec = job_of("a", payload=LARGE).spec
-    assert 65_536 <= JobRecord(form=specs.of(spec).form, payload=payload_of(spec)).weight() < 66_000
+    assert (
+        65_536
+        <= JobRecord(template=specs.of(spec).template, payload=payload_of(spec)).weight()
+        < 66_000
+    )

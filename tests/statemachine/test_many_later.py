@@ -86,7 +86,7 @@ def test_what_is_held_back_is_what_a_walk_finds(seed: int) -> None:
         for name in NAMES:
             view = story.machine.view()
             jid, job, state = jobs.find(view, "", name)
-            spec, wanted = job.form.spec, held_back(view, jid)
+            spec, wanted = job.template.spec, held_back(view, jid)
             some = [
                 occasion
                 for occasion in runs.not_for_later(view, jid, spec, state)
@@ -109,7 +109,7 @@ def test_a_thousand_for_later_cost_a_trigger_and_an_end_nothing(machine: Machine
 
     looked = machine.view()
     jid, job, state = jobs.find(looked, "", "a")
-    found = list(runs.not_for_later(looked, jid, job.form.spec, state))
+    found = list(runs.not_for_later(looked, jid, job.template.spec, state))
     machine.succeed(lease)
 
     assert len(found) == 2

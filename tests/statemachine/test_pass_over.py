@@ -92,7 +92,7 @@ def test_it_comes_to_the_same_as_to_decide_on_each_alone(seed: int) -> None:
     if not first:
         return
     last = max(first, *scheduled_times(plan, first, world.now_ms + 1, 10_000).times)
-    if job.form.max_runs:
+    if job.template.max_runs:
         last = one_by_one(view, jid, job, state, plan, first, last)
     pending = {edit.scheduled_at_ms for edit in state.edits if edit.kind != Edit.KIND_SKIP}
     times = [at for at in scheduled_times(plan, first, last + 1, 10_000).times if at not in pending]
@@ -123,7 +123,7 @@ def test_the_last_of_the_most_runs_is_that_of_a_walk(seed: int) -> None:
     world = World(seed)
     view, jid, job, state, plan = world.fresh()
     first = state.next_scheduled_at_ms
-    if not first or not job.form.max_runs:
+    if not first or not job.template.max_runs:
         return
     last = scheduled_times(plan, first, world.now_ms, 10_000).times[-1]
 

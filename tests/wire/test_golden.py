@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine.model import specs
 from raftsched.statemachine.model.record import Record, RecordPart, UnknownFormat, encode, parse
-from raftsched.statemachine.model.specs import Form
+from raftsched.statemachine.model.specs import Template
 
 GOLDEN = Path(__file__).parent / "golden"
 KINDS = {kind.__name__: kind for kind in Record.__subclasses__()}
@@ -50,8 +50,8 @@ def value_of(hint: object, place: int) -> object:
     assert isinstance(kind, type), kind
     if issubclass(kind, Message):
         return filled_message(kind())
-    if kind is Form:
-        return specs.of(cast(job_pb2.JobSpec, filled_message(job_pb2.JobSpec()))).form
+    if kind is Template:
+        return specs.of(cast(job_pb2.JobSpec, filled_message(job_pb2.JobSpec()))).template
     if issubclass(kind, Record | RecordPart):
         return filled(kind)
     if kind is bytes:
@@ -104,9 +104,9 @@ def told(value: object, indent: str = "") -> Iterator[str]:
             if isinstance(item, Record | RecordPart):
                 yield f"{indent}{name}:"
                 yield from told(item, indent + "  ")
-            elif isinstance(item, Message | Form):
+            elif isinstance(item, Message | Template):
                 yield f"{indent}{name}:"
-                message = item.spec if isinstance(item, Form) else item
+                message = item.spec if isinstance(item, Template) else item
                 text = text_format.MessageToString(message)
                 yield from (f"{indent}  {line}" for line in text.splitlines())
             else:

@@ -1,4 +1,4 @@
-"""Jobs that are made together share what their form says, and nothing else."""
+"""Jobs that are made together share what their template says, and nothing else."""
 
 from __future__ import annotations
 
