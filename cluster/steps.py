@@ -21,13 +21,13 @@ def tell_dead_letters(node: Node, change: Change) -> None:
     """A line for each run that used up its attempts."""
     store = node.replica.store
     told = [key for key in change.keys if key[:1] == keys.DEAD][:TOLD_MAX]
-    for jid, occasion in map(keys.run_of, told):
-        found = store.get(keys.ended(jid, occasion)), store.get(keys.job(jid))
+    for jid, occurrence in map(keys.run_of, told):
+        found = store.get(keys.ended(jid, occurrence)), store.get(keys.job(jid))
         if found[0] is None or found[1] is None:
             continue
         run, job = parse(b"", found[0], RunRecord), parse(b"", found[1], JobRecord)
         says.warning(
-            "run failed for good", job=job.name, run=keys.run_id(job.name, jid, occasion),
+            "run failed for good", job=job.name, run=keys.run_id(job.name, jid, occurrence),
             attempt=run.attempt, token=run.token, worker=run.worker,
             error=run.error.message[:200] if run.error is not None else "",
         )  # fmt: skip

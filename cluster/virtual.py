@@ -165,7 +165,7 @@ def held_leases(store: Reading) -> Iterator[Held]:
     for key, value in store.scan(keys.SESSION, keys.after(keys.SESSION)):
         session = parse(key, value, SessionRecord)
         first = keys.lease(session.number, session.token_from)
-        end = keys.lease(session.number, keys.OCCASION_MAX)
+        end = keys.lease(session.number, keys.OCCURRENCE_MAX)
         for lease, place in store.scan(first, end) if session.leased else ():
             at = keys.run(*keys.run_of(place))
             found = store.get(at)

@@ -54,6 +54,8 @@ GONE: dict[str, dict[str, str]] = {
         "look_ahead": "advance_behind",
         "mold": "batch",
         "molds": "job_batches",
+        "occasion": "occurrence",
+        "occasions": "occurrences",
         "ordered_in": "action_version",
         "rang": "fired",
         "remembered_line": "idempotency_by_age",

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...cluster.leader import Leader
 from ...proto.v1 import worker_pb2
-from ...statemachine.firing import occurrence
+from ...statemachine.firing import scheduled_time
 from ...statemachine.model import keys
 from ...statemachine.model.phases import LEASED
 from ...statemachine.model.record import RunRecord
@@ -30,7 +30,7 @@ def accept_old_tokens() -> None:
 
 def forget_every_tenth_firing() -> None:
     """A scheduled time is passed over, and nothing is written down about it."""
-    honest = occurrence.left_out
+    honest = scheduled_time.left_out
     count = 0
 
     def left_out(*arguments: Any) -> bool:  # noqa: ANN401
@@ -38,7 +38,7 @@ def forget_every_tenth_firing() -> None:
         count += 1
         return not count % 10 or honest(*arguments)
 
-    replace(occurrence, "left_out", left_out)
+    replace(scheduled_time, "left_out", left_out)
 
 
 def acknowledge_before_commit() -> None:

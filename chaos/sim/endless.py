@@ -47,11 +47,11 @@ def keeps_nothing(view: View, wave: Wave, left: Notice) -> None:
 
 def clears(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
     """A3: all runs give way to one in one change."""
-    end = keys.run(jid, keys.OCCASION_MAX)
+    end = keys.run(jid, keys.OCCURRENCE_MAX)
     for key in list(view.scan(keys.run(jid, state.live_from), end)):
-        occasion = keys.run_of(key)[1]
-        if occasion != room.occasion:
-            overlap._give_way(view, jid, occasion, view.need(key, RunRecord), room)
+        occurrence = keys.run_of(key)[1]
+        if occurrence != room.occurrence:
+            overlap._give_way(view, jid, occurrence, view.need(key, RunRecord), room)
     return True
 
 

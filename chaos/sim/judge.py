@@ -58,7 +58,7 @@ DECIDED = frozenset(
 )
 COALESCED = run_pb2.OUTCOME_COALESCED
 PLANTED = "planted"  # In the words of a failure that a history has on purpose.
-Place = tuple[int, int]  # The jid and the occasion of a run.
+Place = tuple[int, int]  # The jid and the occurrence of a run.
 
 
 @dataclass
@@ -194,11 +194,11 @@ class Judge:
         self.runs[place] = run
 
     def _new(self, change: Change, place: Place, run: RunRecord) -> None:
-        jid, occasion = place
-        scheduled_ms = keys.scheduled_of(occasion)
+        jid, occurrence = place
+        scheduled_ms = keys.scheduled_of(occurrence)
         if place in self.fired:
             raise Violation(f"S2 {self.names.get(jid)} ran twice for {scheduled_ms}")
-        if run.cause == SCHEDULED and occasion != keys.occasion_of(scheduled_ms):
+        if run.cause == SCHEDULED and occurrence != keys.occurrence_of(scheduled_ms):
             raise Violation(f"S2 {self.names.get(jid)} has another run for {scheduled_ms}")
         if run.cause == SCHEDULED and self.true_ms() < scheduled_ms - EARLY_MS:
             raise Violation(f"S3 {place} fires {scheduled_ms - self.true_ms()} ms before its time")

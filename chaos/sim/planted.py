@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from ...proto.v1 import worker_pb2
-from ...statemachine.firing import occurrence
+from ...statemachine.firing import scheduled_time
 from ...statemachine.model import answers, keys
 from ...statemachine.model.record import JobRecord, RunRecord
 from ...statemachine.model.view import View
@@ -22,7 +22,7 @@ def planted(options: Options) -> Iterator[None]:
     """Let one job of a history fail where it fires, or where a run of it is leased."""
     with ExitStack() as stack:
         if options.planted == "fire":
-            stack.enter_context(exchanged(occurrence, "fire", _fire))
+            stack.enter_context(exchanged(scheduled_time, "fire", _fire))
         elif options.planted == "lease":
             stack.enter_context(exchanged(answers, "lease", _lease))
         yield
@@ -38,10 +38,12 @@ def _fire(view: View, jid: int, *others: object, **more: object) -> object:
     return fire(view, jid, *others, **more)  # type: ignore[arg-type]  # As they came.
 
 
-def _lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
+def _lease(
+    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord
+) -> worker_pb2.Lease:
     if _is_chosen(jid):
         raise RuntimeError(PLANTED)
-    return lease(view, jid, occasion, run, job)
+    return lease(view, jid, occurrence, run, job)
 
 
-fire, lease = occurrence.fire, answers.lease
+fire, lease = scheduled_time.fire, answers.lease

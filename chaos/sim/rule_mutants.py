@@ -14,7 +14,7 @@ from ...cluster.sessions import Sessions
 from ...proto.v1 import run_pb2
 from ...statemachine.core.budget import Budget, unlimited
 from ...statemachine.core.store import Reading
-from ...statemachine.firing import catch_up, dispatch, occurrence
+from ...statemachine.firing import catch_up, dispatch, scheduled_time
 from ...statemachine.model import keys
 from ...statemachine.model.phases import READY
 from ...statemachine.model.record import JobRecord, StateRecord
@@ -164,8 +164,8 @@ def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     if Office.first_firing and last_ms:
         run = runs.new(job, run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN, last_ms)
         state.serial += 1
-        occasion = keys.occasion_of(last_ms, state.serial)
-        move(view, jid, occasion, run, READY, state, job.template)
+        occurrence = keys.occurrence_of(last_ms, state.serial)
+        move(view, jid, occurrence, run, READY, state, job.template)
     fire_due(view, jid, job, state)
 
 
@@ -205,7 +205,7 @@ def counts_what_is_held(
     return fire(view, jid, job, state, scheduled_ms, *late, **more)
 
 
-fire = occurrence.fire
+fire = scheduled_time.fire
 fire_due, choose = dispatch.fire_due, misfire.choose
 
 
@@ -252,7 +252,7 @@ def skips_for_quota() -> AbstractContextManager[None]:
 
 
 def counts_held_runs() -> AbstractContextManager[None]:
-    return exchanged(occurrence, "fire", counts_what_is_held)
+    return exchanged(scheduled_time, "fire", counts_what_is_held)
 
 
 def ignores_the_grace() -> AbstractContextManager[None]:

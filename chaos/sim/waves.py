@@ -43,7 +43,7 @@ def live_runs(store: Reading) -> Counter[Place]:
     found: Counter[Place] = Counter()
     for key, value in store.scan(keys.RUN, keys.after(keys.RUN)):
         run = parse(key, value, RunRecord)
-        found[run.flow_jid, run.flow_occasion] += 1
+        found[run.flow_jid, run.flow_occurrence] += 1
     return found
 
 

@@ -74,8 +74,8 @@ def _go_through(view: View, body: Letters, *, is_whole: bool) -> tuple[int, Lett
 
 def _do(view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.Term]) -> bool:
     """Whether a letter fits; then it is requeued or purged."""
-    jid, occasion = keys.run_of(key)
-    run = view.need(keys.ended(jid, occasion), RunRecord)
+    jid, occurrence = keys.run_of(key)
+    run = view.need(keys.ended(jid, occurrence), RunRecord)
     job = view.need(keys.job(jid), JobRecord)
     if wanted:
         lane = view.need(keys.lane(run.lane), LaneRecord)
@@ -83,9 +83,9 @@ def _do(view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.T
         if not filters.matches(wanted, {"job": job.name, "queue": lane.queue, "kind": kind}):
             return False
     if isinstance(request, Purge):
-        history.forget(view, jid, occasion, run)
+        history.forget(view, jid, occurrence, run)
     else:
-        run_calls.begin_again(view, jid, occasion, run, job)
+        run_calls.begin_again(view, jid, occurrence, run, job)
     return True
 
 

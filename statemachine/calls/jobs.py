@@ -10,7 +10,7 @@ from ..core import limits, masks
 from ..core.field_fault import FieldFault
 from ..core.instants import iso_text, ms_or
 from ..core.rejection import Fault, Reason, Refused
-from ..firing import backlog, bring_back, catch_up, dispatch, job_deletion, occurrence
+from ..firing import backlog, bring_back, catch_up, dispatch, job_deletion, scheduled_time
 from ..firing import resume as resume_
 from ..flows import graph, waves
 from ..model import answers, former_specs, keys, specs, validate
@@ -319,7 +319,7 @@ def replace_spec(
     if rescheduled or comes_back:
         # By the plan that the job goes on with: what was checked counts intervals from now.
         plan = next_time.plan_of(view, jid, job)
-        dropped = occurrence.drop_unnamed(view, jid, state, plan)
+        dropped = scheduled_time.drop_unnamed(view, jid, state, plan)
         if since_ms == view.now_ms < state.last_scheduled_at_ms:
             ledger.mark_ahead(view, jid, plan, view.now_ms)
     if anew:

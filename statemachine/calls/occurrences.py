@@ -1,4 +1,4 @@
-"""What a person does to single occasions of a job: trigger, backfill, skip, move, add."""
+"""What a person does to single occurrences of a job: trigger, backfill, skip, move, add."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
             # One that was held goes before the new one.
             effects.carry_out(view)
     verdict = _verdict(view, request, jid, job, state)
-    occasion = runs.free_occasion(view, jid, state, due_ms if later else view.now_ms)
+    occurrence = runs.free_occurrence(view, jid, state, due_ms if later else view.now_ms)
     run = _triggered(view, request, job, due_ms)
-    waits = not later and overlap.make_room(view, jid, state, verdict, occasion)
+    waits = not later and overlap.make_room(view, jid, state, verdict, occurrence)
     if run.unique_key:
-        _take(view, jid, occasion, run.unique_key)
+        _take(view, jid, occurrence, run.unique_key)
     if state.has_downstream:
-        waves.start(view, jid, occasion, run)
+        waves.start(view, jid, occurrence, run)
     to = LATER if later else HELD if waits else READY
-    move(view, jid, occasion, run, to, state, job.template)
+    move(view, jid, occurrence, run, to, state, job.template)
     view.put(keys.state(jid), state)
     audit_log.add(view, actor, "TriggerJob", job.namespace, f"job/{job.name}", request)
-    return answers.run(view, jid, occasion, run, job)
+    return answers.run(view, jid, occurrence, run, job)
 
 
 def _verdict(
@@ -188,33 +188,33 @@ def _holder(view: View, jid: int, request: job_pb2.TriggerJobRequest) -> int | N
     if taken is None or 0 < taken.until_ms <= view.now_ms:
         return None
     if unique.policy == Unique.POLICY_REJECT:
-        run = keys.run_id(request.job, jid, taken.occasion)
+        run = keys.run_id(request.job, jid, taken.occurrence)
         raise Refused.because(
             Reason.ERROR_REASON_UNIQUE_KEY_TAKEN,
             f"the run {run} holds the key '{unique.key}'; wait for its end, or take another key",
             unique_key=unique.key, run=run,
         )  # fmt: skip
-    return taken.occasion
+    return taken.occurrence
 
 
-def _take(view: View, jid: int, occasion: int, name: str) -> None:
+def _take(view: View, jid: int, occurrence: int, name: str) -> None:
     """Give a business key to a run; the time for which another one held it is over."""
     key = keys.unique(jid, name)
     before = view.get(key, UniqueRecord)
     if before is not None and before.until_ms:
         view.delete(keys.unique_timer(before.until_ms, jid, name))
-    view.put(key, UniqueRecord(occasion=occasion))
+    view.put(key, UniqueRecord(occurrence=occurrence))
 
 
-def _show(view: View, jid: int, occasion: int, job: JobRecord) -> run_pb2.Run:
-    run = view.get(keys.run(jid, occasion), RunRecord)
-    run = run or view.get(keys.ended(jid, occasion), RunRecord)
+def _show(view: View, jid: int, occurrence: int, job: JobRecord) -> run_pb2.Run:
+    run = view.get(keys.run(jid, occurrence), RunRecord)
+    run = run or view.get(keys.ended(jid, occurrence), RunRecord)
     if run is None:
         # The key is held longer than the history is kept.
         return run_pb2.Run(
-            namespace=job.namespace, job=job.name, id=keys.run_id(job.name, jid, occasion)
+            namespace=job.namespace, job=job.name, id=keys.run_id(job.name, jid, occurrence)
         )
-    return answers.run(view, jid, occasion, run, job)
+    return answers.run(view, jid, occurrence, run, job)
 
 
 def _triggered(
@@ -367,7 +367,7 @@ def _check_outcome(view: View, jid: int, job: JobRecord, scheduled_ms: int) -> N
     at, word = iso_text(scheduled_ms), run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
     message = f"the occurrence of '{job.name}' at {at} has the outcome {word} already; take another"
     if entry.outcome in ledger.WITH_RUN:
-        run = keys.run_id(job.name, jid, keys.occasion_of(scheduled_ms))
+        run = keys.run_id(job.name, jid, keys.occurrence_of(scheduled_ms))
         message = (
             f"the occurrence of '{job.name}' at {at} ran before its time, as the run {run}; cancel "
             "that one, or take another occurrence"

@@ -23,12 +23,12 @@ def find(view: View, namespace: str, run_id: str) -> FoundRun:
     number = namespaces.need(view, namespace).number
     place = keys.run_key(run_id)
     if place is not None and keys.namespace_of(place[0]) == number:
-        jid, occasion = place
-        run = view.get(keys.run(jid, occasion), RunRecord)
-        run = run or view.get(keys.ended(jid, occasion), RunRecord)
+        jid, occurrence = place
+        run = view.get(keys.run(jid, occurrence), RunRecord)
+        run = run or view.get(keys.ended(jid, occurrence), RunRecord)
         job = view.get(keys.job(jid), JobRecord)
-        if run is not None and job is not None and keys.run_id(job.name, jid, occasion) == run_id:
-            return jid, occasion, run, job
+        if run is not None and job is not None and keys.run_id(job.name, jid, occurrence) == run_id:
+            return jid, occurrence, run, job
     raise Refused.because(
         Reason.ERROR_REASON_RUN_NOT_FOUND,
         f"there is no run '{run_id}' in the namespace '{namespace or namespaces.DEFAULT}', or its "
@@ -51,36 +51,36 @@ def _live(view: View, namespace: str, run_id: str) -> FoundRun:
 
 
 def cancel(view: View, request: run_pb2.CancelRunRequest, actor: str) -> run_pb2.Run:
-    jid, occasion, run, job = _live(view, request.namespace, request.run)
+    jid, occurrence, run, job = _live(view, request.namespace, request.run)
     faults = validate.text("reason", request.reason, limits.REASON_CHARS)
     faults += validate.span("grace", request, "grace", 0, limits.DAY_MS)
     if faults:
         raise Refused.of(faults)
     grace_ms = ms_or(request, "grace", limits.CANCEL_GRACE_MS)
-    runs.cancel(view, jid, occasion, run, request.reason or "cancelled manually", grace_ms)
+    runs.cancel(view, jid, occurrence, run, request.reason or "cancelled manually", grace_ms)
     audit_log.add(
         view, actor, "CancelRun", job.namespace, f"run/{request.run}", request, request.reason
     )
-    return answers.run(view, jid, occasion, run, job)
+    return answers.run(view, jid, occurrence, run, job)
 
 
 def terminate(view: View, request: run_pb2.TerminateRunRequest, actor: str) -> run_pb2.Run:
-    jid, occasion, run, job = _live(view, request.namespace, request.run)
+    jid, occurrence, run, job = _live(view, request.namespace, request.run)
     faults = validate.text("reason", request.reason, limits.REASON_CHARS)
     if faults:
         raise Refused.of(faults)
     message = request.reason or "terminated manually"
     run.error = run_pb2.RunError(kind="terminated", message=message)
-    runs.stop(view, jid, occasion, run, worker_pb2.Stop.KIND_LOST)
-    runs.end(view, jid, occasion, run, CANCELLED)
+    runs.stop(view, jid, occurrence, run, worker_pb2.Stop.KIND_LOST)
+    runs.end(view, jid, occurrence, run, CANCELLED)
     audit_log.add(
         view, actor, "TerminateRun", job.namespace, f"run/{request.run}", request, request.reason
     )
-    return answers.run(view, jid, occasion, run, job)
+    return answers.run(view, jid, occurrence, run, job)
 
 
 def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.Run:
-    jid, occasion, run, job = _live(view, request.namespace, request.run)
+    jid, occurrence, run, job = _live(view, request.namespace, request.run)
     if run.phase != DELAYED:
         word = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
         raise Refused.because(
@@ -88,9 +88,9 @@ def retry(view: View, request: run_pb2.RetryRunRequest, actor: str) -> run_pb2.R
             f"the run {request.run} is {word} and does not wait for a retry",
             run=request.run, state=word,
         )  # fmt: skip
-    move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord), job.template)
+    move(view, jid, occurrence, run, READY, view.need(keys.state(jid), StateRecord), job.template)
     audit_log.add(view, actor, "RetryRun", job.namespace, f"run/{request.run}", request)
-    return answers.run(view, jid, occasion, run, job)
+    return answers.run(view, jid, occurrence, run, job)
 
 
 def find_dead(view: View, namespace: str, run_id: str) -> FoundRun:
@@ -117,26 +117,26 @@ def _no_letter(namespace: str, run_id: str, word: str) -> Refused:
 def edit_dead(
     view: View, request: dead_letter_pb2.EditDeadLetterRequest, actor: str
 ) -> run_pb2.Run:
-    jid, occasion, run, job = find_dead(view, request.namespace, request.run)
+    jid, occurrence, run, job = find_dead(view, request.namespace, request.run)
     faults = validate.payload("payload", request.payload)
     if faults:
         raise Refused.of(faults)
     run.payload = request.payload
-    view.put(keys.ended(jid, occasion), run)
+    view.put(keys.ended(jid, occurrence), run)
     audit_log.add(view, actor, "EditDeadLetter", job.namespace, f"run/{request.run}", request)
-    return answers.run(view, jid, occasion, run, job)
+    return answers.run(view, jid, occurrence, run, job)
 
 
 def requeue(
     view: View, request: dead_letter_pb2.RequeueDeadLetterRequest, actor: str
 ) -> run_pb2.Run:
-    jid, occasion, run, job = find_dead(view, request.namespace, request.run)
-    begin_again(view, jid, occasion, run, job)
+    jid, occurrence, run, job = find_dead(view, request.namespace, request.run)
+    begin_again(view, jid, occurrence, run, job)
     audit_log.add(view, actor, "RequeueDeadLetter", job.namespace, f"run/{request.run}", request)
-    return answers.run(view, jid, occasion, run, job)
+    return answers.run(view, jid, occurrence, run, job)
 
 
-def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+def begin_again(view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord) -> None:
     """A run that failed begins again.
 
     The overlap policy is not asked: somebody wants just this run.
@@ -144,7 +144,7 @@ def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRec
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
     run.error = None
-    waves.reopen(view, jid, occasion, run)
+    waves.reopen(view, jid, occurrence, run)
     run.unique_key = ""
     # It does what the job says now, which asks for the workers that can.
     run.action_version = job.action_version
@@ -152,5 +152,5 @@ def begin_again(view: View, jid: int, occasion: int, run: RunRecord, job: JobRec
     namespace = keys.namespace_of(jid)
     run.lane = lanes.lane_for(view, namespace, job.template.spec, lane.queue, lane.priority)
     run.exempt |= RunRecord.EXEMPT_DEADLINE
-    move(view, jid, occasion, run, READY, state, job.template)
+    move(view, jid, occurrence, run, READY, state, job.template)
     view.put(state_key, state)

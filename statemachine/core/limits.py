@@ -81,7 +81,7 @@ MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 YEAR_MS = 366 * DAY_MS
-# An occasion has 48 bits for its scheduled time: the year 10889.
+# An occurrence has 48 bits for its scheduled time: the year 10889.
 INSTANT_MAX_MS = (1 << 48) - 1
 LONG_MS = 10 * YEAR_MS  # The longest duration anywhere.
 

@@ -25,7 +25,7 @@ at once; what it had lies under a number that is never given out again, until it
 Others may use:
 
 * dispatch: what is due, oldest first.
-* occurrence: one scheduled time becomes a run, or is recorded.
+* scheduled_time: one scheduled time becomes a run, or is recorded.
 * catch_up: times that are late get their outcome.
 * backlog: past times that are still to run.
 * effects: what the end of a run brings about for others.

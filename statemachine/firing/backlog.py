@@ -22,8 +22,8 @@ from ..schedule.plan import (
     next_scheduled,
 )
 from ..tenants import namespaces
-from . import occurrence
-from .occurrence import BACKFILL, SCHEDULED
+from . import scheduled_time
+from .scheduled_time import BACKFILL, SCHEDULED
 
 
 def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
@@ -90,14 +90,14 @@ def release(
         if _may_run(view, jid, job, state, part):
             due_ms = part.due_at_ms or due(plan, scheduled_ms)
             proof = ProofRecord(part.decided_at_ms, part.decided_in, due_ms)
-            if not occurrence.fire(
+            if not scheduled_time.fire(
                 view, jid, job, state, scheduled_ms, due_ms, part.cause, waited=proof
             ):
                 # Its overlap policy lets it run only when the last has ended.
                 part.release_at_ms = 0
                 return
             if part.due_at_ms:
-                occurrence.mark(view, jid, plan, scheduled_ms)
+                scheduled_time.mark(view, jid, plan, scheduled_ms)
             _shrink(view, jid, part, 1)
             if part.left > 0:
                 part.release_at_ms = _next_release(view, jid, job, part)
@@ -132,7 +132,7 @@ def _may_run(view: View, jid: int, job: JobRecord, state: StateRecord, part: Bac
     if ledger.knows(view, jid, part.next_at_ms):
         # It ran before its time, or a backfill has run it.
         return False
-    if part.due_at_ms or not occurrence.left_out(view, jid, job, state, part.next_at_ms):
+    if part.due_at_ms or not scheduled_time.left_out(view, jid, job, state, part.next_at_ms):
         return True
     _shrink(view, jid, part, 1)
     return False
@@ -195,4 +195,4 @@ def _miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRec
     proof = ProofRecord(part.decided_at_ms, part.decided_in, part.due_at_ms, view.now_ms)
     ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED, proof=proof)
     if part.due_at_ms:
-        occurrence.mark(view, jid, plan, first)
+        scheduled_time.mark(view, jid, plan, first)

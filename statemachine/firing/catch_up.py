@@ -19,7 +19,7 @@ from ..occurrences.timeline import Stretch
 from ..runs import overlap
 from ..schedule.plan import Plan, due
 from ..tenants import namespaces, quota
-from . import backlog, occurrence
+from . import backlog, scheduled_time
 
 Overlap = job_pb2.OverlapPolicy
 OUTCOME = {
@@ -79,7 +79,7 @@ def _carry_out(
             _wait(view, jid, job, state, one)
         elif fate is Fate.SKIP:
             assert one.edit is not None
-            occurrence.drop_edit(state, one.edit)
+            scheduled_time.drop_edit(state, one.edit)
             ledger.record(view, jid, state, one.first, OUTCOME[fate])
         else:
             proof = ledger.decided(view, one.due_ms)
@@ -112,7 +112,7 @@ def _wait(view: View, jid: int, job: JobRecord, state: StateRecord, one: Stretch
     part = BacklogRecord(
         next_at_ms=one.first, to_ms=one.last + 1, left=one.count,
         release_at_ms=view.now_ms if next_time.missed(state) else backlog.next_slot(view, jid, job),
-        cause=occurrence.SCHEDULED,
+        cause=scheduled_time.SCHEDULED,
         due_at_ms=one.due_ms if one.edit is not None else 0, decided_at_ms=view.now_ms,
         decided_in=view.base + 1,
     )  # fmt: skip
@@ -125,7 +125,7 @@ def _edited(
     """What becomes of one that somebody moved or added."""
     edit = one.edit
     assert edit is not None
-    occurrence.drop_edit(state, edit)
+    scheduled_time.drop_edit(state, edit)
     if ledger.knows(view, jid, one.first):
         # The schedules were changed, and those before or after had it as well.
         return
@@ -136,5 +136,5 @@ def _edited(
     ledger.take_out(view, jid, job, plan, one.first)
     proof = ledger.decided(view, one.due_ms)
     ledger.record(view, jid, state, one.first, OUTCOME[fate], proof=proof)
-    occurrence.mark(view, jid, plan, one.first)
+    scheduled_time.mark(view, jid, plan, one.first)
     next_time.used_up(job, state)

@@ -28,7 +28,7 @@ from ..runs.reports import attempt_failed, log_attempt
 from ..runs.timeouts import arm, start_deadline
 from ..schedule.plan import due, next_scheduled
 from ..tenants import namespaces, quota
-from . import backlog, catch_up, effects, job_deletion, namespace_deletion, occurrence, resume
+from . import backlog, catch_up, effects, job_deletion, namespace_deletion, resume, scheduled_time
 
 Misfire = job_pb2.MisfirePolicy
 Edit = schedule_pb2.OccurrenceEdit
@@ -265,7 +265,7 @@ def _has_room(view: View, jid: int, state: StateRecord) -> bool:
 
 def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     """Its ledger goes on with time, also when no run is there to take it along."""
-    alone = not state.live and not state.last_occasion and ledger_purge.idle(state)
+    alone = not state.live and not state.last_occurrence and ledger_purge.idle(state)
     if alone or 0 < state.ledger_purge_at_ms <= view.now_ms:
         ledger_purge.step(view, jid, job, state, limits.STEP)
 
@@ -288,8 +288,10 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
             together = _is_choice(view, jid, job, state)
         if together and catch_up.decide(view, jid, job, state):
             continue
-        if not occurrence.left_out(view, jid, job, state, scheduled_ms):
-            occurrence.fire(view, jid, job, state, scheduled_ms, due_ms, occurrence.SCHEDULED)
+        if not scheduled_time.left_out(view, jid, job, state, scheduled_ms):
+            scheduled_time.fire(
+                view, jid, job, state, scheduled_ms, due_ms, scheduled_time.SCHEDULED
+            )
         next_time.advance(view, jid, job, state, scheduled_ms)
     if not state.edits or overlap.waits_for_room(view, jid, state):
         return
@@ -325,26 +327,26 @@ def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> boo
         if due_ms:
             if due_ms <= view.now_ms:
                 may_run = next_time.has_place(job, state, edit)
-                occurrence.drop_edit(state, edit)
+                scheduled_time.drop_edit(state, edit)
                 if not may_run or ledger.knows(view, jid, edit.scheduled_at_ms):
                     # The job has had all its runs; or its schedules were changed, and those before
                     # or after had it as well.
                     continue
                 plan = next_time.plan_of(view, jid, job)
                 ledger.take_out(view, jid, job, plan, edit.scheduled_at_ms)
-                occurrence.fire(
-                    view, jid, job, state, edit.scheduled_at_ms, due_ms, occurrence.SCHEDULED,
+                scheduled_time.fire(
+                    view, jid, job, state, edit.scheduled_at_ms, due_ms, scheduled_time.SCHEDULED,
                     is_edited=True,
                 )  # fmt: skip
-                occurrence.mark(view, jid, plan, edit.scheduled_at_ms)
+                scheduled_time.mark(view, jid, plan, edit.scheduled_at_ms)
                 next_time.used_up(job, state)
         elif edit.scheduled_at_ms < min(state.next_scheduled_at_ms or view.now_ms, view.now_ms):
-            occurrence.drop_edit(state, edit)
+            scheduled_time.drop_edit(state, edit)
     return True
 
 
-def _wake_run(view: View, jid: int, occasion: int) -> None:
-    key = keys.run(jid, occasion)
+def _wake_run(view: View, jid: int, occurrence: int) -> None:
+    key = keys.run(jid, occurrence)
     run = view.need(key, RunRecord)
     was_at_ms, run.timer_at_ms = run.timer_at_ms, 0
     job = view.need(keys.job(jid), JobRecord)
@@ -352,96 +354,100 @@ def _wake_run(view: View, jid: int, occasion: int) -> None:
     timeouts = job.template.spec.timeouts
     run_ms = ms_or(timeouts, "run", 0)
     if run_ms and run.ready_at_ms and run.ready_at_ms + run_ms <= now_ms:
-        _fail(view, jid, occasion, run, "timeout.run", f"it had not ended after {run_ms} ms")
+        _fail(view, jid, occurrence, run, "timeout.run", f"it had not ended after {run_ms} ms")
     elif run.phase == LEASED:
-        _wake_running(view, jid, occasion, run, job)
+        _wake_running(view, jid, occurrence, run, job)
     elif run.phase in WAITING:
-        _wake_held(view, jid, occasion, run, job, was_at_ms)
+        _wake_held(view, jid, occurrence, run, job, was_at_ms)
     else:
-        _wake_waiting(view, jid, occasion, run, job)
+        _wake_waiting(view, jid, occurrence, run, job)
 
 
-def _wake_running(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+def _wake_running(view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
     heartbeat_ms = ms_or(job.template.spec.timeouts, "heartbeat", 0)
     if 0 < run.cancel_at_ms <= now_ms:
-        runs.stop(view, jid, occasion, run, LOST)
-        runs.end(view, jid, occasion, run, CANCELLED)
+        runs.stop(view, jid, occurrence, run, LOST)
+        runs.end(view, jid, occurrence, run, CANCELLED)
     elif 0 < run.deadline_at_ms <= now_ms:
         taken_ms = run.deadline_at_ms - run.leased_at_ms
-        _attempt_over(view, jid, occasion, run, "timeout.attempt", f"it took over {taken_ms} ms")
+        _attempt_over(view, jid, occurrence, run, "timeout.attempt", f"it took over {taken_ms} ms")
     elif heartbeat_ms and run.heard_at_ms + heartbeat_ms <= now_ms:
         message = f"it reported no progress for {heartbeat_ms} ms"
-        _attempt_over(view, jid, occasion, run, "timeout.heartbeat", message)
+        _attempt_over(view, jid, occurrence, run, "timeout.heartbeat", message)
     else:
-        arm(view, jid, occasion, run, job.template)
-        view.put(keys.run(jid, occasion), run)
+        arm(view, jid, occurrence, run, job.template)
+        view.put(keys.run(jid, occurrence), run)
 
 
 def _attempt_over(
-    view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str
+    view: View, jid: int, occurrence: int, run: RunRecord, kind: str, message: str
 ) -> None:
     error = run_pb2.RunError(kind=kind, message=message)
-    runs.stop(view, jid, occasion, run, LOST)
-    attempt_failed(view, jid, occasion, run, Attempt.END_TIMED_OUT, error)
+    runs.stop(view, jid, occurrence, run, LOST)
+    attempt_failed(view, jid, occurrence, run, Attempt.END_TIMED_OUT, error)
 
 
-def _wake_waiting(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+def _wake_waiting(view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord) -> None:
     now_ms = view.now_ms
     queue_ms = ms_or(job.template.spec.timeouts, "queue", 0)
     started = run.started_at_ms
     if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
-        _fail(view, jid, occasion, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
+        _fail(
+            view, jid, occurrence, run, "timeout.queue", f"no worker took it within {queue_ms} ms"
+        )
     elif 0 < policies.retries_end(run, job.template) <= now_ms:
         message = f"no attempt began within {job.template.retry_total_ms} ms, its retry.total"
-        _fail(view, jid, occasion, run, "timeout.total", message)
+        _fail(view, jid, occurrence, run, "timeout.total", message)
     elif 0 < start_deadline(run, job.template) <= now_ms:
-        _skip_late(view, jid, occasion, run, job)
+        _skip_late(view, jid, occurrence, run, job)
     elif 0 < run.retry_at_ms <= now_ms:
-        move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord), job.template)
+        move(
+            view, jid, occurrence, run, READY, view.need(keys.state(jid), StateRecord), job.template
+        )
     else:
-        arm(view, jid, occasion, run, job.template)
-        view.put(keys.run(jid, occasion), run)
+        arm(view, jid, occurrence, run, job.template)
+        view.put(keys.run(jid, occurrence), run)
 
 
-def _skip_late(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> None:
+def _skip_late(view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord) -> None:
     message = f"it had not started {job.template.start_deadline_ms} ms after its due time"
     outcome = run_pb2.OUTCOME_SKIPPED_DEADLINE
-    overlap.drop(view, jid, occasion, run, outcome, "start_deadline", message)
+    overlap.drop(view, jid, occurrence, run, outcome, "start_deadline", message)
 
 
 def _wake_held(
-    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, was_at_ms: int
+    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, was_at_ms: int
 ) -> None:
     """A run that was triggered for later is due now, so the overlap policy judges it now; or one
     that is held back has waited for too long."""
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
     if 0 < start_deadline(run, job.template) <= view.now_ms:
-        _skip_late(view, jid, occasion, run, job)
+        _skip_late(view, jid, occurrence, run, job)
         return
     if not _has_room(view, jid, state):
-        if view.get(keys.run(jid, occasion), RunRecord) is not None:
-            timers.set_run(view, jid, occasion, run, was_at_ms)
-            view.put(keys.run(jid, occasion), run)
+        if view.get(keys.run(jid, occurrence), RunRecord) is not None:
+            timers.set_run(view, jid, occurrence, run, was_at_ms)
+            view.put(keys.run(jid, occurrence), run)
         return
     if run.phase != LATER:
         if run.phase in WAITING:
             # Its job has a later start deadline by now.
-            arm(view, jid, occasion, run, job.template)
-            view.put(keys.run(jid, occasion), run)
+            arm(view, jid, occurrence, run, job.template)
+            view.put(keys.run(jid, occurrence), run)
         if run.phase == HELD:
             runs.look_at_held(view, jid, state)
         # Else it had waited for room, or it gave way.
         return
     count_in(view, jid, run, state)
-    to = _when_due(view, jid, occasion, run, job, state)
-    move(view, jid, occasion, run, to, state, job.template)
+    to = _when_due(view, jid, occurrence, run, job, state)
+    move(view, jid, occurrence, run, to, state, job.template)
     view.put(state_key, state)
 
 
 def _when_due(
-    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, state: StateRecord
+    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, state: StateRecord
 ) -> int:
     """Where a run goes that was triggered for later."""
     is_exempt = run.exempt & RunRecord.EXEMPT_OVERLAP
@@ -450,7 +456,7 @@ def _when_due(
     usage = namespaces.usage_of(view, jid)
     is_taken = quota.is_taken(view, usage, job.namespace)
     verdict = overlap.GO if is_exempt else overlap.judge_wanted(view, jid, state, job)
-    if overlap.make_room(view, jid, state, verdict, occasion):
+    if overlap.make_room(view, jid, state, verdict, occurrence):
         return HELD
     if is_taken:
         quota.wait(view, jid, state, usage)
@@ -458,16 +464,16 @@ def _when_due(
     return READY
 
 
-def _fail(view: View, jid: int, occasion: int, run: RunRecord, kind: str, message: str) -> None:
+def _fail(view: View, jid: int, occurrence: int, run: RunRecord, kind: str, message: str) -> None:
     run.error = run_pb2.RunError(kind=kind, message=message)
     if run.phase == LEASED:
         log_attempt(view, run, Attempt.END_TIMED_OUT, run.error)
-    runs.stop(view, jid, occasion, run, LOST)
-    runs.end(view, jid, occasion, run, FAILED)
+    runs.stop(view, jid, occurrence, run, LOST)
+    runs.end(view, jid, occurrence, run, FAILED)
 
 
-def _purge(view: View, jid: int, occasion: int) -> None:
-    if not history.purge(view, jid, occasion):
+def _purge(view: View, jid: int, occurrence: int) -> None:
+    if not history.purge(view, jid, occurrence):
         return
     state = view.need(keys.state(jid), StateRecord)
     if state.ledger_from_ms and state.state != next_time.DELETING:

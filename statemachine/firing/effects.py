@@ -21,10 +21,10 @@ def carry_out(view: View) -> None:
     """Carry out all that is noted in the view."""
     while view.ended is not None:
         ended, view.ended = view.ended, None
-        for jid, occasion, run in ended:
+        for jid, occurrence, run in ended:
             _go_on(view, jid)
             if run.flow_jid:
-                waves.run_ended(view, jid, occasion, run)
+                waves.run_ended(view, jid, occurrence, run)
 
 
 def _go_on(view: View, jid: int) -> None:

@@ -47,11 +47,11 @@ def step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     # What ended in this very change is not stored yet, and is found in the next step only.
     next_ms = view.now_ms + (1 if state.last_end_at_ms == view.now_ms else 0)
     live = runs.live_of(view, jid, state, limits.STEP)
-    for occasion, run in live:
+    for occurrence, run in live:
         message = f"the job {job.name} was deleted"
         run.error = run_pb2.RunError(kind="cancelled", message=message)
-        runs.stop(view, jid, occasion, run, LOST)
-        runs.end(view, jid, occasion, run, CANCELLED)
+        runs.stop(view, jid, occurrence, run, LOST)
+        runs.end(view, jid, occurrence, run, CANCELLED)
         if view.is_full:
             break
     if not live:

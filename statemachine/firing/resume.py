@@ -46,22 +46,22 @@ def wake(view: View, jid: int) -> None:
     job, state = view.need(keys.job(jid), JobRecord), view.need(keys.state(jid), StateRecord)
     rule = job.template.spec.misfire.rule or Misfire.RULE_LATEST
     forwards = rule == Misfire.RULE_EARLIEST
-    first, end = keys.run(jid, state.live_from), keys.run(jid, keys.OCCASION_MAX)
-    if record.next_occasion:
-        at = keys.run(jid, record.next_occasion)
+    first, end = keys.run(jid, state.live_from), keys.run(jid, keys.OCCURRENCE_MAX)
+    if record.next_occurrence:
+        at = keys.run(jid, record.next_occurrence)
         first, end = (at, end) if forwards else (first, at + b"\0")
     found = list(islice(view.scan(first, end, backwards=not forwards), limits.STEP + 1))
     for done, key in enumerate(found):
-        occasion = keys.run_of(key)[1]
+        occurrence = keys.run_of(key)[1]
         if done and (done == limits.STEP or view.is_full):
-            record.next_occasion = occasion
+            record.next_occurrence = occurrence
             record.timer_at_ms = keys.LATER | view.now_ms
             view.put(keys.resume(jid), record)
             view.put_later(keys.resume_timer(record.timer_at_ms, jid))
             break
         run = view.need(key, RunRecord)
         if run.phase == HALTED:
-            _decide(view, jid, occasion, run, job, state, record, rule)
+            _decide(view, jid, occurrence, run, job, state, record, rule)
     else:
         view.delete(keys.resume(jid))
         runs.look_at_held(view, jid, state)
@@ -69,7 +69,7 @@ def wake(view: View, jid: int) -> None:
 
 
 def _decide(
-    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, state: StateRecord,
+    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, state: StateRecord,
     record: ResumeRecord, rule: job_pb2.MisfirePolicy.Rule.ValueType,
 ) -> None:  # fmt: skip
     if run.cause == run_pb2.CAUSE_UPSTREAM:
@@ -77,11 +77,11 @@ def _decide(
         if is_late and record.chosen >= _most(job, rule):
             outcome = COALESCED if rule in (Misfire.RULE_LATEST, Misfire.RULE_EARLIEST) else MISSED
             message = "it came while the job was paused, and its misfire policy chose no or others"
-            overlap.drop(view, jid, occasion, run, outcome, "misfire", message)
+            overlap.drop(view, jid, occurrence, run, outcome, "misfire", message)
             return
         # Under LATEST one in time stands for those that were missed before it.
         record.chosen += is_late or rule == Misfire.RULE_LATEST
-    move(view, jid, occasion, run, HELD, state, job.template)
+    move(view, jid, occurrence, run, HELD, state, job.template)
 
 
 def _most(job: JobRecord, rule: job_pb2.MisfirePolicy.Rule.ValueType) -> int:

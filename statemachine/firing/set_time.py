@@ -75,12 +75,12 @@ def _set_back(view: View, request: SetTime, actor: str) -> None:
     audit_log.add(view, actor, METHOD, "", "cluster", request.request, detail)
 
 
-def _move_run(view: View, jid: int, occasion: int, back_ms: int) -> None:
-    run = view.need(keys.run(jid, occasion), RunRecord)
+def _move_run(view: View, jid: int, occurrence: int, back_ms: int) -> None:
+    run = view.need(keys.run(jid, occurrence), RunRecord)
     # The timer of one that waits is the instant at which it is due.
     if run.phase not in WAITING:
         template = view.need(keys.job(jid), JobRecord).template
-        move.set_back(view, jid, occasion, run, template, back_ms)
+        move.set_back(view, jid, occurrence, run, template, back_ms)
 
 
 def _move_job(view: View, jid: int, back_ms: int) -> None:

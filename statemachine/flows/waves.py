@@ -57,65 +57,65 @@ class Wave:
     """A wave, by the run it began with."""
 
     jid: int
-    occasion: int
+    occurrence: int
     flow: FlowRecord
 
     def step(self, view: View, jid: int) -> StepRecord | None:
         """Where a job stands in it."""
-        step = view.get(keys.step(self.jid, self.occasion, jid), StepRecord)
+        step = view.get(keys.step(self.jid, self.occurrence, jid), StepRecord)
         return step if step is not None and step.round == self.flow.round else None
 
 
-def find(view: View, jid: int, occasion: int) -> Wave | None:
-    flow = view.get(keys.flow(jid, occasion), FlowRecord)
-    return None if flow is None or flow.going else Wave(jid, occasion, flow)
+def find(view: View, jid: int, occurrence: int) -> Wave | None:
+    flow = view.get(keys.flow(jid, occurrence), FlowRecord)
+    return None if flow is None or flow.going else Wave(jid, occurrence, flow)
 
 
-def start(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+def start(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
     """A run that others wait for begins a wave. The caller puts the run."""
-    run.flow_jid, run.flow_occasion = jid, occasion
-    key = keys.flow(jid, occasion)
+    run.flow_jid, run.flow_occurrence = jid, occurrence
+    key = keys.flow(jid, occurrence)
     flow = FlowRecord(live=1, created_at_ms=view.now_ms, ahead_ms=NEVER)
     before = view.get(key, FlowRecord)
     if before is not None:
         # What it has left behind counts for nothing, and goes with this one.
         flow.round, flow.timer_at_ms = before.round + 1, before.timer_at_ms
-        _take_off_list(view, Wave(jid, occasion, before))
-    view.put_raw(keys.flow_by_age(keys.namespace_of(jid), view.now_ms, jid, occasion))
-    _put(view, Wave(jid, occasion, flow))
+        _take_off_list(view, Wave(jid, occurrence, before))
+    view.put_raw(keys.flow_by_age(keys.namespace_of(jid), view.now_ms, jid, occurrence))
+    _put(view, Wave(jid, occurrence, flow))
 
 
-def begin_anew(view: View, jid: int, occasion: int) -> None:
+def begin_anew(view: View, jid: int, occurrence: int) -> None:
     """The run a wave began with is made once more: nothing stays of what it was before."""
-    wave = find(view, jid, occasion)
+    wave = find(view, jid, occurrence)
     if wave is not None:
         _let_go(view, wave)
         _put(view, wave)
 
 
-def reopen(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+def reopen(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
     """A run of a wave begins once more: what depends on it hears when it ends. The caller puts
     the run, which is in no wave if that is gone, or has begun anew without it."""
-    wave = find(view, run.flow_jid, run.flow_occasion) if run.flow_jid else None
-    if wave is not None and (wave.jid, wave.occasion) != (jid, occasion):
+    wave = find(view, run.flow_jid, run.flow_occurrence) if run.flow_jid else None
+    if wave is not None and (wave.jid, wave.occurrence) != (jid, occurrence):
         step = wave.step(view, jid)
-        wave = wave if step is not None and step.occasion == occasion else None
+        wave = wave if step is not None and step.occurrence == occurrence else None
     if wave is None:
-        run.flow_jid = run.flow_occasion = 0
+        run.flow_jid = run.flow_occurrence = 0
         return
     wave.flow.live += 1
     wave.flow.ended_at_ms = wave.flow.stuck_since_ms = 0
     _put(view, wave)
 
 
-def run_ended(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+def run_ended(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
     """A run of a wave has ended: notice the jobs downstream, or begin to."""
-    flow = view.need(keys.flow(run.flow_jid, run.flow_occasion), FlowRecord)
-    wave = Wave(run.flow_jid, run.flow_occasion, flow)
+    flow = view.need(keys.flow(run.flow_jid, run.flow_occurrence), FlowRecord)
+    wave = Wave(run.flow_jid, run.flow_occurrence, flow)
     flow.live -= 1
     flow.failed |= run.state == run_pb2.RUN_STATE_FAILED
     if view.need(keys.state(jid), StateRecord).has_downstream:
-        notice = jid, NoticeRecord(occasion=occasion, state=run.state, round=flow.round)
+        notice = jid, NoticeRecord(occurrence=occurrence, state=run.state, round=flow.round)
         _notify(view, wave, [notice], 0 if view.is_full else limits.STEP)
     _close(view, wave)
 
@@ -147,7 +147,7 @@ def _downstream(view: View, jid: int, first: int) -> Iterator[int]:
 def _keep(view: View, wave: Wave, left: Notice) -> None:
     """Who is to hear of this is left to the wave's timer."""
     jid, notice = left
-    key = keys.notice(wave.jid, wave.occasion, jid)
+    key = keys.notice(wave.jid, wave.occurrence, jid)
     before = view.get(key, NoticeRecord)
     wave.flow.notices += before is None or before.round != wave.flow.round
     view.put(key, notice)
@@ -169,7 +169,7 @@ def _look(view: View, wave: Wave, jid: int, source: int, notice: NoticeRecord) -
     if notice.state:
         # One that was requeued ends once more, and only its last end counts.
         others = tuple(item for item in step.ended if item.jid != source)
-        ended = UpstreamRecord(jid=source, occasion=notice.occasion, state=notice.state)
+        ended = UpstreamRecord(jid=source, occurrence=notice.occurrence, state=notice.state)
         step.ended = (*others, ended)
     was = verdict = step.state
     if verdict == Step.STATE_WAITING or (verdict == Step.STATE_CANNOT_RUN and notice.state):
@@ -191,13 +191,13 @@ def _enact(
     that it cannot run."""
     flow = wave.flow
     was, step.state = step.state, verdict
-    view.put(keys.step(wave.jid, wave.occasion, jid), step)
+    view.put(keys.step(wave.jid, wave.occurrence, jid), step)
     if was == verdict:
         return False
     if verdict == Step.STATE_FIRED:
         flow.live += 1
         before, view.subject = view.subject, keys.job(jid)
-        step.occasion = _fire(view, wave, jid, job, step)
+        step.occurrence = _fire(view, wave, jid, job, step)
         view.subject = before
         return False
     if verdict == Step.STATE_WAITING:
@@ -279,9 +279,9 @@ def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) ->
     """A step's condition is met: its run begins, at the wave's scheduled time."""
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    occasion = runs.free_occasion(view, jid, state, keys.scheduled_of(wave.occasion))
+    occurrence = runs.free_occurrence(view, jid, state, keys.scheduled_of(wave.occurrence))
     run = runs.new(job, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
-    run.flow_jid, run.flow_occasion = wave.jid, wave.occasion
+    run.flow_jid, run.flow_occurrence = wave.jid, wave.occurrence
     run.upstream = step.ended
     run.made_in = view.base + 1
     usage = namespaces.usage_of(view, jid)
@@ -289,13 +289,13 @@ def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) ->
         to = HALTED
     else:
         verdict = overlap.judge_wanted(view, jid, state, job)
-        to = HELD if overlap.make_room(view, jid, state, verdict, occasion) else READY
+        to = HELD if overlap.make_room(view, jid, state, verdict, occurrence) else READY
     if to == READY and quota.is_taken(view, usage, job.namespace):
         quota.wait(view, jid, state, usage)
         to = HELD
-    move(view, jid, occasion, run, to, state, job.template)
+    move(view, jid, occurrence, run, to, state, job.template)
     view.put(state_key, state)
-    return occasion
+    return occurrence
 
 
 def _close(view: View, wave: Wave) -> None:
@@ -316,13 +316,13 @@ def _put(view: View, wave: Wave) -> None:
     waits = later and later < flow.timer_at_ms <= at_ms
     if at_ms != flow.timer_at_ms and not waits:
         if flow.timer_at_ms:
-            view.delete(keys.flow_timer(flow.timer_at_ms, wave.jid, wave.occasion))
+            view.delete(keys.flow_timer(flow.timer_at_ms, wave.jid, wave.occurrence))
         if later:
-            view.put_later(keys.flow_timer(at_ms, wave.jid, wave.occasion))
+            view.put_later(keys.flow_timer(at_ms, wave.jid, wave.occurrence))
         elif at_ms:
-            view.put_timer(keys.flow_timer(at_ms, wave.jid, wave.occasion))
+            view.put_timer(keys.flow_timer(at_ms, wave.jid, wave.occurrence))
         flow.timer_at_ms = at_ms
-    view.put(keys.flow(wave.jid, wave.occasion), flow)
+    view.put(keys.flow(wave.jid, wave.occurrence), flow)
 
 
 def _wake(view: View, wave: Wave) -> int:
@@ -354,10 +354,10 @@ def _kept_until(view: View, wave: Wave) -> int:
     return flow.stuck_since_ms + failed_ms
 
 
-def wake(view: View, flow_jid: int, flow_occasion: int) -> None:
+def wake(view: View, flow_jid: int, flow_occurrence: int) -> None:
     """There is more to notice, a step may be stuck, or the memory of a wave has had its time."""
-    flow = view.need(keys.flow(flow_jid, flow_occasion), FlowRecord)
-    wave = Wave(flow_jid, flow_occasion, flow)
+    flow = view.need(keys.flow(flow_jid, flow_occurrence), FlowRecord)
+    wave = Wave(flow_jid, flow_occurrence, flow)
     flow.timer_at_ms = 0
     flow.jids = ()
     if _is_over(flow) and not flow.notices and _kept_until(view, wave) <= view.now_ms:
@@ -380,7 +380,7 @@ def wake(view: View, flow_jid: int, flow_occasion: int) -> None:
 
 def _notify_rest(view: View, wave: Wave) -> None:
     """Notice what was left over, as long as there is room."""
-    prefix = keys.notices_of(wave.jid, wave.occasion)
+    prefix = keys.notices_of(wave.jid, wave.occurrence)
     # What is found in the store was left by decisions before this one.
     for key in view.scan_stored(prefix, keys.after(prefix)):
         notice = view.need(key, NoticeRecord)
@@ -400,8 +400,8 @@ def _look_for_stuck(view: View, wave: Wave) -> bool:
     first, again = flow.looked_to, bool(flow.looked_to)
     if not again:
         flow.ahead_ms = NEVER
-    prefix = keys.steps_of(wave.jid, wave.occasion)
-    begin = keys.step(wave.jid, wave.occasion, first)
+    prefix = keys.steps_of(wave.jid, wave.occurrence)
+    begin = keys.step(wave.jid, wave.occurrence, first)
     for count, key in enumerate(view.scan(begin, keys.after(prefix))):
         if count and view.is_full:
             flow.looked_to = int.from_bytes(key[-8:], "big")
@@ -436,18 +436,18 @@ def _let_go(view: View, wave: Wave) -> None:
 
 def _take_off_list(view: View, wave: Wave) -> None:
     number = keys.namespace_of(wave.jid)
-    view.delete(keys.flow_by_age(number, wave.flow.created_at_ms, wave.jid, wave.occasion))
+    view.delete(keys.flow_by_age(number, wave.flow.created_at_ms, wave.jid, wave.occurrence))
 
 
 def _forget_some(view: View, wave: Wave) -> bool:
     """Whether the last of a wave is gone."""
     for prefix in (
-        keys.notices_of(wave.jid, wave.occasion),
-        keys.steps_of(wave.jid, wave.occasion),
+        keys.notices_of(wave.jid, wave.occurrence),
+        keys.steps_of(wave.jid, wave.occurrence),
     ):
         for key in view.scan(prefix, keys.after(prefix)):
             view.delete(key)
             if view.is_full:
                 return False
-    view.delete(keys.flow(wave.jid, wave.occasion))
+    view.delete(keys.flow(wave.jid, wave.occurrence))
     return True

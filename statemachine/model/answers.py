@@ -15,17 +15,19 @@ TIMES_KEPT = 1_024
 EDITS_KEPT = 4_096
 
 
-def lease(view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord) -> worker_pb2.Lease:
+def lease(
+    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord
+) -> worker_pb2.Lease:
     # Field by field: a message that is made of keywords costs half as much again.
     # And bytes where many leases say the same: to read them costs a third of saying it.
     template = ordered = job.template
     payload = job.payload
     if run.action_version != job.action_version:
         ordered, payload = former_specs.former(view, jid, run)
-    answer = worker_pb2.Lease.FromString(ordered.lease + _times(occasion >> 16, run.due_at_ms))
+    answer = worker_pb2.Lease.FromString(ordered.lease + _times(occurrence >> 16, run.due_at_ms))
     answer.namespace = job.namespace
     answer.job = job.name
-    answer.run = keys.run_id(job.name, jid, occasion)
+    answer.run = keys.run_id(job.name, jid, occurrence)
     answer.token = run.token
     answer.attempt = run.attempt
     answer.max_attempts = run.attempts_forgiven + template.max_attempts
@@ -56,7 +58,7 @@ def _times(scheduled_ms: int, due_ms: int) -> bytes:
 
 def flow_id(view: View, run: RunRecord) -> str:
     job = view.get(keys.job(run.flow_jid), JobRecord)
-    return keys.run_id(job.name if job else "deleted", run.flow_jid, run.flow_occasion)
+    return keys.run_id(job.name if job else "deleted", run.flow_jid, run.flow_occurrence)
 
 
 def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
@@ -66,9 +68,9 @@ def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
         job = view.get(keys.job(item.jid), JobRecord)
         name = job.name if job else "deleted"
         result = run_pb2.UpstreamResult(
-            job=name, run=keys.run_id(name, item.jid, item.occasion), state=item.state
+            job=name, run=keys.run_id(name, item.jid, item.occurrence), state=item.state
         )
-        ended = view.get(keys.ended(item.jid, item.occasion), RunRecord)
+        ended = view.get(keys.ended(item.jid, item.occurrence), RunRecord)
         if ended is not None and ended.result is not None:
             size = len(ended.result.data)
             if size <= room:
@@ -80,9 +82,9 @@ def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
     return results
 
 
-def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) -> run_pb2.Run:
+def run(view: View, jid: int, occurrence: int, record: RunRecord, job: JobRecord) -> run_pb2.Run:
     answer = run_pb2.Run(
-        namespace=job.namespace, id=keys.run_id(job.name, jid, occasion), job=job.name,
+        namespace=job.namespace, id=keys.run_id(job.name, jid, occurrence), job=job.name,
         state=record.state, cause=record.cause, outcome=record.outcome, attempt=record.attempt,
         priority=record.priority or common_pb2.PRIORITY_MEDIUM, token=record.token,
         unique_key=record.unique_key, cancel_requested=bool(record.cancel_at_ms),
@@ -92,7 +94,7 @@ def run(view: View, jid: int, occasion: int, record: RunRecord, job: JobRecord) 
     )  # fmt: skip
     lane = view.need(keys.lane(record.lane), LaneRecord)
     answer.queue = lane.queue
-    set_ms(answer.scheduled_time, occasion >> 16)
+    set_ms(answer.scheduled_time, occurrence >> 16)
     set_ms(answer.due_time, record.due_at_ms)
     for name, ms in (
         ("ready_time", record.ready_at_ms),
@@ -186,7 +188,7 @@ def status(record: JobRecord, jid: int, state: StateRecord, answer: job_pb2.JobS
         if ms:
             set_ms(getattr(answer, name), ms)
     if state.last_state:
-        answer.last_run = keys.run_id(record.name, jid, state.last_occasion)
+        answer.last_run = keys.run_id(record.name, jid, state.last_occurrence)
         answer.last_state = state.last_state
     if state.edits:
         answer.edits.extend(

@@ -2,7 +2,7 @@
 numbers do.
 
 A `jid` is the number of a job: 24 bits of its namespace's number, 40 bits of its own, so that a
-namespace lies together in every table. An `occasion` is a run's place in its job: 48 bits of
+namespace lies together in every table. An `occurrence` is a run's place in its job: 48 bits of
 scheduled time, 16 bits of serial number, which is 0 for what a schedule fired. So the key of a run
 is its job and scheduled time, and one scheduled time cannot become two runs.
 """
@@ -19,8 +19,8 @@ NAMESPACE = b"N"  # name
 JOB = b"J"  # jid
 STATE = b"S"  # jid
 FORMER = b"O"  # jid, version: what runs under way do that were made before their job was changed
-RUN = b"R"  # jid, occasion: runs under way
-ENDED = b"H"  # jid, inverted occasion: runs that have ended, newest first
+RUN = b"R"  # jid, occurrence: runs under way
+ENDED = b"H"  # jid, inverted occurrence: runs that have ended, newest first
 LEDGER = b"L"  # jid, scheduled time
 QUEUE = b"Q"  # namespace, queue
 LANE = b"Z"  # lane
@@ -32,11 +32,11 @@ CALENDAR = b"B"  # namespace, name
 ALERT = b"a"  # namespace, name
 ACCESS = b"P"  # name of an access token
 NAMESPACE_DELETION = b"X"  # namespace that was deleted
-FLOW = b"F"  # jid, occasion
-STEP = b"f"  # jid and occasion of the flow, jid of the step
+FLOW = b"F"  # jid, occurrence
+STEP = b"f"  # jid and occurrence of the flow, jid of the step
 ROOM = b"r"  # jid: what still goes to make room for a run
 INDEXED = b"m"  # once: all stretches before this key of the ledger stand in STRETCH
-NOTICE = b"t"  # jid and occasion of the flow, jid upstream: an end others are still to hear of
+NOTICE = b"t"  # jid and occurrence of the flow, jid upstream: an end others are still to hear of
 SET_BACK = b"b"  # once: up to when times were decided on before the state's time was set back
 RESUME = b"v"  # jid: a job that fires again, with what came to it while it was paused
 BROKEN = b"K"  # jid: jobs that were set aside
@@ -46,18 +46,18 @@ CATCH_UP = b"c"  # jid: when the backlog of a job goes on
 USAGE = b"u"  # namespace
 NAME = b"n"  # namespace, job -> jid
 TIMER = b"T"  # instant, kind, what
-READY = b"Y"  # lane, rank, jid, occasion
-PARKED = b"W"  # whose slot, lane, rank, jid, occasion
+READY = b"Y"  # lane, rank, jid, occurrence
+PARKED = b"W"  # whose slot, lane, rank, jid, occurrence
 LIMIT_KEY = b"C"  # namespace, key
-LEASE = b"E"  # session, token -> jid, occasion
+LEASE = b"E"  # session, token -> jid, occurrence
 LANE_OF = b"z"  # namespace, queue, priority, handler, labels -> lane
 BUSY = b"y"  # namespace, queue, labels, handler, lane: lanes that have ready runs
 LANES_INDEXED = b"k"  # once: lanes up to this number stand in BUSY while they have ready runs
 SECRET = b"p"  # hash of a secret -> name of an access token
-DEAD = b"D"  # namespace, inverted end, jid, occasion
+DEAD = b"D"  # namespace, inverted end, jid, occurrence
 IDEMPOTENCY_BY_AGE = b"i"  # place -> hash of the request id
 EDGE = b"e"  # jid upstream, jid downstream -> condition
-FLOW_BY_AGE = b"g"  # namespace, inverted beginning, jid, occasion
+FLOW_BY_AGE = b"g"  # namespace, inverted beginning, jid, occurrence
 STRETCH = b"l"  # jid, first scheduled time: entries of the ledger that speak of many
 QUOTA_WAIT = b"q"  # namespace, since, jid: jobs that wait for the quota of runs
 DEPENDS = b"d"  # jid upstream: how many depend on it, and how long the way to it is
@@ -84,7 +84,7 @@ LATER = 1 << 62
 CLUSTER = (1 << 32) - 1
 
 SERIAL_BITS = 40  # Of a jid: the job's own number.
-OCCASION_MAX = (1 << 64) - 1
+OCCURRENCE_MAX = (1 << 64) - 1
 RUN_ID_CHARS = 200  # A name, three numbers and three dots.
 _ONE = struct.Struct(">cQ")
 _TWO = struct.Struct(">cQQ")
@@ -101,14 +101,14 @@ _PARKED_PREFIX = struct.Struct(">ccQ")
 # The keys that every run needs cost no call of Python.
 job: Callable[[int], bytes] = partial(_ONE.pack, JOB)  # jid
 state: Callable[[int], bytes] = partial(_ONE.pack, STATE)  # jid
-run: Callable[[int, int], bytes] = partial(_TWO.pack, RUN)  # jid, occasion
+run: Callable[[int, int], bytes] = partial(_TWO.pack, RUN)  # jid, occurrence
 ledger: Callable[[int, int], bytes] = partial(_TWO.pack, LEDGER)  # jid, scheduled time
 stretch: Callable[[int, int], bytes] = partial(_TWO.pack, STRETCH)  # jid, scheduled time
 lane: Callable[[int], bytes] = partial(_LANE.pack, LANE)  # its number
-# lane, rank, jid, occasion
+# lane, rank, jid, occurrence
 ready: Callable[[int, int, int, int], bytes] = partial(_READY.pack, READY)
 lease: Callable[[int, int], bytes] = partial(_TWO.pack, LEASE)  # session, token
-lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occasion
+lease_value: Callable[[int, int], bytes] = _PAIR.pack  # jid, occurrence
 
 
 def catch_up(jid: int) -> bytes:
@@ -139,26 +139,26 @@ def namespace_of(jid: int) -> int:
     return jid >> SERIAL_BITS
 
 
-def occasion_of(scheduled_ms: int, serial: int = 0) -> int:
+def occurrence_of(scheduled_ms: int, serial: int = 0) -> int:
     return scheduled_ms << 16 | serial
 
 
-def scheduled_of(occasion: int) -> int:
-    return occasion >> 16
+def scheduled_of(occurrence: int) -> int:
+    return occurrence >> 16
 
 
-def ended(jid: int, occasion: int) -> bytes:
-    return _TWO.pack(ENDED, jid, OCCASION_MAX - occasion)
+def ended(jid: int, occurrence: int) -> bytes:
+    return _TWO.pack(ENDED, jid, OCCURRENCE_MAX - occurrence)
 
 
 def run_of(key: bytes) -> tuple[int, int]:
-    """The jid and occasion at the end of a key."""
+    """The jid and occurrence at the end of a key."""
     return _PAIR.unpack(key[-16:])
 
 
 def ended_of(key: bytes) -> tuple[int, int]:
     jid, inverted = _PAIR.unpack(key[-16:])
-    return jid, OCCASION_MAX - inverted
+    return jid, OCCURRENCE_MAX - inverted
 
 
 def scheduled_at(key: bytes) -> int:
@@ -170,20 +170,20 @@ def job_timer(at_ms: int, jid: int) -> bytes:
     return _TIMER_ONE.pack(TIMER, at_ms, WAKE_JOB, jid)
 
 
-def run_timer(at_ms: int, jid: int, occasion: int) -> bytes:
-    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_RUN, jid, occasion)
+def run_timer(at_ms: int, jid: int, occurrence: int) -> bytes:
+    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_RUN, jid, occurrence)
 
 
-def purge_timer(at_ms: int, jid: int, occasion: int) -> bytes:
-    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_PURGE, jid, occasion)
+def purge_timer(at_ms: int, jid: int, occurrence: int) -> bytes:
+    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_PURGE, jid, occurrence)
 
 
-def return_timer(at_ms: int, jid: int, occasion: int) -> bytes:
-    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_RETURN, jid, occasion)
+def return_timer(at_ms: int, jid: int, occurrence: int) -> bytes:
+    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_RETURN, jid, occurrence)
 
 
-def flow_timer(at_ms: int, jid: int, occasion: int) -> bytes:
-    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_FLOW, jid, occasion)
+def flow_timer(at_ms: int, jid: int, occurrence: int) -> bytes:
+    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_FLOW, jid, occurrence)
 
 
 def namespace_deletion_timer(at_ms: int, number: int) -> bytes:
@@ -307,8 +307,8 @@ def parked_in(owner: bytes, lane: int) -> bytes:
     return owner + lane.to_bytes(4, "big")
 
 
-def parked(wait_queue: bytes, rank_ms: int, jid: int, occasion: int) -> bytes:
-    return wait_queue + rank_ms.to_bytes(8, "big") + _PAIR.pack(jid, occasion)
+def parked(wait_queue: bytes, rank_ms: int, jid: int, occurrence: int) -> bytes:
+    return wait_queue + rank_ms.to_bytes(8, "big") + _PAIR.pack(jid, occurrence)
 
 
 def wait_queue_in(parked: bytes) -> bytes:
@@ -376,32 +376,32 @@ def of_job(table: bytes, jid: int) -> bytes:
     return _ONE.pack(table, jid)
 
 
-def dead(number: int, ended_at_ms: int, jid: int, occasion: int) -> bytes:
-    return _DEAD.pack(DEAD, number, OCCASION_MAX - ended_at_ms, jid, occasion)
+def dead(number: int, ended_at_ms: int, jid: int, occurrence: int) -> bytes:
+    return _DEAD.pack(DEAD, number, OCCURRENCE_MAX - ended_at_ms, jid, occurrence)
 
 
-def flow(jid: int, occasion: int) -> bytes:
-    return _TWO.pack(FLOW, jid, occasion)
+def flow(jid: int, occurrence: int) -> bytes:
+    return _TWO.pack(FLOW, jid, occurrence)
 
 
-def flow_by_age(number: int, created_at_ms: int, jid: int, occasion: int) -> bytes:
-    return _DEAD.pack(FLOW_BY_AGE, number, OCCASION_MAX - created_at_ms, jid, occasion)
+def flow_by_age(number: int, created_at_ms: int, jid: int, occurrence: int) -> bytes:
+    return _DEAD.pack(FLOW_BY_AGE, number, OCCURRENCE_MAX - created_at_ms, jid, occurrence)
 
 
-def steps_of(jid: int, occasion: int) -> bytes:
-    return _TWO.pack(STEP, jid, occasion)
+def steps_of(jid: int, occurrence: int) -> bytes:
+    return _TWO.pack(STEP, jid, occurrence)
 
 
-def step(flow_jid: int, flow_occasion: int, jid: int) -> bytes:
-    return _THREE.pack(STEP, flow_jid, flow_occasion, jid)
+def step(flow_jid: int, flow_occurrence: int, jid: int) -> bytes:
+    return _THREE.pack(STEP, flow_jid, flow_occurrence, jid)
 
 
-def notices_of(jid: int, occasion: int) -> bytes:
-    return _TWO.pack(NOTICE, jid, occasion)
+def notices_of(jid: int, occurrence: int) -> bytes:
+    return _TWO.pack(NOTICE, jid, occurrence)
 
 
-def notice(flow_jid: int, flow_occasion: int, jid: int) -> bytes:
-    return _THREE.pack(NOTICE, flow_jid, flow_occasion, jid)
+def notice(flow_jid: int, flow_occurrence: int, jid: int) -> bytes:
+    return _THREE.pack(NOTICE, flow_jid, flow_occurrence, jid)
 
 
 def depends(jid: int) -> bytes:
@@ -421,7 +421,7 @@ def idempotency_by_age(place: int) -> bytes:
 
 
 def audit(place: int) -> bytes:
-    return _ONE.pack(AUDIT, OCCASION_MAX - place)
+    return _ONE.pack(AUDIT, OCCURRENCE_MAX - place)
 
 
 def after(prefix: bytes) -> bytes:
@@ -433,16 +433,16 @@ def after(prefix: bytes) -> bytes:
 LEDGER_END = after(LEDGER)
 
 
-def run_id(name: str, jid: int, occasion: int) -> str:
+def run_id(name: str, jid: int, occurrence: int) -> str:
     """What users see of a run's key."""
-    serial = occasion & 0xFFFF
+    serial = occurrence & 0xFFFF
     if serial:
-        return f"{name}.{jid}.{occasion >> 16}.{serial}"
-    return f"{name}.{jid}.{occasion >> 16}"
+        return f"{name}.{jid}.{occurrence >> 16}.{serial}"
+    return f"{name}.{jid}.{occurrence >> 16}"
 
 
 def run_key(run_id: str) -> tuple[int, int] | None:
-    """The jid and occasion of a run id, or None if it is none."""
+    """The jid and occurrence of a run id, or None if it is none."""
     parts = run_id.split(".")
     if len(run_id) > RUN_ID_CHARS or not 3 <= len(parts) <= 4:
         return None

@@ -7,7 +7,7 @@ tests/wire/golden holds the bytes of each. What a user or a worker wrote is kept
 message of the API that it came in.
 
 Times are milliseconds since 1970, UTC. 0 means "none" where nothing else is stated. A `jid` is the
-number of a job and an `occasion` names a run of it (keys.py).
+number of a job and an `occurrence` names a run of it (keys.py).
 
 Lists are tuples: a record that is shared is never half changed.
 """
@@ -253,7 +253,7 @@ class StateRecord(Record):
     # The last scheduled time that was decided on.
     last_scheduled_at_ms: int = 0
     # The run that ended last, how and when.
-    last_occasion: int = 0
+    last_occurrence: int = 0
     last_state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
     last_end_at_ms: int = 0
     # Why and until when it is paused.
@@ -265,7 +265,7 @@ class StateRecord(Record):
     backlog: tuple[BacklogRecord, ...] = ()
     # It happens at one instant only, so there is nothing behind its first scheduled time.
     once: bool = False
-    # No run under way has a smaller occasion: where scans for them start.
+    # No run under way has a smaller occurrence: where scans for them start.
     live_from: int = 0
     # No ledger entry has a smaller scheduled time: where its purge starts.
     ledger_from_ms: int = 0
@@ -342,7 +342,7 @@ class UpstreamRecord(RecordPart):
     """A run upstream in a wave, and how it ended."""
 
     jid: int = 0
-    occasion: int = 0
+    occurrence: int = 0
     state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
 
 
@@ -415,9 +415,9 @@ class RunRecord(Record):
     cancel_at_ms: int = 0
     # Of format 1: it was held and is not counted as such by its namespace, nor as later by its job.
     uncounted: bool | int = False
-    # The wave it belongs to: jid and occasion of the run the wave began with.
+    # The wave it belongs to: jid and occurrence of the run the wave began with.
     flow_jid: int = 0
-    flow_occasion: int = 0
+    flow_occurrence: int = 0
     # The attempts that were used up before it was requeued.
     attempts_forgiven: int = 0
     # Whose slot it waits for while it is parked.
@@ -585,7 +585,7 @@ class UniqueRecord(Record):
     """A business key that is taken."""
 
     # By this run.
-    occasion: int = 0
+    occurrence: int = 0
     # The run has ended; the key is free from this instant. 0: the run is under way.
     until_ms: int = 0
 
@@ -714,7 +714,7 @@ class StepRecord(Record):
     # Where it stands.
     state: flow_pb2.FlowStep.State.ValueType = flow_pb2.FlowStep.STATE_UNSPECIFIED
     # Its run, once it has one.
-    occasion: int = 0
+    occurrence: int = 0
     # Upstream runs that have ended, whether or not as wanted.
     ended: tuple[UpstreamRecord, ...] = ()
     # Since when it waits, and from when on it counts as stuck.
@@ -728,7 +728,7 @@ class NoticeRecord(Record):
     """A job of a wave is over, and those downstream are still to hear of it."""
 
     # Its run, and how it ended; UNSPECIFIED: it can no longer run.
-    occasion: int = 0
+    occurrence: int = 0
     state: RunState.ValueType = run_pb2.RUN_STATE_UNSPECIFIED
     # Those with a smaller jid know.
     next_jid: int = 0
@@ -750,14 +750,14 @@ class RoomRecord(Record):
     """The overlap policy makes room for a run of a job, and more goes than fits into a change."""
 
     # The run, which is held back meanwhile.
-    occasion: int = 0
+    occurrence: int = 0
     # When it came, and in the change that became which revision.
     came_at_ms: int = 0
     came_in: int = 0
     # Those that nothing holds back go as well.
     replaces: bool = False
-    # All with a smaller occasion have gone.
-    next_occasion: int = 0
+    # All with a smaller occurrence have gone.
+    next_occurrence: int = 0
     # Where its timer stands in the table of timers.
     timer_at_ms: int = 0
 
@@ -769,7 +769,7 @@ class ResumeRecord(Record):
     at_ms: int = 0
     # How many the misfire policy has chosen, and where to go on. 0: at the beginning.
     chosen: int = 0
-    next_occasion: int = 0
+    next_occurrence: int = 0
     # Where its timer stands in the table of timers.
     timer_at_ms: int = 0
 

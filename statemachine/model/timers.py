@@ -48,13 +48,13 @@ def set_backlog(view: View, jid: int, state: StateRecord) -> None:
     view.put_later(keys.backlog_timer(place, jid))
 
 
-def set_run(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> None:
+def set_run(view: View, jid: int, occurrence: int, run: RunRecord, at_ms: int) -> None:
     """Move a run's timer; 0 takes it away. The caller puts the record."""
     if run.timer_at_ms != at_ms:
         if run.timer_at_ms:
-            view.delete_raw(keys.run_timer(run.timer_at_ms, jid, occasion))
+            view.delete_raw(keys.run_timer(run.timer_at_ms, jid, occurrence))
         if at_ms:
-            view.put_timer(keys.run_timer(at_ms, jid, occasion))
+            view.put_timer(keys.run_timer(at_ms, jid, occurrence))
         run.timer_at_ms = at_ms
 
 

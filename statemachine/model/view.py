@@ -154,7 +154,7 @@ class EndedRun(NamedTuple):
     """A run that has ended; see firing/effects.py."""
 
     jid: int
-    occasion: int
+    occurrence: int
     run: RunRecord
 
 
@@ -378,10 +378,10 @@ class View:
             return self._written[key]  # type: ignore[return-value]
         return self._read(key)
 
-    def note_end(self, jid: int, occasion: int, run: RunRecord) -> None:
+    def note_end(self, jid: int, occurrence: int, run: RunRecord) -> None:
         """A run has ended, and others wait for that."""
         self.ended = self.ended or []
-        self.ended.append(EndedRun(jid, occasion, run))
+        self.ended.append(EndedRun(jid, occurrence, run))
 
     def set_back(self, to_ms: int) -> None:
         """Somebody sets the clock of the state back: the only way in which it does not go on."""

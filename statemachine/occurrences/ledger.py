@@ -295,7 +295,7 @@ def backfillable(
 
 def _has_runs(view: View, jid: int, times: list[int]) -> bool:
     """Whether a run of a range of scheduled times is under way or in the history."""
-    first, end = keys.occasion_of(times[0]), keys.occasion_of(times[-1] + 1)
+    first, end = keys.occurrence_of(times[0]), keys.occurrence_of(times[-1] + 1)
     live = view.scan(keys.run(jid, first), keys.run(jid, end))
     newest, behind = keys.ended(jid, end), keys.after(keys.ended(jid, first))
     past = chain(view.scan_stored(newest, behind), view.touched_between(newest, behind))
@@ -335,10 +335,10 @@ def may_backfill(
     if found is not None and found[1].outcome not in BACKFILLABLE:
         return False
     # The ledger may be kept for a shorter time than runs are.
-    occasion = keys.occasion_of(scheduled_ms)
-    if view.get(keys.run(jid, occasion), RunRecord) is not None:
+    occurrence = keys.occurrence_of(scheduled_ms)
+    if view.get(keys.run(jid, occurrence), RunRecord) is not None:
         return False
-    past = view.get(keys.ended(jid, occasion), RunRecord)
+    past = view.get(keys.ended(jid, occurrence), RunRecord)
     return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
 
 

@@ -133,9 +133,9 @@ class Evidence:
             self.notes.since_ms - 1, next(changed, 0),
         )  # fmt: skip
 
-    def occasions(self, first_ms: int, end_ms: int) -> frozenset[int]:
+    def occurrences(self, first_ms: int, end_ms: int) -> frozenset[int]:
         """Where runs of a range of scheduled times stand, under way or in the history."""
-        jid, first, end = self.jid, keys.occasion_of(first_ms), keys.occasion_of(end_ms)
+        jid, first, end = self.jid, keys.occurrence_of(first_ms), keys.occurrence_of(end_ms)
         stored = self.view.stored
         live = stored.scan(keys.run(jid, first), keys.run(jid, end))
         past = stored.scan(keys.ended(jid, end), keys.after(keys.ended(jid, first)))

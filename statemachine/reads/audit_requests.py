@@ -141,16 +141,16 @@ def _backfill(
 ) -> None:  # fmt: skip
     view, jid = evidence.view, evidence.jid
     book = audit_book.read(view, jid, times[0], times[-1] + 1)
-    runs = evidence.occasions(times[0], times[-1] + 1)
+    runs = evidence.occurrences(times[0], times[-1] + 1)
     parts = [part for part in state.backlog if part.cause == BACKFILL]
     given_up = any(one.at_ms >= note.at_ms for one in evidence.about_job("DropBacklog"))
     waiting = lost = 0
     for at_ms in times:
         waits = any(part.next_at_ms <= at_ms < part.to_ms for part in parts)
         entry = book.alone.get(at_ms)
-        is_run = keys.occasion_of(at_ms) in runs
+        is_run = keys.occurrence_of(at_ms) in runs
         has_run = entry is not None and entry.proof is not None and entry.proof.before
-        is_live = view.stored.get(keys.run(jid, keys.occasion_of(at_ms))) is not None
+        is_live = view.stored.get(keys.run(jid, keys.occurrence_of(at_ms))) is not None
         if is_live or (waits and not has_run and not is_run):
             waiting += 1
         elif book.find(at_ms) is None and not is_run and not given_up:

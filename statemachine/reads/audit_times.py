@@ -78,7 +78,7 @@ class Times:
         self.policies = Policies(job, state, plan, evidence)
 
     def findings(self, times: list[int]) -> Iterator[Finding]:
-        began = self.evidence.occasions(times[0], times[-1] + 1) if times else frozenset()
+        began = self.evidence.occurrences(times[0], times[-1] + 1) if times else frozenset()
         for at_ms in times:
             found = self.book.find(at_ms)
             if found is None:
@@ -92,7 +92,11 @@ class Times:
             if proof.due_at_ms and first == at_ms:
                 due_ms = proof.due_at_ms
             finding = self._judge(at_ms, entry, due_ms)
-            if finding is None and entry.outcome in BEGAN and keys.occasion_of(at_ms) not in began:
+            if (
+                finding is None
+                and entry.outcome in BEGAN
+                and keys.occurrence_of(at_ms) not in began
+            ):
                 finding = self._without_run(at_ms, entry, due_ms)
             if finding is not None:
                 finding.stands = entry.outcome

@@ -140,12 +140,12 @@ def namespace_named(view: View, number: int) -> str:
 
 def _of_run(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """A run that is under way: fired, requeued, or at the end or beginning of an attempt."""
-    jid, occasion = keys.run_of(key)
+    jid, occurrence = keys.run_of(key)
     run = parse(key, value, RunRecord)
     kinds = []
-    if _is_fired(summary, jid, occasion, run):
+    if _is_fired(summary, jid, occurrence, run):
         kinds.append(event_pb2.EVENT_KIND_RUN_FIRED)
-    elif keys.ended(jid, occasion) in summary.deletes:
+    elif keys.ended(jid, occurrence) in summary.deletes:
         kinds.append(event_pb2.EVENT_KIND_RUN_REQUEUED)
     if run.attempts and run.attempts[-1].token in summary.dropped:
         released = run.attempts[-1].end == run_pb2.Attempt.END_RELEASED
@@ -155,39 +155,41 @@ def _of_run(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     if key in summary.leased:
         kinds.append(event_pb2.EVENT_KIND_RUN_LEASED)
     for kind in kinds:
-        yield _run_event(summary, kind, jid, occasion, run)
+        yield _run_event(summary, kind, jid, occurrence, run)
 
 
-def _is_fired(summary: ChangeSummary, jid: int, occasion: int, run: RunRecord) -> bool:
+def _is_fired(summary: ChangeSummary, jid: int, occurrence: int, run: RunRecord) -> bool:
     if run.made_in:
         return run.made_in == summary.revision
-    return not occasion & 0xFFFF and keys.ledger(jid, keys.scheduled_of(occasion)) in summary.puts
+    return (
+        not occurrence & 0xFFFF and keys.ledger(jid, keys.scheduled_of(occurrence)) in summary.puts
+    )
 
 
 def _run_event(
-    summary: ChangeSummary, kind: Kind.ValueType, jid: int, occasion: int, run: RunRecord
+    summary: ChangeSummary, kind: Kind.ValueType, jid: int, occurrence: int, run: RunRecord
 ) -> Event:
     job = summary.job(jid)
     event = summary.event(kind, job)
-    event.run.CopyFrom(answers.run(summary.view, jid, occasion, run, job))
+    event.run.CopyFrom(answers.run(summary.view, jid, occurrence, run, job))
     return event
 
 
 def _of_ended(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
-    jid, occasion = keys.ended_of(key)
+    jid, occurrence = keys.ended_of(key)
     # Otherwise somebody has edited a dead letter.
-    if keys.run(jid, occasion) in summary.deletes:
+    if keys.run(jid, occurrence) in summary.deletes:
         run = parse(key, value, RunRecord)
         if run.made_in == summary.revision:
-            yield _run_event(summary, event_pb2.EVENT_KIND_RUN_FIRED, jid, occasion, run)
-        yield _run_event(summary, ENDS[run.phase], jid, occasion, run)
+            yield _run_event(summary, event_pb2.EVENT_KIND_RUN_FIRED, jid, occurrence, run)
+        yield _run_event(summary, ENDS[run.phase], jid, occurrence, run)
 
 
 def _of_ledger(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """A scheduled time, or a stretch of them, that became no run."""
     jid, scheduled_ms = keys.run_of(key)
     entry = parse(key, value, LedgerRecord)
-    was_run = keys.ended(jid, keys.occasion_of(scheduled_ms)) in summary.puts
+    was_run = keys.ended(jid, keys.occurrence_of(scheduled_ms)) in summary.puts
     changed = entry.last_at_ms and entry.made_in != summary.revision
     if entry.outcome in ledger.WITH_RUN or was_run or changed:
         return
@@ -243,7 +245,7 @@ def _of_state(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
         return
     jid = jid_in(key)
     last_ms = state.last_scheduled_at_ms
-    dropped = keys.ended(jid, keys.occasion_of(last_ms)) in summary.puts
+    dropped = keys.ended(jid, keys.occurrence_of(last_ms)) in summary.puts
     decided = keys.ledger(jid, last_ms) in summary.puts and not dropped
     by_hand = summary.by_hand.get(
         (summary.job(jid).namespace, f"job/{summary.job(jid).name}"), set()
@@ -260,7 +262,7 @@ def _of_alert(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
 
 def _of_flow(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
     """A wave ended, after which it is written no more; or its timer fired, and it is stuck."""
-    jid, occasion = keys.run_of(key)
+    jid, occurrence = keys.run_of(key)
     flow = parse(key, value, FlowRecord)
     if flow.going:
         return
@@ -268,13 +270,13 @@ def _of_flow(summary: ChangeSummary, key: bytes, value: bytes) -> Events:
         if flow.ended_at_ms != summary.now_ms:
             return
         kind = event_pb2.EVENT_KIND_FLOW_ENDED
-    elif flow.stuck and (jid, occasion) in summary.fired_flows and _is_newly_stuck(summary, flow):
+    elif flow.stuck and (jid, occurrence) in summary.fired_flows and _is_newly_stuck(summary, flow):
         kind = event_pb2.EVENT_KIND_FLOW_STUCK
     else:
         return
     job = summary.job(jid)
     event = summary.event(kind, job)
-    event.flow = keys.run_id(job.name, jid, occasion)
+    event.flow = keys.run_id(job.name, jid, occurrence)
     yield event
 
 

@@ -43,8 +43,8 @@ WAVES = 100  # The newest waves that are asked for a step that waits.
 
 
 def explain_run(view: View, request: run_pb2.ExplainRunRequest, workers: Workers) -> Explanation:
-    jid, occasion, run, job = run_calls.find(view, request.namespace, request.run)
-    found = list(_of_run(view, jid, occasion, run, job, workers))
+    jid, occurrence, run, job = run_calls.find(view, request.namespace, request.run)
+    found = list(_of_run(view, jid, occurrence, run, job, workers))
     return Explanation(summary=_summary(f"The run {request.run}", found), obstacles=found)
 
 
@@ -66,7 +66,7 @@ def _obstacle(kind: Obstacle.Kind.ValueType, message: str, until_ms: int = 0) ->
 
 
 def _of_run(
-    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, workers: Workers
+    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, workers: Workers
 ) -> Obstacles:
     if run.ended_at_ms:
         word = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
@@ -90,7 +90,7 @@ def _of_run(
         yield from _queue(view, lane)
         yield from _namespace(view, jid, job)
         if run.phase != phases.PARKED:
-            yield from _crew(view, jid, occasion, run, lane, job.namespace, workers)
+            yield from _crew(view, jid, occurrence, run, lane, job.namespace, workers)
 
 
 def _held(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacle:
@@ -168,7 +168,7 @@ def _namespace(view: View, jid: int, job: JobRecord) -> Obstacles:
 
 
 def _crew(
-    view: View, jid: int, occasion: int, run: RunRecord, lane: LaneRecord, namespace: str,
+    view: View, jid: int, occurrence: int, run: RunRecord, lane: LaneRecord, namespace: str,
     workers: Workers,
 ) -> Obstacles:  # fmt: skip
     here = pulling(workers, namespace, lane.queue)
@@ -179,7 +179,7 @@ def _crew(
         slots = sum(worker.slots for worker in fitting)
         message = f"all {slots} slots of {len(fitting)} fitting workers are busy"
         yield _obstacle(Obstacle.KIND_NO_FREE_SLOT, message)
-    ahead = _ahead(view, jid, occasion, run)
+    ahead = _ahead(view, jid, occurrence, run)
     if ahead:
         count = f"over {AHEAD}" if ahead > AHEAD else str(ahead)
         message = f"{count} runs of the same kind in its queue go first"
@@ -224,8 +224,8 @@ def _fits(lane: LaneRecord, worker: Worker) -> bool:
     return lanes.fits(lane, worker.offer.handlers, dict(worker.offer.labels))
 
 
-def _ahead(view: View, jid: int, occasion: int, run: RunRecord) -> int:
-    own = keys.ready(run.lane, run.rank_ms, jid, occasion)
+def _ahead(view: View, jid: int, occurrence: int, run: RunRecord) -> int:
+    own = keys.ready(run.lane, run.rank_ms, jid, occurrence)
     lane = view.need(keys.lane(run.lane), LaneRecord)
     first = keys.ready_in(run.lane) + lane.ready_from
     count = 0
@@ -345,9 +345,9 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
             over = {item.jid for item in step.ended}
             sources = {name: graph.jid_named(view, keys.namespace_of(jid), name) for name in names}
             missing = ", ".join(name for name in names if sources[name] not in over)
-            flow_jid, flow_occasion = keys.run_of(key)
+            flow_jid, flow_occurrence = keys.run_of(key)
             root = view.get(keys.job(flow_jid), JobRecord)
-            flow = keys.run_id(root.name if root else "deleted", flow_jid, flow_occasion)
+            flow = keys.run_id(root.name if root else "deleted", flow_jid, flow_occurrence)
             message = f"the flow run {flow} waits for {missing}"
             yield _obstacle(Obstacle.KIND_UPSTREAM, message)
             return

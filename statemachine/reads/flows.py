@@ -82,8 +82,8 @@ def _fits(flow: Flow, terms: Terms) -> bool:
 def _answer(view: View, wave: Wave, namespace: str) -> Flow:
     record, root = wave.flow, view.get(keys.job(wave.jid), JobRecord)
     name = root.name if root else "deleted"
-    answer = Flow(namespace=namespace, id=keys.run_id(name, wave.jid, wave.occasion))
-    set_ms(answer.scheduled_time, keys.scheduled_of(wave.occasion))
+    answer = Flow(namespace=namespace, id=keys.run_id(name, wave.jid, wave.occurrence))
+    set_ms(answer.scheduled_time, keys.scheduled_of(wave.occurrence))
     set_ms(answer.create_time, record.created_at_ms)
     if record.ended_at_ms:
         set_ms(answer.end_time, record.ended_at_ms)
@@ -100,7 +100,7 @@ def _answer(view: View, wave: Wave, namespace: str) -> Flow:
 def _jids(view: View, wave: Wave) -> list[int]:
     """The jobs that a wave has reached, one more than are shown at most."""
     found = [wave.jid]
-    prefix = keys.steps_of(wave.jid, wave.occasion)
+    prefix = keys.steps_of(wave.jid, wave.occurrence)
     for key in view.scan(prefix, keys.after(prefix)):
         jid = int.from_bytes(key[-8:], "big")
         if jid != wave.jid and wave.step(view, jid) is not None:
@@ -149,12 +149,12 @@ def _step(view: View, wave: Wave, jid: int, job: JobRecord | None, cannot: set[i
     record = wave.step(view, jid)
     if record is None:
         # The job the wave began with has no step, since it waited for nothing.
-        record = StepRecord(state=Step.STATE_FIRED, occasion=wave.occasion)
+        record = StepRecord(state=Step.STATE_FIRED, occurrence=wave.occurrence)
     step = Step(job=name, state=record.state)
-    if record.occasion:
-        step.run = keys.run_id(name, jid, record.occasion)
-        run = view.get(keys.run(jid, record.occasion), RunRecord)
-        run = run or view.get(keys.ended(jid, record.occasion), RunRecord)
+    if record.occurrence:
+        step.run = keys.run_id(name, jid, record.occurrence)
+        run = view.get(keys.run(jid, record.occurrence), RunRecord)
+        run = run or view.get(keys.ended(jid, record.occurrence), RunRecord)
         step.run_state = run.state if run else run_pb2.RUN_STATE_UNSPECIFIED
     elif job is not None:
         lost, awaited = _upstream(view, wave, jid, job, record, cannot)

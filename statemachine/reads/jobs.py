@@ -131,15 +131,15 @@ def list_history(
     check_word(terms, "state", run_pb2.RunState.keys(), "RUN_STATE_")
     check_word(terms, "outcome", run_pb2.Outcome.keys(), "OUTCOME_")
     paging = pages.read("history", jid, request.filter, request.page_size, request.page_token)
-    first, end = _occasions(terms)
+    first, end = _occurrences(terms)
     if paging.after:
-        end = min(end, _occasion_in(paging.after))
+        end = min(end, _occurrence_in(paging.after))
 
     def show(found: tuple[int, RunRecord]) -> run_pb2.Run | None:
-        occasion, run = found
-        if terms and not filters.matches(terms, _run_fields(occasion, run)):
+        occurrence, run = found
+        if terms and not filters.matches(terms, _run_fields(occurrence, run)):
             return None
-        return answers.run(view, jid, occasion, run, job)
+        return answers.run(view, jid, occurrence, run, job)
 
     page = pages.fill(paging, runs_of(view, jid, state, first, end), _place, show)
     return job_pb2.ListJobHistoryResponse(runs=page.items, next_page_token=page.next_token)
@@ -159,20 +159,20 @@ def _in_ms(terms: Terms) -> Terms:
     return read
 
 
-def _occasions(terms: Terms) -> tuple[int, int]:
-    """The occasions to look at: a filter by scheduled time needs no look at the others."""
-    first, end = 0, keys.OCCASION_MAX
+def _occurrences(terms: Terms) -> tuple[int, int]:
+    """The occurrences to look at: a filter by scheduled time needs no look at the others."""
+    first, end = 0, keys.OCCURRENCE_MAX
     for term in terms:
         if term.field == "scheduled_time":
-            at_ms = max(0, min(int(term.value), keys.scheduled_of(keys.OCCASION_MAX) - 1))
+            at_ms = max(0, min(int(term.value), keys.scheduled_of(keys.OCCURRENCE_MAX) - 1))
             if term.sign in "=<":
-                end = min(end, keys.occasion_of(at_ms + (term.sign == "=")))
+                end = min(end, keys.occurrence_of(at_ms + (term.sign == "=")))
             if term.sign in "=>":
-                first = max(first, keys.occasion_of(at_ms))
+                first = max(first, keys.occurrence_of(at_ms))
     return first, end
 
 
-def _occasion_in(place: bytes) -> int:
+def _occurrence_in(place: bytes) -> int:
     if len(place) != 8:
         raise pages.wrong_token()
     return int.from_bytes(place, "big")
@@ -182,10 +182,10 @@ def _place(found: tuple[int, RunRecord]) -> bytes:
     return found[0].to_bytes(8, "big")
 
 
-def _run_fields(occasion: int, run: RunRecord) -> dict[str, str | int]:
+def _run_fields(occurrence: int, run: RunRecord) -> dict[str, str | int]:
     return {
         "state": word(run_pb2.RunState.Name(run.state), "RUN_STATE_"),
-        "scheduled_time": keys.scheduled_of(occasion),
+        "scheduled_time": keys.scheduled_of(occurrence),
         "outcome": word(run_pb2.Outcome.Name(run.outcome), "OUTCOME_"),
     }
 
@@ -193,7 +193,7 @@ def _run_fields(occasion: int, run: RunRecord) -> dict[str, str | int]:
 def runs_of(
     view: View, jid: int, state: StateRecord, first: int, end: int
 ) -> Iterator[tuple[int, RunRecord]]:
-    """The runs of a job from one occasion to before another, newest first, ended or not."""
+    """The runs of a job from one occurrence to before another, newest first, ended or not."""
     if first >= end:
         return
     # Below the mark lie only the tombstones of runs that have ended.

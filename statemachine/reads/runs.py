@@ -24,13 +24,13 @@ from .jobs import Terms, check_word, runs_of, word
 FIELDS = ("state", "job", "queue", "worker", "flow")
 DEAD_FIELDS = ("job", "queue", "kind")
 LIVE_WORDS = frozenset({"PENDING", "RUNNING", "RETRYING"})
-# A run with its jid and occasion, and where it stands in the list.
+# A run with its jid and occurrence, and where it stands in the list.
 ListedRun = tuple[bytes, int, int, RunRecord]
 
 
 def get(view: View, request: run_pb2.GetRunRequest, workers: Workers) -> run_pb2.Run:
-    jid, occasion, run, job = run_calls.find(view, request.namespace, request.run)
-    return answers.run(view, jid, occasion, run, job)
+    jid, occurrence, run, job = run_calls.find(view, request.namespace, request.run)
+    return answers.run(view, jid, occurrence, run, job)
 
 
 def list_runs(
@@ -63,11 +63,11 @@ def _source(
 
 def _shown(view: View, terms: Terms) -> Callable[[ListedRun], run_pb2.Run | None]:
     def show(found: ListedRun) -> run_pb2.Run | None:
-        _, jid, occasion, run = found
+        _, jid, occurrence, run = found
         job = view.get(keys.job(jid), JobRecord)
         if job is None or (terms and not filters.matches(terms, _fields(view, run, job))):
             return None
-        return answers.run(view, jid, occasion, run, job)
+        return answers.run(view, jid, occurrence, run, job)
 
     return show
 
@@ -90,17 +90,17 @@ def _place(found: ListedRun) -> bytes:
 def _sorted(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
     """The runs under way of a namespace by scheduled time, newest first, as far as a page looks."""
     first, end = _jids(number)
-    before = _numbers(after, 2) if after else (keys.OCCASION_MAX, keys.OCCASION_MAX)
+    before = _numbers(after, 2) if after else (keys.OCCURRENCE_MAX, keys.OCCURRENCE_MAX)
     places = (
-        (occasion, jid)
-        for jid, occasion in (
+        (occurrence, jid)
+        for jid, occurrence in (
             keys.run_of(key) for key, _ in view.stored.scan(keys.run(first, 0), keys.run(end, 0))
         )
-        if (occasion, jid) < before
+        if (occurrence, jid) < before
     )
-    for occasion, jid in nlargest(limits.LOOKED_AT + 1, places):
-        run = view.need(keys.run(jid, occasion), RunRecord)
-        yield _packed(occasion, jid), jid, occasion, run
+    for occurrence, jid in nlargest(limits.LOOKED_AT + 1, places):
+        run = view.need(keys.run(jid, occurrence), RunRecord)
+        yield _packed(occurrence, jid), jid, occurrence, run
 
 
 def _live(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
@@ -130,8 +130,8 @@ def _dead(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Liste
     if after:
         low = _within(after, low, high) + b"\0"
     for key, _ in view.stored.scan(low, high):
-        jid, occasion = keys.run_of(key)
-        yield key, jid, occasion, view.need(keys.ended(jid, occasion), RunRecord)
+        jid, occurrence = keys.run_of(key)
+        yield key, jid, occurrence, view.need(keys.ended(jid, occurrence), RunRecord)
 
 
 def _of_job(view: View, number: int, terms: Terms, after: bytes) -> Iterator[ListedRun]:
@@ -141,11 +141,11 @@ def _of_job(view: View, number: int, terms: Terms, after: bytes) -> Iterator[Lis
     if value is None:
         return
     jid = int.from_bytes(value, "big")
-    end = _numbers(after, 1)[0] if after else keys.OCCASION_MAX
+    end = _numbers(after, 1)[0] if after else keys.OCCURRENCE_MAX
     live_only = not any(term.field == "state" and term.sign == "=" for term in terms)
-    for occasion, run in runs_of(view, jid, view.need(keys.state(jid), StateRecord), 0, end):
+    for occurrence, run in runs_of(view, jid, view.need(keys.state(jid), StateRecord), 0, end):
         if not (live_only and run.ended_at_ms):
-            yield _packed(occasion), jid, occasion, run
+            yield _packed(occurrence), jid, occurrence, run
 
 
 def _jids(number: int) -> tuple[int, int]:
@@ -171,8 +171,8 @@ def _within(place: bytes, low: bytes, high: bytes) -> bytes:
 def get_dead(
     view: View, request: dead_letter_pb2.GetDeadLetterRequest, workers: Workers
 ) -> run_pb2.Run:
-    jid, occasion, run, job = run_calls.find_dead(view, request.namespace, request.run)
-    return answers.run(view, jid, occasion, run, job)
+    jid, occurrence, run, job = run_calls.find_dead(view, request.namespace, request.run)
+    return answers.run(view, jid, occurrence, run, job)
 
 
 def list_dead(

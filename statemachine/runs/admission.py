@@ -103,8 +103,8 @@ def _admit(view: View, owner: bytes, most: int) -> None:
         first = keys.after(wait_queue)
 
 
-def _let_in(view: View, jid: int, occasion: int) -> bytes:
+def _let_in(view: View, jid: int, occurrence: int) -> bytes:
     """A run goes back to its lane with the rank it had; its entry there."""
-    run = view.need(keys.run(jid, occasion), RunRecord)
-    move(view, jid, occasion, run, READY, view.need(keys.state(jid), StateRecord))
-    return lanes.entry_of(jid, occasion, run)
+    run = view.need(keys.run(jid, occurrence), RunRecord)
+    move(view, jid, occurrence, run, READY, view.need(keys.state(jid), StateRecord))
+    return lanes.entry_of(jid, occurrence, run)

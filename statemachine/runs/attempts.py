@@ -27,10 +27,10 @@ def fail(view: View, request: worker_pb2.FailRequest, actor: str) -> worker_pb2.
     _take(view, worker_pb2.Result(
         run=request.run, token=request.token, failure=request.failure, log_tail=request.log_tail
     ))  # fmt: skip
-    jid, occasion = keys.run_key(request.run) or (0, 0)
-    run = view.get(keys.run(jid, occasion), RunRecord)
+    jid, occurrence = keys.run_key(request.run) or (0, 0)
+    run = view.get(keys.run(jid, occurrence), RunRecord)
     if run is None:
-        run = view.need(keys.ended(jid, occasion), RunRecord)
+        run = view.need(keys.ended(jid, occurrence), RunRecord)
     answer = worker_pb2.FailResponse(state=run.state)
     if run.state == run_pb2.RUN_STATE_RETRYING:
         instants.set_ms(answer.retry_time, run.retry_at_ms)

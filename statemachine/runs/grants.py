@@ -240,8 +240,8 @@ def _lease(view: View, tenant: Tenant, cursor: LaneCursor, taker: Taker) -> work
     """Lease the first run of a lane, or park it when its job or key has no free slot. Either way it
     leaves its lane."""
     view.subject = cursor.entry
-    jid, occasion = keys.run_of(cursor.entry)
-    run_key, state_key = keys.run(jid, occasion), keys.state(jid)
+    jid, occurrence = keys.run_of(cursor.entry)
+    run_key, state_key = keys.run(jid, occurrence), keys.state(jid)
     job = view.need(keys.job(jid), JobRecord)
     template = job.template
     # It was fired in this very change, as a rule, and is among the writes already.
@@ -251,16 +251,18 @@ def _lease(view: View, tenant: Tenant, cursor: LaneCursor, taker: Taker) -> work
     if template.has_limit or run.limit_key:
         why = _full(view, cursor, jid, run, job)
         if why:
-            move.move(view, jid, occasion, run, PARKED, view.need(state_key, StateRecord), slot=why)
+            move.move(
+                view, jid, occurrence, run, PARKED, view.need(state_key, StateRecord), slot=why
+            )
             return None
     state = view.edit(state_key, StateRecord)
     if state.state >= DELETING and (state.state == BROKEN or set_aside.find(view, jid)):
-        move.move(view, jid, occasion, run, ASIDE, state)
+        move.move(view, jid, occurrence, run, ASIDE, state)
         _pass_on(view, cursor, jid, run)
         return None
     _count(tenant, cursor)
-    move.lease(view, jid, occasion, run, template, state, taker.offer.worker, taker.session)
-    return answers.lease(view, jid, occasion, run, job)
+    move.lease(view, jid, occurrence, run, template, state, taker.offer.worker, taker.session)
+    return answers.lease(view, jid, occurrence, run, job)
 
 
 def _pass_on(view: View, cursor: LaneCursor, jid: int, run: RunRecord) -> None:

@@ -160,12 +160,12 @@ def index_some(view: View) -> None:
         view.put_raw(keys.LANES_INDEXED, number.to_bytes(4, "big"))
 
 
-def entry_of(jid: int, occasion: int, run: RunRecord) -> bytes:
+def entry_of(jid: int, occurrence: int, run: RunRecord) -> bytes:
     """Where a ready run stands in its lane."""
-    return keys.ready(run.lane, run.rank_ms, jid, occasion)
+    return keys.ready(run.lane, run.rank_ms, jid, occurrence)
 
 
-def enter(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> None:
+def enter(view: View, jid: int, occurrence: int, run: RunRecord, at_ms: int) -> None:
     """Put a run among the ready ones of its lane, with the turn it has, or one that counts from an
     instant; 0: from now. The caller puts the run."""
     lane = view.edit(keys.lane(run.lane), LaneRecord)
@@ -174,7 +174,7 @@ def enter(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> No
     if not run.rank_ms:
         run.rank_ms = (at_ms or view.now_ms) + BOOSTS[lane.priority]
     # A run that enters is not in its lane, so its entry is not stored.
-    entry = keys.ready(run.lane, run.rank_ms, jid, occasion)
+    entry = keys.ready(run.lane, run.rank_ms, jid, occurrence)
     view.put_new(entry)
     mark = entry[MARK:]
     if not lane.ready:
@@ -184,9 +184,9 @@ def enter(view: View, jid: int, occasion: int, run: RunRecord, at_ms: int) -> No
     lane.ready += 1
 
 
-def leave(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+def leave(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
     """Take a run out of its lane before its turn."""
-    view.delete(entry_of(jid, occasion, run))
+    view.delete(entry_of(jid, occurrence, run))
     lane = view.edit(keys.lane(run.lane), LaneRecord)
     lane.ready -= 1
     if not lane.ready:

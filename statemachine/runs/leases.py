@@ -49,7 +49,7 @@ def namespaces_of(store: Reading, worker: str) -> set[int]:
     session = parse(keys.session(worker), value, SessionRecord)
     first, end = (
         keys.lease(session.number, session.token_from),
-        keys.lease(session.number, keys.OCCASION_MAX),
+        keys.lease(session.number, keys.OCCURRENCE_MAX),
     )
     found = islice(store.scan(first, end), session.leased)
     return {keys.namespace_of(keys.run_of(value)[0]) for _, value in found}
@@ -66,8 +66,8 @@ def taken(view: View, request: worker_pb2.LeaseRequest) -> list[worker_pb2.Lease
         return None
     standing = [_run(view, key) for key in found if view.get_raw(key) is not None]
     return [
-        answers.lease(view, jid, occasion, run, view.need(keys.job(jid), JobRecord))
-        for jid, occasion, run in standing
+        answers.lease(view, jid, occurrence, run, view.need(keys.job(jid), JobRecord))
+        for jid, occurrence, run in standing
     ]
 
 
@@ -76,9 +76,9 @@ def cancels(view: View, worker: str) -> list[Stop]:
     session = view.get(keys.session(worker), SessionRecord)
     found: list[Stop] = []
     for key in _of(view, session) if session is not None and session.cancels else ():
-        jid, occasion, run = _run(view, key)
+        jid, occurrence, run = _run(view, key)
         if run.cancel_at_ms:
-            found.append(runs.stop_word(view, jid, occasion, run, Stop.KIND_CANCEL))
+            found.append(runs.stop_word(view, jid, occurrence, run, Stop.KIND_CANCEL))
             if session is not None and len(found) == session.cancels:
                 break
     return found
@@ -141,7 +141,7 @@ def _end_others(
     if session is None:
         return None
     first = keys.lease(session.number, max(session.token_from, request.token_from))
-    end = keys.lease(session.number, keys.OCCASION_MAX)
+    end = keys.lease(session.number, keys.OCCURRENCE_MAX)
     for key in list(islice(view.scan_stored(first, end), request.most - count + 1)):
         token = keys.run_of(key)[1]
         if count == request.most or (count and view.is_full):
@@ -161,7 +161,7 @@ def _end_others(
 def _of(view: View, session: SessionRecord) -> Iterator[bytes]:
     """The leases of a session, oldest first."""
     first = keys.lease(session.number, session.token_from)
-    return view.scan_stored(first, keys.lease(session.number, keys.OCCASION_MAX))
+    return view.scan_stored(first, keys.lease(session.number, keys.OCCURRENCE_MAX))
 
 
 def _value(view: View, lease: bytes) -> bytes:
@@ -171,20 +171,20 @@ def _value(view: View, lease: bytes) -> bytes:
 
 
 def _run(view: View, lease: bytes) -> tuple[int, int, RunRecord]:
-    jid, occasion = keys.run_of(_value(view, lease))
-    return jid, occasion, view.need(keys.run(jid, occasion), RunRecord)
+    jid, occurrence = keys.run_of(_value(view, lease))
+    return jid, occurrence, view.need(keys.run(jid, occurrence), RunRecord)
 
 
-def _end_unheard(view: View, worker: str, jid: int, occasion: int, run: RunRecord) -> None:
+def _end_unheard(view: View, worker: str, jid: int, occurrence: int, run: RunRecord) -> None:
     """End a lease that its worker does not hold; the attempt does not count."""
     spec = view.need(keys.job(jid), JobRecord).template.spec
     if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
         # A worker that stopped its handlers by itself holds nothing either, so it may have begun.
         message = f"the worker {worker} does not hold it any more, and it may have begun"
         error = run_pb2.RunError(kind="lapsed", message=message)
-        reports.attempt_failed(view, jid, occasion, run, LAPSED, error)
+        reports.attempt_failed(view, jid, occurrence, run, LAPSED, error)
     else:
-        reports.put_back(view, jid, occasion, run)
+        reports.put_back(view, jid, occurrence, run)
 
 
 def _stop(view: View, session: SessionRecord | None, token: int, run_id: str) -> Stop | None:

@@ -44,7 +44,7 @@ class NoSuchMove(AssertionError):
 def move(
     view: View,
     jid: int,
-    occasion: int,
+    occurrence: int,
     run: RunRecord,
     to: int,
     state: StateRecord,
@@ -58,39 +58,39 @@ def move(
     The caller puts the state."""
     was = run.phase
     if to not in NEXT[was]:
-        raise _no_such(jid, occasion, run, to)
+        raise _no_such(jid, occurrence, run, to)
     # A grant itself takes runs out of their lane, which it counts once for all.
     if was != NEW and to not in AT_ITS_RANK:
-        LET_GO[was](view, jid, occasion, run, state)
+        LET_GO[was](view, jid, occurrence, run, state)
     if was in (NEW, FAILED):
         state.live += 1
-        if state.live == 1 or occasion < state.live_from:
-            state.live_from = occasion
+        if state.live == 1 or occurrence < state.live_from:
+            state.live_from = occurrence
         usage = view.usages.get(jid >> keys.SERIAL_BITS) or namespaces.usage_of(view, jid)
         usage.live += 1
     run.phase = to
     if to in ENDS:
-        _end(view, jid, occasion, run, state)
+        _end(view, jid, occurrence, run, state)
         return
     if to == READY:
-        lanes.enter(view, jid, occasion, run, at_ms)
+        lanes.enter(view, jid, occurrence, run, at_ms)
     elif to == PARKED:
         run.parking = slot
-        view.put_raw(keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occasion))
+        view.put_raw(keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occurrence))
         _count_parked(view, jid, run, state, 1)
     elif to == DELAYED:
         run.retry_at_ms = at_ms
     elif to != ASIDE:
         _count_held(view, jid, run, state, 1)
     if template is not None:
-        arm(view, jid, occasion, run, template)
-    view.put(keys.run(jid, occasion), run)
+        arm(view, jid, occurrence, run, template)
+    view.put(keys.run(jid, occurrence), run)
 
 
 def lease(
     view: View,
     jid: int,
-    occasion: int,
+    occurrence: int,
     run: RunRecord,
     template: Template,
     state: StateRecord,
@@ -100,7 +100,7 @@ def lease(
     """A worker takes a run. Lane, queue and namespace are counted by the grant, which has them at
     hand, and puts run, state and session."""
     if LEASED not in NEXT[run.phase]:
-        raise _no_such(jid, occasion, run, LEASED)
+        raise _no_such(jid, occurrence, run, LEASED)
     now_ms, meta = view.now_ms, view.meta
     meta.token += 1
     run.phase = LEASED
@@ -126,13 +126,15 @@ def lease(
     if not session.leased:
         session.token_from = token
     session.leased += 1
-    view.put_raw(keys.lease(session.number, token), keys.lease_value(jid, occasion))
+    view.put_raw(keys.lease(session.number, token), keys.lease_value(jid, occurrence))
     if run.timer_at_ms or run.heard_at_ms:
-        arm(view, jid, occasion, run, template)
+        arm(view, jid, occurrence, run, template)
 
 
-def _no_such(jid: int, occasion: int, run: RunRecord, to: int) -> NoSuchMove:
-    return NoSuchMove(f"run {occasion} of job {jid} cannot go from {name(run.phase)} to {name(to)}")
+def _no_such(jid: int, occurrence: int, run: RunRecord, to: int) -> NoSuchMove:
+    return NoSuchMove(
+        f"run {occurrence} of job {jid} cannot go from {name(run.phase)} to {name(to)}"
+    )
 
 
 def count_in(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
@@ -161,27 +163,35 @@ def _count_parked(view: View, jid: int, run: RunRecord, state: StateRecord, by: 
         view.put(key, record)
 
 
-def _let_go_held(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
+def _let_go_held(view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord) -> None:
     count_in(view, jid, run, state)
     _count_held(view, jid, run, state, -1)
 
 
-def _let_go_ready(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
-    lanes.leave(view, jid, occasion, run)
+def _let_go_ready(
+    view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord
+) -> None:
+    lanes.leave(view, jid, occurrence, run)
     run.rank_ms = 0
 
 
-def _let_go_parked(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
-    view.delete(keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occasion))
+def _let_go_parked(
+    view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord
+) -> None:
+    view.delete(keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occurrence))
     _count_parked(view, jid, run, state, -1)
     run.parking = RunRecord.PARKING_UNSPECIFIED
 
 
-def _let_go_aside(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
+def _let_go_aside(
+    view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord
+) -> None:
     """Its job finds it when it comes back, so it holds nothing but its turn."""
 
 
-def _let_go_leased(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
+def _let_go_leased(
+    view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord
+) -> None:
     """All that a lease takes is given back; see `lease` and grants.py."""
     view.delete_raw(keys.lease(run.session, run.token))
     session = view.sessions.get(run.session)
@@ -215,14 +225,16 @@ def _let_go_leased(view: View, jid: int, occasion: int, run: RunRecord, state: S
 
 
 def _let_go_delayed(
-    view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord
+    view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord
 ) -> None:
     run.retry_at_ms = 0
 
 
-def _let_go_failed(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
+def _let_go_failed(
+    view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord
+) -> None:
     """It begins again, with fresh attempts; numbers and tokens go on."""
-    history.forget(view, jid, occasion, run)
+    history.forget(view, jid, occurrence, run)
     state.failed -= 1
     run.attempts_forgiven = run.attempt
     run.ready_at_ms = run.started_at_ms = run.ended_at_ms = run.purge_at_ms = 0
@@ -241,12 +253,12 @@ LET_GO = {
 }
 
 
-def _end(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord) -> None:
+def _end(view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord) -> None:
     run.ended_at_ms = view.now_ms
     run.rank_ms = 0
     if run.timer_at_ms:
-        timers.set_run(view, jid, occasion, run, 0)
-    view.delete(keys.run(jid, occasion))
+        timers.set_run(view, jid, occurrence, run, 0)
+    view.delete(keys.run(jid, occurrence))
     usage = view.usages.get(jid >> keys.SERIAL_BITS) or namespaces.usage_of(view, jid)
     usage.live -= 1
     state.live -= 1
@@ -258,11 +270,11 @@ def _end(view: View, jid: int, occasion: int, run: RunRecord, state: StateRecord
         state.skipped += 1
     else:
         assert run.phase == CANCELLED, run.phase
-    history.archive(view, jid, occasion, run, state)
+    history.archive(view, jid, occurrence, run, state)
 
 
 def set_back(
-    view: View, jid: int, occasion: int, run: RunRecord, template: Template, back_ms: int
+    view: View, jid: int, occurrence: int, run: RunRecord, template: Template, back_ms: int
 ) -> None:
     """The state's time was set back: what was planned by the wrong time is as long after the right
     one. What began before, or stands at an instant of its own, stays."""
@@ -280,5 +292,5 @@ def set_back(
     run.heard_at_ms = min(run.heard_at_ms, now_ms)
     run.ready_at_ms = min(run.ready_at_ms, now_ms)
     run.started_at_ms = min(run.started_at_ms, now_ms)
-    arm(view, jid, occasion, run, template)
-    view.put(keys.run(jid, occasion), run)
+    arm(view, jid, occurrence, run, template)
+    view.put(keys.run(jid, occurrence), run)

@@ -63,7 +63,7 @@ def room(state: StateRecord, job: JobRecord) -> int | None:
     return max(0, limit - (state.live - state.held)) if limit else None
 
 
-def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occasion: int) -> bool:
+def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occurrence: int) -> bool:
     """Carry a verdict on a new run out on the others; True if it must be held back. What does not
     fit into this change goes in the next ones, and the run waits for it."""
     if verdict is GO:
@@ -72,7 +72,7 @@ def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occasi
         # A newer one takes the place of a run for which room is being made.
         forget(view, jid)
         room = RoomRecord(
-            occasion=occasion, came_at_ms=view.now_ms, came_in=view.base + 1,
+            occurrence=occurrence, came_at_ms=view.now_ms, came_in=view.base + 1,
             replaces=verdict is REPLACE, timer_at_ms=keys.LATER | view.now_ms,
         )  # fmt: skip
         if not _clear(view, jid, state, room):
@@ -113,7 +113,7 @@ def make_more_room(view: View, jid: int) -> None:
         view.delete(key)
         job = view.need(keys.job(jid), JobRecord)
         if state.held > state.later and runs.is_room(state, job):
-            runs.release_held(view, jid, state, job, first=room.occasion)
+            runs.release_held(view, jid, state, job, first=room.occurrence)
     else:
         room.timer_at_ms = keys.LATER | view.now_ms
         view.put(key, room)
@@ -125,42 +125,42 @@ def _clear(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
     """One step of making room; True when there is no more to do."""
     if not state.live:
         return True
-    first = keys.run(jid, max(room.next_occasion, state.live_from))
-    scanned = view.scan(first, keys.run(jid, keys.OCCASION_MAX))
+    first = keys.run(jid, max(room.next_occurrence, state.live_from))
+    scanned = view.scan(first, keys.run(jid, keys.OCCURRENCE_MAX))
     for count, key in enumerate(list(islice(scanned, limits.STEP + 1))):
-        occasion = keys.run_of(key)[1]
+        occurrence = keys.run_of(key)[1]
         if count and (count == limits.STEP or view.is_full):
-            room.next_occasion = occasion
+            room.next_occurrence = occurrence
             break
-        if occasion != room.occasion:
-            _give_way(view, jid, occasion, view.need(key, RunRecord), room)
+        if occurrence != room.occurrence:
+            _give_way(view, jid, occurrence, view.need(key, RunRecord), room)
     else:
-        room.next_occasion = keys.OCCASION_MAX
-    return room.next_occasion == keys.OCCASION_MAX
+        room.next_occurrence = keys.OCCURRENCE_MAX
+    return room.next_occurrence == keys.OCCURRENCE_MAX
 
 
-def _give_way(view: View, jid: int, occasion: int, run: RunRecord, room: RoomRecord) -> None:
+def _give_way(view: View, jid: int, occurrence: int, run: RunRecord, room: RoomRecord) -> None:
     if run.made_in > room.came_in:
         # Somebody forced it since.
         return
-    if occasion & 0xFFFF and not room.replaces:
+    if occurrence & 0xFFFF and not room.replaces:
         # Somebody asked for it, or a wave brought it: it waits until it has run.
         return
     if run.phase in WAITING and run.due_at_ms <= room.came_at_ms:
         message = "a newer run took its place while it was held back"
-        drop(view, jid, occasion, run, run_pb2.OUTCOME_REPLACED, "replaced", message)
+        drop(view, jid, occurrence, run, run_pb2.OUTCOME_REPLACED, "replaced", message)
     elif room.replaces and run.phase not in WAITING:
         message = "a newer run replaces it"
-        runs.cancel(view, jid, occasion, run, message, limits.CANCEL_GRACE_MS)
+        runs.cancel(view, jid, occurrence, run, message, limits.CANCEL_GRACE_MS)
 
 
 def drop(
-    view: View, jid: int, occasion: int, run: RunRecord,
+    view: View, jid: int, occurrence: int, run: RunRecord,
     outcome: run_pb2.Outcome.ValueType, kind: str, message: str,
 ) -> None:  # fmt: skip
     """A policy ends a run before it began; the ledger says so in place of what stood there."""
     run.outcome = outcome
     run.error = run_pb2.RunError(kind=kind, message=message)
-    if not occasion & 0xFFFF:
-        ledger.correct(view, jid, keys.scheduled_of(occasion), outcome)
-    runs.end(view, jid, occasion, run, SKIPPED)
+    if not occurrence & 0xFFFF:
+        ledger.correct(view, jid, keys.scheduled_of(occurrence), outcome)
+    runs.end(view, jid, occurrence, run, SKIPPED)

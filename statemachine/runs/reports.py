@@ -59,20 +59,20 @@ def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
     place = keys.run_key(result.run)
     if place is None:
         return _no_run(result.run)
-    jid, occasion = place
-    run = view.get(keys.run(jid, occasion), RunRecord)
+    jid, occurrence = place
+    run = view.get(keys.run(jid, occurrence), RunRecord)
     if run is None or run.token != result.token or run.phase != LEASED:
-        return _stale(view, jid, occasion, run, result)
+        return _stale(view, jid, occurrence, run, result)
     kind = result.WhichOneof("end")
     if kind == "success":
-        return _succeed(view, jid, occasion, run, result)
+        return _succeed(view, jid, occurrence, run, result)
     wrong = _wrong_end(kind, result)
     if wrong is None:
         _note_log(run, result.log_tail)
         if kind == "failure":
-            _fail(view, jid, occasion, run, result.failure)
+            _fail(view, jid, occurrence, run, result.failure)
         else:
-            _give_back(view, jid, occasion, run, result.given_back)
+            _give_back(view, jid, occurrence, run, result.given_back)
     return wrong
 
 
@@ -100,7 +100,7 @@ def _wrong_end(kind: str | None, result: worker_pb2.Result) -> rejection.Rejecti
 
 
 def _succeed(
-    view: View, jid: int, occasion: int, run: RunRecord, result: worker_pb2.Result
+    view: View, jid: int, occurrence: int, run: RunRecord, result: worker_pb2.Result
 ) -> rejection.Rejection | None:
     success = result.success
     if success.HasField("result"):
@@ -112,7 +112,7 @@ def _succeed(
         _note_log(run, result.log_tail)
     # What an earlier attempt met stays with that attempt, and a cancel came too late.
     run.error = None
-    runs.end(view, jid, occasion, run, SUCCEEDED)
+    runs.end(view, jid, occurrence, run, SUCCEEDED)
     return None
 
 
@@ -121,11 +121,13 @@ def _note_log(run: RunRecord, log_tail: bytes) -> None:
         run.log_tail = log_tail[-limits.LOG_TAIL_BYTES :]
 
 
-def _fail(view: View, jid: int, occasion: int, run: RunRecord, failure: worker_pb2.Failure) -> None:
+def _fail(
+    view: View, jid: int, occurrence: int, run: RunRecord, failure: worker_pb2.Failure
+) -> None:
     error = clip(failure.error)
     wait_ms = instants.to_ms(failure.retry_after) if failure.HasField("retry_after") else None
     attempt_failed(
-        view, jid, occasion, run, Attempt.END_FAILED, error, fatal=failure.fatal, wait_ms=wait_ms
+        view, jid, occurrence, run, Attempt.END_FAILED, error, fatal=failure.fatal, wait_ms=wait_ms
     )
 
 
@@ -145,7 +147,7 @@ def clip(error: run_pb2.RunError) -> run_pb2.RunError:
 def attempt_failed(
     view: View,
     jid: int,
-    occasion: int,
+    occurrence: int,
     run: RunRecord,
     how: Attempt.End.ValueType,
     error: run_pb2.RunError,
@@ -156,26 +158,26 @@ def attempt_failed(
     """An attempt ended without success: try again as the policy says, or end the run."""
     if run.cancel_at_ms:
         log_attempt(view, run, Attempt.END_CANCELLED if how == Attempt.END_FAILED else how, error)
-        runs.end(view, jid, occasion, run, CANCELLED)
+        runs.end(view, jid, occurrence, run, CANCELLED)
         return
     job = view.need(keys.job(jid), JobRecord)
     run.error = error
-    at_ms = 0 if fatal else _retry_at(view, jid, occasion, run, job, error.kind, wait_ms)
+    at_ms = 0 if fatal else _retry_at(view, jid, occurrence, run, job, error.kind, wait_ms)
     if how == Attempt.END_LAPSED and at_ms:
         # It was the worker that went away, not the work that failed.
         at_ms = view.now_ms
     log_attempt(view, run, how, error)
     if not at_ms:
-        runs.end(view, jid, occasion, run, FAILED)
+        runs.end(view, jid, occurrence, run, FAILED)
         return
     if at_ms > view.now_ms:
-        _end_lease(view, jid, occasion, run, job.template, DELAYED, at_ms)
+        _end_lease(view, jid, occurrence, run, job.template, DELAYED, at_ms)
     else:
-        _end_lease(view, jid, occasion, run, job.template, READY)
+        _end_lease(view, jid, occurrence, run, job.template, READY)
 
 
 def _retry_at(
-    view: View, jid: int, occasion: int, run: RunRecord, job: JobRecord, kind: str,
+    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, kind: str,
     wait_ms: int | None,
 ) -> int:  # fmt: skip
     """When the next attempt may begin; 0 when there is none."""
@@ -187,7 +189,7 @@ def _retry_at(
     if used >= job.template.max_attempts:
         return 0
     if wait_ms is None:
-        seed = jid.to_bytes(8, "big") + occasion.to_bytes(8, "big")
+        seed = jid.to_bytes(8, "big") + occurrence.to_bytes(8, "big")
         wait_ms = policies.back_off_ms(retry, used, seed)
     at_ms = view.now_ms + wait_ms
     total_ms = ms_or(retry, "total", 0)
@@ -210,40 +212,46 @@ def log_attempt(
 
 
 def _end_lease(
-    view: View, jid: int, occasion: int, run: RunRecord, template: Template, to: int, at_ms: int = 0
+    view: View,
+    jid: int,
+    occurrence: int,
+    run: RunRecord,
+    template: Template,
+    to: int,
+    at_ms: int = 0,
 ) -> None:
     """Another attempt follows; see `move` for the instant. Others have its slots first."""
     state = view.edit(keys.state(jid), StateRecord)
-    move(view, jid, occasion, run, to, state, template, at_ms=at_ms)
+    move(view, jid, occurrence, run, to, state, template, at_ms=at_ms)
     admission.has_left(view, jid, run, state)
 
 
 def _give_back(
-    view: View, jid: int, occasion: int, run: RunRecord, back: worker_pb2.GivenBack
+    view: View, jid: int, occurrence: int, run: RunRecord, back: worker_pb2.GivenBack
 ) -> None:
     if back.checkpoint:
         run.checkpoint = back.checkpoint
-    put_back(view, jid, occasion, run, ms_or(back, "delay", 0))
+    put_back(view, jid, occurrence, run, ms_or(back, "delay", 0))
 
 
-def put_back(view: View, jid: int, occasion: int, run: RunRecord, delay_ms: int = 0) -> None:
+def put_back(view: View, jid: int, occurrence: int, run: RunRecord, delay_ms: int = 0) -> None:
     """The attempt does not count, and the run keeps the rank it had when it became ready."""
     if run.cancel_at_ms:
         log_attempt(view, run, Attempt.END_CANCELLED, None)
-        runs.end(view, jid, occasion, run, CANCELLED)
+        runs.end(view, jid, occurrence, run, CANCELLED)
         return
     job = view.need(keys.job(jid), JobRecord)
     log_attempt(view, run, Attempt.END_RELEASED, None)
     if job.template.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
         message = f"the worker {run.worker} gave it back, and it is delivered at most once"
         run.error = run_pb2.RunError(kind="given_back", message=message)
-        runs.end(view, jid, occasion, run, FAILED)
+        runs.end(view, jid, occurrence, run, FAILED)
         return
     run.attempt -= 1
     if delay_ms > 0:
-        _end_lease(view, jid, occasion, run, job.template, DELAYED, view.now_ms + delay_ms)
+        _end_lease(view, jid, occurrence, run, job.template, DELAYED, view.now_ms + delay_ms)
     else:
-        _end_lease(view, jid, occasion, run, job.template, READY, run.ready_at_ms)
+        _end_lease(view, jid, occurrence, run, job.template, READY, run.ready_at_ms)
 
 
 def note(view: View, request: Note, actor: str) -> list[Ack]:
@@ -288,10 +296,10 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     place = keys.run_key(request.run)
     if place is None:
         raise rejection.Refused(_no_run(request.run))
-    jid, occasion = place
-    run = view.get(keys.run(jid, occasion), RunRecord)
+    jid, occurrence = place
+    run = view.get(keys.run(jid, occurrence), RunRecord)
     if run is None or run.token != request.token or run.phase != LEASED:
-        record = run or view.get(keys.ended(jid, occasion), RunRecord)
+        record = run or view.get(keys.ended(jid, occurrence), RunRecord)
         found = _no_run(request.run) if record is None else lost(request.run, request.token, record)
         raise rejection.Refused(found)
     by_ms = ms_or(request, "by", 0)
@@ -305,17 +313,17 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     if run.deadline_at_ms:
         # Asking for more time never leaves less; a lease without a deadline needs none.
         run.deadline_at_ms = max(run.deadline_at_ms, view.now_ms + by_ms)
-        arm(view, jid, occasion, run, view.need(keys.job(jid), JobRecord).template)
-        view.put(keys.run(jid, occasion), run)
+        arm(view, jid, occurrence, run, view.need(keys.job(jid), JobRecord).template)
+        view.put(keys.run(jid, occurrence), run)
         instants.set_ms(answer.deadline, run.deadline_at_ms)
     return answer
 
 
 def _stale(
-    view: View, jid: int, occasion: int, run: RunRecord | None, result: worker_pb2.Result
+    view: View, jid: int, occurrence: int, run: RunRecord | None, result: worker_pb2.Result
 ) -> rejection.Rejection | None:
     """A result without a live lease: fine if it is the one that was recorded."""
-    record = run or view.get(keys.ended(jid, occasion), RunRecord)
+    record = run or view.get(keys.ended(jid, occurrence), RunRecord)
     if record is None:
         return _no_run(result.run)
     kind = result.WhichOneof("end")

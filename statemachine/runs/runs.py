@@ -54,14 +54,14 @@ def is_room(state: StateRecord, job: JobRecord) -> bool:
     return under_way < ((policy.limit or 1) if rule == Overlap.RULE_SKIP else 1)
 
 
-def end(view: View, jid: int, occasion: int, run: RunRecord, to: int) -> None:
+def end(view: View, jid: int, occurrence: int, run: RunRecord, to: int) -> None:
     """End a run. What waited for that is an effect (firing/effects.py)."""
     state_key = keys.state(jid)
     state = view.need(state_key, StateRecord)
-    if not (run.made_in or run.started_at_ms) and _is_new(view, jid, occasion):
+    if not (run.made_in or run.started_at_ms) and _is_new(view, jid, occurrence):
         # It leaves no other trace of having begun, that watchers would see.
         run.made_in = view.base + 1
-    move(view, jid, occasion, run, to, state)
+    move(view, jid, occurrence, run, to, state)
     if state.parked or run.limit_key:
         admission.has_left(view, jid, run, state)
     usage = view.usages[jid >> keys.SERIAL_BITS]
@@ -69,30 +69,30 @@ def end(view: View, jid: int, occasion: int, run: RunRecord, to: int) -> None:
         namespaces.wake_quota(view, jid >> keys.SERIAL_BITS, usage)
     if state.former:
         former_specs.ended(view, jid, run, state)
-    state.last_occasion = occasion
+    state.last_occurrence = occurrence
     state.last_state = STATES[to]
     state.last_end_at_ms = view.now_ms
     if run.unique_key:
-        _release_unique(view, jid, occasion, run)
+        _release_unique(view, jid, occurrence, run)
     if not state.live:
         state.live_from = 0
-    elif occasion == state.live_from:
+    elif occurrence == state.live_from:
         # What lies between is gone, and scans need not walk over it.
-        state.live_from = _first_live(view, jid, occasion)
+        state.live_from = _first_live(view, jid, occurrence)
     view.put(state_key, state)
     is_over = state.delete_after_ms is not None and not state.live
     if is_over or run.flow_jid or state.held > state.later or state.backlog or state.after_end:
-        view.note_end(jid, occasion, run)
+        view.note_end(jid, occurrence, run)
 
 
-def _is_new(view: View, jid: int, occasion: int) -> bool:
+def _is_new(view: View, jid: int, occurrence: int) -> bool:
     """Whether a run began in this decision."""
-    return view.stored.get(keys.run(jid, occasion)) is None
+    return view.stored.get(keys.run(jid, occurrence)) is None
 
 
-def _first_live(view: View, jid: int, occasion: int) -> int:
-    key = next(view.scan(keys.run(jid, occasion + 1), keys.run(jid, keys.OCCASION_MAX)), None)
-    return keys.run_of(key)[1] if key else occasion
+def _first_live(view: View, jid: int, occurrence: int) -> int:
+    key = next(view.scan(keys.run(jid, occurrence + 1), keys.run(jid, keys.OCCURRENCE_MAX)), None)
+    return keys.run_of(key)[1] if key else occurrence
 
 
 def release_held(
@@ -110,10 +110,10 @@ def release_held(
     if first is not None and _release(view, jid, first, job, state):
         return True
     late = 0
-    for occasion in not_for_later(view, jid, job.template.spec, state):
-        if _release(view, jid, occasion, job, state):
+    for occurrence in not_for_later(view, jid, job.template.spec, state):
+        if _release(view, jid, occurrence, job, state):
             return True
-        run = view.get(keys.run(jid, occasion), RunRecord)
+        run = view.get(keys.run(jid, occurrence), RunRecord)
         late += run is not None and run.phase in WAITING and run.due_at_ms <= view.now_ms
         if late == limits.STEP:
             # Their timers end them, and each end looks again.
@@ -188,67 +188,67 @@ def _take_turn(view: View, jid: int, state: StateRecord, job: JobRecord) -> None
 def not_for_later(view: View, jid: int, spec: job_pb2.JobSpec, state: StateRecord) -> Iterator[int]:
     """Yield where the runs of a job under way stand, oldest first, less those that were triggered
     for later where there may be many of these: they stand at the instants at which they are due."""
-    now = keys.occasion_of(view.now_ms + 1)
+    now = keys.occurrence_of(view.now_ms + 1)
     for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, now)):
         yield keys.run_of(key)[1]
     if spec.upstream.jobs or view.get_raw(keys.SET_BACK) is not None:
         # Steps stand where their wave began, which may lie ahead, as all may where time went back.
-        for key in view.scan(keys.run(jid, now), keys.run(jid, keys.OCCASION_MAX)):
+        for key in view.scan(keys.run(jid, now), keys.run(jid, keys.OCCURRENCE_MAX)):
             yield keys.run_of(key)[1]
         return
     # Of others only those run already that were moved to before their time.
     for at_ms in ledger.own_entries(view, jid, state, view.now_ms + 1, state.last_scheduled_at_ms):
-        if view.get(keys.run(jid, keys.occasion_of(at_ms)), RunRecord) is not None:
-            yield keys.occasion_of(at_ms)
+        if view.get(keys.run(jid, keys.occurrence_of(at_ms)), RunRecord) is not None:
+            yield keys.occurrence_of(at_ms)
 
 
-def _release(view: View, jid: int, occasion: int, job: JobRecord, state: StateRecord) -> bool:
+def _release(view: View, jid: int, occurrence: int, job: JobRecord, state: StateRecord) -> bool:
     """Let a run go on that was held back, unless it is too late for it; then its timer, which fires
     now, ends it. Whether it goes on."""
-    key = keys.run(jid, occasion)
+    key = keys.run(jid, occurrence)
     run = view.get(key, RunRecord)
     if run is None or run.phase != HELD:
         return False
     if 0 < start_deadline(run, job.template) <= view.now_ms:
         if not 0 < run.timer_at_ms <= view.now_ms:
-            arm(view, jid, occasion, run, job.template)
+            arm(view, jid, occurrence, run, job.template)
             view.put(key, run)
         return False
-    move(view, jid, occasion, run, READY, state, job.template)
+    move(view, jid, occurrence, run, READY, state, job.template)
     return True
 
 
 def cancel(
-    view: View, jid: int, occasion: int, run: RunRecord, message: str, grace_ms: int
+    view: View, jid: int, occurrence: int, run: RunRecord, message: str, grace_ms: int
 ) -> None:
     """End a run that waits; ask the worker of a running one, and end it after the grace."""
     if run.phase != LEASED:
         run.error = run_pb2.RunError(kind="cancelled", message=message)
-        end(view, jid, occasion, run, CANCELLED)
+        end(view, jid, occurrence, run, CANCELLED)
         return
     if not run.cancel_at_ms:
         run.error = run_pb2.RunError(kind="cancelled", message=message)
         view.edit(keys.session(run.worker), SessionRecord).cancels += 1
     run.cancel_at_ms = timers.earliest(run.cancel_at_ms, view.now_ms + grace_ms)
-    stop(view, jid, occasion, run, worker_pb2.Stop.KIND_CANCEL)
-    timers.set_run(view, jid, occasion, run, timers.earliest(run.timer_at_ms, run.cancel_at_ms))
-    view.put(keys.run(jid, occasion), run)
+    stop(view, jid, occurrence, run, worker_pb2.Stop.KIND_CANCEL)
+    timers.set_run(view, jid, occurrence, run, timers.earliest(run.timer_at_ms, run.cancel_at_ms))
+    view.put(keys.run(jid, occurrence), run)
 
 
 def stop(
-    view: View, jid: int, occasion: int, run: RunRecord, kind: worker_pb2.Stop.Kind.ValueType
+    view: View, jid: int, occurrence: int, run: RunRecord, kind: worker_pb2.Stop.Kind.ValueType
 ) -> None:
     """Ask the worker of a running attempt to stop; call it before the lease is dropped."""
     if run.phase == LEASED:
-        view.stops.append((run.worker, stop_word(view, jid, occasion, run, kind)))
+        view.stops.append((run.worker, stop_word(view, jid, occurrence, run, kind)))
 
 
 def stop_word(
-    view: View, jid: int, occasion: int, run: RunRecord, kind: worker_pb2.Stop.Kind.ValueType
+    view: View, jid: int, occurrence: int, run: RunRecord, kind: worker_pb2.Stop.Kind.ValueType
 ) -> worker_pb2.Stop:
     job = view.need(keys.job(jid), JobRecord)
     word = worker_pb2.Stop(
-        token=run.token, run=keys.run_id(job.name, jid, occasion), kind=kind,
+        token=run.token, run=keys.run_id(job.name, jid, occurrence), kind=kind,
         message=run.error.message if run.error else "",
     )  # fmt: skip
     if kind == worker_pb2.Stop.KIND_CANCEL:
@@ -260,28 +260,28 @@ def live_of(view: View, jid: int, state: StateRecord, most: int) -> list[tuple[i
     """Runs of a job that are under way, oldest first."""
     found: list[tuple[int, RunRecord]] = []
     if state.live:
-        for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, keys.OCCASION_MAX)):
+        for key in view.scan(keys.run(jid, state.live_from), keys.run(jid, keys.OCCURRENCE_MAX)):
             found.append((keys.run_of(key)[1], view.need(key, RunRecord)))
             if len(found) == min(most, state.live):
                 break
     return found
 
 
-def free_occasion(view: View, jid: int, state: StateRecord, scheduled_ms: int) -> int:
+def free_occurrence(view: View, jid: int, state: StateRecord, scheduled_ms: int) -> int:
     """A place for a run that no schedule fires. The caller puts the state."""
     for _ in range(0xFFFF):
         state.serial = state.serial % 0xFFFF + 1
-        occasion = keys.occasion_of(scheduled_ms, state.serial)
-        live = view.get(keys.run(jid, occasion), RunRecord)
-        if live is None and view.get(keys.ended(jid, occasion), RunRecord) is None:
-            return occasion
+        occurrence = keys.occurrence_of(scheduled_ms, state.serial)
+        live = view.get(keys.run(jid, occurrence), RunRecord)
+        if live is None and view.get(keys.ended(jid, occurrence), RunRecord) is None:
+            return occurrence
     raise AssertionError(f"job {jid} has 65,535 runs in the millisecond {scheduled_ms}")
 
 
-def _release_unique(view: View, jid: int, occasion: int, run: RunRecord) -> None:
+def _release_unique(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
     key = keys.unique(jid, run.unique_key)
     held = view.get(key, UniqueRecord)
-    if held is None or held.occasion != occasion:
+    if held is None or held.occurrence != occurrence:
         # A newer run has replaced this one, which ended only now.
         return
     if not run.unique_hold_ms:

@@ -101,12 +101,12 @@ def bring_back(view: View, jid: int, state: StateRecord, record: BrokenRecord) -
         view.put_later(keys.return_timer(keys.LATER | view.now_ms, jid, state.live_from))
 
 
-def wake(view: View, jid: int, occasion: int) -> None:
+def wake(view: View, jid: int, occurrence: int) -> None:
     """Some more runs of a job that came back take part again."""
     state = view.get(keys.state(jid), StateRecord)
     if state is None or state.state == next_time.BROKEN:
         return
-    first, end = keys.run(jid, occasion), keys.run(jid, keys.OCCASION_MAX)
+    first, end = keys.run(jid, occurrence), keys.run(jid, keys.OCCURRENCE_MAX)
     for count, key in enumerate(list(islice(view.scan(first, end), limits.STEP + 1))):
         at = keys.run_of(key)[1]
         if count == limits.STEP or (count and view.is_full):

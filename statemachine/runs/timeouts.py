@@ -11,7 +11,7 @@ from ..model.specs import Template
 from ..model.view import View
 
 
-def arm(view: View, jid: int, occasion: int, run: RunRecord, template: Template) -> None:
+def arm(view: View, jid: int, occurrence: int, run: RunRecord, template: Template) -> None:
     """Set a run's timer to the first thing that may happen to it. The caller puts the run."""
     at_ms = run.retry_at_ms
     if run.phase == LATER:
@@ -27,7 +27,7 @@ def arm(view: View, jid: int, occasion: int, run: RunRecord, template: Template)
             if template.retry_total_ms:
                 at_ms = timers.earliest(at_ms, policies.retries_end(run, template))
     if at_ms != run.timer_at_ms:
-        timers.set_run(view, jid, occasion, run, at_ms)
+        timers.set_run(view, jid, occurrence, run, at_ms)
 
 
 def start_deadline(run: RunRecord, template: Template) -> int:

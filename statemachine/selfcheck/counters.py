@@ -144,11 +144,11 @@ def _states(store: Reading, totals: Totals) -> Iterator[Difference]:
         yield from _changed(key, value, state, f"the job {job.name}", **wanted)
 
 
-def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRecord) -> None:
+def _add_run(counts: OfJob, totals: Totals, jid: int, occurrence: int, run: RunRecord) -> None:
     namespace = keys.namespace_of(jid)
     row = phases.TABLE[run.phase]
     counts.counts.update(row.in_job)
-    counts.first = counts.first or occasion
+    counts.first = counts.first or occurrence
     counts.by_action_version[run.action_version] += 1
     # Those that wait for a key are counted there.
     counts.counts["parked"] -= run.parking == RunRecord.PARKING_KEY
@@ -157,7 +157,7 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
         counts.counts["later"] -= run.phase == phases.LATER
         totals.by_name[namespace]["held"] -= 1
     if run.flow_jid:
-        totals.live_by_flow[keys.flow(run.flow_jid, run.flow_occasion)] += 1
+        totals.live_by_flow[keys.flow(run.flow_jid, run.flow_occurrence)] += 1
     key = keys.limit_key(namespace, run.limit_key)
     if run.limit_key:
         # Named is enough: a run that was let in takes its slot a little later.
@@ -166,7 +166,7 @@ def _add_run(counts: OfJob, totals: Totals, jid: int, occasion: int, run: RunRec
         totals.parked_by_key[key] += 1
     elif run.phase == phases.READY:
         totals.ready[run.lane] += 1
-        mark = keys.ready(run.lane, run.rank_ms, jid, occasion)[MARK:]
+        mark = keys.ready(run.lane, run.rank_ms, jid, occurrence)[MARK:]
         totals.first_ready[run.lane] = min(mark, totals.first_ready.get(run.lane, mark))
     if run.phase == phases.LEASED:
         totals.leased_by_lane[run.lane] += 1

@@ -113,21 +113,21 @@ def _quota_wait_of(jid: int, state: StateRecord) -> bytes:
     return keys.quota_wait(keys.namespace_of(jid), state.quota_wait_since_ms, jid)
 
 
-def _of_run(jid: int, occasion: int, run: RunRecord) -> Wanted:
+def _of_run(jid: int, occurrence: int, run: RunRecord) -> Wanted:
     if run.timer_at_ms:
-        yield keys.run_timer(run.timer_at_ms, jid, occasion), b""
+        yield keys.run_timer(run.timer_at_ms, jid, occurrence), b""
     if run.phase == READY:
-        yield entry_of(jid, occasion, run), b""
+        yield entry_of(jid, occurrence, run), b""
     elif run.phase == PARKED:
-        yield keys.parked(wait_queue_of(jid, run), run.rank_ms, jid, occasion), b""
+        yield keys.parked(wait_queue_of(jid, run), run.rank_ms, jid, occurrence), b""
     elif run.phase == LEASED:
-        yield keys.lease(run.session, run.token), keys.lease_value(jid, occasion)
+        yield keys.lease(run.session, run.token), keys.lease_value(jid, occurrence)
 
 
-def _of_ended(jid: int, occasion: int, run: RunRecord) -> Wanted:
-    yield keys.purge_timer(run.purge_at_ms, jid, occasion), b""
+def _of_ended(jid: int, occurrence: int, run: RunRecord) -> Wanted:
+    yield keys.purge_timer(run.purge_at_ms, jid, occurrence), b""
     if run.phase == FAILED:
-        yield keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occasion), b""
+        yield keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occurrence), b""
 
 
 def _index_of(lane: LaneRecord) -> bytes:
@@ -135,11 +135,11 @@ def _index_of(lane: LaneRecord) -> bytes:
     return keys.lane_of(lane.namespace, lane.queue, lane.priority, lane.handler, labels)
 
 
-def _of_flow(jid: int, occasion: int, flow: FlowRecord) -> Wanted:
+def _of_flow(jid: int, occurrence: int, flow: FlowRecord) -> Wanted:
     if not flow.going:
-        yield keys.flow_by_age(keys.namespace_of(jid), flow.created_at_ms, jid, occasion), b""
+        yield keys.flow_by_age(keys.namespace_of(jid), flow.created_at_ms, jid, occurrence), b""
     if flow.timer_at_ms:
-        yield keys.flow_timer(flow.timer_at_ms, jid, occasion), b""
+        yield keys.flow_timer(flow.timer_at_ms, jid, occurrence), b""
 
 
 # Whether the record that an entry belongs to wants it.
@@ -200,21 +200,21 @@ def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
 
 
 def _wanted_by_run(store: Reading, key: bytes, value: bytes) -> bool:
-    jid, occasion = keys.run_of(key)
-    run = record(store, keys.run(jid, occasion), RunRecord)
-    return run is not None and (key, value) in _of_run(jid, occasion, run)
+    jid, occurrence = keys.run_of(key)
+    run = record(store, keys.run(jid, occurrence), RunRecord)
+    return run is not None and (key, value) in _of_run(jid, occurrence, run)
 
 
 def _lease_wanted(store: Reading, key: bytes, value: bytes) -> bool:
-    jid, occasion = keys.run_of(value)
-    run = record(store, keys.run(jid, occasion), RunRecord)
-    return run is not None and (key, value) in _of_run(jid, occasion, run)
+    jid, occurrence = keys.run_of(value)
+    run = record(store, keys.run(jid, occurrence), RunRecord)
+    return run is not None and (key, value) in _of_run(jid, occurrence, run)
 
 
 def _dead_wanted(store: Reading, key: bytes, value: bytes) -> bool:
-    jid, occasion = keys.run_of(key)
-    run = record(store, keys.ended(jid, occasion), RunRecord)
-    return run is not None and (key, value) in _of_ended(jid, occasion, run)
+    jid, occurrence = keys.run_of(key)
+    run = record(store, keys.ended(jid, occurrence), RunRecord)
+    return run is not None and (key, value) in _of_ended(jid, occurrence, run)
 
 
 def _lane_index_wanted(store: Reading, key: bytes, value: bytes) -> bool:
@@ -228,9 +228,9 @@ def _busy_wanted(store: Reading, key: bytes, value: bytes) -> bool:
 
 
 def _flow_by_age_wanted(store: Reading, key: bytes, value: bytes) -> bool:
-    jid, occasion = keys.run_of(key)
-    flow = record(store, keys.flow(jid, occasion), FlowRecord)
-    return flow is not None and (key, value) in _of_flow(jid, occasion, flow)
+    jid, occurrence = keys.run_of(key)
+    flow = record(store, keys.flow(jid, occurrence), FlowRecord)
+    return flow is not None and (key, value) in _of_flow(jid, occurrence, flow)
 
 
 def _early_timers(store: Reading) -> Iterator[Difference]:

@@ -113,7 +113,7 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
 def _live_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
     tokens: set[int] = set()
     for key, _, run in records(store, keys.RUN, RunRecord):
-        jid, occasion = keys.run_of(key)
+        jid, occurrence = keys.run_of(key)
         job = record(store, keys.job(jid), JobRecord)
         if job is None or store.get(keys.state(jid)) is None:
             yield Breach(key, "the job of this run is not there")
@@ -123,7 +123,7 @@ def _live_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
             yield Breach(key, f"what it does, as of version {run.action_version}, is not there")
         if run.phase in phases.ENDS or run.ended_at_ms:
             yield Breach(key, "it has ended, but lies among the runs under way")
-        if store.get(keys.ended(jid, occasion)) is not None:
+        if store.get(keys.ended(jid, occurrence)) is not None:
             yield Breach(key, "it is under way and in the history")
         if run.token > meta.token:
             yield Breach(key, f"its token {run.token} was not given out yet ({meta.token})")
@@ -135,8 +135,8 @@ def _live_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
             if session is None or session.number != run.session:
                 yield Breach(key, f"its lease is not of the present session of {run.worker}")
         yield from _reachable(store, key, run)
-        if not occasion & 0xFFFF:
-            yield from _recorded(store, key, jid, occasion, run, meta)
+        if not occurrence & 0xFFFF:
+            yield from _recorded(store, key, jid, occurrence, run, meta)
 
 
 def _holds(run: RunRecord) -> Iterator[str]:
@@ -193,7 +193,7 @@ def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
 
 def _ended_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
     for key, _, run in records(store, keys.ENDED, RunRecord):
-        jid, occasion = keys.ended_of(key)
+        jid, occurrence = keys.ended_of(key)
         if store.get(keys.job(jid)) is None:
             yield Breach(key, "the job of this run is not there")
             continue
@@ -203,16 +203,16 @@ def _ended_runs(store: Reading, meta: MetaRecord) -> Iterator[Breach]:
             yield Breach(key, what)
         if run.purge_at_ms < run.ended_at_ms:
             yield Breach(key, "it leaves the history before it ended")
-        if not occasion & 0xFFFF:
-            yield from _recorded(store, key, jid, occasion, run, meta)
+        if not occurrence & 0xFFFF:
+            yield from _recorded(store, key, jid, occurrence, run, meta)
 
 
 def _recorded(
-    store: Reading, key: bytes, jid: int, occasion: int, run: RunRecord,
+    store: Reading, key: bytes, jid: int, occurrence: int, run: RunRecord,
     meta: MetaRecord,
 ) -> Iterator[Breach]:  # fmt: skip
     """A run that was fired has the entry in the ledger that it says it has."""
-    scheduled_ms = keys.scheduled_of(occasion)
+    scheduled_ms = keys.scheduled_of(occurrence)
     entry = record(store, keys.ledger(jid, scheduled_ms), LedgerRecord)
     job = record(store, keys.job(jid), JobRecord)
     if entry is None:
@@ -250,8 +250,8 @@ def _parked(store: Reading) -> Iterator[Breach]:
     while (entry := next(store.scan(first, end), None)) is not None:
         wait_queue = keys.wait_queue_in(entry[0])
         first = keys.after(wait_queue)
-        jid, occasion = keys.run_of(entry[0])
-        run = record(store, keys.run(jid, occasion), RunRecord)
+        jid, occurrence = keys.run_of(entry[0])
+        run = record(store, keys.run(jid, occurrence), RunRecord)
         if run is not None and not _has_holder(store, jid, run) and not _moves(store, jid, run):
             yield Breach(
                 wait_queue, f"runs of lane {run.lane} wait for a slot that nobody has or wants"
@@ -289,15 +289,15 @@ def _uniques(store: Reading) -> Iterator[Breach]:
     """A business key is held by a run that is under way, or for a time after its end."""
     for key, _, taken in records(store, keys.UNIQUE, UniqueRecord):
         jid, name = jid_in(key), key[9:].decode()
-        run = record(store, keys.run(jid, taken.occasion), RunRecord)
+        run = record(store, keys.run(jid, taken.occurrence), RunRecord)
         if not taken.until_ms and (run is None or run.unique_key != name):
             yield Breach(key, "the run that holds this key is not under way")
     for key, _, run in records(store, keys.RUN, RunRecord):
-        jid, occasion = keys.run_of(key)
+        jid, occurrence = keys.run_of(key)
         # One that is to be cancelled may have lost it to the run that replaces it.
         if run.unique_key and not run.cancel_at_ms:
             held = record(store, keys.unique(jid, run.unique_key), UniqueRecord)
-            if held is None or held.occasion != occasion:
+            if held is None or held.occurrence != occurrence:
                 yield Breach(key, f"it does not hold its key {run.unique_key}")
 
 
@@ -323,7 +323,7 @@ def _flows(store: Reading, now_ms: int) -> Iterator[Breach]:
     for key, _, step in records(store, keys.STEP, StepRecord):
         if store.get(keys.FLOW + key[1:17]) is None:
             yield Breach(key, "the wave of this step is not there")
-        if (step.state == flow_pb2.FlowStep.STATE_FIRED) != bool(step.occasion):
+        if (step.state == flow_pb2.FlowStep.STATE_FIRED) != bool(step.occurrence):
             yield Breach(key, "a step has a run if and only if it has fired")
 
 

@@ -44,7 +44,7 @@ class Spec:
 
 @dataclass
 class Run:
-    """One occasion of a job."""
+    """One occurrence of a job."""
 
     job: Job
     scheduled_ms: int

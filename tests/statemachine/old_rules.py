@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from raftsched.proto.v1 import job_pb2, run_pb2
 from raftsched.statemachine.core import limits
-from raftsched.statemachine.firing import occurrence
+from raftsched.statemachine.firing import scheduled_time
 from raftsched.statemachine.model.record import JobRecord, StateRecord, UsageRecord
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.occurrences import next_time
@@ -63,7 +63,7 @@ def fire_at_once(view: View, jid: int, job: JobRecord, state: StateRecord, one: 
     """B3 and B4: what catches up does not wait for overlap or quota: it is skipped."""
     plan = next_time.plan_of(view, jid, job)
     for each in _apart(one, plan):
-        occurrence.fire(view, jid, job, state, each.first, each.due_ms, run_pb2.CAUSE_SCHEDULE)
+        scheduled_time.fire(view, jid, job, state, each.first, each.due_ms, run_pb2.CAUSE_SCHEDULE)
 
 
 def used(usage: UsageRecord) -> int:

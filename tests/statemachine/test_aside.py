@@ -16,7 +16,7 @@ from raftsched.statemachine import rules
 from raftsched.statemachine.calls import alerts, jobs
 from raftsched.statemachine.core.field_fault import FieldFault
 from raftsched.statemachine.core.rejection import Reason, Refused, Rejection
-from raftsched.statemachine.firing import occurrence
+from raftsched.statemachine.firing import scheduled_time
 from raftsched.statemachine.flows import waves
 from raftsched.statemachine.machine import decide
 from raftsched.statemachine.model import answers, keys
@@ -85,7 +85,7 @@ def test_a_job_that_cannot_fire_is_set_aside_and_all_others_fire(
     machine = failing
     for name in ("a", "bad", "c"):
         machine.create(name, cron="* * * * *")
-    plant(monkeypatch, occurrence, "fire", "bad")
+    plant(monkeypatch, scheduled_time, "fire", "bad")
     machine.advance(MINUTE_MS)
 
     assert machine.fire() == 3
@@ -106,7 +106,7 @@ def test_a_job_comes_back_and_its_misfire_policy_says_what_becomes_of_what_came_
     machine = failing
     machine.create("bad", cron="* * * * *")
     with monkeypatch.context() as planted:
-        plant(planted, occurrence, "fire", "bad")
+        plant(planted, scheduled_time, "fire", "bad")
         machine.advance(MINUTE_MS)
         machine.fire()
     machine.advance(10 * MINUTE_MS)
@@ -199,7 +199,7 @@ def test_runs_of_a_broken_job_leave_their_lane_and_come_back_with_it(
         machine.advance(MINUTE_MS)
         machine.fire()
     with monkeypatch.context() as planted:
-        plant(planted, occurrence, "fire", "bad")
+        plant(planted, scheduled_time, "fire", "bad")
         machine.advance(MINUTE_MS)
         machine.fire()
     machine.trigger("good")
@@ -288,7 +288,7 @@ def test_a_downstream_job_that_cannot_begin_is_set_aside_and_its_upstream_ends(
     def begin(
         view: View,
         jid: int,
-        occasion: int,
+        occurrence: int,
         run: RunRecord,
         to: int,
         state: StateRecord,
@@ -297,7 +297,7 @@ def test_a_downstream_job_that_cannot_begin_is_set_aside_and_its_upstream_ends(
         job = view.need(keys.job(jid), JobRecord)
         if job.name == "bad" and state.state != next_time.BROKEN:
             raise RuntimeError("planted")
-        genuine(view, jid, occasion, run, to, state, template)
+        genuine(view, jid, occurrence, run, to, state, template)
 
     monkeypatch.setattr(waves, "move", begin)
 
@@ -425,7 +425,7 @@ def test_a_job_that_would_make_a_change_too_large_is_set_aside(
     machine = failing
     for name in ("a", "bad", "c"):
         machine.create(name, cron="* * * * *")
-    genuine = occurrence.fire
+    genuine = scheduled_time.fire
 
     def fire(view: View, jid: int, job: JobRecord, *args: object) -> None:
         genuine(view, jid, job, *args)  # type: ignore[arg-type]  # As they came.
@@ -434,7 +434,7 @@ def test_a_job_that_would_make_a_change_too_large_is_set_aside(
                 if isinstance(run, RunRecord):
                     run.log_tail = bytes(7 << 20)
 
-    monkeypatch.setattr(occurrence, "fire", fire)
+    monkeypatch.setattr(scheduled_time, "fire", fire)
     machine.advance(MINUTE_MS)
 
     machine.fire()
@@ -508,7 +508,7 @@ def test_a_cluster_has_alerts_of_its_own_from_the_start_once(
     assert not machine.decide(MakeAlerts()).change
     # They are raised by what they are for.
     machine.create("bad", cron="* * * * *")
-    plant(monkeypatch, occurrence, "fire", "bad")
+    plant(monkeypatch, scheduled_time, "fire", "bad")
     machine.advance(MINUTE_MS)
     machine.fire()
     seen = Observe(

@@ -324,8 +324,8 @@ def test_one_that_ran_on_a_day_off_is_named(machine: Machine) -> None:
 
 def test_a_run_that_is_nowhere_is_named(machine: Machine) -> None:
     hourly(machine)
-    occasion = keys.occasion_of(instant(AT))
-    machine.store.write([], [keys.ended(machine.jid("a"), occasion)])
+    occurrence = keys.occurrence_of(instant(AT))
+    machine.store.write([], [keys.ended(machine.jid("a"), occurrence)])
     machine.forget()
 
     assert wrong(audit(machine)) == [("01-01T03:00", "RAN", "RAN")]
@@ -537,7 +537,7 @@ def test_what_is_backfilled_is_counted(machine: Machine) -> None:
 def test_a_backfilled_time_that_is_nowhere_is_named(machine: Machine) -> None:
     backfilled(machine)
     jid, at_ms = machine.jid("a"), instant("2025-12-31T02:00")
-    machine.store.write([], [keys.ledger(jid, at_ms), keys.ended(jid, keys.occasion_of(at_ms))])
+    machine.store.write([], [keys.ledger(jid, at_ms), keys.ended(jid, keys.occurrence_of(at_ms))])
     machine.forget()
 
     answer = audit(machine)

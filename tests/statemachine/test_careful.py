@@ -13,7 +13,7 @@ from raftsched.statemachine import machine as machine_module
 from raftsched.statemachine import piecewise
 from raftsched.statemachine.core.budget import Budget, Steps, unlimited
 from raftsched.statemachine.core.store import MemoryStore, Reading
-from raftsched.statemachine.firing import occurrence
+from raftsched.statemachine.firing import scheduled_time
 from raftsched.statemachine.machine import Request, apply, decide
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.request import FireTimers, Grant, Offer, Report
@@ -142,7 +142,7 @@ def test_it_comes_to_the_same_as_if_each_request_were_alone(
 ) -> None:
     mix = Mix(seed)
     if seed % 3 == 0:
-        plant(monkeypatch, occurrence, "fire", "bad")
+        plant(monkeypatch, scheduled_time, "fire", "bad")
 
     found = decide(mix.machine.view(), mix.requests())
 

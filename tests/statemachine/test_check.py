@@ -193,8 +193,8 @@ def test_runs_that_wait_for_a_free_key_in_a_lane_of_their_own_are_seen(machine: 
 
     # One of them is on its way, in another lane.
     run_key, run = first(items, keys.RUN, RunRecord, lambda run: run.parking)
-    jid, occasion = keys.run_of(run_key)
-    del items[keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occasion)]
+    jid, occurrence = keys.run_of(run_key)
+    del items[keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occurrence)]
     run.phase, run.parking = phases.READY, RunRecord.PARKING_UNSPECIFIED
     items[run_key] = encode(run)
     found = [str(breach) for breach in check(MemoryStore(items))]
@@ -256,7 +256,7 @@ def test_a_step_with_a_run_it_should_not_have_is_seen(world: Image) -> None:
     kind = StepRecord
     fired = flow_pb2.FlowStep.STATE_FIRED
 
-    messages = broken(world, keys.STEP, kind, lambda step: step.state == fired, occasion=0)
+    messages = broken(world, keys.STEP, kind, lambda step: step.state == fired, occurrence=0)
 
     assert "a step has a run if and only if it has fired" in messages
 
@@ -264,7 +264,7 @@ def test_a_step_with_a_run_it_should_not_have_is_seen(world: Image) -> None:
 def test_a_key_held_by_nobody_is_seen(world: Image) -> None:
     kind = UniqueRecord
 
-    messages = broken(world, keys.UNIQUE, kind, lambda key: not key.until_ms, occasion=5)
+    messages = broken(world, keys.UNIQUE, kind, lambda key: not key.until_ms, occurrence=5)
 
     assert "the run that holds this key is not under way" in messages
 

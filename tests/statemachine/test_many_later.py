@@ -71,7 +71,7 @@ class Story:
 def held_back(view: View, jid: int) -> list[int]:
     """All that are held back now, by a walk over all there are."""
     found = []
-    for key in view.scan(keys.run(jid, 0), keys.run(jid, keys.OCCASION_MAX)):
+    for key in view.scan(keys.run(jid, 0), keys.run(jid, keys.OCCURRENCE_MAX)):
         run = view.need(key, RunRecord)
         if run.phase in phases.WAITING and run.due_at_ms <= view.now_ms:
             found.append(keys.run_of(key)[1])
@@ -88,9 +88,9 @@ def test_what_is_held_back_is_what_a_walk_finds(seed: int) -> None:
             jid, job, state = jobs.find(view, "", name)
             spec, wanted = job.template.spec, held_back(view, jid)
             some = [
-                occasion
-                for occasion in runs.not_for_later(view, jid, spec, state)
-                if occasion in wanted
+                occurrence
+                for occurrence in runs.not_for_later(view, jid, spec, state)
+                if occurrence in wanted
             ]
             assert some == wanted, f"seed {seed}"
             assert state.held - state.later == len(wanted), f"seed {seed}"
@@ -134,9 +134,9 @@ def test_those_that_are_too_late_are_looked_at_a_few_at_a_time(
     looked: list[int] = []
     genuine = runs._release
 
-    def release(view: View, jid: int, occasion: int, *rest: Any) -> bool:  # noqa: ANN401
-        looked.append(occasion)
-        return genuine(view, jid, occasion, *rest)
+    def release(view: View, jid: int, occurrence: int, *rest: Any) -> bool:  # noqa: ANN401
+        looked.append(occurrence)
+        return genuine(view, jid, occurrence, *rest)
 
     monkeypatch.setattr(runs, "_release", release)
     monkeypatch.setattr(limits, "STEP", 3)

@@ -12,7 +12,7 @@ from raftsched.statemachine.calls import jobs
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.store import MemoryStore
-from raftsched.statemachine.firing import catch_up, occurrence
+from raftsched.statemachine.firing import catch_up, scheduled_time
 from raftsched.statemachine.model.record import JobRecord, StateRecord
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.occurrences import ledger, next_time, timeline
@@ -74,7 +74,7 @@ def each_alone(view: View, jid: int, state: StateRecord, plan: Plan, first: int,
         if edit is None:
             ledger.record(view, jid, state, at_ms, MISSED)
         elif edit.kind == Edit.KIND_SKIP:
-            occurrence.drop_edit(state, edit)
+            scheduled_time.drop_edit(state, edit)
             ledger.record(view, jid, state, at_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
 
 

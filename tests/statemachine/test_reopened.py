@@ -112,12 +112,12 @@ def test_a_run_whose_wave_is_gone_is_in_none(machine: Machine) -> None:
     work_off(machine, "root")
     jid = machine.jid("root")
     view = machine.view()
-    assert waves.find(view, jid, machine.record(run).flow_occasion) is not None
+    assert waves.find(view, jid, machine.record(run).flow_occurrence) is not None
     record = machine.record(run)
-    record.flow_occasion += 1
+    record.flow_occurrence += 1
     waves.reopen(view, jid, 0, record)
 
-    assert (record.flow_jid, record.flow_occasion) == (0, 0)
+    assert (record.flow_jid, record.flow_occurrence) == (0, 0)
 
 
 def test_what_is_behind_a_step_that_fires_anew_waits_for_it(machine: Machine) -> None:

@@ -66,7 +66,7 @@ def test_a_known_mistake_is_found_and_the_rules_are_whole_again(name: str) -> No
 
 
 NOW_MS = 1_767_225_600_000
-PLACE = (1, keys.occasion_of(NOW_MS))
+PLACE = (1, keys.occurrence_of(NOW_MS))
 RUN = keys.run(*PLACE)
 LEDGER = keys.ledger(1, NOW_MS)
 RAN = encode(LedgerRecord(outcome=run_pb2.OUTCOME_RAN))
@@ -121,7 +121,7 @@ def test_a_scheduled_time_that_runs_twice_is_seen(bench: Bench) -> None:
 
 
 def test_a_second_run_beside_the_first_is_seen(bench: Bench) -> None:
-    other = keys.run(1, keys.occasion_of(NOW_MS, 1))
+    other = keys.run(1, keys.occurrence_of(NOW_MS, 1))
     with pytest.raises(Violation, match="S2 None has another run"):
         bench.change({other: running(1)})
 
@@ -133,7 +133,7 @@ def test_two_outcomes_are_seen(bench: Bench) -> None:
 
 
 def test_a_run_before_its_time_is_seen(bench: Bench) -> None:
-    early = keys.run(1, keys.occasion_of(NOW_MS + 5_000))
+    early = keys.run(1, keys.occurrence_of(NOW_MS + 5_000))
     with pytest.raises(Violation, match="S3"):
         bench.change({early: running(1)})
 
@@ -173,7 +173,7 @@ def test_time_that_runs_back_or_ahead_is_seen(bench: Bench) -> None:
 def test_more_work_in_a_change_than_its_time_allows_is_seen() -> None:
     told = {keys.step(1, PLACE[1], jid): b"" for jid in range(5)}
     gone = RunRecord(phase=phases.SKIPPED)
-    away = {keys.ended(1, keys.occasion_of(NOW_MS, n)): encode(gone) for n in range(5)}
+    away = {keys.ended(1, keys.occurrence_of(NOW_MS, n)): encode(gone) for n in range(5)}
 
     for much in (told, away):
         hasty = Bench(steps=1)

@@ -12,7 +12,7 @@ from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import FlowRecord, Record, RunRecord, StepRecord, encode
 
 NOW_MS = 1_767_225_600_000
-OCCASION = keys.occasion_of(NOW_MS)
+OCCURRENCE = keys.occurrence_of(NOW_MS)
 ROOT, NEAR, FAR = 1, 2, 3
 FIRED = StepRecord(state=flow_pb2.FlowStep.STATE_FIRED)
 LOST = StepRecord(state=flow_pb2.FlowStep.STATE_CANNOT_RUN)
@@ -21,12 +21,12 @@ WAITS = StepRecord(state=flow_pb2.FlowStep.STATE_WAITING)
 
 def state(flow: FlowRecord, steps: dict[int, StepRecord], runs: int = 0) -> MemoryStore:
     """A chain of three, and where its wave stands."""
-    items: dict[bytes, Record] = {keys.flow(ROOT, OCCASION): flow}
+    items: dict[bytes, Record] = {keys.flow(ROOT, OCCURRENCE): flow}
     for jid, step in steps.items():
-        items[keys.step(ROOT, OCCASION, jid)] = step
+        items[keys.step(ROOT, OCCURRENCE, jid)] = step
     for jid in range(runs):
-        run = RunRecord(flow_jid=ROOT, flow_occasion=OCCASION)
-        items[keys.run(jid + 1, OCCASION)] = run
+        run = RunRecord(flow_jid=ROOT, flow_occurrence=OCCURRENCE)
+        items[keys.run(jid + 1, OCCURRENCE)] = run
     stored = {key: encode(record) for key, record in items.items()}
     return MemoryStore(stored | {keys.edge(ROOT, NEAR): b"", keys.edge(NEAR, FAR): b""})
 

@@ -80,10 +80,10 @@ def fire(
             return False
         _skip(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP, due_ms)
         return True
-    occasion = keys.occasion_of(scheduled_ms)
+    occurrence = keys.occurrence_of(scheduled_ms)
     outcome = LATE if late_ms > template.grace_ms else RAN
     run = runs.new(job, cause, outcome, due_ms)
-    waits = verdict is not overlap.GO and overlap.make_room(view, jid, state, verdict, occasion)
+    waits = verdict is not overlap.GO and overlap.make_room(view, jid, state, verdict, occurrence)
     if cause == BACKFILL:
         _record_backfilled(view, jid, job, state, scheduled_ms, outcome)
     elif outcome == RAN and not is_edited and not patient:
@@ -92,8 +92,8 @@ def fire(
         proof = waited or ledger.decided(view, due_ms)
         ledger.record(view, jid, state, scheduled_ms, outcome, proof=proof)
     if state.has_downstream:
-        waves.start(view, jid, occasion, run)
-    move(view, jid, occasion, run, HELD if waits else READY, state, template)
+        waves.start(view, jid, occurrence, run)
+    move(view, jid, occurrence, run, HELD if waits else READY, state, template)
     return True
 
 
@@ -119,11 +119,11 @@ def _record_backfilled(
     plan = next_time.plan_of(view, jid, job)
     proof = _of_before(view, jid, state, scheduled_ms)
     is_known = ledger.take_out(view, jid, job, plan, scheduled_ms)
-    occasion = keys.occasion_of(scheduled_ms)
-    skipped = view.get(keys.ended(jid, occasion), RunRecord)
+    occurrence = keys.occurrence_of(scheduled_ms)
+    skipped = view.get(keys.ended(jid, occurrence), RunRecord)
     if skipped is not None:
-        history.forget(view, jid, occasion, skipped)
-        waves.begin_anew(view, jid, occasion)
+        history.forget(view, jid, occurrence, skipped)
+        waves.begin_anew(view, jid, occurrence)
     awaited = next_time.awaits(state, scheduled_ms)
     counts = state.fired, state.skipped
     ledger.record(view, jid, state, scheduled_ms, outcome, is_known=is_known, proof=proof)
