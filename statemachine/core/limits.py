@@ -66,7 +66,7 @@ CHANGE_ITEMS = 1_000
 # What is written may go beyond by the record that reaches it, and by what a request brought along.
 ENTRY_BYTES = 6 * 1024 * 1024  # The log takes no larger change.
 CHANGE_BYTES = 1024 * 1024
-# One step of work that may be long: a purge, a release of a backlog, an unparking.
+# One step of work that may be long: a purge, a release of a backlog, an admission.
 STEP = 100
 LOOKED_AT = 20_000  # Records that one filtered call looks at.
 LETTERS_LOOKED_AT = 200_000  # Dead letters, in one call: a few microseconds each, in steps.

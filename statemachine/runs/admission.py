@@ -51,7 +51,7 @@ def admit_next(view: View, jid: int, run: RunRecord, name: str) -> bytes | None:
     owner = _waited_for(view, jid, name)
     wait_queue = keys.parked_in(owner, run.lane) if owner else b""
     found = next(view.scan(wait_queue, keys.after(wait_queue)), None) if owner else None
-    return None if found is None else _let_in(view, *keys.run_of(found))
+    return None if found is None else _admit_run(view, *keys.run_of(found))
 
 
 def limits_changed(
@@ -99,11 +99,11 @@ def _admit(view: View, owner: bytes, most: int) -> None:
         wait_queue = keys.wait_queue_in(found[0])
         for key in found:
             if key.startswith(wait_queue):
-                _let_in(view, *keys.run_of(key))
+                _admit_run(view, *keys.run_of(key))
         first = keys.after(wait_queue)
 
 
-def _let_in(view: View, jid: int, occurrence: int) -> bytes:
+def _admit_run(view: View, jid: int, occurrence: int) -> bytes:
     """A run goes back to its lane with the rank it had; its entry there."""
     run = view.need(keys.run(jid, occurrence), RunRecord)
     move(view, jid, occurrence, run, READY, view.need(keys.state(jid), StateRecord))

@@ -258,14 +258,14 @@ def _lease(view: View, tenant: Tenant, cursor: LaneCursor, taker: Taker) -> work
     state = view.edit(state_key, StateRecord)
     if state.state >= DELETING and (state.state == BROKEN or set_aside.find(view, jid)):
         move.move(view, jid, occurrence, run, ASIDE, state)
-        _pass_on(view, cursor, jid, run)
+        _admit_next(view, cursor, jid, run)
         return None
     _count(tenant, cursor)
     move.lease(view, jid, occurrence, run, template, state, taker.offer.worker, taker.session)
     return answers.lease(view, jid, occurrence, run, job)
 
 
-def _pass_on(view: View, cursor: LaneCursor, jid: int, run: RunRecord) -> None:
+def _admit_next(view: View, cursor: LaneCursor, jid: int, run: RunRecord) -> None:
     """Its job was set aside; what waits behind it for a key goes on."""
     if run.limit_key:
         entry = admission.admit_next(view, jid, run, run.limit_key)

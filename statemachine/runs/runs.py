@@ -97,14 +97,14 @@ def _first_live(view: View, jid: int, occurrence: int) -> int:
 
 def release_held(
     view: View, jid: int, state: StateRecord, job: JobRecord, first: int | None = None,
-    *, in_turn: bool = False,
+    *, is_served: bool = False,
 ) -> bool:  # fmt: skip
     """There is room: the first run that was held back for it is ready, or the one that goes before
     the others. While room is being made for a run, none is. Whether one is."""
     if view.get(keys.room(jid), RoomRecord) is not None:
         return False
     usage = namespaces.usage_of(view, jid)
-    if not in_turn and quota.is_taken(view, usage, job.namespace):
+    if not is_served and quota.is_taken(view, usage, job.namespace):
         quota.wait(view, jid, state, usage)
         return False
     if first is not None and _release(view, jid, first, job, state):
@@ -167,16 +167,16 @@ def serve_quota(view: View, namespace: int) -> None:
             break
         state = view.need(key, StateRecord)
         quota.leave(view, jid, state, usage)
-        _take_turn(view, jid, state, job)
+        _serve_one(view, jid, state, job)
         view.put(key, state)
     namespaces.wake_quota(view, namespace, usage)
 
 
-def _take_turn(view: View, jid: int, state: StateRecord, job: JobRecord) -> None:
+def _serve_one(view: View, jid: int, state: StateRecord, job: JobRecord) -> None:
     """One run of a job that is held goes, and then the job stands behind the others; without any
     its backlog goes on."""
     may_go = state.held > state.later and is_room(state, job)
-    if may_go and release_held(view, jid, state, job, in_turn=True):
+    if may_go and release_held(view, jid, state, job, is_served=True):
         if state.backlog or (state.held > state.later and is_room(state, job)):
             quota.wait(view, jid, state, namespaces.usage_of(view, jid))
         return

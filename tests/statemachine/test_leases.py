@@ -380,7 +380,7 @@ def test_a_job_that_leaves_its_key_waits_for_it_no_more(machine: Machine, limit:
 
 
 @pytest.mark.parametrize("limit", [None, Limit(), Limit(key="other", key_limit=9)])
-def test_who_was_let_in_by_a_key_that_it_leaves_lets_the_next_one_in(
+def test_who_was_admitted_by_a_key_that_it_leaves_admits_the_next_one(
     machine: Machine, limit: Limit | None
 ) -> None:
     [lease] = share(machine, "a", "b", "c")
@@ -392,7 +392,7 @@ def test_who_was_let_in_by_a_key_that_it_leaves_lets_the_next_one_in(
     assert [found.job for found in leases] == ["b", "b", "b", "c"]
 
 
-def test_who_was_let_in_by_a_key_and_waits_for_its_job_lets_the_next_one_in(
+def test_who_was_admitted_by_a_key_and_waits_for_its_job_admits_the_next_one(
     machine: Machine,
 ) -> None:
     both = Limit(job=1, key="db", key_limit=2)

@@ -108,7 +108,7 @@ def test_steps_of_a_flow_count_and_wait(machine: Machine) -> None:
     assert [len(some) for some in ran] == [1, 2, 2, 2]
 
 
-def test_jobs_take_turns_in_the_line(machine: Machine) -> None:
+def test_jobs_that_wait_for_the_quota_take_turns(machine: Machine) -> None:
     limit(machine, 1)
     for name in ("a", "b"):
         machine.create(name)
