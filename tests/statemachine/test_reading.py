@@ -10,6 +10,7 @@ import pytest
 from raftsched.proto.v1 import calendar_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model.record import parse_change
+from raftsched.statemachine.model.request import FireTimers
 
 from .driver import Machine, instant
 
@@ -62,9 +63,12 @@ def test_one_missed_time(machine: Machine) -> None:
     [lease] = machine.grant("w1")
     machine.succeed(lease)
     machine.at("2026-01-01T05:30")
-    machine.fire()
-
+    # As the leader asks: what can wait in a request of its own, once it stands there.
+    machine.do(FireTimers(1_000, later=False))
     assert wrote(machine) == ROWS["missed"]
+    machine.do(FireTimers(1_000, later=True))
+    assert wrote(machine) == ROWS["its turn"]
+
     ledger = machine.ledger("report")
     names = [run_pb2.Outcome.Name(entry.outcome) for entry in ledger.values()]
     assert names == [f"OUTCOME_{name}" for name in OUTCOMES]
