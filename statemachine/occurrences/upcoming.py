@@ -13,7 +13,7 @@ from ..core.instants import clock_text, set_ms
 from ..model.record import EditRecord, JobRecord, StateRecord
 from ..model.view import View
 from ..schedule.plan import Plan, due, excluded, latest_scheduled_before, next_scheduled
-from . import next_time
+from . import ledger, next_time
 
 DAYS_MAX = 100  # Days, or times in them, that are left out one behind the other.
 STRETCHES_SHOWN = 3
@@ -41,7 +41,8 @@ def show(
     view: View, jid: int, job: JobRecord, state: StateRecord, status: job_pb2.JobStatus
 ) -> None:
     """Put the next time that will run into a status that holds the next one of the schedules."""
-    if not state.edits and not job.template.calendars:
+    ran_ahead = state.last_scheduled_at_ms >= state.next_scheduled_at_ms
+    if not state.edits and not job.template.calendars and not ran_ahead:
         return
     try:
         ahead = upcoming(view, jid, job, state)
@@ -70,10 +71,17 @@ def upcoming(view: View, jid: int, job: JobRecord, state: StateRecord) -> Upcomi
     )
     if found.scheduled_ms:
         plan = next_time.plan_of(view, jid, job)
-        _pass_over(plan, found, edited, by_hand[0] if by_hand else None, _left(job, state))
+        ran = ran_before(view, jid, state)
+        _pass_over(plan, found, edited, ran, by_hand[0] if by_hand else None, _left(job, state))
     if by_hand and (not found.scheduled_ms or by_hand[0] <= found.due_ms):
         found.due_ms, found.scheduled_ms = by_hand
     return found
+
+
+def ran_before(view: View, jid: int, state: StateRecord) -> set[int]:
+    """Times ahead that were moved to before their time, and have their outcome."""
+    first, last = state.next_scheduled_at_ms, state.last_scheduled_at_ms
+    return set(ledger.own_entries(view, jid, state, first, last)) if 0 < first <= last else set()
 
 
 def _left(job: JobRecord, state: StateRecord) -> int | None:
@@ -83,8 +91,8 @@ def _left(job: JobRecord, state: StateRecord) -> int | None:
 
 
 def _pass_over(
-    plan: Plan, found: Upcoming, edited: dict[int, EditRecord], before_ms: int | None,
-    left: int | None,
+    plan: Plan, found: Upcoming, edited: dict[int, EditRecord], ran: set[int],
+    before_ms: int | None, left: int | None,
 ) -> None:  # fmt: skip
     """Go on to the first time that is not left out, or that lies behind `before_ms`."""
     for _ in range(DAYS_MAX):
@@ -95,17 +103,17 @@ def _pass_over(
         why = BY_HAND if edit is not None and edit.kind == next_time.SKIP else ""
         if edit is None and (name := excluded(plan, at)) is not None:
             why = f"by the calendar '{name}'"
-        if edit is None and not why:
+        if edit is None and not why and at not in ran:
             return
         # With max_runs each time counts, so they are passed one by one, as those are that
         # follow from the end of a run.
         behind_ms = at
-        if edit is None and left is None and not plan.rests:
+        if edit is None and why and left is None and not plan.rests:
             behind_ms = _day_end(plan, at, edited) - 1
         following = next_scheduled(plan, behind_ms, last_end_ms=behind_ms)
         if why:
             _note(found, plan, at, behind_ms, why)
-        if left is not None:
+        if left is not None and at not in ran:
             left -= 1
         if following is None or left == 0:
             break

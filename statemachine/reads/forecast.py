@@ -16,7 +16,7 @@ from ..model.difference import record
 from ..model.record import JobRecord, StateRecord, UsageRecord
 from ..model.view import View
 from ..model.workers import Workers
-from ..occurrences import next_time
+from ..occurrences import next_time, upcoming
 from ..runs import slots
 from ..schedule import describe
 from ..schedule.compiler import compile_plan
@@ -60,7 +60,8 @@ def preview_schedule(
         # Those before the next one are decided on already.
         next_ms = state.next_scheduled_at_ms or state.last_scheduled_at_ms + 1
         left = _left(plan, spec.timing.max_runs - state.fired, next_ms, from_ms)
-    seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms, left=left)
+    ran = upcoming.ran_before(view, jid, state)
+    seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms, left=left, ran=ran)
     shown = _shown(
         seen, plan, from_ms, spec.schedules, spec.timing.zone, f"{job.namespace}/{job.name}"
     )
@@ -195,5 +196,6 @@ def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> l
     if most_runs:
         most = min(most, max(0, most_runs - state.fired))
     times = scheduled_times(plan, state.next_scheduled_at_ms, end_ms - shift_ms, most).times
-    dues += [at + shift_ms for at in times if at not in edited and excluded(plan, at) is None]
+    apart = edited | upcoming.ran_before(view, jid, state)
+    dues += [at + shift_ms for at in times if at not in apart and excluded(plan, at) is None]
     return dues[:most]

@@ -6,8 +6,8 @@ time. It shows what will not happen as well (a day off, an occurrence skipped by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ...proto.v1 import schedule_pb2
@@ -40,11 +40,13 @@ def preview(
     last_end_ms: int | None = None,
     zone: Zone | None = None,
     left: int | None = None,
+    ran: Collection[int] = (),
 ) -> list[PreviewedTime]:
     """Return the next scheduled times from an instant on, in order, at most `count` (and 1,000).
 
     Of a schedule that counts from the end of a run only the first time is known. No more than are
-    `left` (None: any number) come, those that were added by hand included.
+    `left` (None: any number) come, those that were added by hand included. Times that `ran` before
+    their time come no more.
     """
     by_scheduled = {_ms(edit): edit for edit in edits[:EDITS_MAX]}
     added = [
@@ -66,7 +68,12 @@ def preview(
             scheduled, at = at, next_scheduled(plan, at)
         else:
             break
-        seen.append(_previewed(plan, scheduled, by_scheduled.get(scheduled), zone or plan.zone))
+        item = _previewed(plan, scheduled, by_scheduled.get(scheduled), zone or plan.zone)
+        if scheduled in ran:
+            item = replace(item, note="was moved manually, and came before its time", excluded=True)
+            # It has its place already.
+            left = None if left is None else left + 1
+        seen.append(item)
     return seen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf import duration_pb2
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.core.instants import timestamp
@@ -137,6 +138,30 @@ def test_it_is_the_one_that_fires(machine: Machine, every_ms: int) -> None:
         assert scheduled(machine) - before == {expected}
         for lease in machine.grant("w1"):
             machine.succeed(lease)
+
+
+def test_a_time_that_was_moved_to_earlier_and_ran_is_not_the_next_one(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *")
+    edit(machine, FIRST, Edit.KIND_MOVE, FIRST - 30 * MINUTE_MS)
+    machine.at(FIRST - 20 * MINUTE_MS)
+    machine.ring()
+    assert scheduled(machine) == {FIRST}
+
+    assert due_ms(machine) == FIRST + HOUR_MS
+    assert status(machine).left_out == ""
+    preview = job_pb2.PreviewScheduleRequest(job="a", count=2)
+    shown = ask(machine, preview, job_pb2.PreviewScheduleResponse).occurrences
+    assert [(item.excluded, item.note) for item in shown] == [
+        (True, "was moved manually, and came before its time"),
+        (False, ""),
+    ]
+    forecast = job_pb2.ForecastFiringsRequest(ahead=duration_pb2.Duration(seconds=3_600))
+    minutes = ask(machine, forecast, job_pb2.ForecastFiringsResponse).minutes
+    assert sum(minute.firings for minute in minutes) == 0
+    machine.at(FIRST)
+    machine.ring()
+    assert due_ms(machine) == FIRST + HOUR_MS
+    assert scheduled(machine) == {FIRST}
 
 
 # Pause.
