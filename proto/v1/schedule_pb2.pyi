@@ -339,7 +339,7 @@ class OccurrenceEdit(_message.Message):
         KIND_MOVE: OccurrenceEdit._Kind.ValueType  # 2
         """Make it due at another instant."""
         KIND_ADD: OccurrenceEdit._Kind.ValueType  # 3
-        """Add one that no schedule names."""
+        """Add one that no schedule names. It is due at that very instant, without jitter."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
         """The kinds of edits."""
@@ -351,7 +351,7 @@ class OccurrenceEdit(_message.Message):
     KIND_MOVE: OccurrenceEdit.Kind.ValueType  # 2
     """Make it due at another instant."""
     KIND_ADD: OccurrenceEdit.Kind.ValueType  # 3
-    """Add one that no schedule names."""
+    """Add one that no schedule names. It is due at that very instant, without jitter."""
 
     SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
@@ -406,7 +406,7 @@ class Occurrence(_message.Message):
 
     @_builtins.property
     def due_time(self) -> _timestamp_pb2.Timestamp:
-        """The scheduled time plus jitter."""
+        """The scheduled time plus jitter; what was added or moved manually has none."""
 
     def __init__(
         self,

@@ -87,6 +87,7 @@ def _previewed(
     kind = edit.kind if edit else schedule_pb2.OccurrenceEdit.KIND_UNSPECIFIED
     if kind == schedule_pb2.OccurrenceEdit.KIND_ADD:
         notes.append("added manually")
+        due_ms = scheduled_ms
         calendar = None
     elif kind == schedule_pb2.OccurrenceEdit.KIND_SKIP:
         notes.append("left out manually")

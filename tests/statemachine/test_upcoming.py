@@ -164,6 +164,21 @@ def test_a_time_that_was_moved_to_earlier_and_ran_is_not_the_next_one(machine: M
     assert scheduled(machine) == {FIRST}
 
 
+def test_what_was_added_has_no_jitter_in_the_preview_nor_when_it_comes(machine: Machine) -> None:
+    timing = schedule_pb2.Timing(jitter=duration_pb2.Duration(seconds=1_800))
+    machine.create("a", cron="0 12 * * *", timing=timing)
+    edit(machine, FIRST, Edit.KIND_ADD)
+
+    preview = job_pb2.PreviewScheduleRequest(job="a", count=2)
+    added, daily = ask(machine, preview, job_pb2.PreviewScheduleResponse).occurrences
+
+    assert daily.due_time.ToMilliseconds() > daily.scheduled_time.ToMilliseconds()
+    assert added.due_time.ToMilliseconds() == FIRST == due_ms(machine)
+    machine.at(FIRST)
+    machine.ring()
+    assert scheduled(machine) == {FIRST}
+
+
 # Pause.
 
 
