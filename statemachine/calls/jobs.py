@@ -321,7 +321,7 @@ def replace_spec(
         plan = next_time.plan_of(view, jid, job)
         dropped = scheduled_time.drop_unnamed(view, jid, state, plan)
         if since_ms == view.now_ms < state.last_scheduled_at_ms:
-            ledger.mark_ahead(view, jid, plan, view.now_ms)
+            ledger.mark_ahead(view, jid, state, plan, view.now_ms)
     if anew:
         next_time.advance_behind(view, jid, job, state, since_ms)
     elif retimed:

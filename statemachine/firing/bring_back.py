@@ -58,5 +58,5 @@ def bring_back(view: View, jid: int, job: JobRecord, state: StateRecord) -> None
     free(view, jid, job, state)
     if later:
         job.schedules_since_ms = view.now_ms
-        ledger.mark_ahead(view, jid, next_time.plan_of(view, jid, job), view.now_ms)
+        ledger.mark_ahead(view, jid, state, next_time.plan_of(view, jid, job), view.now_ms)
     next_time.advance_behind(view, jid, job, state, view.now_ms)

@@ -161,12 +161,9 @@ def drop_unnamed(view: View, jid: int, state: StateRecord, plan: Plan) -> list[E
     for edit in gone:
         drop_edit(state, edit)
         if edit.kind == Edit.KIND_MOVE and not ledger.knows(view, jid, edit.scheduled_at_ms):
-            # It may lie ahead, and the schedules may name it again before it comes.
-            last_ms = state.last_scheduled_at_ms
+            # If it lies ahead, schedules that name it again before it comes take this back.
             proof = ProofRecord(dropped_at_ms=view.now_ms)
             missed = run_pb2.OUTCOME_MISSED
             ledger.record(view, jid, state, edit.scheduled_at_ms, missed, proof=proof)
             ledger.mark_added(view, jid, edit.scheduled_at_ms)
-            if edit.scheduled_at_ms > view.now_ms:
-                state.last_scheduled_at_ms = last_ms
     return gone

@@ -249,13 +249,22 @@ def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> Non
             stretch(view, jid, state, plan, first, last, entry.outcome, proof=entry.proof)
 
 
-def mark_ahead(view: View, jid: int, plan: Plan, at_ms: int) -> None:
-    """Other schedules need not name the times that were decided on ahead of them; there are few."""
+def mark_ahead(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> None:
+    """Other schedules need not name the times that were decided on ahead of them; there are few.
+    One that had only missed its schedules is open again when these name it. The caller puts the
+    state."""
     low, end = keys.ledger(jid, at_ms + 1), keys.after(keys.of_job(keys.LEDGER, jid))
     for key in [key for key, _ in _entries(view, low, end)]:
         entry = view.get(key, LedgerRecord)
-        if entry is not None and not entry.last_at_ms:
-            view.edit(key, LedgerRecord).added = not names(plan, keys.scheduled_at(key))
+        if entry is None or entry.last_at_ms:
+            continue
+        is_named = names(plan, keys.scheduled_at(key))
+        if is_named and entry.added and entry.outcome == run_pb2.OUTCOME_MISSED:
+            drop(view, key)
+            state.fired -= 1
+            state.skipped -= 1
+        else:
+            view.edit(key, LedgerRecord).added = not is_named
 
 
 def drop(view: View, key: bytes) -> LedgerRecord:

@@ -89,7 +89,26 @@ def test_a_time_that_the_schedules_name_again_runs(machine: Machine) -> None:
     machine.fire()
 
     assert outcomes(machine) == {"15:00": "RAN"}
+    assert (machine.state("a").fired, machine.state("a").skipped) == (1, 0)
     assert audit(machine).sound
+    machine.check()
+
+
+def test_a_time_that_is_named_again_and_missed_has_one_outcome(machine: Machine) -> None:
+    misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
+    machine.create("a", cron="0 * * * *", misfire=misfire)
+    machine.do(request(MOVE, "04:00", "04:20"))
+    machine.do(reschedule("30 * * * *"))
+    machine.do(reschedule("0 * * * *"))
+    machine.do(job_pb2.PauseJobRequest(job="a"))
+    machine.at(DAY + "06:10")
+
+    machine.do(job_pb2.ResumeJobRequest(job="a"))
+    machine.fire_all()
+
+    assert outcomes(machine) == {"01:00": "MISSED"}
+    [missed] = audit(machine).outcomes
+    assert missed.count == machine.state("a").fired == machine.state("a").skipped == 6
     machine.check()
 
 

@@ -144,7 +144,7 @@ def test_a_time_that_was_moved_to_earlier_and_ran_is_not_the_next_one(machine: M
     machine.create("a", cron="0 * * * *")
     edit(machine, FIRST, Edit.KIND_MOVE, FIRST - 30 * MINUTE_MS)
     machine.at(FIRST - 20 * MINUTE_MS)
-    machine.ring()
+    machine.fire()
     assert scheduled(machine) == {FIRST}
 
     assert due_ms(machine) == FIRST + HOUR_MS
@@ -159,7 +159,7 @@ def test_a_time_that_was_moved_to_earlier_and_ran_is_not_the_next_one(machine: M
     minutes = ask(machine, forecast, job_pb2.ForecastFiringsResponse).minutes
     assert sum(minute.firings for minute in minutes) == 0
     machine.at(FIRST)
-    machine.ring()
+    machine.fire()
     assert due_ms(machine) == FIRST + HOUR_MS
     assert scheduled(machine) == {FIRST}
 
@@ -175,7 +175,7 @@ def test_what_was_added_has_no_jitter_in_the_preview_nor_when_it_comes(machine: 
     assert daily.due_time.ToMilliseconds() > daily.scheduled_time.ToMilliseconds()
     assert added.due_time.ToMilliseconds() == FIRST == due_ms(machine)
     machine.at(FIRST)
-    machine.ring()
+    machine.fire()
     assert scheduled(machine) == {FIRST}
 
 
