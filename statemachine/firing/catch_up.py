@@ -27,6 +27,7 @@ OUTCOME = {
     Fate.MISS: run_pb2.OUTCOME_MISSED,
     Fate.EXCLUDE: run_pb2.OUTCOME_SKIPPED_CALENDAR,
     Fate.SKIP: run_pb2.OUTCOME_SKIPPED_BY_HAND,
+    Fate.EXPIRE: run_pb2.OUTCOME_SKIPPED_DEADLINE,
 }
 
 
@@ -43,8 +44,9 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     is_full = most > 0 and quota.used(namespaces.usage_of(view, jid)) >= most
     if spec.overlap.rule == Overlap.RULE_QUEUE:
         is_full = is_full or overlap.judge(view, jid, state, job) is overlap.SKIP
+    limits_ms = job.template.grace_ms, job.template.start_deadline_ms
     chosen = misfire.choose(
-        spec.misfire, due_now, plan, view.now_ms, job.template.grace_ms, room, is_full=is_full
+        spec.misfire, due_now, plan, view.now_ms, *limits_ms, room, is_full=is_full
     )
     before = state.next_scheduled_at_ms
     if last:

@@ -64,7 +64,7 @@ def fire(
     patient = waited is not None
     late_ms = view.now_ms - due_ms
     template = job.template
-    if late_ms > template.start_deadline_ms and cause != BACKFILL:
+    if late_ms >= template.start_deadline_ms and cause != BACKFILL:
         _skip(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_DEADLINE, due_ms, waited)
         return True
     most = namespaces.live_runs(view, job.namespace)

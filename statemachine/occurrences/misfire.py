@@ -1,8 +1,8 @@
 """What becomes of times that are due, some of them late: a pure choice.
 
 What is late by no more than the grace is in time and runs, under every policy. The policy speaks of
-the others, which were missed, and chooses among those that may run: what a calendar leaves out, and
-what somebody skipped, is none of these and stands for nobody.
+the others, which were missed, and chooses among those that may run: what a calendar leaves out,
+somebody skipped or is past its start deadline is none of these and stands for nobody.
 
 Where the overlap policy has room for so many only (SKIP, and ALLOW with a limit), times that are in
 time together are one choice: the latest run, and stand for the others.
@@ -33,15 +33,17 @@ class Fate(Enum):
     MISS = "miss"
     EXCLUDE = "exclude"
     SKIP = "skip"
+    # It is past its start deadline.
+    EXPIRE = "expire"
 
 
-RUN, WAIT, COALESCE, MISS, EXCLUDE, SKIP = Fate
+RUN, WAIT, COALESCE, MISS, EXCLUDE, SKIP, EXPIRE = Fate
 Fated = tuple[Stretch, Fate]
 
 
 def choose(
     policy: job_pb2.MisfirePolicy, stretches: Iterable[Stretch], plan: Plan,
-    now_ms: int, grace_ms: int, room: int | None, *, is_full: bool = False,
+    now_ms: int, grace_ms: int, deadline_ms: int, room: int | None, *, is_full: bool = False,
 ) -> list[Fated]:  # fmt: skip
     """What becomes of each, in the order in which they are due. `room`: how many more runs the
     overlap policy lets begin now; None: it says no to none for being too many. `is_full`: the quota
@@ -49,7 +51,11 @@ def choose(
     may_run, found = _apart(stretches)
     late: list[Stretch] = []
     in_time: list[Stretch] = []
-    for one in may_run:
+    for stretch in may_run:
+        expired, one = stretch.before(plan, now_ms - deadline_ms + 1)
+        found += [(expired, EXPIRE)] if expired else []
+        if one is None:
+            continue
         missed, others = one.before(plan, now_ms - grace_ms)
         late += [missed] if missed else []
         in_time += [others] if others else []

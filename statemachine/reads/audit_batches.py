@@ -91,7 +91,8 @@ def findings(
     if not mine:
         return
     around, is_whole = _around(view, jid, book, max(mine)[0], evidence)
-    items = [*_items(plan, around), *_waiting(state, plan)]
+    found = [*_items(plan, around), *_waiting(state, plan)]
+    items = [item for item in found if not _had_expired(item, policies)]
     items.sort(key=lambda item: (item.due_ms, item.first))
     by_due = sorted(items, key=lambda item: item.order)
     dues = [item.last_due_ms for item in by_due]
@@ -117,6 +118,12 @@ def findings(
             if doubt:
                 finding.verdict, finding.reason = UNJUDGED, f"{finding.reason}; but {doubt}"
             yield finding
+
+
+def _had_expired(item: Item, policies: Policies) -> bool:
+    """Whether it was past its start deadline when it was decided on, so none that may run."""
+    late_ms = item.decided_ms - item.last_due_ms
+    return item.outcome == DEADLINE and late_ms >= policies.deadline_ms
 
 
 def _around(

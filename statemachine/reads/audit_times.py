@@ -37,7 +37,7 @@ class Policies:
         self.misfire = spec.misfire.rule or job_pb2.MisfirePolicy.RULE_LATEST
         self.maximum = spec.misfire.maximum or limits.MISFIRE_DEFAULT
         self.grace_ms = template.grace_ms
-        self.has_deadline = template.start_deadline_ms < limits.INSTANT_MAX_MS
+        self.deadline_ms = template.start_deadline_ms
         self.overlap = spec.overlap.rule
         if self.overlap == Overlap.RULE_UNSPECIFIED:
             self.overlap = Overlap.RULE_SKIP if job.schedules else Overlap.RULE_ALLOW
@@ -117,7 +117,7 @@ class Times:
         if outcome in (OVERLAP, QUOTA):
             return self._no_room(at_ms, entry, due_ms)
         needs = {
-            DEADLINE: self.policies.has_deadline,
+            DEADLINE: self.policies.deadline_ms < limits.INSTANT_MAX_MS,
             REPLACED: self.policies.overlap in (Overlap.RULE_QUEUE_ONE, Overlap.RULE_REPLACE),
         }
         if not needs.get(outcome, True) and due_ms > self.policies.since_ms:
@@ -165,6 +165,9 @@ class Times:
         if why := policies.unknown(decided_ms):
             return Finding(at_ms, why, UNJUDGED)
         late_ms = decided_ms - due_ms
+        if entry.outcome == COALESCED and late_ms >= policies.deadline_ms:
+            why = f"it was past its start deadline of {policies.deadline_ms} ms then"
+            return Finding(at_ms, why, WRONG, should=DEADLINE)
         if late_ms > policies.grace_ms or (entry.outcome == COALESCED and policies.skips):
             return None
         why = f"it was decided on {late_ms} ms after it was due, within the grace of "

@@ -23,11 +23,16 @@ def fates(
     room: int | None,
     *,
     is_full: bool = False,
+    deadline_ms: int = 0,
 ) -> dict[int, str]:
     """What becomes of each, by scheduled time. `room`: how many runs may begin; None: all.
-    `is_full`: a quota or a full queue lets none begin."""
+    `is_full`: a quota or a full queue lets none begin. `deadline_ms`: 0 for none."""
     found = {time.scheduled_ms: time.kind for time in times}
     may_run = sorted(time for time in times if time.kind == "open")
+    if deadline_ms:
+        expired = [time for time in may_run if now_ms - time.due_ms >= deadline_ms]
+        found |= {time.scheduled_ms: "expire" for time in expired}
+        may_run = may_run[len(expired) :]
     late = [time.scheduled_ms for time in may_run if now_ms - time.due_ms > grace_ms]
     in_time = [time.scheduled_ms for time in may_run if now_ms - time.due_ms <= grace_ms]
     if rule == "ALL" and late:

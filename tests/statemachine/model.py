@@ -15,6 +15,7 @@ from .missed_model import Time, fates
 CANCEL_GRACE_MS = 30_000
 BOOST_MS = {"HIGH": 0, "MEDIUM": 60_000, "LOW": 120_000}
 LIVE = ("PENDING", "RUNNING", "RETRYING")
+OUTCOMES = {"miss": "MISSED", "coalesce": "COALESCED", "expire": "SKIPPED_DEADLINE"}
 
 
 @dataclass
@@ -339,13 +340,14 @@ class Model:
         at_ms = [max(ms, job.next_due_ms) for ms in due]
         times = [Time(when, ms, "open") for when, ms in zip(at_ms, due, strict=True)]
         found = fates(
-            times, rule, job.spec.misfire_maximum, self.now_ms, job.spec.grace_ms, room
+            times, rule, job.spec.misfire_maximum, self.now_ms, job.spec.grace_ms, room,
+            deadline_ms=job.spec.start_deadline_ms,
         )  # fmt: skip
         decided = [ms for ms in due if found[ms] != "run"]
         wait = [ms for ms in decided if found[ms] == "wait"]
         for ms in decided:
             if found[ms] != "wait":
-                self._record(job, [ms], "MISSED" if found[ms] == "miss" else "COALESCED")
+                self._record(job, [ms], OUTCOMES[found[ms]])
         if wait:
             job.backlog.append(Stretch(wait, 0 if job.backlog else self._turn()))
         if decided:
@@ -397,7 +399,7 @@ class Model:
 
     def _fire(self, job: Job, scheduled_ms: int, due_ms: int, *, patient: bool = False) -> bool:
         late_ms = self.now_ms - due_ms
-        if job.spec.start_deadline_ms and late_ms > job.spec.start_deadline_ms:
+        if job.spec.start_deadline_ms and late_ms >= job.spec.start_deadline_ms:
             self._record(job, [scheduled_ms], "SKIPPED_DEADLINE")
             return True
         verdict = self._overlap(job)

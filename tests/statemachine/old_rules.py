@@ -28,6 +28,7 @@ Rule = job_pb2.MisfirePolicy
 
 def choose(
     policy: Rule, stretches: Iterable[Stretch], plan: Plan, now_ms: int, grace_ms: int,
+    deadline_ms: int,
     room: int | None, **_: bool,
 ) -> list[Fated]:  # fmt: skip
     """B1, B2 and B6: the policy chose among all times, those left out as well, and LATEST and

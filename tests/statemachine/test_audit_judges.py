@@ -311,6 +311,18 @@ def test_an_outcome_that_is_not_true_is_named(
     assert ("01-01T03:00", outcome, should) in wrong(audit(machine))
 
 
+def test_one_past_its_start_deadline_stands_nowhere_else(machine: Machine) -> None:
+    policy = job_pb2.MisfirePolicy(start_deadline=duration(HOUR_MS))
+    machine.create("a", cron="0 * * * *", overlap=ALLOW, misfire=policy)
+    machine.advance(3 * HOUR_MS + HOUR_MS // 2)
+    machine.fire_all()
+    assert audit(machine).sound
+
+    proved(machine, "2026-01-01T02:00", 3 * HOUR_MS // 2, "COALESCED")
+
+    assert ("01-01T02:00", "COALESCED", "SKIPPED_DEADLINE") in wrong(audit(machine))
+
+
 def test_one_that_ran_on_a_day_off_is_named(machine: Machine) -> None:
     off = calendar_pb2.Calendar(name="off", rules=[calendar_pb2.CalendarRule(date="2026-01-01")])
     machine.do(calendar_pb2.CreateCalendarRequest(calendar=off))

@@ -12,6 +12,7 @@ import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.calls import jobs
+from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model.record import EditRecord
@@ -31,6 +32,7 @@ Overlap = job_pb2.OverlapPolicy
 # later, to now, to before all, to behind now; or there is one more, that was added behind it.
 HOW = ("none", "off", "skip", "later", "now", "early", "ahead", "more")
 POLICIES = (("SKIP", 0), ("LATEST", 0), ("EARLIEST", 0), ("ALL", 1), ("ALL", 2), ("ALL", 100))
+DEADLINES = (0, 18 * HOUR_MS, 30 * HOUR_MS)
 GRACES = (0, 6 * HOUR_MS, 30 * HOUR_MS, 90 * DAY_MS)
 ROOMS = (None, 0, 1, 2)
 EARLY_MS = START_MS + HOUR_MS
@@ -184,31 +186,40 @@ def test_the_choice_in_every_world_of_six_is_that_of_the_model(size: int) -> Non
             Time(one.due_ms + at_ms - one.first, at_ms, one.kind.name.lower())
             for one, at_ms in listed(found, PURE_PLAN)
         ]
-        for rule, maximum, grace_ms, room, is_full in settings(size):
-            wanted = fates(times, rule, maximum, now_ms, grace_ms, room, is_full=is_full)
+        for number, (rule, maximum, grace_ms, room, is_full) in enumerate(settings(size)):
+            deadline_ms = DEADLINES[(place + number) % len(DEADLINES)]
+            wanted = fates(
+                times, rule, maximum, now_ms, grace_ms, room,
+                is_full=is_full, deadline_ms=deadline_ms,
+            )  # fmt: skip
             policy = Misfire(rule=Misfire.Rule.Value(f"RULE_{rule}"), maximum=maximum)
+            limit_ms = deadline_ms or limits.INSTANT_MAX_MS
             chosen = misfire.choose(
-                policy, found, PURE_PLAN, now_ms, grace_ms, room, is_full=is_full
+                policy, found, PURE_PLAN, now_ms, grace_ms, limit_ms, room, is_full=is_full
             )
             told = {
                 at_ms: fate.value for one, fate in chosen for _, at_ms in listed([one], PURE_PLAN)
             }
             right = {at_ms: FATES.get(fate, fate) for at_ms, fate in wanted.items()}
-            assert told == right, (kinds, rule, maximum, grace_ms, room, is_full)
+            case = (kinds, rule, maximum, grace_ms, room, is_full, deadline_ms)
+            assert told == right, case
 
 
 OUTCOMES = {"run": "RAN", "coalesce": "COALESCED", "miss": "MISSED",
+            "expire": "SKIPPED_DEADLINE",
             "excluded": "SKIPPED_CALENDAR", "skipped": "SKIPPED_BY_HAND"}  # fmt: skip
 BUSY = {"ALLOW": None, "SKIP": 1, "SKIP, busy": 0, "QUEUE": None}
 
 
 def check_outcomes(
-    how: tuple[str, ...], rule: str, maximum: int, grace_ms: int, overlap: str
+    how: tuple[str, ...], rule: str, maximum: int, grace_ms: int, overlap: str, deadline_ms: int = 0
 ) -> None:
     """The same through all of the rules, and the ledger."""
     policy = Misfire(
         rule=Misfire.Rule.Value(f"RULE_{rule}"), maximum=maximum, grace=duration(grace_ms)
     )
+    if deadline_ms:
+        policy.start_deadline.CopyFrom(duration(deadline_ms))
     kind = overlap.split(",", maxsplit=1)[0]
     world = World(how, misfire=policy)
     machine = world.machine
@@ -220,7 +231,9 @@ def check_outcomes(
         running = machine.grant()
     machine.at(world.now_ms)
     room = BUSY[overlap]
-    model = fates(world.times(), rule, maximum, world.now_ms, grace_ms, room)
+    model = fates(
+        world.times(), rule, maximum, world.now_ms, grace_ms, room, deadline_ms=deadline_ms
+    )
     machine.fire_all()
     for lease in running:
         machine.succeed(lease)
@@ -257,7 +270,8 @@ def cases(most: int) -> Iterator[tuple[tuple[str, ...], str, int, int, str]]:
 def test_the_ledger_of_some_worlds_of_six_is_that_of_the_model(seed: int) -> None:
     dice = Random(seed)
     how = tuple(dice.choices(HOW, k=dice.randrange(4, MOST + 1)))
-    check_outcomes(how, *dice.choice(POLICIES), dice.choice(GRACES), dice.choice([*BUSY]))
+    case = *dice.choice(POLICIES), dice.choice(GRACES), dice.choice([*BUSY])
+    check_outcomes(how, *case, dice.choice(DEADLINES))
 
 
 @pytest.mark.parametrize("first", HOW)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from raftsched.proto.v1 import dead_letter_pb2, job_pb2, run_pb2
 from raftsched.statemachine.core.instants import duration, timestamp
 
@@ -31,6 +33,22 @@ def fired(machine: Machine) -> str:
     machine.advance(HOUR_MS)
     machine.fire()
     return machine.live("a")[-1].id
+
+
+@pytest.mark.parametrize("rule", ["LATEST", "EARLIEST", "ALL"])
+def test_the_misfire_policy_chooses_among_those_within_their_start_deadline(
+    machine: Machine, rule: str
+) -> None:
+    """Under EARLIEST the one past its deadline was chosen, and stood for the others."""
+    machine.create("a", cron="0 * * * *", misfire=job_pb2.MisfirePolicy(
+        rule=job_pb2.MisfirePolicy.Rule.Value(f"RULE_{rule}"), start_deadline=duration(HOUR_MS)
+    ))  # fmt: skip
+    machine.advance(3 * HOUR_MS + 10 * MINUTE_MS)
+    machine.fire_all()
+
+    assert outcomes(machine) == ["SKIPPED_DEADLINE", "LATE"]
+    [expired, late] = sorted(machine.ledger("a").values(), key=lambda entry: entry.outcome)[::-1]
+    assert (expired.count, late.count) == (2, 0)
 
 
 def test_a_backfill_has_no_start_deadline(machine: Machine) -> None:
