@@ -2169,7 +2169,9 @@ class ListJobLedgerRequest(_message.Message):
     """See common.proto."""
     @_builtins.property
     def from_time(self) -> _timestamp_pb2.Timestamp:
-        """From here on. Unset: the oldest kept entry."""
+        """From here on. Unset: the oldest kept entry. A stretch that begins before and reaches into the
+        range is listed as well, as a whole.
+        """
 
     @_builtins.property
     def to_time(self) -> _timestamp_pb2.Timestamp:

@@ -171,11 +171,16 @@ def covering(view: View, jid: int, scheduled_ms: int) -> tuple[int, LedgerRecord
     own = view.get(keys.ledger(jid, scheduled_ms), LedgerRecord)
     if own is not None:
         return scheduled_ms, own
-    first = _stretch_before(view, jid, scheduled_ms)
+    return reaching(view, jid, scheduled_ms)
+
+
+def reaching(view: View, jid: int, at_ms: int) -> tuple[int, LedgerRecord] | None:
+    """The stretch that begins before an instant and reaches to it or beyond."""
+    first = _stretch_before(view, jid, at_ms)
     if first is None:
         return None
     entry = view.need(keys.ledger(jid, first), LedgerRecord)
-    return (first, entry) if entry.last_at_ms >= scheduled_ms else None
+    return (first, entry) if entry.last_at_ms >= at_ms else None
 
 
 def _stretch_before(view: View, jid: int, scheduled_ms: int) -> int | None:

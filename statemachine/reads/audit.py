@@ -13,7 +13,7 @@ ledger, the history and the audit log. What these do not say cannot be judged, a
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 
 from ...proto.v1 import job_pb2, run_pb2, schedule_pb2
@@ -162,12 +162,12 @@ def _outcomes(plan: Plan, book: Book, first: int, end: int) -> Counter[int]:
     counts: Counter[int] = Counter()
     for entry in book.alone.values():
         counts[entry.outcome] += 1
+    alone = sorted(at for at, entry in book.alone.items() if not entry.added)
     for at, entry in zip(book.firsts, book.stretches, strict=True):
-        if first <= at and entry.last_at_ms < end:
-            counts[entry.outcome] += entry.count
-        else:
-            inside = count_scheduled(
-                plan, max(first, at), min(end, entry.last_at_ms + 1), ever=True
-            )
-            counts[entry.outcome] += inside.number
-    return counts
+        inside = entry.count
+        if at < first or entry.last_at_ms >= end:
+            low, high = max(first, at), min(end, entry.last_at_ms + 1)
+            own = bisect_left(alone, high) - bisect_left(alone, low)
+            inside = max(0, count_scheduled(plan, low, high, ever=True).number - own)
+        counts[entry.outcome] += inside
+    return +counts

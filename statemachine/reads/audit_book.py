@@ -93,8 +93,8 @@ class Book:
 def read(view: View, jid: int, first: int, end: int) -> Book:
     """The entries that speak of a range; refused if they are too many."""
     book = Book()
-    before = ledger.covering(view, jid, first)
-    if before is not None and before[0] < first:
+    before = ledger.reaching(view, jid, first)
+    if before is not None:
         book.add(*before)
     entries = view.stored.scan(keys.ledger(jid, first), keys.ledger(jid, end))
     for looked, (key, value) in enumerate(islice(entries, limits.LOOKED_AT + 1)):

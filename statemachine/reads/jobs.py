@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from ...proto.v1 import job_pb2, run_pb2
 from ..calls import job_warnings
@@ -14,7 +15,7 @@ from ..model import answers, keys, validate
 from ..model.record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
-from ..occurrences import upcoming
+from ..occurrences import ledger, upcoming
 from ..runs import lanes, set_aside
 from ..tenants import audit_log, namespaces
 
@@ -228,9 +229,17 @@ def list_ledger(
         if not low <= paging.after < high:
             raise pages.wrong_token()
         high = paging.after
-    found = view.stored.scan(low, high, backwards=True)
+    found = chain(view.stored.scan(low, high, backwards=True), _reaching(view, jid, first))
     page = pages.fill(paging, found, pages.key_of, _ledger_entry)
     return job_pb2.ListJobLedgerResponse(entries=page.items, next_page_token=page.next_token)
+
+
+def _reaching(view: View, jid: int, first_ms: int) -> Iterator[tuple[bytes, bytes]]:
+    """The stretch that begins before a range and reaches into it."""
+    before = ledger.reaching(view, jid, first_ms)
+    if before is not None:
+        key = keys.ledger(jid, before[0])
+        yield from view.stored.scan(key, key + b"\0")
 
 
 def _ledger_entry(found: tuple[bytes, bytes]) -> run_pb2.LedgerEntry:

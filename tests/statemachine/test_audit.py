@@ -405,3 +405,48 @@ def test_a_range_with_too_many_scheduled_times_is_refused(
 
     assert refuse(machine, job_pb2.AuditJobRequest(job="a")) == Reason.ERROR_REASON_LIMIT_EXCEEDED
     assert audit(machine, end=instant("2026-01-01T03:30")).expected == 3
+
+
+def listed(machine: Machine, *range_: int, size: int = 100) -> list[run_pb2.LedgerEntry]:
+    request = job_pb2.ListJobLedgerRequest(job="a", page_size=size)
+    request.from_time.CopyFrom(timestamp(range_[0]))
+    request.to_time.CopyFrom(timestamp(range_[1]))
+    found = []
+    while True:
+        page = ask(machine, request, job_pb2.ListJobLedgerResponse)
+        found += page.entries
+        if not page.next_page_token:
+            return found
+        request.page_token = page.next_page_token
+
+
+def test_a_range_shows_and_counts_the_stretch_that_begins_before_it(machine: Machine) -> None:
+    """With a backfill inside the stretch, each time of the range counts once."""
+    misfire = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_SKIP)
+    machine.create("a", cron="*/30 * * * *", misfire=misfire, overlap=ALLOW)
+    machine.at("2026-01-01T09:10")
+    machine.fire_all()
+    four, five, seven = (instant(f"2026-01-01T0{hour}:00") for hour in (4, 5, 7))
+    machine.do(job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(four), to_time=timestamp(five), runs_per_minute=60_000
+    ))  # fmt: skip
+    for _ in range(4):
+        machine.advance(1_000)
+        machine.fire_all()
+
+    for first, expected in (
+        (five, {"MISSED": 4}),
+        (four, {"LATE": 2, "MISSED": 4}),
+        (four - HOUR_MS, {"LATE": 2, "MISSED": 6}),
+    ):
+        answer = audit(machine, first=first, end=seven)
+        assert answer.sound
+        assert (counts(answer), answer.recorded) == (expected, sum(expected.values()))
+    nothing = audit(machine, first=four + MINUTE_MS, end=four + 2 * MINUTE_MS)
+    assert (nothing.sound, counts(nothing)) == (True, {})
+    for size in (1, 2, 100):
+        *alone, stretch = listed(machine, four, seven, size=size)
+        assert [entry.count for entry in alone] == [1, 1]
+        assert (stretch.count, stretch.outcome) == (16, run_pb2.OUTCOME_MISSED)
+        assert stretch.last_scheduled_time == timestamp(instant("2026-01-01T09:00"))
+    assert listed(machine, instant("2026-01-01T09:00") + 1, machine.now_ms) == []
