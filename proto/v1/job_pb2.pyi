@@ -1667,8 +1667,8 @@ class BackfillJobResponse(_message.Message):
     planned: _builtins.int
     """Scheduled times that will run."""
     left_alone: _builtins.int
-    """Scheduled times in the range that are left alone, as they ran, are under way, or are left out
-    by a calendar.
+    """Scheduled times in the range that are left alone, as they ran, are under way, wait for their
+    run already, or are left out by a calendar.
     """
     def __init__(
         self,

@@ -95,8 +95,9 @@ class JobServiceStub:
     """
     BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]
     """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
-    REPLACED) are left alone, and so are those that a calendar leaves out now. What it runs does
-    not count towards `max_runs`, nor does that limit it. Refused with
+    REPLACED) are left alone, and so are those that a calendar leaves out now, or that wait for
+    their run already. What it runs does not count towards `max_runs`, nor does that limit it.
+    Refused with
     JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
     than 10,000 scheduled times).
     """
@@ -215,8 +216,9 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     BackfillJob: _aio.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]  # type: ignore[assignment]
     """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
-    REPLACED) are left alone, and so are those that a calendar leaves out now. What it runs does
-    not count towards `max_runs`, nor does that limit it. Refused with
+    REPLACED) are left alone, and so are those that a calendar leaves out now, or that wait for
+    their run already. What it runs does not count towards `max_runs`, nor does that limit it.
+    Refused with
     JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
     than 10,000 scheduled times).
     """
@@ -398,8 +400,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.BackfillJobResponse, _abc.Awaitable[_job_pb2.BackfillJobResponse]]:
         """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
-        REPLACED) are left alone, and so are those that a calendar leaves out now. What it runs does
-        not count towards `max_runs`, nor does that limit it. Refused with
+        REPLACED) are left alone, and so are those that a calendar leaves out now, or that wait for
+        their run already. What it runs does not count towards `max_runs`, nor does that limit it.
+        Refused with
         JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
         than 10,000 scheduled times).
         """

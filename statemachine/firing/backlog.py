@@ -153,9 +153,12 @@ def may_backfill(
 def backfillable(
     view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, times: list[int]
 ) -> list[int]:
-    """Those of some past scheduled times that may run, as `may_backfill` says of one."""
+    """Those of some past scheduled times that may run, as `may_backfill` says of one, and do not
+    wait to run already."""
     for _, calendar in plan.calendars:
         times = calendar.leaves_in(times, plan.zone)
+    for part in state.backlog:
+        times = [at for at in times if not part.next_at_ms <= at < part.to_ms]
     return ledger.backfillable(view, jid, job, state, times) if times else []
 
 
