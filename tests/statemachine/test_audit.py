@@ -411,7 +411,7 @@ def listed(machine: Machine, *range_: int, size: int = 100) -> list[run_pb2.Ledg
     request = job_pb2.ListJobLedgerRequest(job="a", page_size=size)
     request.from_time.CopyFrom(timestamp(range_[0]))
     request.to_time.CopyFrom(timestamp(range_[1]))
-    found = []
+    found: list[run_pb2.LedgerEntry] = []
     while True:
         page = ask(machine, request, job_pb2.ListJobLedgerResponse)
         found += page.entries
