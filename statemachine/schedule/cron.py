@@ -82,6 +82,7 @@ SPREAD: Final = re.compile(r"h(?:\((\d{1,4})-(\d{1,4})\))?(?:/(\d{1,4}))?")
 SPREAD_RATE: Final = re.compile(r"h/\d+")
 CHANCE: Final = re.compile(r"r(?:\(.*)?(?:/.*)?")
 RANGE: Final = re.compile(r"(\w+)-(\w+)(?:/0*[1-9]\d*)?(#\d)?")
+STEPPED: Final = re.compile(r"(\w+)-(\w+)/(\d{1,4})")
 BEFORE_LAST: Final = re.compile(r"l-(?:0?[1-9]|[12]\d|30)")
 LAST_OF_NAME: Final = re.compile(r"(\d|[a-z]{3})l")
 STEP: Final = re.compile(r"[\w*-]+/(\d+)")
@@ -259,7 +260,7 @@ def _read(text: str, hour_kind: HourKind) -> Cron | Refusal:
 
 def _parse(items: Sequence[str], layout: Sequence[Field], hour_kind: HourKind) -> CronFields:
     """Have croniter read what it can, and add the rest; it raises what is wrong."""
-    known = list(items)
+    known = [_unwrapped(*place) for place in zip(layout, items, strict=True)]
     day, weekday = layout.index(DAY), layout.index(WEEKDAY)
     if known[day] == "lw":
         known[day] = "31w"  # croniter has no word for it.
@@ -303,6 +304,25 @@ def _single_part(part: str) -> str:
     if match is None or _bound(match[1]) != _bound(match[2]):
         return part
     return match[1] + (match[3] or "")
+
+
+def _unwrapped(field: Field, item: str) -> str:
+    """Write steps over a range that runs backwards as the values that it names: croniter counts one
+    too many where it goes on from the end of the field."""
+    return ",".join(_unwrapped_part(field, part) for part in item.split(","))
+
+
+def _unwrapped_part(field: Field, part: str) -> str:
+    match = STEPPED.fullmatch(part)
+    bounds = (_bound(match[1]), _bound(match[2])) if match else ()
+    if match is None or not all(bound.isdecimal() for bound in bounds):
+        return part
+    low, high, step = (int(text) for text in (*bounds, match[3]))
+    size = field.high - field.low + 1
+    if not field.low <= high < low <= field.high or not step:
+        return part  # Forwards, or wrong: croniter reads it.
+    values = (at if at <= field.high else at - size for at in range(low, high + size + 1, step))
+    return ",".join(str(value) for value in values)
 
 
 def _bound(text: str) -> str:
@@ -468,7 +488,8 @@ def _warn_of_step(field: Field, part: str) -> list[str]:
     if match is None:
         return []
     # The whole expression was good, so one of its parts alone is.
-    alone = " ".join(part if other is field else "*" for other in LAYOUTS[7])
+    read = _unwrapped(field, part)
+    alone = " ".join(read if other is field else "*" for other in LAYOUTS[7])
     expanded = croniter.expand(alone, second_at_beginning=True)[0]
     values = expanded[_CRONITER_PLACE[field.name]]
     if len(values) == 1 and values[0] != "*":

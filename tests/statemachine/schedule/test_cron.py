@@ -153,6 +153,33 @@ def test_a_whole_week_is_no_equal_range(expression: str) -> None:
     assert read(expression).fields.any_weekday or read(expression).fields.weekdays == 0b1111111
 
 
+@pytest.mark.parametrize(
+    ("expression", "meaning"),
+    [
+        ("0 9 1 oct-mar/2 *", "0 9 1 10,12,2 *"),
+        ("0 9 28-14/10 * *", "0 9 28,7 * *"),
+        ("51-46/17 * * * *", "51,8,25,42 * * * *"),
+        ("0 14-10/3 * * *", "0 14,17,20,23,2,5,8 * * *"),
+        ("0 9 * * fri-tue/2", "0 9 * * 5,0,2"),
+        ("0 9 * * 6-4/3", "0 9 * * 6,2"),
+        ("58-1/2,30 5 * * * *", "58,0,30 5 * * * *"),
+    ],
+)
+def test_a_step_goes_on_over_the_end_of_its_field(expression: str, meaning: str) -> None:
+    found, expected = read(expression).fields, read(meaning).fields
+
+    for name in ("seconds", "minutes", "hours", "days", "months", "weekdays"):
+        assert getattr(found, name) == getattr(expected, name), name
+
+
+def test_every_step_over_the_end_of_the_hours() -> None:
+    for low in range(1, 24):
+        for high in range(low):
+            for step in range(1, 25):
+                hours = sorted({at % 24 for at in range(low, high + 25, step)})
+                assert read(f"0 {low}-{high}/{step} * * *").fields.hours == tuple(hours)
+
+
 @pytest.mark.parametrize("expression", ["0 9 * * MON-FRI", "0  9 * *\tmon-fri ", "0 9 ? * Mon-5"])
 def test_case_and_space_do_not_matter(expression: str) -> None:
     fields = read(expression).fields
