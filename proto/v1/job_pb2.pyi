@@ -568,8 +568,9 @@ class MisfirePolicy(_message.Message):
 
     @_builtins.property
     def start_deadline(self) -> _duration_pb2.Duration:
-        """A run that has not started so long after its due time is skipped, also while it is held back.
-        Backfilled and requeued runs have no such limit. Unset: no such limit.
+        """A run that has not started so long after its due time is skipped, also while it is held back,
+        and also one that was triggered. Backfilled and requeued runs have no such limit. Unset: no
+        such limit.
         """
 
     def __init__(
@@ -1018,7 +1019,9 @@ class JobStatus(_message.Message):
     failed: _builtins.int
     """Runs that FAILED, ever."""
     skipped: _builtins.int
-    """Scheduled times skipped, missed or coalesced, ever."""
+    """Scheduled times skipped, missed or coalesced, ever; and runs that reached their start
+    deadline, those that were triggered included.
+    """
     live: _builtins.int
     """Runs under way: PENDING, RUNNING or RETRYING."""
     running: _builtins.int
