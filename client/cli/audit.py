@@ -84,7 +84,7 @@ def unproved(name: str, answer: job_pb2.AuditJobResponse | None = None) -> Troub
         then += f" --from {timestamp(max(ends) + 1).ToJsonString()}"
     return Trouble(
         f"nothing is wrong with job {name}, but not all of it can be proved",
-        "see above what could not be judged, and why", then, Exit.UNPROVED,
+        "see above what cannot be judged, and why", then, Exit.UNPROVED,
     )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
     )  # fmt: skip
     if answer.requested:
         counts = f"{answer.requested_ended} with an outcome, {answer.requested_under_way} under way"
-        session.say(f"{answer.requested} asked for by hand: {counts}.")
+        session.say(f"{answer.requested} triggered or backfilled: {counts}.")
     if answer.HasField("comparable_since"):
         session.say(f"Compared since {look.time(answer.comparable_since)}.")
     if answer.outcomes:

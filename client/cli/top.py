@@ -93,18 +93,20 @@ def live(session: Session, every_s: float) -> None:
     _ = session.client
     with (
         contextlib.suppress(KeyboardInterrupt),
-        _ended_by(signal.SIGTERM),
+        _signals() as ended,
         _keys() as pressed,
         Live(console=console, screen=True, auto_refresh=False) as shown,
     ):
-        for moment in _moments(looker, every_s, pressed):
+        for moment in _moments(looker, every_s, pressed, ended):
             shown.update(draw(moment, look, console.height, keys=True), refresh=True)
 
 
-def _moments(looker: Looker, every_s: float, pressed: Callable[[float], str]) -> Iterator[Moment]:
-    """One look after the other, until q."""
+def _moments(
+    looker: Looker, every_s: float, pressed: Callable[[float], str], ended: list[int]
+) -> Iterator[Moment]:
+    """One look after the other, until q or a signal."""
     key = ""
-    while key not in ("q", "Q"):
+    while key not in ("q", "Q") and not ended:
         began = time.monotonic()
         yield looker.look()
         key = pressed(max(0.0, began + every_s - time.monotonic()))
@@ -139,14 +141,18 @@ def _only_wait(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def _ended_by(number: signal.Signals) -> Iterator[None]:
-    """End as Ctrl-C does, so that the terminal is given back."""
+def _signals() -> Iterator[list[int]]:
+    """What ends it, as Ctrl-C does, so that the terminal is given back. An exception that is raised
+    while an object is taken apart is swallowed by the interpreter, so the signal is noted too."""
+    came = list[int]()
 
     def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(number, stop)
+    before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield came
     finally:
-        signal.signal(number, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -511,9 +511,10 @@ Global___ShellAction: _TypeAlias = ShellAction  # noqa: Y015
 class MisfirePolicy(_message.Message):
     """What becomes of scheduled times that were not fired in time, as the cluster was down, the job
     was paused, or the backlog was long. The policy chooses among those that may run: what a calendar
-    leaves out, somebody skipped or is past its start deadline is SKIPPED_CALENDAR, SKIPPED_BY_HAND or
-    SKIPPED_DEADLINE, and takes no place of others. What was moved or added manually obeys it like any other, by the instant at which it is
-    due. What still runs waits for its overlap policy; it is not skipped by that.
+    leaves out, somebody skipped or is past its start deadline is SKIPPED_CALENDAR, SKIPPED_BY_HAND
+    or SKIPPED_DEADLINE, and takes no place of others. What was moved or added manually obeys it like
+    any other, by the instant at which it is due. What still runs waits for its overlap policy; it is
+    not skipped by that.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2330,7 +2331,9 @@ class AuditJobResponse(_message.Message):
 
     @_builtins.property
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditFinding]:
-        """What is wrong, gaps and surprises included, and what could not be judged; at most 1,000."""
+        """What is wrong, gaps and unexpected outcomes included, and what could not be judged; at most
+        1,000.
+        """
 
     def __init__(
         self,

@@ -239,10 +239,10 @@ class JobServiceServicer(object):
 
     def TriggerJob(self, request, context):
         """Start a run manually, now or when it is due. What is answered with a run runs: it waits while
-        the overlap policy lets it not begin, up to the start deadline of the job. A paused job can be triggered only with `force`. Refused
-        with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
-        says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
-        PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
+        the overlap policy lets it not begin, up to the start deadline of the job. A paused job can be
+        triggered only with `force`. Refused with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN,
+        OVERLAP_REFUSED (where `if_running` says so), LIMIT_EXCEEDED (10,000 runs of the job wait
+        already), UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

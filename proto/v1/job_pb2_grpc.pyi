@@ -88,10 +88,10 @@ class JobServiceStub:
     """
     TriggerJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]
     """Start a run manually, now or when it is due. What is answered with a run runs: it waits while
-    the overlap policy lets it not begin, up to the start deadline of the job. A paused job can be triggered only with `force`. Refused
-    with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
-    says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
-    PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
+    the overlap policy lets it not begin, up to the start deadline of the job. A paused job can be
+    triggered only with `force`. Refused with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN,
+    OVERLAP_REFUSED (where `if_running` says so), LIMIT_EXCEEDED (10,000 runs of the job wait
+    already), UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]
     """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
@@ -209,10 +209,10 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     TriggerJob: _aio.UnaryUnaryMultiCallable[_job_pb2.TriggerJobRequest, _run_pb2.Run]  # type: ignore[assignment]
     """Start a run manually, now or when it is due. What is answered with a run runs: it waits while
-    the overlap policy lets it not begin, up to the start deadline of the job. A paused job can be triggered only with `force`. Refused
-    with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
-    says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
-    PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
+    the overlap policy lets it not begin, up to the start deadline of the job. A paused job can be
+    triggered only with `force`. Refused with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN,
+    OVERLAP_REFUSED (where `if_running` says so), LIMIT_EXCEEDED (10,000 runs of the job wait
+    already), UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
     """
     BackfillJob: _aio.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]  # type: ignore[assignment]
     """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
@@ -387,10 +387,10 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
         """Start a run manually, now or when it is due. What is answered with a run runs: it waits while
-        the overlap policy lets it not begin, up to the start deadline of the job. A paused job can be triggered only with `force`. Refused
-        with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN, OVERLAP_REFUSED (where `if_running`
-        says so), LIMIT_EXCEEDED (10,000 runs of the job wait already), UNIQUE_KEY_TAKEN,
-        PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
+        the overlap policy lets it not begin, up to the start deadline of the job. A paused job can be
+        triggered only with `force`. Refused with JOB_NOT_FOUND, FIELD_INVALID, JOB_PAUSED, JOB_BROKEN,
+        OVERLAP_REFUSED (where `if_running` says so), LIMIT_EXCEEDED (10,000 runs of the job wait
+        already), UNIQUE_KEY_TAKEN, PAYLOAD_TOO_LARGE, QUOTA_EXCEEDED.
         """
 
     @_abc_1.abstractmethod

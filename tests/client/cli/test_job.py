@@ -356,7 +356,8 @@ def test_history_backfill_and_explain(cli: Cli, stage: Stage) -> None:
 
     assert [row[1] for row in history[1:]] == ["succeeded"]
     assert backfill.stderr == (
-        "2 scheduled times of job x will run, 60 a minute (2.0s at least); 0 left alone.\n"
+        "2 scheduled times of job x will run, 60 a minute (2.0s at least); 0 left alone. "
+        "`job explain` says how many are left, `job drop-backlog` gives them up.\n"
     )
     assert explained.stderr.startswith("The job x")
     stage.act(lambda machine: machine.fire())
@@ -375,7 +376,7 @@ def test_a_repair_says_whether_there_was_anything_to_repair(cli: Cli, stage: Sta
     assert sound.stderr == "Job x was not BROKEN, so nothing was repaired.\n"
     assert broken[1][1] == "broken"
     assert "repair the job" in explained.output
-    assert "Try: raftsched job explain x, then raftsched job repair x" in trigger.stderr
+    assert "Try: raftsched job explain x\n       raftsched job repair x\n" in trigger.stderr
     assert mended.stderr == "Job x repaired.\n"
 
 

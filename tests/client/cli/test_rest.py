@@ -541,7 +541,7 @@ def test_what_was_asked_for_is_counted(cli: Cli, stage: Stage) -> None:
 
     done = cli.ok("audit", "x")
 
-    assert "3 asked for by hand: 0 with an outcome, 3 under way." in done.stderr
+    assert "3 triggered or backfilled: 0 with an outcome, 3 under way." in done.stderr
 
 
 def test_an_audit_of_all_goes_on_behind_a_job_that_is_refused(cli: Cli, stage: Stage) -> None:

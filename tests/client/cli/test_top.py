@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import signal
+from itertools import islice
+from typing import Any, cast
 
 import pytest
 from google.protobuf.message import Message
 
-from raftsched.client.cli.moment import percentile, rates
+from raftsched.client.cli import top
+from raftsched.client.cli.moment import Moment, percentile, rates
 from raftsched.proto.v1 import alert_pb2, cluster_pb2, worker_pb2
 
 from ..stage import Stage, refusing
@@ -160,6 +164,28 @@ def test_what_makes_no_sense_is_refused(cli: Cli, words: list[str], why: str) ->
 
     assert said.exit_code == 2
     assert f"Try: {why}" in said.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_also_where_the_interpreter_swallows_what_it_raises(
+    number: signal.Signals,
+) -> None:
+    looks = 0
+
+    class Looker:
+        def look(self) -> Moment:
+            nonlocal looks
+            looks += 1
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(number)
+            return cast("Moment", None)
+
+    before = signal.getsignal(number)
+    with top._signals() as ended:
+        seen = list(islice(top._moments(cast("Any", Looker()), 0.0, lambda _: "", ended), 5))
+
+    assert (looks, len(seen)) == (1, 1)
+    assert signal.getsignal(number) is before
 
 
 def test_rates_are_what_was_added_a_second() -> None:
