@@ -513,8 +513,9 @@ class MisfirePolicy(_message.Message):
     was paused, or the backlog was long. The policy chooses among those that may run: what a calendar
     leaves out, somebody skipped or is past its start deadline is SKIPPED_CALENDAR, SKIPPED_BY_HAND
     or SKIPPED_DEADLINE, and takes no place of others. What was moved or added manually obeys it like
-    any other, by the instant at which it is due. What still runs waits for its overlap policy; it is
-    not skipped by that.
+    any other, and has its place among the others by the instant at which it is due; of two that are
+    due at the same instant the lower scheduled time goes first. What still runs waits for its overlap
+    policy; it is not skipped by that.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

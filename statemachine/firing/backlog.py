@@ -26,11 +26,13 @@ from . import scheduled_time
 from .scheduled_time import BACKFILL, SCHEDULED
 
 
-def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
+def add(view: View, jid: int, state: StateRecord, part: BacklogRecord, jitter_ms: int = 0) -> None:
     """Let some past scheduled times wait for their turn. What was missed does not wait for
     backfills, which may take days, and takes its turn when it is the first. The caller reschedules
     and puts the state."""
-    parts = sorted((*state.backlog, part), key=_place)
+    parts = [*state.backlog, part]
+    if state.backlog:
+        parts.sort(key=lambda part: _place(part, jitter_ms))
     for behind in parts[1:]:
         # The end of a run wakes the first one only.
         behind.release_at_ms = behind.release_at_ms or view.now_ms
@@ -38,8 +40,10 @@ def add(view: View, jid: int, state: StateRecord, part: BacklogRecord) -> None:
     namespaces.usage_of(view, jid).backlog += part.left
 
 
-def _place(part: BacklogRecord) -> tuple[bool, int]:
-    return part.cause == BACKFILL, part.due_at_ms or part.next_at_ms
+def _place(part: BacklogRecord, jitter_ms: int) -> tuple[bool, int, int]:
+    """By when it is due."""
+    due_ms = part.due_at_ms or part.next_at_ms + jitter_ms
+    return part.cause == BACKFILL, due_ms, part.next_at_ms
 
 
 def alone(scheduled_ms: int, release_ms: int) -> BacklogRecord:

@@ -76,9 +76,14 @@ def _carry_out(
     if run is not None:
         ours = ours[: ours.index((run, Fate.RUN))]
     apart = [edit.scheduled_at_ms for edit in state.edits] + next_time.waiting_alone(state)
+    # What was moved or added waits in its place among them, so they are cut there.
+    for one, fate in chosen:
+        if one.edit is not None and fate is Fate.WAIT:
+            at_ms = one.due_ms - plan.jitter_ms
+            apart += (at_ms - 1, at_ms)
     for one, fate in _joined(ours, sorted(apart)):
         if fate is Fate.WAIT:
-            _wait(view, jid, job, state, one)
+            _wait(view, jid, job, state, plan, one)
         elif fate is Fate.SKIP:
             assert one.edit is not None
             scheduled_time.drop_edit(state, one.edit)
@@ -110,7 +115,9 @@ def _joined(chosen: Iterable[Fated], edited: list[int]) -> list[Fated]:
     return found
 
 
-def _wait(view: View, jid: int, job: JobRecord, state: StateRecord, one: Stretch) -> None:
+def _wait(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, one: Stretch
+) -> None:
     part = BacklogRecord(
         next_at_ms=one.first, to_ms=one.last + 1, left=one.count,
         release_at_ms=view.now_ms if next_time.missed(state) else backlog.next_slot(view, jid, job),
@@ -118,7 +125,7 @@ def _wait(view: View, jid: int, job: JobRecord, state: StateRecord, one: Stretch
         due_at_ms=one.due_ms if one.edit is not None else 0, decided_at_ms=view.now_ms,
         decided_in=view.base + 1,
     )  # fmt: skip
-    backlog.add(view, jid, state, part)
+    backlog.add(view, jid, state, part, plan.jitter_ms)
 
 
 def _edited(
@@ -132,7 +139,7 @@ def _edited(
         # The schedules were changed, and those before or after had it as well.
         return
     if fate is Fate.WAIT:
-        _wait(view, jid, job, state, one)
+        _wait(view, jid, job, state, plan, one)
         next_time.used_up(job, state)
         return
     ledger.take_out(view, jid, job, plan, one.first)

@@ -18,7 +18,7 @@ from ..core.instants import ms_or
 from ..flows import waves
 from ..model import keys, policies, timers
 from ..model.phases import CANCELLED, FAILED, HALTED, HELD, LATER, LEASED, READY, WAITING
-from ..model.record import JobRecord, RunRecord, StateRecord, UniqueRecord
+from ..model.record import EditRecord, JobRecord, RunRecord, StateRecord, UniqueRecord
 from ..model.request import FireTimer, FireTimers, WorkDone
 from ..model.view import View
 from ..occurrences import ledger, ledger_purge, next_time
@@ -271,39 +271,46 @@ def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> Non
 
 
 def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """Give every scheduled time that is due its outcome: those of the schedules, then what was
-    moved or added. What a decision has no time for is due in the next, in the same order. The
-    caller reschedules and puts the state."""
+    """Give every scheduled time that is due its outcome, and what was moved or added, in the order
+    in which they are due. What a decision has no time for is due in the next, in the same order.
+    The caller reschedules and puts the state."""
     now_ms = view.now_ms
-    grace_ms = job.template.grace_ms
+    edits = state.edits
     for done in range(limits.STEP):
         scheduled_ms, due_ms = state.next_scheduled_at_ms, state.next_due_at_ms
-        if not scheduled_ms or due_ms > now_ms:
+        is_due = scheduled_ms > 0 and due_ms <= now_ms
+        edit = _first_edit(state, now_ms) if state.edits else None
+        if not is_due and edit is None:
             break
         if done and overlap.pauses(view, jid, state):
             return
-        late_ms = now_ms - due_ms
-        together = late_ms > grace_ms
-        if not together and (late_ms >= limits.SECOND_MS or state.edits):
-            together = _is_choice(view, jid, job, state)
-        if together and catch_up.decide(view, jid, job, state):
+        if edit is not None:
+            before = state.edits
+            if catch_up.decide(view, jid, job, state) or state.edits is not before:
+                continue
+            if not is_due or _is_before(edit, due_ms, scheduled_ms):
+                _fire_edit(view, jid, job, state, edit)
+                continue
+        elif (
+            (late_ms := now_ms - due_ms) > job.template.grace_ms
+            or (late_ms >= limits.SECOND_MS and _is_choice(view, jid, job, state))
+        ) and catch_up.decide(view, jid, job, state):
             continue
         if not scheduled_time.left_out(view, jid, job, state, scheduled_ms):
             scheduled_time.fire(
                 view, jid, job, state, scheduled_ms, due_ms, scheduled_time.SCHEDULED
             )
         next_time.advance(view, jid, job, state, scheduled_ms)
-    if not state.edits or overlap.waits_for_room(view, jid, state):
+    else:
         return
-    if _fire_edits(view, jid, job, state):
+    if edits:
+        _drop_passed(view, state)
         next_time.advance_if_idle(view, jid, job, state)
 
 
 def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     """Whether more than one time is due, so that they are decided on together. Times of schedules
     are rarely less than a second apart, and then come one by one."""
-    if state.edits and _is_edit_due(view, state):
-        return True
     if state.once or not overlap.room(state, job):
         return False
     plan = next_time.plan_of(view, jid, job)
@@ -311,38 +318,45 @@ def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool
     return following is not None and due(plan, following) <= view.now_ms
 
 
-def _is_edit_due(view: View, state: StateRecord) -> bool:
-    return any(0 < next_time.edit_due(edit) <= view.now_ms for edit in state.edits)
+def _first_edit(state: StateRecord, now_ms: int) -> EditRecord | None:
+    """Of what somebody moved or added, the first that is due."""
+    due_now = [edit for edit in state.edits if 0 < next_time.edit_due(edit) <= now_ms]
+    return min(due_now, key=_place, default=None)
 
 
-def _fire_edits(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
-    """Fire the occurrences that somebody moved or added, as far as they are due; whether all."""
-    if _is_edit_due(view, state):
-        catch_up.decide(view, jid, job, state)
-    for done, edit in enumerate(state.edits):
-        if done and overlap.pauses(view, jid, state):
-            # As long as one is due, the job's timer fires.
-            return False
-        due_ms = next_time.edit_due(edit)
-        if due_ms:
-            if due_ms <= view.now_ms:
-                may_run = next_time.has_place(job, state, edit)
-                scheduled_time.drop_edit(state, edit)
-                if not may_run or ledger.knows(view, jid, edit.scheduled_at_ms):
-                    # The job has had all its runs; or its schedules were changed, and those before
-                    # or after had it as well.
-                    continue
-                plan = next_time.plan_of(view, jid, job)
-                ledger.take_out(view, jid, job, plan, edit.scheduled_at_ms)
-                scheduled_time.fire(
-                    view, jid, job, state, edit.scheduled_at_ms, due_ms, scheduled_time.SCHEDULED,
-                    is_edited=True,
-                )  # fmt: skip
-                scheduled_time.mark(view, jid, plan, edit.scheduled_at_ms)
-                next_time.used_up(job, state)
-        elif edit.scheduled_at_ms < min(state.next_scheduled_at_ms or view.now_ms, view.now_ms):
+def _place(edit: EditRecord) -> tuple[int, int]:
+    return next_time.edit_due(edit), edit.scheduled_at_ms
+
+
+def _is_before(edit: EditRecord, due_ms: int, scheduled_ms: int) -> bool:
+    return _place(edit) < (due_ms, scheduled_ms)
+
+
+def _fire_edit(view: View, jid: int, job: JobRecord, state: StateRecord, edit: EditRecord) -> None:
+    """What somebody moved or added is due."""
+    due_ms = next_time.edit_due(edit)
+    may_run = next_time.has_place(job, state, edit)
+    scheduled_time.drop_edit(state, edit)
+    if not may_run or ledger.knows(view, jid, edit.scheduled_at_ms):
+        # The job has had all its runs; or its schedules were changed, and those before
+        # or after had it as well.
+        return
+    plan = next_time.plan_of(view, jid, job)
+    ledger.take_out(view, jid, job, plan, edit.scheduled_at_ms)
+    scheduled_time.fire(
+        view, jid, job, state, edit.scheduled_at_ms, due_ms, scheduled_time.SCHEDULED,
+        is_edited=True,
+    )  # fmt: skip
+    scheduled_time.mark(view, jid, plan, edit.scheduled_at_ms)
+    next_time.used_up(job, state)
+
+
+def _drop_passed(view: View, state: StateRecord) -> None:
+    """Forget what was skipped and has passed."""
+    passed_ms = min(state.next_scheduled_at_ms or view.now_ms, view.now_ms)
+    for edit in state.edits:
+        if not next_time.edit_due(edit) and edit.scheduled_at_ms < passed_ms:
             scheduled_time.drop_edit(state, edit)
-    return True
 
 
 def _wake_run(view: View, jid: int, occurrence: int) -> None:
