@@ -132,6 +132,10 @@ def _backfills(
             why = f"over {limits.AUDIT_TIMES} times were backfilled; not all were looked for"
             asked.findings.append(Finding(note.at_ms, why, UNJUDGED, count=number))
             return
+        if not found.times:
+            why = f"{number} times were backfilled that the schedules do not name now"
+            asked.findings.append(Finding(note.at_ms, why, UNJUDGED, count=number))
+            continue
         _backfill(asked, note, number, found.times, state, plan, evidence)
 
 

@@ -108,7 +108,11 @@ class ScheduleShape:
     @property
     def meaning(self) -> tuple[object, ...]:
         """Equal for schedules that name the same instants: one for each of their union."""
-        parts = (part.meaning if isinstance(part, ZonedCron) else part for part in self.parts)
+        # The kind belongs to it: a rest of an hour and a rate of one are equal as tuples.
+        parts = (
+            (type(part), part.meaning if isinstance(part, ZonedCron) else part)
+            for part in self.parts
+        )
         # A spread becomes times under the rules.
         rules = self.rules
         is_spread = any(isinstance(part, Spread) for part in self.parts)

@@ -8,6 +8,7 @@ import pytest
 
 from raftsched.proto.v1 import job_pb2, schedule_pb2
 from raftsched.statemachine.core.instants import duration
+from raftsched.statemachine.occurrences import next_time
 
 from .driver import HOUR_MS, Machine, job_of
 
@@ -66,3 +67,43 @@ def test_what_waits_is_missed_when_its_schedule_is_another(
     waiting(machine, cron)
 
     assert rewrite(machine, other, zone) == 1
+
+
+def work(machine: Machine) -> None:
+    for lease in machine.grant():
+        machine.succeed(lease)
+
+
+HALF_HOUR = duration(HOUR_MS // 2)
+RATE = schedule_pb2.Schedule(interval=schedule_pb2.Interval(every=HALF_HOUR))
+REST = schedule_pb2.Schedule(after_end=schedule_pb2.AfterEnd(delay=HALF_HOUR))
+
+
+@pytest.mark.parametrize(("before", "after"), [(RATE, REST), (REST, RATE)])
+@pytest.mark.parametrize("under_way", [False, True])
+def test_a_rest_and_a_rate_of_the_same_length_are_others(
+    machine: Machine,
+    before: schedule_pb2.Schedule,
+    after: schedule_pb2.Schedule,
+    under_way: bool,
+) -> None:
+    job = job_of("x", cron=())
+    job.spec.schedules.append(before)
+    machine.do(job_pb2.CreateJobRequest(job=job))
+    machine.advance(HOUR_MS // 2)
+    machine.fire()
+    if not under_way:
+        work(machine)
+    job.spec.schedules[0].CopyFrom(after)
+    machine.advance(HOUR_MS // 8)
+    machine.do(job_pb2.UpdateJobRequest(job=job))
+
+    fired = machine.state("x").fired
+    for _ in range(5):
+        work(machine)
+        machine.advance(HOUR_MS // 2)
+        machine.fire()
+
+    assert machine.state("x").state == next_time.ACTIVE
+    assert machine.state("x").fired >= fired + 3
+    machine.check()
