@@ -91,6 +91,11 @@ class Evidence:
             if note.subject == subject and note.method in methods:
                 yield note
 
+    @cached_property
+    def edits(self) -> frozenset[int]:
+        """The scheduled times that somebody moved or added, as far as it is known."""
+        return frozenset(self.edited()[0])
+
     def edited(self) -> tuple[list[int], bool]:
         """The scheduled times that somebody moved or added; and whether these are all."""
         found, is_whole = [], self.notes.since_ms <= self.job.created_at_ms

@@ -42,7 +42,9 @@ class Policies:
         if self.overlap == Overlap.RULE_UNSPECIFIED:
             self.overlap = Overlap.RULE_SKIP if job.schedules else Overlap.RULE_ALLOW
         self.limit = spec.overlap.limit
-        self.since_ms = job.policies_since_ms
+        since_ms = job.schedules_since_ms
+        is_first = since_ms == job.created_at_ms
+        self.since_ms = max(job.policies_since_ms, 0 if is_first else since_ms)
         self.set_back_ms = evidence.set_back_ms
 
     @property
@@ -107,6 +109,7 @@ class Times:
         if self.plan.calendars or outcome == CALENDAR:
             # What was moved has an instant of its own.
             is_moved = due_ms != due(self.plan, at_ms) or proof.dropped_at_ms
+            is_moved = is_moved or at_ms in self.evidence.edits
             found = None if is_moved else self._calendar(at_ms, outcome, entry, due_ms)
             if found is not None or outcome == CALENDAR:
                 return found
