@@ -54,7 +54,18 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     for one, fate in chosen:
         if one.edit is not None and one.kind is timeline.OPEN and fate is not Fate.RUN:
             _edited(view, jid, job, state, plan, one, fate)
+    if state.edits and job.template.max_runs:
+        _drop_without_place(view, state, {one.first for one in due_now if one.edit is not None})
     return state.next_scheduled_at_ms != before
+
+
+def _drop_without_place(view: View, state: StateRecord, kept: set[int]) -> None:
+    """What was moved or added and is due finds all places within max_runs taken: were it fired, a
+    time of the schedules that was decided on would lose its own."""
+    for edit in state.edits:
+        is_due = 0 < next_time.edit_due(edit) <= view.now_ms
+        if is_due and edit.scheduled_at_ms not in kept:
+            scheduled_time.drop_edit(state, edit)
 
 
 def give_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:

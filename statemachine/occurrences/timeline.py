@@ -116,7 +116,7 @@ def undecided(
         last = _within_days(plan, first, last)
         found = list(_scheduled(view, jid, state, plan, last, edits))
     if edits and job.template.max_runs:
-        edits = _with_place(job, state, edits, sum(one.count for one in found), last)
+        edits = _with_place(job, state, plan, edits, sum(one.count for one in found), last)
     return sorted((*found, *edits), key=lambda one: (one.due_ms, one.first)), last
 
 
@@ -129,20 +129,26 @@ def _edited(view: View, state: StateRecord) -> Iterator[Stretch]:
 
 
 def _with_place(
-    job: JobRecord, state: StateRecord, edits: list[Stretch], scheduled: int, last: int
+    job: JobRecord, state: StateRecord, plan: Plan, edits: list[Stretch], scheduled: int, last: int
 ) -> list[Stretch]:
-    """What was moved or added takes the places within max_runs that times of schedules leave."""
+    """What was moved or added takes the places within max_runs that times of schedules leave. What
+    was added and is named by the schedules since has the place of these."""
     passed = max(last, next_time.decided(state))
-    left = next_time.runs_left(job, state, passed + 1) - scheduled
-    kept = []
-    for one in sorted(edits, key=lambda one: (one.due_ms, one.first)):
-        keeps_place = one.edit is not None and one.edit.kind == next_time.MOVE
-        if keeps_place and one.first <= passed:
-            kept.append(one)
-        elif left > 0:
-            left -= 1
-            kept.append(one)
-    return kept
+    of_schedules = [one for one in edits if one.first <= passed and _is_named(plan, one)]
+    added = sum(not _is_moved(one) for one in of_schedules)
+    left = next_time.runs_left(job, state, passed + 1) - scheduled - added
+    others = sorted(
+        (one for one in edits if one not in of_schedules), key=lambda one: (one.due_ms, one.first)
+    )
+    return [*of_schedules, *others[: max(0, left)]]
+
+
+def _is_moved(one: Stretch) -> bool:
+    return one.edit is not None and one.edit.kind == next_time.MOVE
+
+
+def _is_named(plan: Plan, one: Stretch) -> bool:
+    return _is_moved(one) or count_scheduled(plan, one.first, one.first + 1).number > 0
 
 
 def _within_days(plan: Plan, first: int, last: int) -> int:

@@ -27,7 +27,8 @@ Misfire = job_pb2.MisfirePolicy
 Overlap = job_pb2.OverlapPolicy
 CRONS = ("*/10 * * * *", "*/30 * * * *", ["*/20 * * * *", "*/30 * * * *"], "0 * * * *")
 STORIES = 60
-MANY = 10_000
+# All of 10,000 pass too; it takes five minutes.
+MANY = 2_000
 
 
 def audit(machine: Machine) -> job_pb2.AuditJobResponse:
@@ -228,7 +229,7 @@ def test_an_audit_finds_nothing_wrong_in_a_long_story(seed: int) -> None:
     LongStory(seed).machine.check()
 
 
-@pytest.mark.parametrize("seed", [*range(STORIES), 1349, 2108, 5989])
+@pytest.mark.parametrize("seed", [*range(STORIES), 278, 1349, 2108, 4151, 5989, 8311, 9368])
 def test_an_audit_finds_nothing_wrong_in_a_story(seed: int) -> None:
     Story(seed).machine.check()
 
