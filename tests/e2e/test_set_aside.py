@@ -16,13 +16,13 @@ from .processes import SRC, cluster, fetch, until
 
 # What the test puts in front of the genuine package: each node fails to fire the job "bad".
 PATCH = """
-from raftsched.statemachine import outcomes
-genuine = outcomes.fire
+from raftsched.statemachine.firing import scheduled_time
+genuine = scheduled_time.fire
 def fire(view, jid, job, *others, **more):
     if job.name == "bad":
         raise RuntimeError("planted")
     return genuine(view, jid, job, *others, **more)
-outcomes.fire = fire
+scheduled_time.fire = fire
 """
 
 

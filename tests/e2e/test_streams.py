@@ -14,6 +14,12 @@ from raftsched.proto.v1 import worker_pb2, worker_pb2_grpc
 from .processes import cluster, crowd, until
 
 STREAMS, CHANNELS = 2_000, 20
+# Of a crowd that comes at once some are turned away, and come again as the SDK does. INTERNAL is
+# what gRPC says to who was still writing then.
+TURNED_AWAY = (
+    grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL,
+)  # fmt: skip
+TRY_AGAIN_S = (0.05, 1.0)
 
 
 class Idle:
@@ -25,10 +31,18 @@ class Idle:
         self.last = worker_pb2.WorkResponse()
 
     async def serve(self, channel: grpc.aio.Channel) -> None:
-        stub = worker_pb2_grpc.WorkerServiceStub(channel)
-        async for answer in stub.Work(self._requests()):
-            self.welcome |= answer.HasField("welcome")
-            self.last = answer
+        stub, (wait, last) = worker_pb2_grpc.WorkerServiceStub(channel), TRY_AGAIN_S
+        while True:
+            try:
+                async for answer in stub.Work(self._requests()):
+                    self.welcome |= answer.HasField("welcome")
+                    self.last = answer
+                return
+            except grpc.aio.AioRpcError as error:
+                if self.welcome or error.code() not in TURNED_AWAY:
+                    raise
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, last)
 
     async def _requests(self) -> AsyncIterator[worker_pb2.WorkRequest]:
         yield worker_pb2.WorkRequest(hello=self.hello)
