@@ -26,6 +26,7 @@ from ...statemachine.occurrences.timeline import Stretch
 from ...statemachine.piecewise import LEADER_RULES, Careful, LeaderRule
 from ...statemachine.runs import runs
 from ...statemachine.runs.move import move
+from ...statemachine.schedule.plan import Plan
 
 LIMIT = 1_000
 
@@ -189,8 +190,9 @@ class CatchesUp:
     def __init__(self, outcome: run_pb2.Outcome.ValueType) -> None:
         self.outcome = outcome
 
-    def wait(self, view: View, jid: int, job: JobRecord, state: StateRecord, one: Stretch) -> None:
-        plan = next_time.plan_of(view, jid, job)
+    def wait(
+        self, view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, one: Stretch
+    ) -> None:
         ledger.stretch(view, jid, state, plan, one.first, one.last, self.outcome)
 
 

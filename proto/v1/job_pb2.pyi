@@ -514,8 +514,8 @@ class MisfirePolicy(_message.Message):
     leaves out, somebody skipped or is past its start deadline is SKIPPED_CALENDAR, SKIPPED_BY_HAND
     or SKIPPED_DEADLINE, and takes no place of others. What was moved or added manually obeys it like
     any other, and has its place among the others by the instant at which it is due; of two that are
-    due at the same instant the lower scheduled time goes first. What still runs waits for its overlap
-    policy; it is not skipped by that.
+    due at the same instant the lower scheduled time goes first. What still runs waits for its
+    overlap policy; it is not skipped by that.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

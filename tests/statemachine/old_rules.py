@@ -9,7 +9,6 @@ from raftsched.statemachine.core import limits
 from raftsched.statemachine.firing import scheduled_time
 from raftsched.statemachine.model.record import JobRecord, StateRecord, UsageRecord
 from raftsched.statemachine.model.view import View
-from raftsched.statemachine.occurrences import next_time
 from raftsched.statemachine.occurrences.misfire import (
     COALESCE,
     EXCLUDE,
@@ -60,9 +59,10 @@ def _unless(one: Stretch, fate: Fate) -> Fate:
     return EXCLUDE if one.kind is EXCLUDED else SKIP
 
 
-def fire_at_once(view: View, jid: int, job: JobRecord, state: StateRecord, one: Stretch) -> None:
+def fire_at_once(
+    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, one: Stretch
+) -> None:
     """B3 and B4: what catches up does not wait for overlap or quota: it is skipped."""
-    plan = next_time.plan_of(view, jid, job)
     for each in _apart(one, plan):
         scheduled_time.fire(view, jid, job, state, each.first, each.due_ms, run_pb2.CAUSE_SCHEDULE)
 
