@@ -97,6 +97,7 @@ class Judge:
         self.heard: dict[tuple[str, int, str], int] = {}
         self.terms: dict[tuple[str, int], int] = {}
         self.counts: Counter[str] = Counter()
+        self.slip = ""  # The first mistake in the code of a rule.
 
     # The log.
 
@@ -265,6 +266,10 @@ class Judge:
             raise Violation(f"S10 {wrong[0].what} failed on {node.name}: {wrong[0].reason}")
         if troubles.counts["refused"]:
             raise Violation(f"S10 a call failed in the rules of {node.name}")
+
+    def slipped(self, what: str, error: Exception) -> None:
+        """A rule does not fail, it cannot be carried out as it is written."""
+        self.slip = self.slip or f"{what}: {type(error).__name__}: {error}"
 
     def _broken(self, jid: int, reason: str) -> None:
         self.counts["set aside"] += 1

@@ -12,10 +12,13 @@ from .mutants import MUTANTS, Mutant
 from .options import Options, draw, draw_rules, quiet
 from .planted import planted
 from .rules import SchedulerCluster
+from .scheduler import SLIPS
 from .stock import run_stock
 from .world import Violation
 
 STOCK_BUDGET = 5
+# What a broken core or journal raises. Of rules, only what they assert tells of a defect.
+CRASHES = (ArithmeticError, AssertionError, LookupError, ValueError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,8 @@ class Outcome:
     reads: int
     counts: dict[str, int] = field(default_factory=dict)  # What the scheduler did.
     story: tuple[str, ...] = ()
+    # A mistake in the code of a mutant, by which it shows in place of its defect.
+    slip: str = ""
 
 
 def run_seed(
@@ -40,23 +45,20 @@ def run_seed(
     kit = mutant.kit if mutant is not None else Kit()
     options = options_of(seed, mutant, rules=rules)
     cluster = SchedulerCluster(options, kit) if options.workers else Cluster(options, kit)
-    violation = ""
+    violation = slip = ""
     try:
         with planted(options), kit.rules():
             cluster.run(mutant.schedule if mutant is not None else None)
     except Violation as error:
         violation = str(error)
-    except (
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as e:
-        if mutant is None or (mutant.rules and not isinstance(e, AssertionError)):
+    except (*CRASHES, *SLIPS) as error:
+        if mutant is None:
             raise  # A mistake of the simulator, or of the core: either must be seen whole.
-        violation = f"{type(e).__name__}: {e}"
+        violation = f"{type(error).__name__}: {error}"
+        if not isinstance(error, AssertionError if mutant.rules else CRASHES):
+            slip = violation
+    if isinstance(cluster, SchedulerCluster):
+        slip = slip or cluster.judge.slip
     return Outcome(
         seed=seed,
         violation=violation,
@@ -67,6 +69,7 @@ def run_seed(
         reads=cluster.checker.reads,
         counts=dict(cluster.judge.counts) if isinstance(cluster, SchedulerCluster) else {},
         story=tuple(cluster.world.story[-story:]) if story else (),
+        slip=slip,
     )
 
 
@@ -92,9 +95,17 @@ def run_seeds(seeds: Iterable[int], jobs: int, *, rules: bool = False) -> Iterab
 
 
 def hunt(mutant: Mutant) -> dict[str, object]:
-    """Look for a mutant; return after how many seeds it was found, and how."""
+    """Look for a mutant; return after how many seeds it was found, and how.
+
+    One that fails by a slip of its own, such as a rule that takes other arguments by now, is not
+    found: its defect was never tried.
+    """
     for count in range(1, mutant.budget + 1):
-        found = run_seed(count, mutant=mutant).violation
+        outcome = run_seed(count, mutant=mutant)
+        if outcome.slip:
+            why = f"seed {count} shows a slip in the mutant, not its defect: {outcome.slip}"
+            return row(mutant.name, mutant.budget, None, why)
+        found = outcome.violation
         if found:
             # The same history without the defect must hold, or it was not the defect.
             control = run_seed(count, mutant=replace(mutant, kit=Kit())).violation

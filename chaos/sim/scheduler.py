@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -19,9 +19,11 @@ from ...cluster.consensus.disk import Disk
 from ...cluster.consensus.port import Machine, Reply
 from ...cluster.replica import Applied
 from ...cluster.steady import SteadyClock
+from ...cluster.troubles import Troubles
 from ...statemachine.core.budget import Steps
 from ...statemachine.core.store import MemoryStore
 from ...statemachine.model import keys
+from ...statemachine.piecewise import Failure
 from .disk import SimDisk
 from .judge import HEARTBEAT_MS, Judge
 from .node import SimNode
@@ -29,6 +31,8 @@ from .node import SimNode
 EPOCH_MS = 1_767_225_600_000
 SKEW_MAX_MS = 1_000
 SYNC = 0.5  # Seconds between looks at a time server.
+# What a mistake in the code raises, and no defect of a rule.
+SLIPS = (AttributeError, NameError, TypeError)
 FLUSHED: weakref.WeakKeyDictionary[SimDisk, dict[bytes, bytes]] = weakref.WeakKeyDictionary()
 
 
@@ -50,6 +54,23 @@ class Watched(MemoryStore):
         for row in rows:
             self.scanned += 1
             yield row
+
+
+class WatchedTroubles(Troubles):
+    """Tells the judge of mistakes in the code of a rule, which a leader survives."""
+
+    def __init__(
+        self, name: str, now_ms: Callable[[], int], seconds: Callable[[], float], judge: Judge
+    ) -> None:
+        super().__init__(name, now_ms, seconds)
+        self._judge = judge
+
+    def add(self, failures: Iterable[Failure]) -> None:
+        failures = list(failures)
+        for failure in failures:
+            if isinstance(failure.error, SLIPS):
+                self._judge.slipped(failure.what, failure.error)
+        super().add(failures)
 
 
 class SimReplica(Applied):
@@ -142,6 +163,9 @@ class SchedulerNode(SimNode):
             self.new_budget,
         )  # fmt: skip
         self.leader.clock_is_sure = False
+        self.leader.troubles = WatchedTroubles(
+            self.name, self.steady.now_ms, self.clock, self.judge
+        )
         self.known = Acquaintances(self.name, self.replica, self.wall_ms, self.clock)
         self.replica.listeners.append(lambda index, data, meta: self.known.applied(meta))
         self.later(self.world.dice.random(), self.tick)

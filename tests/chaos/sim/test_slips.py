@@ -1,0 +1,58 @@
+"""A mutant that fails by a slip of its own was never tried, so it does not count as found."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import pytest
+
+from raftsched.chaos.sim.cluster import Kit
+from raftsched.chaos.sim.mutants import Mutant
+from raftsched.chaos.sim.rule_mutants import exchanged
+from raftsched.chaos.sim.run import hunt
+from raftsched.cluster.consensus.core import Core
+from raftsched.cluster.consensus.message import Append
+from raftsched.cluster.leader import Leader
+from raftsched.cluster.part import Part
+from raftsched.statemachine.firing import dispatch
+from raftsched.statemachine.model.view import View
+
+
+def fires_with_old_arguments(view: View, jid: int) -> None:
+    """A rule that takes two more by now."""
+
+
+def old_arguments() -> AbstractContextManager[None]:
+    return exchanged(dispatch, "fire_due", fires_with_old_arguments)
+
+
+class AsksForWhatIsGone(Core):
+    def on_append(self, peer: str, message: Append, now: float) -> None:
+        super().on_append(peer, message, now)
+        getattr(self, "a_part_of_before")  # noqa: B009  # So that nothing but a run finds it.
+
+
+class CallsAsBefore(Leader):
+    def _decide(self, parts: list[Part]) -> None:
+        super()._decide(parts)
+        old: object = self.done
+        old()  # type: ignore[operator]  # This is the slip.
+
+
+@pytest.mark.parametrize(
+    ("mutant", "slip"),
+    [
+        (Mutant("rule", Kit(rules=old_arguments), 2, rules=True), "TypeError"),
+        (Mutant("leader", Kit(leader=CallsAsBefore), 2, rules=True), "TypeError"),
+        (Mutant("core", Kit(core=AsksForWhatIsGone), 2), "AttributeError"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_slip_of_a_mutant_is_named_and_not_taken_for_its_defect(
+    mutant: Mutant, slip: str
+) -> None:
+    row = hunt(mutant)
+
+    assert row["seeds"] is None, row
+    assert "slip in the mutant" in str(row["found"]), row
+    assert slip in str(row["found"]), row
