@@ -15,7 +15,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -79,7 +79,7 @@ class Driver:
         self.links = Links(
             identity, place.links, clock, self.dice,
             self._received, self._up, self._down, place.contexts, self._origin, self._foreign,
-            lambda: self.core.known_leader,
+            lambda: self.core.known_leader, self.go_on,
         )  # fmt: skip
         self._sync = ThreadPoolExecutor(1, "sync")
         self._bulk = ThreadPoolExecutor(1, "bulk")
@@ -156,7 +156,7 @@ class Driver:
         return answer is not None
 
     def submit(self, data: bytes, reply: Reply) -> None:
-        """As `propose`, with a reply that is called on the loop."""
+        """As `propose`, with a reply that is called on the loop. `go_on` sends it on its way."""
         self.core.propose(data, reply)
         self._poke()
 
@@ -303,7 +303,13 @@ class Driver:
     def _poke(self) -> None:
         if not self._turning:
             self._turning = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self.go_on)
+
+    def go_on(self) -> None:
+        """Take the turn that is due now, and not behind all else that the loop has to do: each of
+        those waits would come on top of a commit, and of all that waits for it."""
+        if self._turning:
+            self._turn()
 
     def _turn(self) -> None:
         self._turning = False
@@ -387,9 +393,15 @@ class Driver:
         batch = self._batch
         if batch is not None and not self._stopping:
             self._batch_at = self.clock()
-            self._loop.run_in_executor(self._sync, batch.run).add_done_callback(self._batch_ran)
+            ran = self._sync.submit(batch.run)
+            # An asyncio future would tell of it one turn of the loop later.
+            ran.add_done_callback(lambda done: self._from_thread(self._batch_ran, done))
 
-    def _batch_ran(self, done: asyncio.Future[None]) -> None:
+    def _from_thread(self, then: Callable[[Future[None]], None], done: Future[None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(then, done)
+
+    def _batch_ran(self, done: Future[None]) -> None:
         error = done.exception()
         batch = self._batch
         if batch is None or self._stopping:

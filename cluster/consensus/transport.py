@@ -126,6 +126,7 @@ class Session(asyncio.Protocol):
                 self.refuse(str(error))
                 return
         del buffer[:start]
+        self.links.heard()
 
     def take(self, frame: bytes) -> None:
         if self.peer is None:
@@ -266,10 +267,13 @@ class Links:
         origin: Callable[[], str | None] = lambda: None,
         foreign: Callable[[str, str], None] = lambda peer, origin: None,
         leader: Callable[[], str | None] = lambda: None,
+        heard: Callable[[], None] = lambda: None,
     ) -> None:
         """`contexts` are those for accepting and for dialling; None means no TLS. `origin` is that
         of the history on this disk, None while there is none; `foreign` is told of a node whose
-        disk has another history of this cluster. `leader` is whom this node knows to lead."""
+        disk has another history of this cluster. `leader` is whom this node knows to lead.
+        `heard` is called behind the messages that came together."""
+        self.heard = heard
         self.origin, self.foreign, self.leader = origin, foreign, leader
         self.identity, self.limits, self.clock, self.dice = identity, limits, clock, dice
         self.received, self._up, self._down = received, up, down

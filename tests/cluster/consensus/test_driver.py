@@ -10,6 +10,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -101,6 +102,40 @@ async def test_three_nodes_agree_over_sockets(tmp_path: Path) -> None:
         assert barrier is not None
         assert barrier >= index
         await until(lambda: all(d.status().applied >= index for d in drivers.values()))
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 1), (3, 3)])
+async def test_a_commit_waits_for_few_turns_of_a_busy_loop(
+    tmp_path: Path, count: int, most: int
+) -> None:
+    """Alone: for its disk. Among three: for the disk of another, and for the links between them."""
+    turns = 0
+
+    async def work() -> None:
+        nonlocal turns
+        while True:
+            # Longer than a sync, so that the turns are counted and not the time.
+            time.sleep(0.01)
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with cluster(tmp_path, count) as drivers:
+        leader = await leader_of(drivers)
+        waited: list[int] = []
+        working = asyncio.create_task(work())
+        for number in range(20):
+            done = asyncio.Event()
+
+            def reply(_: int | None, began: int = turns, done: asyncio.Event = done) -> None:
+                waited.append(turns - began)
+                done.set()
+
+            leader.submit(b"%d" % number, reply)
+            leader.go_on()
+            await done.wait()
+        working.cancel()
+
+    assert min(waited) <= most, waited
 
 
 async def test_one_node_alone_is_a_cluster(tmp_path: Path) -> None:
