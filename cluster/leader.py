@@ -59,6 +59,9 @@ DECIDE_SECONDS = 0.030
 # What is due so soon is not to wait for a change that is filled with other work: the longest, and
 # agreeing on it.
 NEAR_MS = 45
+# What is due waits for no more than that in its own change.
+QUICK_S = 0.003
+OTHERS = (Kind.HELLOS, Kind.CALLS, Kind.LATER)
 AGAIN_MS = 5  # After which a change that consensus did not take is tried again.
 CROWD = 4  # Calls in a change above which there are many.
 WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
@@ -175,6 +178,9 @@ class Leader:
         self._under_way: list[tuple[Part, object]] = []
         # When the last change was begun, on the clock of `seconds`.
         self.began_at = float("-inf")
+        # The last one is without what others ask for, and how long the last one with it took.
+        self._goes_ahead = False
+        self._others_s = 0.0
         # How many calls went into it.
         self._crowd = 0
         self._next_timer_ms: int | None = None
@@ -356,15 +362,7 @@ class Leader:
         now_ms = -1 if self.skew_ms else self.now_ms()
         if self._next_timer_ms is not None and self._next_timer_ms <= now_ms:
             parts.append(self._ring())
-        hellos = [part for part in carried if kind_of(part) is Kind.HELLOS]
-        parts += hellos or self.sessions.hellos(CHANGE_ITEMS)
-        parts += self._calls()
-        if self._next_later_ms is not None and self._next_later_ms <= now_ms:
-            parts.append(
-                Part(FireTimers(CHANGE_ITEMS, True), _nothing, _nobody, items=CHANGE_ITEMS)
-            )
-        parts += [part for part in carried if kind_of(part) is Kind.LATER]
-        parts += self._looks()
+        parts += self._gather_others([part for part in carried if kind_of(part) in OTHERS], now_ms)
         if self.skew_ms:
             return parts if grant is None else [*parts, grant]
         allowed = self._next_allowance_ms is not None and self._next_allowance_ms <= now_ms
@@ -374,6 +372,25 @@ class Leader:
                 # Nobody would take what it allows; whoever comes asks anew.
                 self._next_allowance_ms = None
         return parts if grant is None else [*parts, grant]
+
+    def _gather_others(self, carried: list[Part], now_ms: int) -> list[Part]:
+        """What neither frees what others wait for nor is due. If it lasts long, somebody who is due
+        now goes ahead of it, in a change without it; the next one has it again."""
+        other_ms, went_ahead = self._next_other_ms, self._goes_ahead
+        is_due = other_ms is not None and other_ms <= now_ms
+        self._goes_ahead = is_due and not went_ahead and self._others_s > QUICK_S
+        if self._goes_ahead:
+            self._carried.extend(carried)
+            return []
+        hellos = [part for part in carried if kind_of(part) is Kind.HELLOS]
+        parts = hellos or self.sessions.hellos(CHANGE_ITEMS)
+        parts += self._calls()
+        if self._next_later_ms is not None and self._next_later_ms <= now_ms:
+            parts.append(
+                Part(FireTimers(CHANGE_ITEMS, True), _nothing, _nobody, items=CHANGE_ITEMS)
+            )
+        parts += [part for part in carried if kind_of(part) is Kind.LATER]
+        return parts + self._looks()
 
     def _ring(self) -> Part:
         """What is due goes on where the last one ended."""
@@ -446,6 +463,8 @@ class Leader:
             self.troubles.add(decision.failures)
         parts, replies = self._keep_left(parts, decision.replies)
         ended = self.seconds()
+        if any(kind_of(part) in OTHERS for part in parts):
+            self._others_s = ended - began
         if ended - began > self.steps.long_s:
             self.steps.end("decide", began, *(part.body for part in parts))
         self.done.decide_s += ended - began
@@ -481,14 +500,22 @@ class Leader:
         turn = self._turn = object()
 
         def reply(index: int | None) -> None:
-            if self._turn is turn:
-                self._busy = False
+            is_newest = self._turn is turn
+            if is_newest:
                 self._under_way = []
             self.done.commit_s += self.seconds() - at
             if index is None or (decision.change and self.applied.changed_at != index):
                 for part in parts:
                     part.unknown()
-                return
+            else:
+                tell()
+            if is_newest:
+                # Not before: what was said leaves before the next change is decided.
+                self._busy = False
+            # Whatever the answers set off comes into the next change.
+            self.sessions.poke()
+
+        def tell() -> None:
             began = self.seconds()
             self._recall.keep(view)
             self.sessions.tell(decision.stops)
@@ -498,8 +525,6 @@ class Leader:
             self._look_for_timers()
             if any(isinstance(part.body, Grant) for part in parts):
                 self._next_allowance_ms = decision.allowance_ms or None
-            # Whatever the answers set off comes into the next change.
-            self.sessions.poke()
 
         try:
             if decision.change:

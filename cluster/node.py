@@ -651,7 +651,10 @@ class Node:
 
     def _poke(self) -> None:
         """Have the leader's loop look, soon: not before a moment has gone by since the last change
-        began, so that under a steady load what belongs together gathers."""
+        began, so that under a steady load what belongs together gathers. While a change is on its
+        way there is nothing to look for; who answers it comes here again."""
+        if self.leader.is_busy:
+            return
         if not self._poked:
             self._poked = True
             rest = self.leader.began_at + self._pace - self.spec.seconds()
@@ -670,11 +673,11 @@ class Node:
             return
         try:
             self.leader.step()
+            self.driver.go_on()
             if self.leads and self.draining:
                 # It turns all callers away, so they must not wait for the next look.
                 self._watch_clock()
             if self.leader.is_busy:
-                # Behind the turn of consensus, which sends the change on its way.
                 self._loop.call_soon(self._prepare)
             if self._journey is not None and not self._poked and self.driver.staleness() < HEARD:
                 self._journey.go_on()

@@ -921,6 +921,75 @@ def test_what_is_due_is_fired_and_leased_before_the_calls_that_wait(
     assert session.credits == 6
 
 
+def test_what_is_due_goes_ahead_of_others_that_last_long_in_a_change_of_its_own(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who falls due while a change is under way waits for its end, and not for the next one."""
+    _, ear = bench.worker("w1", credits=9)
+    for number in range(3):
+        bench.ask(due(f"d{number}", START_MS + 1_000 * number))
+    bench.run()
+    slow(bench, monkeypatch, job_pb2.PauseJobRequest, 0.004)
+    for _ in range(10):
+        bench.ask(job_pb2.PauseJobRequest(job="d0"))
+    bench.leader.step()
+    bench.now_ms += 1_000
+    bench.commit()
+    began = bench.leader.seconds()
+    waiting = len(bench.leader._waiting.line)
+
+    bench.leader.step()
+    bench.commit()
+
+    assert [lease.job for lease in ear.got] == ["d0", "d1"]
+    assert bench.leader.seconds() == began
+    assert len(bench.leader._waiting.line) == waiting > 0
+    # However many are due, the others come forward in each second change.
+    bench.now_ms += 1_000
+    bench.leader.step()
+    assert len(bench.leader._waiting.line) < waiting
+    bench.commit()
+    bench.run()
+    assert [lease.job for lease in ear.got] == ["d0", "d1", "d2"]
+
+
+def test_what_is_due_goes_together_with_others_that_are_quick(bench: Bench) -> None:
+    bench.ask(due("d", START_MS + 1_000))
+    bench.run()
+    bench.replies.clear()
+    bench.ask(due("j", START_MS + limits.HOUR_MS))
+    bench.now_ms += 1_000
+
+    bench.leader.step()
+    bench.commit()
+
+    assert len(bench.replies) == 1
+    assert runs_due(bench) == 0
+
+
+def test_what_a_change_says_leaves_before_the_next_one_is_decided(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever hears that a word of his counts has the loop look again; his lease comes behind."""
+    session, ear = bench.worker("w1", 1)
+    bench.ask(due("a", START_MS))
+    bench.ask(due("b", START_MS + 1_000))
+    bench.run()
+    busy: list[bool] = []
+    monkeypatch.setattr(bench.sessions, "poke", lambda: busy.append(bench.leader.is_busy))
+    session.report([success(lease) for lease in ear.got])
+    session.credit(1)
+    monkeypatch.setattr(ear, "acks", lambda acks: session.credit(1))
+    bench.now_ms += 1_000
+    bench.leader.step()
+    busy.clear()
+
+    bench.commit()
+
+    assert [lease.job for lease in ear.got] == ["a", "b"]
+    assert busy == [True, False]
+
+
 def test_calls_have_the_time_of_a_change_where_nothing_is_due(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
