@@ -1,0 +1,36 @@
+"""The node with a hand on it is as fast as the one that is shipped."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from raftsched.chaos.real.node import LOOK_S, Control, Hand
+
+
+def test_a_hand_looks_seldom_and_soon_does_what_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, looks, now = tmp_path / "control", list[Path](), [100.0]
+    path.write_bytes(msgspec.json.encode(Control()))
+    hand, stat = Hand(path), os.stat
+
+    def counted(of: Path) -> os.stat_result:
+        looks.append(of)
+        return stat(of)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", counted)
+        patched.setattr(time, "monotonic", lambda: now[0])
+        for _ in range(1_000):
+            hand.look()
+    assert len(looks) == 1
+
+    path.write_bytes(msgspec.json.encode(Control(poison="job")))
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: now[0] + LOOK_S)
+        assert hand.look().poison == "job"
