@@ -93,13 +93,16 @@ def _since(job: JobRecord, state: StateRecord) -> int:
 
 
 def _past(job: JobRecord, state: StateRecord, plan: Plan, evidence: Evidence) -> list[int]:
-    """Single times in the past: they run at once, if the job was created with them."""
+    """Single times in the past: they run at once, if the job was created with them. Where there is
+    a jitter, at once is so much later."""
     since_ms = job.schedules_since_ms
     if since_ms != job.created_at_ms:
         return []
     found = [one.at_ms for one in plan.onces if state.ledger_purged_ms <= one.at_ms <= since_ms]
     updates = evidence.about_job("UpdateJob") if found else ()
-    return [] if any(note.at_ms == since_ms for note in updates) else sorted(set(found))
+    if any(note.at_ms == since_ms for note in updates):
+        return []
+    return _decided(state, sorted(set(found)))
 
 
 def _range(
@@ -115,15 +118,22 @@ def _range(
 
 def _expected(plan: Plan, state: StateRecord, first: int, end: int) -> list[int]:
     """The scheduled times of a range that have an outcome by now."""
-    decided = next_time.decided(state)
-    found = scheduled_times(plan, first, min(end, decided + 1), limits.AUDIT_TIMES)
+    until = min(end, next_time.decided(state) + 1)
+    found = scheduled_times(plan, first, until, limits.AUDIT_TIMES)
     if found.cut:
         raise too_many(limits.AUDIT_TIMES, "scheduled times")
-    waiting = {edit.scheduled_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE}
+    return _decided(state, found.times)
+
+
+def _decided(state: StateRecord, times: list[int]) -> list[int]:
+    """Those of some scheduled times that have an outcome by now."""
+    first = state.next_scheduled_at_ms or limits.INSTANT_MAX_MS
+    moved = {edit.scheduled_at_ms for edit in state.edits if edit.kind == Edit.KIND_MOVE}
     return [
         at
-        for at in found.times
-        if at not in waiting
+        for at in times
+        if at < first
+        and at not in moved
         and not any(part.next_at_ms <= at < part.to_ms for part in state.backlog)
     ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.core import limits
-from raftsched.statemachine.core.instants import timestamp, to_ms
+from raftsched.statemachine.core.instants import duration, timestamp, to_ms
 from raftsched.statemachine.core.rejection import Reason
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
@@ -450,3 +450,25 @@ def test_a_range_shows_and_counts_the_stretch_that_begins_before_it(machine: Mac
         assert (stretch.count, stretch.outcome) == (16, run_pb2.OUTCOME_MISSED)
         assert stretch.last_scheduled_time == timestamp(instant("2026-01-01T09:00"))
     assert listed(machine, instant("2026-01-01T09:00") + 1, machine.now_ms) == []
+
+
+def test_a_single_time_in_the_past_is_missed_by_nobody_before_its_jitter_is_over(
+    machine: Machine,
+) -> None:
+    """It was called wrong until it was due, and so was one of a job that was paused at once."""
+    timing = schedule_pb2.Timing(jitter=duration(HOUR_MS))
+    machine.create("a", once=machine.now_ms - 1, timing=timing)
+    machine.create("b", once=machine.now_ms - 1)
+    machine.do(job_pb2.PauseJobRequest(job="b"))
+    machine.fire_all()
+
+    for name in ("a", "b"):
+        before = audit(machine, name)
+        assert (before.sound, before.expected) == (True, 0)
+    machine.advance(HOUR_MS)
+    machine.do(job_pb2.ResumeJobRequest(job="b"))
+    machine.fire_all()
+
+    for name in ("a", "b"):
+        behind = audit(machine, name)
+        assert (behind.sound, behind.expected, behind.recorded) == (True, 1, 1)
