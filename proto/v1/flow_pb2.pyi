@@ -26,7 +26,10 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class Flow(_message.Message):
     """One pass through jobs that depend on each other. It begins with a run of a job that others
-    depend on and has no upstream of its own in that pass; each job happens at most once in it.
+    depend on and has no upstream of its own in that pass; each job happens at most once in it. One
+    that begins with a job that has upstream jobs (somebody triggered it, or it has a schedule of its
+    own) has only what lies downstream of that job: what waits for others as well does not wait for
+    those here.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -829,7 +829,8 @@ class Upstream(_message.Message):
         that one's runs that begin such a flow. Without one the job is refused with FIELD_INVALID:
         flows are not joined by scheduled time, also where schedules name the same instants. Let one
         run after the other, or both after a third that has the schedule. Where more than 5,000 links
-        lie above a job nobody looks. A job that loses such a one later gets a warning.
+        lie above a job nobody looks. A job that loses such a one later gets a warning. A flow that
+        begins further down, with a job that has upstream jobs itself, joins those that it leads to.
         """
         JOIN_ANY: Upstream._Join.ValueType  # 2
         """When the first condition is met; later ones of the same flow run do nothing."""
@@ -844,7 +845,8 @@ class Upstream(_message.Message):
     that one's runs that begin such a flow. Without one the job is refused with FIELD_INVALID:
     flows are not joined by scheduled time, also where schedules name the same instants. Let one
     run after the other, or both after a third that has the schedule. Where more than 5,000 links
-    lie above a job nobody looks. A job that loses such a one later gets a warning.
+    lie above a job nobody looks. A job that loses such a one later gets a warning. A flow that
+    begins further down, with a job that has upstream jobs itself, joins those that it leads to.
     """
     JOIN_ANY: Upstream.Join.ValueType  # 2
     """When the first condition is met; later ones of the same flow run do nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 from ...proto.v1 import job_pb2
@@ -78,20 +79,32 @@ def unlink(view: View, jid: int, job: JobRecord) -> None:
         _keep(view, jid, own)
 
 
-def reaches(view: View, root: int, jid: int) -> bool:
-    """Whether a wave that begins with one job may come to another; True where that takes too long
-    to find out."""
-    known, left = {jid}, [jid]
-    while left and len(known) <= limits.GRAPH_JOBS:
+def led_to(view: View, root: int, jids: Iterable[int]) -> set[int]:
+    """Those of some jobs that a wave which begins with one job may come to; all of them where that
+    takes too long to find out."""
+    wanted = set(jids)
+    known, left = set(wanted), sorted(wanted)
+    behind: dict[int, list[int]] = {}
+    while left:
         at = left.pop()
         if at == root:
-            return True
+            continue
+        if len(known) > limits.GRAPH_JOBS:
+            return wanted
         for dependency in view.need(keys.job(at), JobRecord).template.spec.upstream.jobs:
             source = jid_named(view, keys.namespace_of(at), dependency.job)
-            if source is not None and source not in known:
+            if source is None:
+                continue
+            behind.setdefault(source, []).append(at)
+            if source not in known:
                 known.add(source)
                 left.append(source)
-    return bool(left)
+    found, left = {root}, [root]
+    while left:
+        new = [jid for jid in behind.get(left.pop(), ()) if jid not in found]
+        found.update(new)
+        left += new
+    return found & wanted
 
 
 def apart(view: View, namespace: int, upstream: job_pb2.Upstream) -> str:

@@ -33,7 +33,7 @@ from ..model.view import View
 from ..runs import overlap, runs
 from ..runs.move import move
 from ..tenants import namespaces, quota
-from .graph import jid_named, reaches
+from .graph import jid_named, led_to
 
 Step = flow_pb2.FlowStep
 Dependency = job_pb2.Dependency
@@ -213,6 +213,7 @@ def _verdict(
     met = lost = 0
     ends = {item.jid: item.state for item in step.ended}
     upstream = job.template.spec.upstream
+    awaited: list[int] = []
     for dependency in upstream.jobs:
         source = jid_named(view, keys.namespace_of(jid), dependency.job)
         if source in ends:
@@ -222,15 +223,28 @@ def _verdict(
                 lost += 1
         elif source is None or _cannot_run(view, wave, source):
             lost += 1
-        elif is_changed:
-            lost += not reaches(view, wave.jid, source)
+        else:
+            awaited.append(source)
+    if awaited and is_middle(view, wave):
+        awaited = sorted(led_to(view, wave.jid, awaited))
+    elif awaited and is_changed:
+        inside = led_to(view, wave.jid, awaited)
+        lost += len(awaited) - len(inside)
+        awaited = sorted(inside)
     if upstream.join == Join.JOIN_ANY:
         if met:
             return Step.STATE_FIRED
-        return Step.STATE_CANNOT_RUN if lost == len(upstream.jobs) else Step.STATE_WAITING
-    if lost or not upstream.jobs:
+        return Step.STATE_WAITING if awaited else Step.STATE_CANNOT_RUN
+    if lost or not (met or awaited):
         return Step.STATE_CANNOT_RUN
-    return Step.STATE_FIRED if met == len(upstream.jobs) else Step.STATE_WAITING
+    return Step.STATE_WAITING if awaited else Step.STATE_FIRED
+
+
+def is_middle(view: View, wave: Wave) -> bool:
+    """Whether a wave began with a job that others come before: what those alone lead to is not in
+    it, and nothing in it waits for that."""
+    root = view.get(keys.job(wave.jid), JobRecord)
+    return root is not None and bool(root.template.spec.upstream.jobs)
 
 
 def look_again(view: View, jid: int) -> None:

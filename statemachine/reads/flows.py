@@ -176,6 +176,7 @@ def _upstream(
     still waits for, with whether they are in the wave."""
     lost: list[str] = []
     awaited: dict[str, bool] = {}
+    sources: dict[str, int] = {}
     ends = {item.jid: item.state for item in step.ended}
     for dependency in job.template.spec.upstream.jobs:
         source = graph.jid_named(view, keys.namespace_of(jid), dependency.job)
@@ -186,6 +187,10 @@ def _upstream(
             lost.append(dependency.job)
         else:
             awaited[dependency.job] = source == wave.jid or wave.step(view, source) is not None
+            sources[dependency.job] = source
+    if awaited and waves.is_middle(view, wave):
+        inside = graph.led_to(view, wave.jid, sources.values())
+        awaited = {name: is_in for name, is_in in awaited.items() if sources[name] in inside}
     return lost, awaited
 
 

@@ -179,6 +179,58 @@ def test_a_wave_that_waits_for_ever_is_stuck_and_says_for_what(machine: Machine)
     assert [list(item.because) for item in found.steps] == [[], ["never"]]
 
 
+@pytest.mark.parametrize("well", [True, False])
+def test_a_wave_that_begins_in_the_middle_waits_for_nothing_beside_it(
+    machine: Machine, well: bool
+) -> None:
+    """Its join waited for ever for a sibling that nobody begins."""
+    diamond(machine)
+    machine.create("last", after=["join", "right"], retry=NO_RETRY)
+    machine.create("any", after=["left", "right"], retry=NO_RETRY)
+    either = job_of("any", after=["left", "right"], retry=NO_RETRY)
+    either.spec.upstream.join = job_pb2.Upstream.JOIN_ANY
+    machine.do(job_pb2.UpdateJobRequest(job=either))
+    name = machine.trigger("left").flow
+    step(machine, "left", well=well)
+
+    begun = flow(machine, name)
+    while leases := machine.grant():
+        for lease in leases:
+            machine.succeed(lease)
+    over = flow(machine, name)
+
+    if well:
+        assert dict(steps(begun)) == dict.fromkeys(("left", "join", "any"), "FIRED")
+        assert over.state == Flow.STATE_SUCCEEDED
+    else:
+        cannot = dict.fromkeys(("join", "any", "last"), "CANNOT_RUN")
+        assert dict(steps(over)) == {"left": "FIRED"} | cannot
+        assert over.state == Flow.STATE_FAILED
+    assert over.HasField("end_time")
+    machine.check()
+
+
+def test_a_join_waits_for_what_its_wave_leads_to(machine: Machine) -> None:
+    """A wave that begins in the middle may fork and join itself."""
+    machine.create("top")
+    machine.create("root", after=["top"])
+    for name in ("left", "right"):
+        machine.create(name, after=["root"])
+    machine.create("beside", after=["top"])
+    machine.create("join", after=["left", "right", "beside"])
+    name = machine.trigger("root").flow
+    step(machine, "root")
+    [left, right] = machine.grant()
+    machine.succeed(left)
+
+    half = flow(machine, name)
+    machine.succeed(right)
+
+    assert steps(half)[-1] == ("join", "WAITING")
+    assert list(half.steps[-1].because) == ["right"]
+    assert steps(flow(machine, name))[-1] == ("join", "FIRED")
+
+
 def test_waves_are_listed_newest_first_and_filtered(machine: Machine) -> None:
     machine.create("a")
     machine.create("b", after=["a"])

@@ -84,7 +84,12 @@ class Flow:
 
     def _look_at(self, name: str) -> None:
         order = self.orders[name]
-        seen = [self._condition(*item) for item in order.upstream.items()]
+        waits_for = order.upstream
+        if self.orders[self.root].upstream:
+            # It began in the middle, so what lies beside it is not waited for.
+            inside = self.reached()
+            waits_for = {job: how for job, how in waits_for.items() if job in inside}
+        seen = [self._condition(*item) for item in waits_for.items()]
         if (any if order.is_any else all)(one is True for one in seen):
             self.runs[name] = "PENDING"
         elif (all if order.is_any else any)(one is False for one in seen):
