@@ -48,6 +48,7 @@ NAME = b"n"  # namespace, job -> jid
 TIMER = b"T"  # instant, kind, what
 READY = b"Y"  # lane, rank, jid, occurrence
 PARKED = b"W"  # whose slot, lane, rank, jid, occurrence
+FIRST_WAITING = b"w"  # as in PARKED up to the lane -> the first place there may be an entry at
 LIMIT_KEY = b"C"  # namespace, key
 LEASE = b"E"  # session, token -> jid, occurrence
 LANE_OF = b"z"  # namespace, queue, priority, handler, labels -> lane
@@ -60,6 +61,7 @@ EDGE = b"e"  # jid upstream, jid downstream -> condition
 FLOW_BY_AGE = b"g"  # namespace, inverted beginning, jid, occurrence
 STRETCH = b"l"  # jid, first scheduled time: entries of the ledger that speak of many
 QUOTA_WAIT = b"q"  # namespace, since, jid: jobs that wait for the quota of runs
+FIRST_QUOTA_WAIT = b"x"  # namespace -> as FIRST_WAITING, for QUOTA_WAIT
 DEPENDS = b"d"  # jid upstream: how many depend on it, and how long the way to it is
 
 # What a timer wakes.
@@ -83,6 +85,7 @@ LATER = 1 << 62
 # The namespace's number in the keys of the cluster's own alerts: no namespace has it.
 CLUSTER = (1 << 32) - 1
 
+PLACE = 24  # Bytes of a run's place in its wait queue: rank, jid, occurrence.
 SERIAL_BITS = 40  # Of a jid: the job's own number.
 OCCURRENCE_MAX = (1 << 64) - 1
 RUN_ID_CHARS = 200  # A name, three numbers and three dots.
@@ -219,6 +222,10 @@ def quota_wait(number: int, since_ms: int, jid: int) -> bytes:
     return in_namespace(QUOTA_WAIT, number) + _PAIR.pack(since_ms, jid)
 
 
+def first_quota_wait(number: int) -> bytes:
+    return in_namespace(FIRST_QUOTA_WAIT, number)
+
+
 def unique_timer(at_ms: int, jid: int, key: str) -> bytes:
     return _TIMER_ONE.pack(TIMER, at_ms, WAKE_UNIQUE, jid) + key.encode()
 
@@ -313,7 +320,17 @@ def parked(wait_queue: bytes, rank_ms: int, jid: int, occurrence: int) -> bytes:
 
 def wait_queue_in(parked: bytes) -> bytes:
     """The wait queue that a parked run stands in."""
-    return parked[:-24]
+    return parked[:-PLACE]
+
+
+def first_waiting(wait_queue: bytes) -> bytes:
+    """Of a wait queue, or as a prefix of all those of one owner."""
+    return FIRST_WAITING + wait_queue[1:]
+
+
+def owner_in(first_waiting: bytes) -> bytes:
+    """What the marks of all queues of the same owner begin with."""
+    return first_waiting[:-4]
 
 
 def limit_key(namespace: int, key: str) -> bytes:

@@ -57,6 +57,7 @@ _SCANNED = {
     keys.RUN: 9,
     keys.READY: 5,
     keys.PARKED: 8,
+    keys.FIRST_WAITING: 8,
     keys.LANE_OF: 5,
     keys.BUSY: 1,
     keys.EDGE: 9,

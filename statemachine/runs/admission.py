@@ -22,7 +22,7 @@ from ..model import concurrency_key, keys
 from ..model.phases import READY
 from ..model.record import KeyRecord, RunRecord, StateRecord
 from ..model.view import View
-from . import lanes
+from . import lanes, wait_queues
 from .move import move
 
 # How many of each lane's runs that wait for a slot take part again when one is free. Two, so that a
@@ -49,9 +49,11 @@ def admit_next(view: View, jid: int, run: RunRecord, name: str) -> bytes | None:
     """A run that had this key, or was admitted by it, does not take its slot now: the next one of
     its lane tries in its place. That one's entry in the lane, if there is one."""
     owner = _waited_for(view, jid, name)
-    wait_queue = keys.parked_in(owner, run.lane) if owner else b""
-    found = next(view.scan(wait_queue, keys.after(wait_queue)), None) if owner else None
-    return None if found is None else _admit_run(view, *keys.run_of(found))
+    wait_queue = keys.parked_in(owner, run.lane)
+    if not owner or wait_queue not in wait_queues.of(view, owner):
+        return None
+    [found] = wait_queues.head(view, wait_queue, 1) or [b""]
+    return _admit_run(view, *keys.run_of(found)) if found else None
 
 
 def limits_changed(
@@ -94,13 +96,9 @@ def _waited_for(view: View, jid: int, name: str) -> bytes:
 
 def _admit(view: View, owner: bytes, most: int) -> None:
     """Let the runs that wait first for this owner's slots take part again, so many of each lane."""
-    first, end = owner, keys.after(owner)
-    while found := list(islice(view.scan(first, end), most)):
-        wait_queue = keys.wait_queue_in(found[0])
-        for key in found:
-            if key.startswith(wait_queue):
-                _admit_run(view, *keys.run_of(key))
-        first = keys.after(wait_queue)
+    for wait_queue in wait_queues.of(view, owner):
+        for entry in wait_queues.head(view, wait_queue, most):
+            _admit_run(view, *keys.run_of(entry))
 
 
 def _admit_run(view: View, jid: int, occurrence: int) -> bytes:

@@ -428,7 +428,11 @@ class Ready:
         if cursor is None:
             lane = self._lane(view, busy)
             prefix = keys.ready_in(number)
-            entries = view.scan(prefix + lane.ready_from, keys.after(prefix))
+            # No further than there are some: behind those that come back from a wait queue lie the
+            # tombstones of all that went into it.
+            entries = islice(
+                view.scan(prefix + lane.ready_from, keys.after(prefix)), max(1, lane.ready)
+            )
             cursor = self.cursors[number] = LaneCursor(keys.lane(number), lane, source, entries)
             cursor.advance()
         return cursor

@@ -195,7 +195,11 @@ def leave(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
 
 def wait_queue_of(jid: int, run: RunRecord) -> bytes:
     """The wait queue in which a run is parked."""
+    return keys.parked_in(slot_owner(jid, run), run.lane)
+
+
+def slot_owner(jid: int, run: RunRecord) -> bytes:
+    """Whose slot a parked run waits for."""
     if run.parking == RunRecord.PARKING_JOB:
-        return keys.parked_in(keys.parked_by_job(jid), run.lane)
-    owner = keys.parked_by_key(keys.namespace_of(jid), run.limit_key)
-    return keys.parked_in(owner, run.lane)
+        return keys.parked_by_job(jid)
+    return keys.parked_by_key(keys.namespace_of(jid), run.limit_key)

@@ -33,7 +33,7 @@ from ..model.record import KeyRecord, LaneRecord, QueueRecord, RunRecord, Sessio
 from ..model.specs import Template
 from ..model.view import View
 from ..tenants import namespaces
-from . import history, lanes, slots
+from . import history, lanes, slots, wait_queues
 from .timeouts import arm
 
 
@@ -76,8 +76,9 @@ def move(
         lanes.enter(view, jid, occurrence, run, at_ms)
     elif to == PARKED:
         run.parking = slot
-        view.put_raw(keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occurrence))
-        _count_parked(view, jid, run, state, 1)
+        entry = keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occurrence)
+        others = _count_parked(view, jid, run, state, 1) - 1
+        wait_queues.enter(view, lanes.slot_owner(jid, run), entry, others)
     elif to == DELAYED:
         run.retry_at_ms = at_ms
     elif to != ASIDE:
@@ -152,15 +153,17 @@ def _count_held(view: View, jid: int, run: RunRecord, state: StateRecord, by: in
     namespaces.usage_of(view, jid).held += by
 
 
-def _count_parked(view: View, jid: int, run: RunRecord, state: StateRecord, by: int) -> None:
+def _count_parked(view: View, jid: int, run: RunRecord, state: StateRecord, by: int) -> int:
+    """How many wait for the same slot by then."""
     if run.parking == RunRecord.PARKING_JOB:
         state.parked += by
         view.put(keys.state(jid), state)
-    else:
-        key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
-        record = view.get(key, KeyRecord) or KeyRecord()
-        record.parked += by
-        view.put(key, record)
+        return state.parked
+    key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
+    record = view.get(key, KeyRecord) or KeyRecord()
+    record.parked += by
+    view.put(key, record)
+    return record.parked
 
 
 def _let_go_held(view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord) -> None:
@@ -179,7 +182,8 @@ def _let_go_parked(
     view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord
 ) -> None:
     view.delete(keys.parked(lanes.wait_queue_of(jid, run), run.rank_ms, jid, occurrence))
-    _count_parked(view, jid, run, state, -1)
+    if not _count_parked(view, jid, run, state, -1):
+        wait_queues.forget(view, lanes.slot_owner(jid, run))
     run.parking = RunRecord.PARKING_UNSPECIFIED
 
 

@@ -48,6 +48,7 @@ def differences(store: Reading) -> Iterator[Difference]:
             if key not in reported and not is_wanted(store, key, value):
                 yield Difference(key, value, None, f"nothing wants this {TABLES[table]}")
     yield from _early_timers(store)
+    yield from _early_waits(store)
 
 
 def _all_wanted(store: Reading) -> Wanted:
@@ -246,6 +247,40 @@ def _early_timers(store: Reading) -> Iterator[Difference]:
                 yield Difference(key, value, value, "this timer lies before the mark of its range")
 
 
+def _early_waits(store: Reading) -> Iterator[Difference]:
+    """What stands before the mark of its queue would wait for ever."""
+    at, end = keys.PARKED, keys.after(keys.PARKED)
+    while entry := next(store.scan(at, end), None):
+        wait_queue = keys.wait_queue_in(entry[0])
+        at, first = keys.after(wait_queue), keys.first_waiting(wait_queue)
+        mark, place = store.get(first), entry[0][-keys.PLACE :]
+        # An owner of a state of before has none of them.
+        if mark is None and not _is_any(store, keys.owner_in(first)):
+            continue
+        if mark is None or mark > place:
+            yield Difference(
+                first, mark, place, "a run waits for a slot before the mark of its queue"
+            )
+    at, end = keys.QUOTA_WAIT, keys.after(keys.QUOTA_WAIT)
+    while entry := next(store.scan(at, end), None):
+        at, first = keys.after(entry[0][:5]), keys.FIRST_QUOTA_WAIT + entry[0][1:5]
+        mark = store.get(first)
+        if mark is not None and mark > entry[0]:
+            yield Difference(first, mark, entry[0], "a job waits for a quota before the mark")
+
+
+def _is_any(store: Reading, prefix: bytes) -> bool:
+    return next(store.scan(prefix, keys.after(prefix)), None) is not None
+
+
+def _first_waiting_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    return _is_any(store, keys.PARKED + keys.owner_in(key)[1:])
+
+
+def _first_quota_wait_wanted(store: Reading, key: bytes, value: bytes) -> bool:
+    return _is_any(store, keys.QUOTA_WAIT + key[1:])
+
+
 def _secret_wanted(store: Reading, key: bytes, value: bytes) -> bool:
     token = record(store, keys.ACCESS + value, AccessTokenRecord)
     return token is not None and keys.secret(token.digest) == key
@@ -277,6 +312,8 @@ OWNERS: dict[bytes, Callable[[Reading, bytes, bytes], bool]] = {
     keys.SECRET: _secret_wanted,
     keys.STRETCH: _stretch_wanted,
     keys.QUOTA_WAIT: _quota_wait_wanted,
+    keys.FIRST_WAITING: _first_waiting_wanted,
+    keys.FIRST_QUOTA_WAIT: _first_quota_wait_wanted,
 }
 TABLES = {
     keys.NAME: "name of a job",
@@ -292,4 +329,6 @@ TABLES = {
     keys.SECRET: "hash of a secret",
     keys.STRETCH: "stretch of a ledger",
     keys.QUOTA_WAIT: "place of a job that waits for a quota",
+    keys.FIRST_WAITING: "mark of a wait queue",
+    keys.FIRST_QUOTA_WAIT: "mark of those that wait for a quota",
 }

@@ -34,20 +34,34 @@ def wait(view: View, jid: int, state: StateRecord, usage: UsageRecord) -> None:
     """Wait for the quota, if the job does not yet. The caller puts the state."""
     if not state.quota_wait_since_ms:
         state.quota_wait_since_ms = view.now_ms
-        view.put_raw(keys.quota_wait(keys.namespace_of(jid), view.now_ms, jid))
+        number = keys.namespace_of(jid)
+        entry = keys.quota_wait(number, view.now_ms, jid)
+        view.put_raw(entry)
+        first = keys.first_quota_wait(number)
+        known = view.get_raw(first)
+        # Of a state of before nothing is known while others wait.
+        if not usage.quota_waits or (known is not None and entry < known):
+            view.put_raw(first, entry)
         usage.quota_waits += 1
 
 
 def leave(view: View, jid: int, state: StateRecord, usage: UsageRecord) -> None:
     """Wait for the quota no more. The caller puts the state."""
     if state.quota_wait_since_ms:
-        view.delete_raw(keys.quota_wait(keys.namespace_of(jid), state.quota_wait_since_ms, jid))
+        number = keys.namespace_of(jid)
+        view.delete_raw(keys.quota_wait(number, state.quota_wait_since_ms, jid))
         state.quota_wait_since_ms = 0
         usage.quota_waits -= 1
+        if not usage.quota_waits:
+            view.delete_raw(keys.first_quota_wait(number))
 
 
 def first_waiting(view: View, namespace: int) -> list[int]:
-    """The jobs that are served next."""
-    prefix = keys.in_namespace(keys.QUOTA_WAIT, namespace)
-    found = islice(view.scan(prefix, keys.after(prefix)), limits.STEP)
+    """The jobs that are served next. The queue leaves tombstones at its head, so it is noted where
+    the first of them stands."""
+    prefix, first = keys.in_namespace(keys.QUOTA_WAIT, namespace), keys.first_quota_wait(namespace)
+    known = view.get_raw(first)
+    found = list(islice(view.scan(known or prefix, keys.after(prefix)), limits.STEP))
+    if found and found[0] != known:
+        view.put_raw(first, found[0])
     return [int.from_bytes(key[-8:], "big") for key in found]

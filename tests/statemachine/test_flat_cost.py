@@ -8,15 +8,19 @@ time: a store in memory that keeps its tombstones, as the one on disk does until
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from raftsched.proto.v1 import job_pb2, schedule_pb2, worker_pb2
+import pytest
+
+from raftsched.proto.v1 import common_pb2, job_pb2, namespace_pb2, schedule_pb2, worker_pb2
 from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import Request, apply, decide
+from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.request import FireTimers, Grant, Lapse, Offer, Report
 from raftsched.statemachine.model.view import View
 
-from .driver import MINUTE_MS, SECOND_MS, START_MS, job_of
+from .driver import MINUTE_MS, SECOND_MS, START_MS, Machine, job_of
 
 BATCH = 500
 ROUNDS = 12
@@ -199,3 +203,101 @@ def test_behind_a_time_that_ran_early_a_run_costs_the_same() -> None:
     cluster.do(FireTimers(1_000))
 
     assert cluster.store.steps - before <= 20
+
+
+WAITING = 600
+
+
+def ended_one_by_one(cluster: Cluster, runs: int) -> list[int]:
+    """Steps for each run, where one is leased at a time and its end lets the next one have its
+    slot or its place in the quota."""
+    costs = []
+    for _ in range(runs):
+        before = cluster.store.steps
+        cluster.now_ms += 1
+        granted = cluster.do(Grant((Offer("w", 3),), 3))
+        assert isinstance(granted, list)
+        [[lease]] = granted
+        success = worker_pb2.Success()
+        result = worker_pb2.Result(run=lease.run, token=lease.token, success=success)
+        cluster.do(Report("w", (result,)))
+        cluster.do(FireTimers(100))
+        costs.append(cluster.store.steps - before)
+    return costs
+
+
+@pytest.mark.parametrize("limit", [{"job": 1}, {"key": "k", "key_limit": 1}], ids=str)
+def test_a_slot_that_many_wait_for_costs_each_of_them_the_same(limit: dict[str, Any]) -> None:
+    cluster = Cluster()
+    slot = job_pb2.ConcurrencyLimit(**limit)
+    cluster.do(job_pb2.CreateJobRequest(job=job_of("narrow", concurrency=slot, overlap=ALLOW)))
+    for place in range(WAITING):
+        priority = (common_pb2.PRIORITY_LOW, common_pb2.PRIORITY_HIGH)[place % 3 == 0]
+        cluster.do(job_pb2.TriggerJobRequest(job="narrow", priority=priority))
+        cluster.now_ms += 1
+    # All but the first find the slot taken.
+    granted = cluster.do(Grant((Offer("w", WAITING),), WAITING))
+    assert isinstance(granted, list)
+    [[first]] = granted
+    success = worker_pb2.Success()
+    done = worker_pb2.Result(run=first.run, token=first.token, success=success)
+    cluster.do(Report("w", (done,)))
+
+    costs = ended_one_by_one(cluster, WAITING - 1)
+
+    assert max(costs[-50:]) <= max(costs[:50]) + 2, (costs[:5], costs[-5:])
+    left = [key for table in (keys.PARKED, keys.FIRST_WAITING) for key, _ in
+            cluster.store.scan(table, keys.after(table))]  # fmt: skip
+    assert left == []
+
+
+@pytest.mark.parametrize("limit", [{"job": 1}, {"key": "k", "key_limit": 1}], ids=str)
+def test_of_a_state_that_does_not_say_where_queues_begin_no_run_is_forgotten(
+    limit: dict[str, Any],
+) -> None:
+    machine = Machine(MemoryStore())
+    slot = job_pb2.ConcurrencyLimit(**limit)
+    machine.create("narrow", concurrency=slot, overlap=ALLOW)
+    queues = ("one", "two", "three")
+
+    def grant_to_all() -> list[worker_pb2.Lease]:
+        for place in range(9):
+            machine.trigger("narrow", queue=queues[place % 3])
+        return machine.grant("w1", 100, queues=queues)
+
+    leases = grant_to_all()
+    marks = [key for key, _ in machine.store.scan(keys.FIRST_WAITING, b"x")]
+    assert len(marks) == 3
+    machine.store.write([], marks)
+    machine.forget()
+    machine.check()
+
+    leases += grant_to_all()
+    while leases:
+        machine.succeed(leases.pop())
+        machine.check()
+        leases += machine.grant("w1", 100, queues=queues)
+
+    assert machine.job("narrow").status.succeeded == 18
+
+
+def test_a_quota_that_many_wait_for_costs_each_of_them_the_same() -> None:
+    cluster = Cluster()
+    quota = namespace_pb2.Quota(live_runs=1)
+    narrow = namespace_pb2.Namespace(name="default", quota=quota)
+    cluster.do(namespace_pb2.UpdateNamespaceRequest(namespace=narrow))
+    jobs = WAITING // 4
+    for number in range(jobs):
+        cluster.do(job_pb2.CreateJobRequest(job=job_of(f"job-{number}")))
+        for _ in range(4):
+            due = timestamp(START_MS + MINUTE_MS)
+            cluster.do(job_pb2.TriggerJobRequest(job=f"job-{number}", due_time=due))
+    cluster.now_ms = START_MS + MINUTE_MS
+    for _ in range(20):
+        cluster.do(FireTimers(1_000))
+
+    costs = ended_one_by_one(cluster, WAITING)
+
+    assert max(costs[-50:]) <= max(costs[:50]) + 2, (costs[:5], costs[-5:])
+    assert list(cluster.store.scan(keys.QUOTA_WAIT, keys.after(keys.QUOTA_WAIT))) == []
+    assert list(cluster.store.scan(keys.FIRST_WAITING, keys.after(keys.FIRST_WAITING))) == []
