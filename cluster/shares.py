@@ -6,7 +6,7 @@ it does not use, the next ones may; and each has a little of its own, however lo
 took. How large the shares are depends on who waits:
 
 * Nobody: what callers ask for and what is left over from long work fill a change.
-* A herd: those have a moment of each change, and what is due the rest of it.
+* A herd, or somebody in a while: those have a moment of each change, what is due the rest of it.
 * Somebody beside it, now or soon: all have a moment. A change costs what it costs however little is
   in it, so a herd alone takes a tenth longer in such changes, and nobody waits long for one.
 """

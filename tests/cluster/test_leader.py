@@ -1008,6 +1008,24 @@ def test_calls_have_the_time_of_a_change_where_nothing_is_due(
     assert len(bench.replies) == 10
 
 
+@pytest.mark.parametrize(("in_ms", "most"), [(250, 20), (150, 4), (40, 2)])
+def test_calls_have_the_less_of_a_change_the_sooner_somebody_is_due(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, in_ms: int, most: int
+) -> None:
+    """To agree on a change may take several times as long as to decide it."""
+    bench.ask(due("a", START_MS + in_ms))
+    bench.run()
+    slow(bench, monkeypatch, job_pb2.PauseJobRequest, 0.001)
+    bench.replies.clear()
+    for _ in range(30):
+        bench.ask(job_pb2.PauseJobRequest(job="a"))
+
+    bench.leader.step()
+    bench.commit()
+
+    assert most <= len(bench.replies) <= most + 1
+
+
 def test_what_was_left_over_keeps_its_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.ask(due("z", START_MS + limits.HOUR_MS))
     bench.run()
