@@ -95,8 +95,10 @@ class SimNode:
         self.poke()
 
     def look_for_rot(self) -> None:
-        """Its disk is whole again once it has done away with the damaged snapshot."""
-        if self.rotten and self.rotten not in self.disk.kept:
+        """Its disk is whole again once it has done away with the damaged snapshot, and has another
+        state in place of that: until then it does not lead, so no other disk may be lost."""
+        is_bereft = self.core is None or self.core.bereft
+        if self.rotten and self.rotten not in self.disk.kept and not is_bereft:
             self.rotten, self.flipped = "", False
 
     def jump(self, seconds: float, until: float) -> None:
