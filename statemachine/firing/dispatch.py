@@ -276,6 +276,8 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     The caller reschedules and puts the state."""
     now_ms = view.now_ms
     edits = state.edits
+    if state.live:
+        _end_overdue(view, jid, job, state)
     for done in range(limits.STEP):
         scheduled_ms, due_ms = state.next_scheduled_at_ms, state.next_due_at_ms
         is_due = scheduled_ms > 0 and due_ms <= now_ms
@@ -306,6 +308,22 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
     if edits:
         _drop_passed(view, state)
         next_time.advance_if_idle(view, jid, job, state)
+
+
+def _end_overdue(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+    """A run whose time is up stands in the way of nothing that comes now: it ends before, though
+    its own timer stands behind. Of more than a step of runs the oldest."""
+    template = job.template
+    limited = template.has_timeouts or template.start_deadline_ms < limits.INSTANT_MAX_MS
+    if not (limited or template.retry_total_ms):
+        return
+    for occurrence, run in runs.live_of(view, jid, state, limits.STEP):
+        timer = keys.run_timer(run.timer_at_ms, jid, occurrence)
+        is_due = run.phase != LATER and 0 < run.timer_at_ms <= view.now_ms
+        if is_due and view.get_raw(timer) is not None:
+            view.delete_raw(timer)
+            _wake_run(view, jid, occurrence)
+    effects.carry_out(view)
 
 
 def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 
+from ...proto.v1 import run_pb2
 from ..core import limits
 from ..core.instants import instant_of
 from ..model import keys
@@ -163,6 +164,13 @@ class Evidence:
     def beside(self) -> Spans:
         """When runs of the job may have been under way."""
         return Spans((run.due_at_ms, run.ended_at_ms) for run in self.runs)
+
+    @cached_property
+    def expired(self) -> Counter[int]:
+        """How many runs of the job reached their start deadline, by the instant at which they
+        ended: what came then found them gone."""
+        late = run_pb2.OUTCOME_SKIPPED_DEADLINE
+        return Counter(run.ended_at_ms for run in self.runs if run.outcome == late)
 
     # The runs of its namespace.
 

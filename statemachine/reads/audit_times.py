@@ -202,6 +202,9 @@ class Times:
         if not policies.skips and policies.overlap != Overlap.RULE_QUEUE:
             return Finding(at_ms, "its overlap policy skips nothing", WRONG, should=RAN)
         most, seen = policies.limit or 1, evidence.beside.at(decided_ms)
+        if most < limits.STEP:
+            # Of more the rules look at the oldest only.
+            seen -= evidence.expired[decided_ms]
         if seen >= most:
             return None
         if not evidence.has_all_runs or decided_ms <= evidence.history_ms:

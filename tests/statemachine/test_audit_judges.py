@@ -16,7 +16,7 @@ from raftsched.proto.v1 import (
 )
 from raftsched.statemachine.core.instants import duration, timestamp, to_ms
 from raftsched.statemachine.core.store import MemoryStore
-from raftsched.statemachine.firing import catch_up
+from raftsched.statemachine.firing import catch_up, dispatch
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import LedgerRecord, ProofRecord, RunRecord, encode, parse
 from raftsched.statemachine.occurrences import misfire
@@ -375,6 +375,20 @@ def test_under_all_not_more_than_the_maximum_run(machine: Machine) -> None:
     write(machine, "2026-01-01T04:00", ran)
 
     assert ("01-01T04:00", "LATE", "MISSED") in wrong(audit(machine))
+
+
+def test_a_skip_beside_a_run_that_had_reached_its_start_deadline_is_wrong(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rules of before: the run ended in the very instant in which it stood in the way."""
+    monkeypatch.setattr(dispatch, "_end_overdue", lambda *_: None)
+    deadline = Misfire(start_deadline=duration(MINUTE_MS))
+    machine.create("a", cron="* * * * *", misfire=deadline)
+    for _ in range(3):
+        machine.advance(MINUTE_MS)
+        machine.fire_all()
+
+    assert wrong(audit(machine)) == [("01-01T00:02", "SKIPPED_OVERLAP", "RAN")]
 
 
 @pytest.mark.parametrize("outcome", ["MISSED", "COALESCED", "SKIPPED_OVERLAP", "SKIPPED_QUOTA"])

@@ -188,3 +188,45 @@ def test_a_run_triggered_for_later_has_its_start_deadline_too(machine: Machine) 
     machine.fire()
 
     assert ended(machine, later) == SKIPPED
+
+
+@pytest.mark.parametrize("rule", ["SKIP", "ALLOW", "QUEUE_ONE", "QUEUE", "REPLACE"])
+def test_a_run_past_its_start_deadline_stands_in_no_way(machine: Machine, rule: str) -> None:
+    """What was due in the instant in which its deadline came was SKIPPED_OVERLAP for it, so without
+    a worker every other time had that outcome, and no run stood in its way."""
+    overlap = Overlap(rule=Overlap.Rule.Value(f"RULE_{rule}"), limit=0 if "_" in rule else 1)
+    machine.create("a", cron="* * * * *", misfire=DEADLINE, overlap=overlap)
+    for _ in range(4):
+        machine.advance(MINUTE_MS)
+        machine.fire()
+        machine.check()
+
+    assert outcomes(machine) == ["SKIPPED_DEADLINE"] * 3 + ["RAN"]
+    [last] = machine.live("a")
+    assert (last.due_time.ToMilliseconds(), last.held) == (machine.now_ms, False)
+
+
+def test_what_waits_goes_before_what_comes_when_a_deadline_makes_room(machine: Machine) -> None:
+    """A run that is held goes on by an end in that instant, and what is due then waits for it."""
+    machine.create(
+        "a", cron="* * * * *", overlap=QUEUE, timeouts=job_pb2.Timeouts(queue=duration(2 * MINUTE_MS))
+    )  # fmt: skip
+    for _ in range(3):
+        machine.advance(MINUTE_MS)
+        machine.fire()
+
+    assert outcomes(machine) == ["RAN"] * 3
+    assert [run.held for run in machine.live("a")] == [False, True]
+    assert machine.ended("a")[0].error.kind == "timeout.queue"
+
+
+def test_an_attempt_whose_time_is_up_stands_in_no_way(machine: Machine) -> None:
+    once = job_pb2.RetryPolicy(max_attempts=1)
+    timeouts = job_pb2.Timeouts(attempt=duration(MINUTE_MS))
+    machine.create("a", cron="* * * * *", timeouts=timeouts, retry=once)
+    for _ in range(3):
+        machine.advance(MINUTE_MS)
+        machine.fire()
+        machine.grant()
+
+    assert outcomes(machine) == ["RAN"] * 3
