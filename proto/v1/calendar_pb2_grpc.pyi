@@ -42,9 +42,10 @@ class CalendarServiceStub:
     ListCalendars: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.ListCalendarsRequest, _calendar_pb2.ListCalendarsResponse]
     """List them by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateCalendar: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.UpdateCalendarRequest, _calendar_pb2.Calendar]
-    """Change description, rules or zone. Days that have passed stay as they were decided; what lies
-    ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
-    ETAG_MISMATCH.
+    """Change description, rules or zone. Days that have passed stay as they were decided, and what was
+    chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so does
+    what came while a job was paused, on which is decided at its resume. Refused with
+    CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
     """
     DeleteCalendar: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.DeleteCalendarRequest, _calendar_pb2.DeleteCalendarResponse]
     """Delete one. Refused with CALENDAR_NOT_FOUND, ETAG_MISMATCH, IN_USE (jobs name it)."""
@@ -63,9 +64,10 @@ class CalendarServiceAsyncStub(CalendarServiceStub):
     ListCalendars: _aio.UnaryUnaryMultiCallable[_calendar_pb2.ListCalendarsRequest, _calendar_pb2.ListCalendarsResponse]  # type: ignore[assignment]
     """List them by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateCalendar: _aio.UnaryUnaryMultiCallable[_calendar_pb2.UpdateCalendarRequest, _calendar_pb2.Calendar]  # type: ignore[assignment]
-    """Change description, rules or zone. Days that have passed stay as they were decided; what lies
-    ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
-    ETAG_MISMATCH.
+    """Change description, rules or zone. Days that have passed stay as they were decided, and what was
+    chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so does
+    what came while a job was paused, on which is decided at its resume. Refused with
+    CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
     """
     DeleteCalendar: _aio.UnaryUnaryMultiCallable[_calendar_pb2.DeleteCalendarRequest, _calendar_pb2.DeleteCalendarResponse]  # type: ignore[assignment]
     """Delete one. Refused with CALENDAR_NOT_FOUND, ETAG_MISMATCH, IN_USE (jobs name it)."""
@@ -105,9 +107,10 @@ class CalendarServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _calendar_pb2.UpdateCalendarRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_calendar_pb2.Calendar, _abc.Awaitable[_calendar_pb2.Calendar]]:
-        """Change description, rules or zone. Days that have passed stay as they were decided; what lies
-        ahead follows the new rules. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
-        ETAG_MISMATCH.
+        """Change description, rules or zone. Days that have passed stay as they were decided, and what was
+        chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so does
+        what came while a job was paused, on which is decided at its resume. Refused with
+        CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
         """
 
     @_abc_1.abstractmethod

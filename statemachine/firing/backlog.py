@@ -136,7 +136,13 @@ def _may_run(view: View, jid: int, job: JobRecord, state: StateRecord, part: Bac
     if ledger.knows(view, jid, part.next_at_ms):
         # It ran before its time, or a backfill has run it.
         return False
-    if part.due_at_ms or not scheduled_time.left_out(view, jid, job, state, part.next_at_ms):
+    # What was chosen to run does, though a calendar leaves its day out by now; an earlier version
+    # chose days off as well.
+    ask_days = not part.decided_at_ms
+    scheduled_ms = part.next_at_ms
+    if part.due_at_ms or not scheduled_time.left_out(
+        view, jid, job, state, scheduled_ms, ask_days=ask_days
+    ):
         return True
     _shrink(view, jid, part, 1)
     return False

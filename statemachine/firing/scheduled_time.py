@@ -30,8 +30,12 @@ RAN = run_pb2.OUTCOME_RAN
 LATE = run_pb2.OUTCOME_LATE
 
 
-def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int) -> bool:
-    """Whether somebody or a calendar says that a scheduled time is not to run."""
+def left_out(
+    view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int,
+    *, ask_days: bool = True,
+) -> bool:  # fmt: skip
+    """Whether somebody or, if it is to be asked, a calendar says that a scheduled time is not to
+    run."""
     if scheduled_ms <= state.last_scheduled_at_ms and ledger.knows(view, jid, scheduled_ms):
         # It was moved to an earlier instant, and got its outcome there.
         return True
@@ -43,7 +47,7 @@ def left_out(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled
         if edit.scheduled_at_ms == scheduled_ms and edit.kind == Edit.KIND_MOVE:
             # It has an instant of its own, and gets its outcome there.
             return True
-    if job.template.calendars:
+    if ask_days and job.template.calendars:
         plan = next_time.plan_of(view, jid, job)
         if excluded(plan, scheduled_ms) is not None:
             ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_CALENDAR)

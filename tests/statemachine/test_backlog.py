@@ -666,3 +666,31 @@ def test_a_time_that_waits_for_its_backfill_is_planned_once(machine: Machine) ->
     assert (more.planned, more.left_alone) == (2, 4)
     assert machine.job("a").status.backlog == usage(machine) == 6
     machine.check()
+
+
+@pytest.mark.parametrize("how", ["calendar", "job"])
+def test_what_waits_runs_though_its_day_is_left_out_later(machine: Machine, how: str) -> None:
+    """It was chosen among the days that may run, and then had no run and stood for none."""
+    for name, date in (("none", "2026-03-01"), ("off", "2026-01-02")):
+        rules = [calendar_pb2.CalendarRule(date=date)]
+        calendar = calendar_pb2.Calendar(name=name, rules=rules)
+        machine.do(calendar_pb2.CreateCalendarRequest(calendar=calendar))
+    machine.create("a", cron="0 9 * * *", timing=schedule_pb2.Timing(exclude_calendars=["none"]))
+    machine.at("2026-01-01T09:00")
+    machine.fire()
+    [lease] = machine.grant()
+    machine.at("2026-01-02T12:00")
+    machine.fire()
+
+    if how == "calendar":
+        calendar = calendar_pb2.Calendar(name="none", rules=rules)
+        machine.do(calendar_pb2.UpdateCalendarRequest(calendar=calendar))
+    else:
+        other = schedule_pb2.Timing(exclude_calendars=["off"])
+        machine.do(with_mask("spec.timing", name="a", timing=other))
+    machine.succeed(lease)
+    machine.fire()
+
+    assert [run.scheduled_time.ToJsonString()[:10] for run in machine.live("a")] == ["2026-01-02"]
+    assert not ask(machine, job_pb2.AuditJobRequest(job="a"), job_pb2.AuditJobResponse).wrong
+    machine.check()
