@@ -57,7 +57,9 @@ class JobServiceStub:
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
     start or end name other instants then, and stay as they are if they are only written otherwise.
     What was moved or skipped manually and is not named by the new schedules goes: a move is
-    MISSED, and the warnings name each, with `validate_only` before it happens. Runs under way keep
+    MISSED. A single time that is new and has passed runs at once, as at creation, unless it has an
+    outcome already or `max_runs` leaves none. The warnings name each of these, with
+    `validate_only` before it happens. Runs under way keep
     the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
     and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
     all that CreateJob says about a spec.
@@ -178,7 +180,9 @@ class JobServiceAsyncStub(JobServiceStub):
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
     start or end name other instants then, and stay as they are if they are only written otherwise.
     What was moved or skipped manually and is not named by the new schedules goes: a move is
-    MISSED, and the warnings name each, with `validate_only` before it happens. Runs under way keep
+    MISSED. A single time that is new and has passed runs at once, as at creation, unless it has an
+    outcome already or `max_runs` leaves none. The warnings name each of these, with
+    `validate_only` before it happens. Runs under way keep
     the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
     and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
     all that CreateJob says about a spec.
@@ -326,7 +330,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
         start or end name other instants then, and stay as they are if they are only written otherwise.
         What was moved or skipped manually and is not named by the new schedules goes: a move is
-        MISSED, and the warnings name each, with `validate_only` before it happens. Runs under way keep
+        MISSED. A single time that is new and has passed runs at once, as at creation, unless it has an
+        outcome already or `max_runs` leaves none. The warnings name each of these, with
+        `validate_only` before it happens. Runs under way keep
         the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
         and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
         all that CreateJob says about a spec.

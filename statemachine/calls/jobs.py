@@ -5,6 +5,8 @@ Each rule asks everything that may be refused first, and writes only then.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...proto.v1 import job_pb2
 from ..core import limits, masks
 from ..core.field_fault import FieldFault
@@ -28,7 +30,7 @@ from ..model.view import JobBatch, View
 from ..occurrences import ledger, ledger_purge, next_time
 from ..runs import admission, lanes, runs, set_aside
 from ..schedule.compiler import compile_plan, shape_of
-from ..schedule.plan import Plan, count_scheduled, due
+from ..schedule.plan import Plan, count_scheduled, due, names
 from ..tenants import audit_log, namespaces
 from . import job_warnings, templates
 from .templates import CheckedTemplate
@@ -255,10 +257,10 @@ def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2
     if merged.spec == before and state.state != next_time.BROKEN:
         return _with_warnings(view, jid, job, state)
     changed = audit_log.difference(before, merged.spec, "spec.")
-    dropped = replace_spec(view, jid, job, state, merged)
+    notes = replace_spec(view, jid, job, state, merged)
     audit_log.add(view, actor, "UpdateJob", job.namespace, f"job/{job.name}", request, changed)
     answer = _with_warnings(view, jid, job, state)
-    answer.status.warnings.extend(map(_gone, dropped))
+    answer.status.warnings.extend(notes)
     return answer
 
 
@@ -272,9 +274,9 @@ def _gone(edit: EditRecord) -> str:
 
 def replace_spec(
     view: View, jid: int, job: JobRecord, state: StateRecord, merged: job_pb2.Job
-) -> list[EditRecord]:
-    """Give a job another spec, after asking whether it is right. The answer is what was changed by
-    hand and goes, since the new schedules do not name it."""
+) -> list[str]:
+    """Give a job another spec, after asking whether it is right. The answer says what becomes of
+    what was changed by hand and is not named any more, and of single times that have passed."""
     namespace = namespaces.need(view, job.namespace)
     old, new = job.full_spec(), merged.spec
     rescheduled = _are_others(old, new)
@@ -294,8 +296,10 @@ def replace_spec(
     if rescheduled and state.state == next_time.ACTIVE:
         _check_books(view, jid, job, state)
     record = set_aside.find(view, jid) if state.state == next_time.BROKEN else None
+    former = None
     if rescheduled and (record is None or next_time.is_readable(view, jid, job)):
         # Of schedules that cannot be read nobody knows which times they had.
+        former = next_time.plan_of(view, jid, job)
         _close_books(view, jid, job, state, goes_on_from_now=since_ms == view.now_ms)
     comes_back = anew and since_ms == view.now_ms and next_time.decided_ahead(view, state) > 0
     if comes_back:
@@ -315,15 +319,16 @@ def replace_spec(
     if _decides(old) != _decides(new):
         job.policies_since_ms = view.now_ms
     _wire(view, jid, namespace, job, state, known, plan)
-    dropped: list[EditRecord] = []
+    notes: list[str] = []
     if rescheduled or comes_back:
         # By the plan that the job goes on with: what was checked counts intervals from now.
         plan = next_time.plan_of(view, jid, job)
-        dropped = scheduled_time.drop_unnamed(view, jid, state, plan)
+        notes += map(_gone, scheduled_time.drop_unnamed(view, jid, state, plan))
         if since_ms == view.now_ms < state.last_scheduled_at_ms:
             ledger.mark_ahead(view, jid, state, plan, view.now_ms)
     if anew:
         next_time.advance_behind(view, jid, job, state, since_ms)
+        notes += _run_passed(view, jid, job, state, former, since_ms) if rescheduled else ()
     elif retimed:
         next_time.apply_timing(view, jid, job, state)
     elif record is not None:
@@ -337,7 +342,31 @@ def replace_spec(
         runs.look_at_held(view, jid, state)
     if old.concurrency != new.concurrency:
         admission.limits_changed(view, jid, state, old.concurrency, new.concurrency)
-    return dropped
+    return notes
+
+
+def _run_passed(
+    view: View, jid: int, job: JobRecord, state: StateRecord, former: Plan | None, since_ms: int
+) -> Iterator[str]:
+    """A single time that is new and has passed runs at once, as it does at creation."""
+    plan = next_time.plan_of(view, jid, job)
+    for at_ms in sorted({once.at_ms for once in plan.onces if once.at_ms <= since_ms}):
+        if not names(plan, at_ms) or (former is not None and names(former, at_ms, ever=True)):
+            continue
+        at = iso_text(at_ms)
+        if ledger.knows(view, jid, at_ms) or not ledger.may_backfill(view, jid, job, state, at_ms):
+            yield f"{at} has passed, and the job has decided on it already: it does not run again"
+        elif job.template.max_runs and next_time.places_left(job, state) <= 0:
+            yield f"{at} has passed, and max_runs leaves no run for it: it does not run"
+        else:
+            due_ms = max(view.now_ms, due(plan, at_ms))
+            edit = EditRecord(at_ms, next_time.MOVE, due_ms)
+            kept = (other for other in state.edits if other.scheduled_at_ms != at_ms)
+            state.edits = tuple(sorted((*kept, edit), key=lambda one: one.scheduled_at_ms))
+            when = "at once" if due_ms == view.now_ms else f"at {iso_text(due_ms)}, by its jitter"
+            if state.state == next_time.PAUSED:
+                when = "after the resume, as its misfire policy says"
+            yield f"{at} has passed: it runs {when}"
 
 
 def _decides(spec: job_pb2.JobSpec) -> tuple[object, ...]:

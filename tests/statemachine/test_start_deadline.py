@@ -208,9 +208,8 @@ def test_a_run_past_its_start_deadline_stands_in_no_way(machine: Machine, rule: 
 
 def test_what_waits_goes_before_what_comes_when_a_deadline_makes_room(machine: Machine) -> None:
     """A run that is held goes on by an end in that instant, and what is due then waits for it."""
-    machine.create(
-        "a", cron="* * * * *", overlap=QUEUE, timeouts=job_pb2.Timeouts(queue=duration(2 * MINUTE_MS))
-    )  # fmt: skip
+    timeouts = job_pb2.Timeouts(queue=duration(2 * MINUTE_MS))
+    machine.create("a", cron="* * * * *", overlap=QUEUE, timeouts=timeouts)
     for _ in range(3):
         machine.advance(MINUTE_MS)
         machine.fire()
