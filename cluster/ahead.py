@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -28,6 +29,9 @@ SEEN = 8_192  # Texts that are known to have been looked at: as many as the rule
 SOON = "zones of the leader"  # In whose turn those are looked at.
 CALENDARS = (calendar_pb2.CreateCalendarRequest, calendar_pb2.UpdateCalendarRequest)
 Spec = tuple[Sequence[schedule_pb2.Schedule], schedule_pb2.Timing]
+# How schedules with a cron expression and timings with a zone begin in the bytes of a job: tag and
+# length of the one, and the tag of the field in it. A payload may have such bytes as well.
+NAMING = tuple(re.compile(each, re.DOTALL) for each in (rb'B.{1,5}"', rb"J.{1,5}\n"))
 
 
 class Ahead:
@@ -60,11 +64,15 @@ class Ahead:
 
     def unseen(self, body: object) -> list[Spec]:
         """What of a request was not looked at yet; to be handed to `look_at` if there is any.
-        Written out: each call pays for it, and an import for each of its thousand jobs."""
+        Written out: each call pays for it, and an import for each of its thousand jobs, unless its
+        bytes say that it names nothing."""
         kind = body.__class__
         if kind is job_pb2.CreateJobRequest or kind is job_pb2.UpdateJobRequest:
             specs = [body.job.spec]  # type: ignore[attr-defined]
         elif kind is job_pb2.ImportJobsRequest:
+            data = body.SerializeToString()  # type: ignore[attr-defined]
+            if not any(naming.search(data) for naming in NAMING):
+                return []
             specs = [job.spec for job in body.jobs]  # type: ignore[attr-defined]
         elif kind in CALENDARS:
             timing = schedule_pb2.Timing(zone=body.calendar.zone)  # type: ignore[attr-defined]

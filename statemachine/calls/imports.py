@@ -30,13 +30,15 @@ from . import jobs
 Import = job_pb2.ImportJobsRequest
 Result = job_pb2.ImportResult
 Answer = job_pb2.ImportJobsResponse
+# The tag of `upstream` in the bytes of a spec. Other fields may have these bytes as well.
+UPSTREAM = b"\x8a\x01"
 APART = 1 << 30  # Between numbers of jobs that are there and of those on trial.
 
 
 def import_jobs(view: View, request: Import, actor: str) -> Answer:
     """All of an import as one change, however long that takes."""
     _check(request)
-    order = order_of(request.jobs)
+    order = order_of(request)
     return in_order(_take(view, request, order, actor, all_of_it=True), order)
 
 
@@ -84,8 +86,9 @@ def rest_of(body: ImportSome, imported: Imported) -> ImportSome:
 
 def some_of(request: Import) -> ImportSome:
     """The beginning of an import."""
-    digest = idempotency.fingerprint(request) if request.request_id else b""
-    return ImportSome(request, digest, order_of(request.jobs))
+    data = request.SerializeToString(deterministic=True)
+    digest = idempotency.fingerprint(request, data) if request.request_id else b""
+    return ImportSome(request, digest, order_of(request, data))
 
 
 def joined(whole: ImportSome, parts: Sequence[Answer]) -> Answer:
@@ -98,9 +101,11 @@ def joined(whole: ImportSome, parts: Sequence[Answer]) -> Answer:
     return in_order(answer, whole.order)
 
 
-def order_of(wanted: Sequence[job_pb2.Job]) -> Sequence[int]:
-    """The places of jobs, upstream before downstream, otherwise as they are given."""
-    if not any(job.spec.HasField("upstream") for job in wanted):
+def order_of(request: Import, data: bytes = b"") -> Sequence[int]:
+    """The places of jobs, upstream before downstream, otherwise as they are given. Whoever has the
+    bytes of the request gives them: most say at once that there is nothing to put in order."""
+    wanted = request.jobs
+    if UPSTREAM not in (data or request.SerializeToString()):
         return range(len(wanted))
     places = {(job.namespace, job.name): place for place, job in enumerate(wanted)}
     waits = [0] * len(wanted)

@@ -156,7 +156,8 @@ def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def fingerprint(request: Message) -> bytes:
-    """What distinguishes requests under the same id."""
+def fingerprint(request: Message, data: bytes = b"") -> bytes:
+    """What distinguishes requests under the same id. Whoever has its bytes, in the order that is
+    always the same, gives them."""
     name = request.DESCRIPTOR.full_name.encode()
-    return _hash(name + b"\0" + request.SerializeToString(deterministic=True))
+    return _hash(name + b"\0" + (data or request.SerializeToString(deterministic=True)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +14,7 @@ from raftsched.cluster import ahead as module
 from raftsched.cluster.ahead import Ahead
 from raftsched.cluster.readers import Readers
 from raftsched.proto.v1 import calendar_pb2, job_pb2
+from raftsched.statemachine.calls import imports
 from raftsched.statemachine.schedule import compiler, zones
 
 NOW_MS = 1_800_000_000_000
@@ -154,3 +156,31 @@ async def test_the_others_hear_of_all_zones_by_and_by(
     told = [ahead.in_use() for _ in range(4)]
 
     assert told == [names[:4], names[4:8], names[8:], names[:4]]
+
+
+@pytest.mark.parametrize("length", [1, 20, 123, 124, 127, 128, 200, 16_384, 20_000, 3_000_000])
+def test_an_import_is_looked_through_for_names_of_any_length(ahead: Ahead, length: int) -> None:
+    for job in (a_job("", "x" * length), a_job("z" * length)):
+        request = job_pb2.ImportJobsRequest(jobs=[job_pb2.Job(name="a"), job])
+        assert len(ahead.unseen(request)) == 1
+
+
+def test_an_import_that_names_nothing_is_not_looked_through_job_by_job(ahead: Ahead) -> None:
+    request = job_pb2.ImportJobsRequest()
+    for number in range(300):
+        job = request.jobs.add(name=f"job-{number}")
+        job.spec.payload.data = b'{"to": "somebody@example.com"}'
+        job.spec.schedules.add().once.time.FromMilliseconds(NOW_MS)
+    calls = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        unseen, order = ahead.unseen(request), imports.order_of(request)
+    finally:
+        sys.setprofile(None)
+    assert not unseen and list(order) == list(range(300))
+    assert calls < 50, "it must not ask each job"
