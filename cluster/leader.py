@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 from google.protobuf.message import Message
@@ -45,7 +46,7 @@ from .loop_steps import LoopSteps
 from .part import Part
 from .replica import Applied
 from .sessions import Sessions
-from .shares import Haste, Kind, Shares, kind_of
+from .shares import OTHERS, Haste, Kind, Shares, kind_of
 from .troubles import Troubles
 
 logger = logging.getLogger(__name__)
@@ -56,14 +57,14 @@ CALLS_SIZE = 1 << 20  # Bytes of calls that go into a change: what they write ma
 # What is decided carefully asks for the end of its time between two pieces of work, of which the
 # longest takes some 10 ms more.
 DECIDE_SECONDS = 0.030
-# What is due so soon is not to wait for a change that is filled with other work. The longest, and
-# agreeing on it, take some 45 ms where the machine is the node's, and several times that where it
-# is not.
+# What is due so soon is not to wait for a change that is filled with other work: the longest, and
+# agreeing on it.
 NEAR_MS = 45
-SOON_MS = 200
 # What is due waits for no more than that in its own change.
 QUICK_S = 0.003
-OTHERS = (Kind.HELLOS, Kind.CALLS, Kind.LATER)
+# Where changes last so long, up to so long, the last one before somebody is due waits for him.
+WAIT_LEAST_MS = 3
+WAIT_S = 0.020
 AGAIN_MS = 5  # After which a change that consensus did not take is tried again.
 CROWD = 4  # Calls in a change above which there are many.
 WAITING_ITEMS = 100_000  # Jobs and other things asked for that wait for a change.
@@ -180,9 +181,11 @@ class Leader:
         self._under_way: list[tuple[Part, object]] = []
         # When the last change was begun, on the clock of `seconds`.
         self.began_at = float("-inf")
-        # The last one is without what others ask for, and how long the last one with it took.
+        # The last one was without what others ask for, to be quick; or it held some of that. How
+        # long the last one of these took to decide, and to its end.
         self._goes_ahead = False
-        self._others_s = 0.0
+        self._others_s = self._lasts_s = 0.0
+        self._held_others = False
         # How many calls went into it.
         self._crowd = 0
         self._next_timer_ms: int | None = None
@@ -310,6 +313,8 @@ class Leader:
         """Begin the next change, if there is something to do and none is in flight."""
         if not self.leading or self._busy or not self.clock_is_sure or self._pause_ms() > 0:
             return
+        if self._waits_for_due():
+            return
         began = self.seconds()
         parts = self._gather()
         self.steps.end("gather", began)
@@ -338,7 +343,19 @@ class Leader:
             lapse_ms += self.now_ms() - self.sessions.clock_ms()
         if self.skew_ms or self.clock_stands_still:
             return lapse_ms
+        if self._waits_for_due():
+            return self._next_timer_ms
         return _first(lapse_ms, self.next_due_ms())
+
+    def _waits_for_due(self) -> bool:
+        """Whether a change that begins now would be on its way still when somebody is due, who
+        would wait for it. So the next one waits for him, unless the last one did."""
+        due_ms, lasts_ms = self._next_timer_ms, int(1000 * min(self._lasts_s, WAIT_S))
+        if due_ms is None or not self._held_others or lasts_ms < WAIT_LEAST_MS:
+            return False
+        if self.skew_ms or self.clock_stands_still:
+            return False
+        return 0 < due_ms - self.now_ms() <= lasts_ms
 
     def _pause_ms(self) -> int:
         return self._again_ms - self.sessions.clock_ms()
@@ -414,15 +431,17 @@ class Leader:
         if self.new_budget is not None:
             of = {kind: Share(self.new_budget) for kind in Kind}.__getitem__
         else:
-            of = Shares(self.seconds, self._haste(parts)).of
+            other_ms = self._next_other_ms
+            left_s = inf if other_ms is None else (other_ms - self.now_ms()) / 1000
+            of = Shares(self.seconds, self._haste(parts), left_s).of
         return [of(kind_of(part)) for part in parts]
 
     def _haste(self, parts: list[Part]) -> Haste:
-        now_ms = self.now_ms()
-        if self._next_other_ms is not None and self._next_other_ms <= now_ms + NEAR_MS:
+        near_ms = self.now_ms() + NEAR_MS
+        if self._next_other_ms is not None and self._next_other_ms <= near_ms:
             return Haste.OTHERS
-        is_soon = self._next_timer_ms is not None and self._next_timer_ms <= now_ms + SOON_MS
-        if is_soon or any(kind_of(part) is Kind.WORDS for part in parts):
+        is_due = self._next_timer_ms is not None and self._next_timer_ms <= near_ms
+        if is_due or any(kind_of(part) is Kind.WORDS for part in parts):
             return Haste.HERD
         return Haste.NOBODY
 
@@ -465,7 +484,8 @@ class Leader:
             self.troubles.add(decision.failures)
         parts, replies = self._keep_left(parts, decision.replies)
         ended = self.seconds()
-        if any(kind_of(part) in OTHERS for part in parts):
+        self._held_others = any(kind_of(part) in OTHERS for part in parts)
+        if self._held_others:
             self._others_s = ended - began
         if ended - began > self.steps.long_s:
             self.steps.end("decide", began, *(part.body for part in parts))
@@ -512,6 +532,8 @@ class Leader:
             else:
                 tell()
             if is_newest:
+                if self._held_others:
+                    self._lasts_s = self.seconds() - self.began_at
                 # Not before: what was said leaves before the next change is decided.
                 self._busy = False
             # Whatever the answers set off comes into the next change.

@@ -6,13 +6,16 @@ it does not use, the next ones may; and each has a little of its own, however lo
 took. How large the shares are depends on who waits:
 
 * Nobody: what callers ask for and what is left over from long work fill a change.
-* A herd, or somebody in a while: those have a moment of each change, what is due the rest of it.
+* A herd: those have a moment of each change, and what is due the rest of it.
 * Somebody beside it, now or soon: all have a moment. A change costs what it costs however little is
-  in it, so a herd alone takes a tenth longer in such changes, and nobody waits long for one.
+  in it, so a herd alone takes a tenth longer in such changes, and nobody waits long for one. What
+  callers ask for may go on for a quarter of the time until then: agreeing on it takes as long again
+  or longer.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum, IntEnum, auto
 
@@ -35,6 +38,11 @@ class Kind(IntEnum):
     # What can wait: the rest of backfills, waves and deletions, and a look at the alerts.
     LATER = auto()
     GRANT = auto()
+
+
+# Who waits for nothing that is due, and is waited for by what is.
+OTHERS = (Kind.HELLOS, Kind.CALLS, Kind.LATER)
+UNTIL_DUE = 0.25  # Of the time until somebody is due: what others may fill of it.
 
 
 # Seconds that a kind has in any case; and since the beginning of the change, if those before it
@@ -107,9 +115,16 @@ def kind_of(part: Part) -> Kind:
 class Shares:
     """Of one change."""
 
-    def __init__(self, seconds: Callable[[], float], haste: Haste) -> None:
+    def __init__(
+        self, seconds: Callable[[], float], haste: Haste, left_s: float = math.inf
+    ) -> None:
+        """`left_s`: until somebody is due."""
         self._seconds, self._began = seconds, seconds()
-        self._times, self._most = TIMES[haste], BYTES[haste]
+        self._times, self._most = dict(TIMES[haste]), BYTES[haste]
+        for kind in OTHERS if haste is not Haste.HERD else ():
+            least_s, until_s = TIMES[Haste.OTHERS][kind]
+            most_s = TIMES[Haste.NOBODY][kind][1]
+            self._times[kind] = least_s, min(most_s, max(until_s, UNTIL_DUE * left_s))
         self._of: dict[Kind, Share] = {}
 
     def of(self, kind: Kind) -> Share:

@@ -953,6 +953,54 @@ def test_what_is_due_goes_ahead_of_others_that_last_long_in_a_change_of_its_own(
     assert [lease.job for lease in ear.got] == ["d0", "d1", "d2"]
 
 
+def test_the_last_change_before_somebody_is_due_waits_for_him_where_changes_last_long(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He would else wait for the end of it; if many are due, others come forward all the same."""
+    _, ear = bench.worker("w1", credits=9)
+    for number in range(3):
+        bench.ask(due(f"d{number}", START_MS + 1_000 + 10 * number))
+    bench.run()
+    bench.now_ms += 985
+    slow(bench, monkeypatch, job_pb2.PauseJobRequest, 0.012)
+    pause = job_pb2.PauseJobRequest(job="d2")
+    for _ in range(10):
+        bench.ask(pause)
+    bench.leader.step()
+    bench.commit()
+    waiting = len(bench.leader._waiting.line)
+
+    bench.now_ms = START_MS + 990
+    bench.leader.step()
+    assert bench.sent == []
+    assert bench.leader.next_ms() == START_MS + 1_000
+
+    bench.now_ms = START_MS + 1_000
+    bench.leader.step()
+    bench.commit()
+    assert [lease.job for lease in ear.got] == ["d0"]
+    assert len(bench.leader._waiting.line) == waiting
+    # The next one is near as well, and others do not wait for him too.
+    bench.leader.step()
+    bench.commit()
+    assert len(bench.leader._waiting.line) < waiting
+
+
+def test_a_change_that_lasts_long_does_not_wait_where_nobody_is_due_before_its_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.ask(due("d", START_MS + 1_000))
+    bench.run()
+    slow(bench, monkeypatch, job_pb2.PauseJobRequest, 0.012)
+    bench.now_ms += 970
+    for _ in range(10):
+        bench.ask(job_pb2.PauseJobRequest(job="d"))
+        bench.leader.step()
+        bench.commit()
+
+    assert len(bench.leader._waiting.line) == 0
+
+
 def test_what_is_due_goes_together_with_others_that_are_quick(bench: Bench) -> None:
     bench.ask(due("d", START_MS + 1_000))
     bench.run()
@@ -1008,11 +1056,11 @@ def test_calls_have_the_time_of_a_change_where_nothing_is_due(
     assert len(bench.replies) == 10
 
 
-@pytest.mark.parametrize(("in_ms", "most"), [(250, 20), (150, 4), (40, 2)])
+@pytest.mark.parametrize(("in_ms", "most"), [(250, 20), (60, 15), (20, 5), (4, 2)])
 def test_calls_have_the_less_of_a_change_the_sooner_somebody_is_due(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, in_ms: int, most: int
 ) -> None:
-    """To agree on a change may take several times as long as to decide it."""
+    """A quarter of the time until then: agreeing on a change may take longer than to decide it."""
     bench.ask(due("a", START_MS + in_ms))
     bench.run()
     slow(bench, monkeypatch, job_pb2.PauseJobRequest, 0.001)
