@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from ..proto.contract import Method, method_of
 from .aio.services import AsyncServices
 from .course import Course
 from .endpoints import Endpoints
@@ -27,7 +28,6 @@ from .links import (
     failure_of,
     trailing,
 )
-from .methods import Method, method_of
 from .refusals import Failure
 
 
@@ -145,8 +145,8 @@ class AsyncClient(AsyncServices):
             ...
         """
         course = self._links.begin(request, options)
-        if not course.method.responses_stream:
-            raise TypeError(f"{course.method.name} is answered once; use call()")
+        if not course.method.streams_out:
+            raise TypeError(f"{course.method.verb} is answered once; use call()")
         return self._responses(course, self._links.metadata(options), silence)
 
     async def _responses(
@@ -190,7 +190,7 @@ class AsyncClient(AsyncServices):
         if key not in self._calls:
             channel = self._channels.get(address) or self._connect(address)
             way = ("unary", "stream")
-            kind = f"{way[method.requests_stream]}_{way[method.responses_stream]}"
+            kind = f"{way[method.streams_in]}_{way[method.streams_out]}"
             self._calls[key] = getattr(channel, kind)(
                 method.path,
                 request_serializer=method.request.SerializeToString,

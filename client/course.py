@@ -15,13 +15,14 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf.message import Message
 
+from ..proto.contract import Method, Next, Repeat
 from .endpoints import Endpoints
 from .errors import CallerError, OutcomeUnknown, RaftschedError, RateLimited, Unavailable
-from .methods import Method, asked_wait
-from .refusals import TRY_ELSEWHERE, TRY_LATER, Failure
+from .refusals import TRY_ELSEWHERE, Failure
 
 logger = logging.getLogger("raftsched.client")
 # The first try may last this long, each further one twice as long, so that a hung node costs
@@ -36,8 +37,8 @@ WAIT_TOLD_S = 0.5
 ELECTION_TOLD_S = 1.0
 # So often in one call the word on who leads is followed without a wait.
 HINTS_MAX = 3
-# A node that says this is passed over for a while, as one that cannot be reached.
-LEAVE_ALONE = frozenset({"DRAINING", "STATE_DIVERGED"})
+# The fields by which a request asks the server to take its time.
+WAITING = ("timeout", "wait")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Course:
             address = self._endpoints.pick(now, self._tried, any_node=self._any_node)
         self._hinted = ""
         left = max(self._deadline - now, 0.001)
-        if self._retry and self.method.repeatable and not self.method.slow and not self._pinned:
+        if self._retry and not self.method.slow and not self._pinned:
             most = TRY_FIRST_S * 2 ** min(len(self._tried), 10) + asked_wait(self.request)
             left = min(left, most)
         self._tried.append(address)
@@ -103,7 +104,7 @@ class Course:
     def failed(self, failure: Failure, now: float) -> float:
         """Seconds to wait before the next try; raises what the caller is told if there is none."""
         self._note(failure, now)
-        if not failure.outcome_known and not self.method.reads:
+        if not failure.outcome_known and not self.method.harmless:
             self._perhaps_done = True
         if failure.reason:
             self._said = failure
@@ -114,7 +115,7 @@ class Course:
         wait = self._wait(failure, now)
         if now + wait >= self._deadline:
             raise self._out_of_time(failure)
-        what, where = self.method.name, self._tried[-1]
+        what, where = self.method.verb, self._tried[-1]
         why = f"{failure.reason or failure.code} {failure.message}"
         logger.debug("%s at %s: %s; again in %.3f s", what, where, why, wait)
         if not self._told and self._is_worth_a_word(failure, now, wait):
@@ -128,10 +129,10 @@ class Course:
 
     def _is_worth_a_word(self, failure: Failure, now: float, wait: float) -> bool:
         """A limit that makes a call wait, or an election that takes longer than they do."""
-        if failure.reason in TRY_LATER:
+        if failure.next == Next.NEXT_LATER:
             return wait >= WAIT_TOLD_S
         since = now - (self._deadline - self._timeout)
-        return failure.reason in TRY_ELSEWHERE and since >= ELECTION_TOLD_S
+        return failure.next in TRY_ELSEWHERE and since >= ELECTION_TOLD_S
 
     def broke_off(self, failure: Failure, now: float) -> RaftschedError:
         """What the caller is told about a stream that ended after it had begun."""
@@ -140,26 +141,24 @@ class Course:
 
     def _note(self, failure: Failure, now: float) -> None:
         address = self._tried[-1]
-        if failure.broken or failure.reason in LEAVE_ALONE:
+        if failure.broken or failure.next == Next.NEXT_OTHER_NODE:
             self._endpoints.broke(address, now)
         else:
             self._endpoints.answered(address, "")
         if failure.leader:
             self._endpoints.learn(failure.leader)
-        elif failure.reason in TRY_ELSEWHERE:
+        elif failure.next in TRY_ELSEWHERE:
             self._endpoints.forget_leader(address)
 
     def _may_go_on(self, failure: Failure) -> bool:
         if not self._retry or not failure.retryable:
             return False
-        if failure.distrust and self._endpoints.all_in(self._tried):
-            return False
-        return failure.outcome_known or self.method.repeatable
+        return not (failure.distrust and self._endpoints.all_in(self._tried))
 
     def _wait(self, failure: Failure, now: float) -> float:
         leader = failure.leader
         fresh = leader and leader != self._tried[-1] and not self._endpoints.suspect(leader, now)
-        if failure.reason in TRY_ELSEWHERE and fresh and not self._pinned:
+        if failure.next in TRY_ELSEWHERE and fresh and not self._pinned:
             self._hints += 1
             if self._hints <= HINTS_MAX:
                 self._hinted = leader
@@ -175,7 +174,7 @@ class Course:
         if failure.retryable or not failure.outcome_known:
             return self._last_word(failure, "it is not tried again")
         if failure.code == "UNIMPLEMENTED":
-            said = f"{self._tried[-1]} does not know the call {self.method.name}"
+            said = f"{self._tried[-1]} does not know the call {self.method.verb}"
             why = f"it runs an older version, or is no node ({failure.message})"
             return failure.error(CallerError, f"{said}; {why}", self._request_id)
         return failure.error(failure.error_kind, failure.message, self._request_id)
@@ -192,7 +191,7 @@ class Course:
         elif failure.cut_off:
             failure = self._came_to.get(self._tried[-1], failure)
         word = f"{failure.distrust} ({failure.message})" if failure.distrust else failure.message
-        said = f"{self.method.name}: {why}; asked {asked}; the last word was: {word}"
+        said = f"{self.method.verb}: {why}; asked {asked}; the last word was: {word}"
         if self._perhaps_done:
             said = f"{said}. It may have been done; call again with {self._how_to_repeat()}"
             return failure.error(OutcomeUnknown, said, self._request_id)
@@ -200,10 +199,21 @@ class Course:
         return failure.error(kind, f"{said}. It was not done", self._request_id)
 
     def _how_to_repeat(self) -> str:
-        if self._request_id:
-            return f"request_id {self._request_id!r} to learn which"
-        return "the same token" if self.method.repeatable else "care: it has no request_id"
+        if self.method.repeat == Repeat.REPEAT_BY_TOKEN:
+            return "the same token"
+        return f"request_id {self._request_id!r} to learn which"
 
     @property
     def _request_id(self) -> str:
         return str(getattr(self.request, "request_id", ""))
+
+
+def asked_wait(request: Any) -> float:  # noqa: ANN401  # Any request of the contracts.
+    """For how many seconds the request asks the server to hold its answer back."""
+    fields = request.DESCRIPTOR.fields_by_name
+    for name in WAITING:
+        if name in fields and fields[name].message_type is not None:
+            if request.HasField(name):
+                return float(min(getattr(request, name).ToMilliseconds() / 1000, 60.0))
+            return 30.0 if name == "timeout" else 0.0
+    return 0.0

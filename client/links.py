@@ -12,12 +12,12 @@ from typing import Any, Generic, TypedDict, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
+from ..proto.contract import Method, Repeat, method_of
 from ..proto.v1 import common_pb2
 from . import endpoints as nodes
 from .course import Course
 from .endpoints import Endpoints
 from .errors import Closed, InvalidArgument
-from .methods import Method, method_of
 from .refusals import Failure, failure
 from .values import revision
 
@@ -216,7 +216,7 @@ def checked_timeout(seconds: float) -> float:
 
 def completed(method: Method, request: Message, options: CallOptions) -> Message:
     """The request itself, or a copy with a request_id and what the options ask of a read."""
-    needs_id = method.has_request_id and not getattr(request, "request_id")  # noqa: B009
+    needs_id = method.repeat == Repeat.REPEAT_BY_REQUEST_ID and not getattr(request, "request_id")  # noqa: B009
     stale, at_least = options.get("stale", False), options.get("min_revision", "")
     if not needs_id and not stale and not at_least:
         return request
@@ -225,8 +225,8 @@ def completed(method: Method, request: Message, options: CallOptions) -> Message
     if needs_id:
         copy.request_id = uuid.uuid4().hex
     if stale or at_least:
-        if "read" not in copy.DESCRIPTOR.fields_by_name:
-            raise ValueError(f"{method.name} takes neither stale nor min_revision")
+        if not method.reads:
+            raise ValueError(f"{method.verb} takes neither stale nor min_revision")
         if stale:
             copy.read.consistency = common_pb2.CONSISTENCY_STALE
         if at_least:
@@ -237,7 +237,7 @@ def completed(method: Method, request: Message, options: CallOptions) -> Message
 def _too_large(method: Method, size: int) -> InvalidArgument:
     values = {"limit": "message", "maximum": str(MESSAGE_MAX), "actual": str(size)}
     return InvalidArgument(
-        f"{method.name}: the request has {size:,} bytes, at most {MESSAGE_MAX:,} can be sent; "
+        f"{method.verb}: the request has {size:,} bytes, at most {MESSAGE_MAX:,} can be sent; "
         "send less at once, or keep large payloads elsewhere and send their address",
         reason="LIMIT_EXCEEDED",
         values=values,

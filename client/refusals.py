@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..proto.contract import Next, reason
 from .errors import (
     AlreadyExists,
     CallerError,
@@ -50,34 +51,32 @@ DISTRUST = (
         "other nodes",
     ),
 )
-# Another node may do it, or the same one in a moment. Nothing was done.
-TRY_ELSEWHERE = frozenset({"NO_QUORUM", "NOT_LEADER", "DRAINING", "CLOCK_SKEW", "STATE_DIVERGED"})
-# It may be done in a moment. Nothing was done.
-TRY_LATER = frozenset(
-    {"RATE_LIMITED", "BACKLOG_FULL", "DISK_FULL", "NODE_LIMIT", "DEADLINE_PASSED"}
-)
+# Another node may do it, which may be a matter of a moment. Nothing was done.
+TRY_ELSEWHERE = frozenset({Next.NEXT_ANY_NODE, Next.NEXT_OTHER_NODE})
+TRY_AGAIN = TRY_ELSEWHERE | {Next.NEXT_LATER, Next.NEXT_REPEAT}
 # How a server of gRPC turns calls away that it has not looked at.
 TURNED_AWAY = "Too many pending requests"
-# It may have been done.
-UNKNOWN = frozenset({"LEADER_CHANGED", "COMMIT_TIMEOUT"})
 # What gRPC itself says when a connection broke, nobody answered in time, or a server that stops
 # gave up its calls.
 BROKEN = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 # What gRPC or a server's fault says, without a word on what was done.
 FAULTY = frozenset({"UNKNOWN", "INTERNAL", "ABORTED", "DATA_LOSS"})
 
+# Reasons and advice that say more than the code does, in this order.
 BY_REASON: Mapping[str, type[RaftschedError]] = {
-    "LEASE_LOST": LeaseLost,
-    "SESSION_LOST": SessionLost,
     "QUOTA_EXCEEDED": QuotaExceeded,
     "REVISION_GONE": RevisionGone,
     "RATE_LIMITED": RateLimited,
     "BACKLOG_FULL": RateLimited,
-    "DISK_FULL": Unavailable,
     "NODE_LIMIT": RateLimited,
-    "STATE_DIVERGED": Unavailable,
-    "DEADLINE_PASSED": Unavailable,
     "ETAG_MISMATCH": Conflict,
+}
+BY_NEXT: Mapping[Next.ValueType, type[RaftschedError]] = {
+    Next.NEXT_ANY_NODE: Unavailable,
+    Next.NEXT_OTHER_NODE: Unavailable,
+    Next.NEXT_LATER: Unavailable,
+    Next.NEXT_HELLO: SessionLost,
+    Next.NEXT_STOP: LeaseLost,
 }
 BY_CODE: Mapping[str, type[RaftschedError]] = {
     "INVALID_ARGUMENT": InvalidArgument,
@@ -111,6 +110,12 @@ class Failure:
     leader: str = ""
 
     @property
+    def next(self) -> Next.ValueType:
+        """What the contracts say to do next; nothing of a reason that they do not know."""
+        rules = reason(self.reason)
+        return Next.NEXT_UNSPECIFIED if rules is None else rules.next
+
+    @property
     def never_sent(self) -> bool:
         return not self.reason and self.message.startswith(NEVER_SENT)
 
@@ -139,20 +144,21 @@ class Failure:
 
     @property
     def retryable(self) -> bool:
-        return self.broken or self.turned_away or self.reason in TRY_ELSEWHERE | TRY_LATER | UNKNOWN
+        return self.broken or self.turned_away or self.next in TRY_AGAIN
 
     @property
     def outcome_known(self) -> bool:
         """It is certain that nothing was done."""
         if self.reason:
-            return self.reason not in UNKNOWN
+            return self.next != Next.NEXT_REPEAT
         return self.never_sent or self.code not in BROKEN | FAULTY
 
     @property
     def error_kind(self) -> type[RaftschedError]:
         if self.turned_away:
             return RateLimited
-        return BY_REASON.get(self.reason) or BY_CODE.get(self.code, ClusterError)
+        kind = BY_REASON.get(self.reason) or BY_NEXT.get(self.next)
+        return kind or BY_CODE.get(self.code, ClusterError)
 
     def error(self, kind: type[RaftschedError], message: str, request_id: str) -> RaftschedError:
         return kind(

@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 import grpc
 from google.protobuf.message import Message
 
+from ..proto.contract import Method
 from .blocking.services import Services
 from .course import Course
 from .links import (
@@ -24,7 +25,6 @@ from .links import (
     failure_of,
     trailing,
 )
-from .methods import Method
 from .refusals import NEVER_SENT, Failure
 from .silence import Silence
 
@@ -148,8 +148,8 @@ class Client(Services):
             ...
         """
         course = self._links.begin(request, options)
-        if not course.method.responses_stream:
-            raise TypeError(f"{course.method.name} is answered once; use call()")
+        if not course.method.streams_out:
+            raise TypeError(f"{course.method.verb} is answered once; use call()")
         return self._responses(course, self._links.metadata(options), silence)
 
     def _responses(
@@ -183,7 +183,7 @@ class Client(Services):
             self._links.check_open()
             if key not in self._calls:
                 channel = self._channels.get(address) or self._connect(address)
-                kind = channel.unary_stream if method.responses_stream else channel.unary_unary
+                kind = channel.unary_stream if method.streams_out else channel.unary_unary
                 self._calls[key] = kind(
                     method.path,
                     request_serializer=method.request.SerializeToString,

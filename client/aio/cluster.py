@@ -7,7 +7,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Literal, TypedDict, Unpack
 
-from ...proto.v1 import access_pb2, alert_pb2, cluster_pb2, worker_pb2
+from ...proto.v1 import access_pb2, alert_pb2, cluster_pb2, options_pb2, worker_pb2
 from .. import fields
 from ..errors import OutcomeUnknown, Unavailable
 from ..fields import Fields, same
@@ -181,7 +181,7 @@ class AsyncAccess(AsyncService):
         print((await client.access.create_token("ci", "editor")).secret)
         """
         token = access_pb2.AccessToken(
-            name=name, role=choice(access_pb2.Role, "ROLE_", role),
+            name=name, role=choice(options_pb2.Role, "ROLE_", role),
             namespace=self._namespace(options), see_payloads=see_payloads,
             expire_time=timestamp(expires),
         )  # fmt: skip

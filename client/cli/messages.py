@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...proto.v1 import flow_pb2 as flow_pb2
     from ...proto.v1 import job_pb2 as job_pb2
     from ...proto.v1 import namespace_pb2 as namespace_pb2
+    from ...proto.v1 import options_pb2 as options_pb2
     from ...proto.v1 import queue_pb2 as queue_pb2
     from ...proto.v1 import run_pb2 as run_pb2
     from ...proto.v1 import schedule_pb2 as schedule_pb2

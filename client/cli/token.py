@@ -72,7 +72,7 @@ def create(
         name=name, namespace="" if all_namespaces else session.namespace, see_payloads=see_payloads,
         expire_time=timestamp(expires) if expires is not None else None,
     )  # fmt: skip
-    wanted.role = enum_number(m.access_pb2.Role.DESCRIPTOR, role)  # type: ignore[assignment]
+    wanted.role = enum_number(m.options_pb2.Role.DESCRIPTOR, role)  # type: ignore[assignment]
     request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
     kind = m.access_pb2.CreateAccessTokenResponse
     first = role == "admin" and all_namespaces and is_first(session)
@@ -107,7 +107,7 @@ def bootstrap(session: Session, name: str, secret_file: str) -> None:
     several who do this at once one succeeds, and from then on the file is gone.
     """
     session.shows(read_secret(session, secret_file))
-    wanted = m.access_pb2.AccessToken(name=name, role=m.access_pb2.ROLE_ADMIN)
+    wanted = m.access_pb2.AccessToken(name=name, role=m.options_pb2.ROLE_ADMIN)
     request = session.write(m.access_pb2.CreateAccessTokenRequest(access_token=wanted))
     kind = m.access_pb2.CreateAccessTokenResponse
     session.say(f"Note: {FIRST}")

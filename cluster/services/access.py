@@ -18,7 +18,8 @@ from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from ...proto.v1 import access_pb2
+from ...proto.contract import Method, Role, Scope
+from ...proto.v1 import access_pb2, options_pb2
 from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.model import keys
 from ...statemachine.model.record import NamespaceRecord, parse
@@ -30,31 +31,24 @@ from ..bootstrap import PREFIX as BOOTSTRAP_PREFIX
 from ..bootstrap import digest, first_secret
 from ..config import BOOTSTRAP
 from .call import Call
-from .methods import OF_CLUSTER, Method
 from .places import number_of
 from .port import Node
 
-Role = access_pb2.Role
 Token = access_pb2.AccessToken
 BEARER = "bearer "
 PREFIX = "rs_"  # So that a secret that was published is found by those who look for such.
 SECRET_BYTES = 32
 CREATE = "AccessService/CreateAccessToken"
 BOOTSTRAPPED = "bootstrap"  # Who made the first token, in the audit log.
-# An empty namespace means all that the caller may see.
-SEEN = frozenset(
-    {
-        "AccessService/ListAuditRecords",
-        "EventService/WatchEvents",
-        "EventService/ListEvents",
-        "WorkerService/ListWorkers",
-    }
-)
 # Places that are no namespace: the whole cluster, and what is not there. No name holds such a sign.
 ALL, NOWHERE = "*", "?"
-WORDS = {ALL: "the cluster itself", NOWHERE: "all of them, or what is not there"}
-# Open to whoever may look, wherever they may.
-EVERYWHERE = frozenset({"ClusterService/GetClusterStatus"})
+WORDS = {ALL: "the cluster itself", NOWHERE: "what is not there"}
+# What an empty namespace means.
+EMPTY = {
+    Scope.SCOPE_DEFAULT: namespaces.DEFAULT,
+    Scope.SCOPE_CLUSTER: ALL,
+    Scope.SCOPE_VISIBLE: ALL,
+}
 # What whoever is refused hears.
 NOBODY = (
     "nobody says who calls; send the metadata 'authorization: Bearer SECRET' with the secret of an "
@@ -144,7 +138,7 @@ class Access:
         if token.role > needs:
             about = "" if needs == method.needs else " for the cluster's own"
             raise forbidden(token, needs, f"{method.name}{about} needs {word(needs)}")
-        if token.namespace and method.name not in EVERYWHERE:
+        if token.namespace and method.scope != Scope.SCOPE_NONE:
             self._check_place(call, request, token)
 
     def check(self, call: Call) -> None:
@@ -247,44 +241,42 @@ class Access:
 
     def _check_place(self, call: Call, request: Message, token: Token) -> None:
         """A token for one namespace opens nothing else."""
-        name, where = call.method.name, token.namespace
-        if name in SEEN:
-            asked = cast(Any, request)
-            asked.namespace = asked.namespace or where
-        elif call.method.needs == Role.ROLE_ADMIN:
-            why = f"{name} is for admins of the whole cluster, and this token is for one namespace"
-            raise forbidden(token, Role.ROLE_ADMIN, why)
-        default = ALL if name in OF_CLUSTER else namespaces.DEFAULT
-        for place in self._places(request, default, where):
+        method, where = call.method, token.namespace
+        if method.scope == Scope.SCOPE_OF_WORK:
+            places = self._of_worker(request, where)
+        elif method.scope in EMPTY:
+            if method.scope == Scope.SCOPE_VISIBLE:
+                # So it is shown no more than that.
+                asked = cast(Any, request)
+                asked.namespace = asked.namespace or where
+            places = self._places(request, EMPTY[method.scope], where)
+        else:
+            why = f"{method.name} is about the whole cluster, and this token is for one namespace"
+            raise forbidden(token, method.needs, why)
+        for place in places:
             if place != where:
                 about = WORDS.get(place, place)
                 why = f"this token is for the namespace {where}, and the call is about {about}"
-                raise forbidden(token, call.method.needs, why, place)
+                raise forbidden(token, method.needs, why, place)
 
     def _places(self, request: Message, default: str, where: str) -> Iterator[str]:
         """The namespaces that a request is about; `default` is where it names none. That it is
         about `where` is found out without a look at all that there are."""
         asked = cast(Any, request)
         fields = request.DESCRIPTOR.fields_by_name
-        found = False
         for field in fields.values():
             inner = field.message_type
             if field.name == "namespace" and inner is None:
-                found = True
                 yield asked.namespace or default
             elif inner is not None and "namespace" in inner.fields_by_name:
-                found = True
                 value = getattr(asked, field.name)
                 for one in value if isinstance(value, Iterable) else (value,):
                     yield one.namespace or default
         hello = asked if "namespaces" in fields else getattr(asked, "hello", None)
         if hello is not None:
-            found = True
             yield from hello.namespaces or (namespaces.DEFAULT,)
             # Who says hello under the name of a worker takes over what that one has.
             yield from self._of_session(hello.worker, where)
-        if not found:
-            yield from self._of_worker(asked, where)
 
     def _of_worker(self, asked: Any, where: str) -> Iterator[str]:  # noqa: ANN401
         """The namespaces of the runs and the worker that a request names."""
@@ -295,9 +287,6 @@ class Access:
             runs += [said.run for said in getattr(asked, name, ())]
         numbers = {keys.namespace_of(place[0]) for run in runs if (place := keys.run_key(run))}
         yield from self._names(numbers, where)
-        if "worker" not in fields and not runs:
-            # A list of everything.
-            yield NOWHERE
 
     def _of_session(self, worker: str, where: str) -> Iterator[str]:
         """The namespaces that a worker serves; of one that this leader knows by its leases only,
@@ -354,9 +343,9 @@ def bearer(call: Call) -> str | None:
     return said[len(BEARER) :].strip()
 
 
-def needed(method: Method, request: Message) -> access_pb2.Role.ValueType:
+def needed(method: Method, request: Message) -> options_pb2.Role.ValueType:
     """What a call needs: whoever changes what belongs to the cluster itself must be an admin."""
-    if method.name not in OF_CLUSTER or method.harmless:
+    if method.scope != Scope.SCOPE_CLUSTER or method.harmless:
         return method.needs
     asked = cast(Any, request)
     whose = (
@@ -367,7 +356,7 @@ def needed(method: Method, request: Message) -> access_pb2.Role.ValueType:
     return method.needs if whose else Role.ROLE_ADMIN
 
 
-def word(role: access_pb2.Role.ValueType) -> str:
+def word(role: options_pb2.Role.ValueType) -> str:
     return Role.Name(role).removeprefix("ROLE_")
 
 
@@ -381,7 +370,7 @@ def unauthenticated(why: str) -> Refused:
 
 
 def forbidden(
-    token: Token, needs: access_pb2.Role.ValueType, why: str, namespace: str = ""
+    token: Token, needs: options_pb2.Role.ValueType, why: str, namespace: str = ""
 ) -> Refused:
     return refusals.refused(
         Reason.ERROR_REASON_FORBIDDEN,

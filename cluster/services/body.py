@@ -16,20 +16,13 @@ import grpc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from ...proto.contract import REQUEST_BYTES, Method
 from ...statemachine.core.rejection import Reason, Refused
 from .. import refusals
 from .call import Call
 from .frame import varint
-from .methods import Method
 from .turns import Turns
 
-# A payload of 64 KiB, and all else that a request may say.
-BODY_MAX = 256 << 10
-# Those that carry many jobs, results or checkpoints.
-LARGE = frozenset(
-    {"JobService/ImportJobs", "WorkerService/ReportResults", "WorkerService/Heartbeat"}
-)
-LARGE_MAX = 4 << 20
 BODY_S = 10.0  # From the beginning of a call until all of it is there.
 # When more than so many are sending at once, those that take their time are ended.
 READING_MAX = 64
@@ -38,7 +31,8 @@ SLOW_S = 0.5
 PIECE_BYTES = 64 << 10
 PIECE_FIELDS = 1_000
 FIELDS_MAX = 12_000  # Of a message in a large body: more than the leases that a worker may hold.
-ENTRIES_MAX = 2_000  # The same in a call of LARGE: more than the jobs or results that it may bring.
+# The same in a call that may bring more bytes than others: more than the jobs or results in it.
+ENTRIES_MAX = 2_000
 VARINT_MAX = 10
 M = TypeVar("M", bound=Message)
 
@@ -63,7 +57,7 @@ class Bodies:
                 f"{call.method.name} came without a request; send one message",
                 field="",
             )
-        most = LARGE_MAX if call.method.name in LARGE else BODY_MAX
+        most = call.method.request_bytes
         if len(data) > most:
             raise too_large(call.method.name, most, len(data))
         assert isinstance(data, bytes)
@@ -83,7 +77,7 @@ class Bodies:
 
 async def call_parsed(method: Method, data: bytes, caller: str = "") -> Message:
     """The request of a unary call."""
-    most = ENTRIES_MAX if method.name in LARGE else FIELDS_MAX
+    most = ENTRIES_MAX if method.request_bytes > REQUEST_BYTES else FIELDS_MAX
     return await parsed(method.request, data, most, caller)
 
 
@@ -155,11 +149,11 @@ def _cut(head: bytes, inner: bytes, field: FieldDescriptor | None, most: int) ->
         for piece in pieces(inner, kind, most):
             yield varint(field.number << 3 | 2) + varint(len(piece)) + piece
         return
-    if len(inner) > BODY_MAX:
+    if len(inner) > REQUEST_BYTES:
         if kind is not None:
             yield from _counted(inner, kind)
         elif field is None or field.is_packed:
-            raise DecodeError(f"one of its fields has {len(inner)} bytes; {BODY_MAX} may be")
+            raise DecodeError(f"one of its fields has {len(inner)} bytes; {REQUEST_BYTES} may be")
     yield head + inner
 
 

@@ -9,16 +9,12 @@ from typing import Any
 
 import grpc
 
+from ...proto.contract import Method
 from ...proto.v1 import access_pb2
 from ...statemachine.core.rejection import Rejection
-from .methods import Method
 
 Context = grpc.aio.ServicerContext[Any, Any]
 TIMEOUT_S = 30.0  # For callers that do not say how long they wait.
-TIMEOUT_MAX_S = 150.0  # The longest wait that a call offers is 60 s.
-# These read or write the whole state, which takes minutes when it is large.
-LONG = frozenset({"ClusterService/VerifyState", "ClusterService/TakeSnapshot"})
-LONG_S = 3_600.0
 # What is kept of the caller's time to bring the answer back.
 MARGIN_S = 0.1
 MARGIN_SHARE = 0.1
@@ -77,8 +73,7 @@ class Call:
         # The caller may not see payloads.
         self.hides = False
         left = None if stream else context.time_remaining()
-        most = LONG_S if method.name in LONG else TIMEOUT_MAX_S
-        self.seconds = TIMEOUT_S if left is None else min(left, most)
+        self.seconds = TIMEOUT_S if left is None else min(left, method.longest_s)
         self.margin = min(MARGIN_S, self.seconds * MARGIN_SHARE)
         self.until = self.began + self.seconds - self.margin
 

@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from ...proto.contract import Method
 from ...proto.v1 import common_pb2
 from ...statemachine.core.rejection import Reason, Refused, Rejection
 from ...statemachine.model import validate
@@ -26,7 +27,6 @@ from .body import Bodies, call_parsed
 from .call import Call, Context
 from .forward import FORWARDED, Passed, Peers
 from .leadership import Leadership
-from .methods import Method
 from .observer import Observer
 from .port import Answer, Node
 from .refused import RefusedCalls
@@ -207,7 +207,7 @@ class Calls:
             if isinstance(given, Passed):
                 return given
             answer = given
-        elif method.writes:
+        elif not method.harmless:
             answer = await node.write(request, call.actor, call.timeout())
         else:
             options = getattr(request, "read", None)

@@ -18,6 +18,9 @@ import grpc
 from google.protobuf.message import Message
 from grpc_reflection.v1alpha import reflection
 
+from ...proto.contract import Method, methods, services
+from ...statemachine.reads.reads import READS
+from ...statemachine.rules import RULES
 from ..config import Limits
 from ..feed import Feed
 from ..node import Node as RealNode
@@ -31,7 +34,6 @@ from .event_calls import EventCalls
 from .forward import Peers
 from .health import SERVICE, Health
 from .leadership import LOOK_S, Leadership
-from .methods import Method, methods, service_names
 from .observer import Nobody, Observer
 from .port import Node
 from .rates import Rates
@@ -111,7 +113,7 @@ class Server:
         # Whoever waits for a leader need not wait for the next look.
         node.driver.leader_moved = self._leadership.look
         self._strangers = Strangers()
-        self._health = Health(service_names(), self.shares.limits, self._strangers)
+        self._health = Health(services(), self.shares.limits, self._strangers)
         self._access = Access(node, self.shares.limits.failures)
         self.feed = Feed(node.replica, node.driver.core.journal)
         self.events = EventCalls(
@@ -160,7 +162,7 @@ class Server:
         self._server.add_generic_rpc_handlers((self._handlers(), self._health.handlers()))
         if self._reflects:
             reflection.enable_server_reflection(
-                (*service_names(), SERVICE, reflection.SERVICE_NAME), self._server
+                (*services(), SERVICE, reflection.SERVICE_NAME), self._server
             )
         port = self._bind()
         await self._server.start()
@@ -192,8 +194,8 @@ class Server:
             return self._streams.talking(method, self.work.talk)
         if method.name in self._following:
             return self._streams.following(method, *self._following[method.name])
-        known = method.writes or method.reads or method.name in self.calls.own
-        assert known, f"{method.name} is in the contracts, and nothing serves it"
+        ruled = method.request in (READS if method.harmless else RULES)
+        assert ruled or method.name in self.calls.own, f"nothing serves {method.name}"
         return self.calls.handler(method)
 
     async def _look(self) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import grpc
 
+from ...proto.contract import Method
 from ...statemachine.core.rejection import Refused
 from .body import parsed
 from .call import Call, Context
 from .calls import Calls, fail, refuse
-from .methods import Method
 from .shares import Share
 from .status import code_of
 

@@ -8,8 +8,8 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from . import common_pb2 as _common_pb2
+from . import options_pb2 as _options_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,38 +20,6 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class _Role:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    ROLE_UNSPECIFIED: _Role.ValueType  # 0
-    """Refused."""
-    ROLE_ADMIN: _Role.ValueType  # 1
-    """Everything: namespaces, access tokens, the cluster."""
-    ROLE_EDITOR: _Role.ValueType  # 2
-    """Change jobs, runs, queues, calendars, alerts."""
-    ROLE_WORKER: _Role.ValueType  # 3
-    """Pull runs and report on them."""
-    ROLE_VIEWER: _Role.ValueType  # 4
-    """Look, change nothing. What may hold a secret a viewer sees only with `see_payloads`."""
-
-class Role(_Role, metaclass=_RoleEnumTypeWrapper):
-    """What a caller may do in a namespace. Each role may do what those below it may."""
-
-ROLE_UNSPECIFIED: Role.ValueType  # 0
-"""Refused."""
-ROLE_ADMIN: Role.ValueType  # 1
-"""Everything: namespaces, access tokens, the cluster."""
-ROLE_EDITOR: Role.ValueType  # 2
-"""Change jobs, runs, queues, calendars, alerts."""
-ROLE_WORKER: Role.ValueType  # 3
-"""Pull runs and report on them."""
-ROLE_VIEWER: Role.ValueType  # 4
-"""Look, change nothing. What may hold a secret a viewer sees only with `see_payloads`."""
-Global___Role: _TypeAlias = Role  # noqa: Y015
 
 @_typing.final
 class AccessToken(_message.Message):
@@ -67,7 +35,7 @@ class AccessToken(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Unique in the cluster."""
-    role: Global___Role.ValueType
+    role: _options_pb2.Role.ValueType
     """What it may do."""
     namespace: _builtins.str
     """Where; empty: everywhere."""
@@ -89,7 +57,7 @@ class AccessToken(_message.Message):
         self,
         *,
         name: _builtins.str = ...,
-        role: Global___Role.ValueType = ...,
+        role: _options_pb2.Role.ValueType = ...,
         namespace: _builtins.str = ...,
         see_payloads: _builtins.bool = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,

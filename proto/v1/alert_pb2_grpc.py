@@ -26,8 +26,7 @@ if _version_not_supported:
 
 
 class AlertServiceStub(object):
-    """Alerts: conditions to be notified of. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
     some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
@@ -56,8 +55,7 @@ class AlertServiceStub(object):
 
 
 class AlertServiceServicer(object):
-    """Alerts: conditions to be notified of. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
     some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
@@ -111,8 +109,7 @@ def add_AlertServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AlertService(object):
-    """Alerts: conditions to be notified of. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
     some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """

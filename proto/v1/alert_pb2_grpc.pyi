@@ -27,8 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AlertServiceStub:
-    """Alerts: conditions to be notified of. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
     some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
@@ -48,8 +47,7 @@ class AlertServiceStub:
 
 @_typing.type_check_only
 class AlertServiceAsyncStub(AlertServiceStub):
-    """Alerts: conditions to be notified of. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
     some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """
@@ -65,8 +63,7 @@ class AlertServiceAsyncStub(AlertServiceStub):
     """Delete one. Refused with ALERT_NOT_FOUND, ETAG_MISMATCH."""
 
 class AlertServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Alerts: conditions to be notified of. Those of the cluster (an empty namespace) are changed by
-    admins of all namespaces only, and listed by whoever may look into all of them. A cluster has
+    """Alerts: conditions to be notified of. Those of the cluster have an empty namespace. A cluster has
     some of its own from the start: jobs-broken, leader-changes, long-steps, members-differ and
     work-set-aside, which may be changed and deleted like others.
     """

@@ -116,8 +116,7 @@ class ClusterServiceServicer(object):
     """
 
     def GetClusterStatus(self, request, context):
-        """Show the cluster as the node that is asked sees it; never passed on. Refused with nothing of
-        its own.
+        """Show the cluster as the node that is asked sees it. Refused with nothing of its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -164,7 +163,7 @@ class ClusterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def TakeSnapshot(self, request, context):
-        """Make a snapshot on the node that is asked, now; never passed on. Refused with DISK_FULL.
+        """Make a snapshot on the node that is asked, now. Refused with DISK_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -172,8 +171,8 @@ class ClusterServiceServicer(object):
 
     def VerifyState(self, request, context):
         """Compute every derived table and counter anew on the node that is asked and compare; and
-        compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
-        NOT_LEADER (`repair` on another node).
+        compare the fingerprints of all reachable nodes at one revision. Refused with NOT_LEADER
+        (`repair` on another node).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -193,7 +192,7 @@ class ClusterServiceServicer(object):
 
     def Backup(self, request, context):
         """Stream a backup of the node that is asked while it runs: an archive of files with their
-        checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
+        checksums, of the state at one revision. Refused with DISK_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

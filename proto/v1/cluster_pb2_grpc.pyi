@@ -47,9 +47,7 @@ class ClusterServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ClusterServiceAsyncStub: ...
     GetClusterStatus: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.GetClusterStatusRequest, _cluster_pb2.ClusterStatus]
-    """Show the cluster as the node that is asked sees it; never passed on. Refused with nothing of
-    its own.
-    """
+    """Show the cluster as the node that is asked sees it. Refused with nothing of its own."""
     AddNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AddNodeRequest, _cluster_pb2.ClusterStatus]
     """Add a node that was started with this cluster's nodes in its list. It learns first and votes
     once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or
@@ -69,11 +67,11 @@ class ClusterServiceStub:
     TransferLeadership: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.TransferLeadershipRequest, _cluster_pb2.ClusterStatus]
     """Hand the leadership over. Refused with NODE_NOT_FOUND, TRANSFER_REFUSED."""
     TakeSnapshot: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.TakeSnapshotRequest, _cluster_pb2.TakeSnapshotResponse]
-    """Make a snapshot on the node that is asked, now; never passed on. Refused with DISK_FULL."""
+    """Make a snapshot on the node that is asked, now. Refused with DISK_FULL."""
     VerifyState: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.VerifyStateRequest, _cluster_pb2.VerifyStateResponse]
     """Compute every derived table and counter anew on the node that is asked and compare; and
-    compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
-    NOT_LEADER (`repair` on another node).
+    compare the fingerprints of all reachable nodes at one revision. Refused with NOT_LEADER
+    (`repair` on another node).
     """
     SetStateTime: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.SetStateTimeRequest, _cluster_pb2.SetStateTimeResponse]
     """Set the time of the state back to what the clocks say, after clocks that were ahead have moved
@@ -85,7 +83,7 @@ class ClusterServiceStub:
     """
     Backup: _grpc.UnaryStreamMultiCallable[_cluster_pb2.BackupRequest, _cluster_pb2.BackupResponse]
     """Stream a backup of the node that is asked while it runs: an archive of files with their
-    checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
+    checksums, of the state at one revision. Refused with DISK_FULL.
     """
 
 @_typing.type_check_only
@@ -107,9 +105,7 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetClusterStatus: _aio.UnaryUnaryMultiCallable[_cluster_pb2.GetClusterStatusRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
-    """Show the cluster as the node that is asked sees it; never passed on. Refused with nothing of
-    its own.
-    """
+    """Show the cluster as the node that is asked sees it. Refused with nothing of its own."""
     AddNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AddNodeRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """Add a node that was started with this cluster's nodes in its list. It learns first and votes
     once it has caught up. Refused with MEMBERSHIP_REFUSED (it has not introduced itself, or
@@ -129,11 +125,11 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     TransferLeadership: _aio.UnaryUnaryMultiCallable[_cluster_pb2.TransferLeadershipRequest, _cluster_pb2.ClusterStatus]  # type: ignore[assignment]
     """Hand the leadership over. Refused with NODE_NOT_FOUND, TRANSFER_REFUSED."""
     TakeSnapshot: _aio.UnaryUnaryMultiCallable[_cluster_pb2.TakeSnapshotRequest, _cluster_pb2.TakeSnapshotResponse]  # type: ignore[assignment]
-    """Make a snapshot on the node that is asked, now; never passed on. Refused with DISK_FULL."""
+    """Make a snapshot on the node that is asked, now. Refused with DISK_FULL."""
     VerifyState: _aio.UnaryUnaryMultiCallable[_cluster_pb2.VerifyStateRequest, _cluster_pb2.VerifyStateResponse]  # type: ignore[assignment]
     """Compute every derived table and counter anew on the node that is asked and compare; and
-    compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
-    NOT_LEADER (`repair` on another node).
+    compare the fingerprints of all reachable nodes at one revision. Refused with NOT_LEADER
+    (`repair` on another node).
     """
     SetStateTime: _aio.UnaryUnaryMultiCallable[_cluster_pb2.SetStateTimeRequest, _cluster_pb2.SetStateTimeResponse]  # type: ignore[assignment]
     """Set the time of the state back to what the clocks say, after clocks that were ahead have moved
@@ -145,7 +141,7 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """
     Backup: _aio.UnaryStreamMultiCallable[_cluster_pb2.BackupRequest, _cluster_pb2.BackupResponse]  # type: ignore[assignment]
     """Stream a backup of the node that is asked while it runs: an archive of files with their
-    checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
+    checksums, of the state at one revision. Refused with DISK_FULL.
     """
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -170,9 +166,7 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.GetClusterStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.ClusterStatus, _abc.Awaitable[_cluster_pb2.ClusterStatus]]:
-        """Show the cluster as the node that is asked sees it; never passed on. Refused with nothing of
-        its own.
-        """
+        """Show the cluster as the node that is asked sees it. Refused with nothing of its own."""
 
     @_abc_1.abstractmethod
     def AddNode(
@@ -228,7 +222,7 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.TakeSnapshotRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.TakeSnapshotResponse, _abc.Awaitable[_cluster_pb2.TakeSnapshotResponse]]:
-        """Make a snapshot on the node that is asked, now; never passed on. Refused with DISK_FULL."""
+        """Make a snapshot on the node that is asked, now. Refused with DISK_FULL."""
 
     @_abc_1.abstractmethod
     def VerifyState(
@@ -237,8 +231,8 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.VerifyStateResponse, _abc.Awaitable[_cluster_pb2.VerifyStateResponse]]:
         """Compute every derived table and counter anew on the node that is asked and compare; and
-        compare the fingerprints of all reachable nodes at one revision. Never passed on. Refused with
-        NOT_LEADER (`repair` on another node).
+        compare the fingerprints of all reachable nodes at one revision. Refused with NOT_LEADER
+        (`repair` on another node).
         """
 
     @_abc_1.abstractmethod
@@ -262,7 +256,7 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_cluster_pb2.BackupResponse], _abc.AsyncIterator[_cluster_pb2.BackupResponse]]:
         """Stream a backup of the node that is asked while it runs: an archive of files with their
-        checksums, of the state at one revision. Never passed on. Refused with DISK_FULL.
+        checksums, of the state at one revision. Refused with DISK_FULL.
         """
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

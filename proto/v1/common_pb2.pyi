@@ -9,12 +9,16 @@ and its reflection (grpc.reflection.v1alpha), so a generic client needs no file 
 
 Rules that hold in every service and are not repeated at each call:
 
+* What differs from call to call stands there as the option `call`: the role that it takes, which
+  namespaces it is about, what becomes of it when it is sent again, how large and how long it may
+  be. What comes with a refusal stands at its reason as the option `refusal`: the gRPC code, and
+  what to do next. options.proto explains both, with what holds where one says nothing.
 * Any node takes any call. A follower passes unary calls on to the leader (at most one hop) and
   answers a worker's stream with a Redirect. Trailing metadata of each answer carries
   `raftsched-leader` (the leader's address, when known), `raftsched-term` and
   `raftsched-revision` (the revision the answer is true at, "change.position"). A caller that
   sends the metadata `raftsched-no-forward: 1` is refused with NOT_LEADER instead of being passed
-  on. Calls that speak of the node that is asked are never passed on, and say so. A client begins
+  on. Calls that speak of the node that is asked are `local`: never passed on. A client begins
   with some of the nodes' addresses; all of them stand in ClusterStatus.nodes (client_address).
 * Callers show who they are by the metadata `authorization: Bearer SECRET`, the secret of an
   access token. Before the first token is made, nodes with `tokens = true` refuse every call with
@@ -31,13 +35,12 @@ Rules that hold in every service and are not repeated at each call:
   changed nothing, unless its reason says that the outcome is unknown.
 * A status without an ErrorInfo comes from gRPC: UNAVAILABLE when a connection could not be made
   or broke, DEADLINE_EXCEEDED when the caller's own time was up. Its outcome is unknown as well.
-  Whenever an outcome is unknown, call again with the same request_id, at any node. NO_QUORUM,
-  NOT_LEADER, DRAINING, STATE_DIVERGED, CLOCK_SKEW and whatever has a RetryInfo (RATE_LIMITED,
-  BACKLOG_FULL, DISK_FULL, NODE_LIMIT) are worth another try too, after a wait that grows, is no
-  shorter than RetryInfo says and differs between callers; other refusals stay what they are.
-* A call without a deadline has 30 s, one with more than 150 s has 150 s; VerifyState and
-  TakeSnapshot may take an hour, streams as long as they like. A call that waits (WaitRun, Lease)
-  is answered a little before its deadline, if that comes first.
+  Whenever an outcome is unknown, call again with the same request_id, at any node. What is worth
+  another try (`next` of its reason) is sent after a wait that grows, is no shorter than
+  RetryInfo says and differs between callers; other refusals stay what they are.
+* A call without a deadline has 30 s, one with more than its `longest` has that; streams have as
+  long as they like. A call that waits (WaitRun, Lease) is answered a little before its deadline,
+  if that comes first.
 * Each call names the refusals of its own. Beside them, any call may meet UNAUTHENTICATED,
   FORBIDDEN, NAMESPACE_NOT_FOUND, FIELD_REQUIRED (what is made has no name; where something is
   looked up, an empty name is one that is not found), FIELD_INVALID, LIMIT_EXCEEDED (the request
@@ -59,12 +62,12 @@ Rules that hold in every service and are not repeated at each call:
 * Names are 1 to 128 characters of a-z, 0-9, `-` and `_`, beginning with a letter or a digit. Ids
   of workers, flows and runs may hold A-Z and `.` too. None holds `/` or `:`, so each fits into a
   path.
-* An empty `namespace` means "default".
+* An empty `namespace` means what the `scope` of the call says: nearly everywhere "default".
 * An instant that a caller gives lies in the years 1970 to 2199; another is FIELD_INVALID.
-* No request is larger than 256 KiB, but for those of ImportJobs, ReportResults and Heartbeat: it
-  is refused with LIMIT_EXCEEDED. A job, a result or a piece of progress in one of those three or
-  in a frame of Work may be as long as the rest allows, and is judged alone; one of over 256 KiB
-  with more than 12,000 fields makes the whole request FIELD_INVALID.
+* A request that is larger than the `request_bytes` of its call is refused with LIMIT_EXCEEDED.
+  In those that may be larger than others, a job, a result or a piece of progress may be as long
+  as the rest allows, and is judged alone; one of over 256 KiB with more than 12,000 fields makes
+  the whole request FIELD_INVALID.
 * No message is larger than 4 MiB, in either direction: gRPC refuses it with RESOURCE_EXHAUSTED
   before this product sees it.
 * Lists are pages. `page_size` 0 means 50; more than 1,000 is taken as 1,000. A page also ends

@@ -22,15 +22,132 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18raftsched/v1/error.proto\x12\x0craftsched.v1*\xa5\x0f\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45RROR_REASON_FIELD_INVALID\x10\x01\x12\x1f\n\x1b\x45RROR_REASON_FIELD_REQUIRED\x10\x02\x12\x1f\n\x1b\x45RROR_REASON_LIMIT_EXCEEDED\x10\x03\x12\"\n\x1e\x45RROR_REASON_PAYLOAD_TOO_LARGE\x10\x04\x12\x1d\n\x19\x45RROR_REASON_CRON_INVALID\x10\x05\x12%\n!ERROR_REASON_SCHEDULE_NEVER_FIRES\x10\x06\x12\x1d\n\x19\x45RROR_REASON_ZONE_UNKNOWN\x10\x07\x12\x1f\n\x1b\x45RROR_REASON_FILTER_INVALID\x10\x08\x12#\n\x1f\x45RROR_REASON_PAGE_TOKEN_INVALID\x10\t\x12\x1d\n\x19\x45RROR_REASON_MASK_INVALID\x10\n\x12$\n ERROR_REASON_NAMESPACE_NOT_FOUND\x10\x14\x12\x1e\n\x1a\x45RROR_REASON_JOB_NOT_FOUND\x10\x15\x12\x1e\n\x1a\x45RROR_REASON_RUN_NOT_FOUND\x10\x16\x12 \n\x1c\x45RROR_REASON_QUEUE_NOT_FOUND\x10\x17\x12#\n\x1f\x45RROR_REASON_CALENDAR_NOT_FOUND\x10\x18\x12!\n\x1d\x45RROR_REASON_WORKER_NOT_FOUND\x10\x19\x12\x1f\n\x1b\x45RROR_REASON_FLOW_NOT_FOUND\x10\x1a\x12&\n\"ERROR_REASON_DEAD_LETTER_NOT_FOUND\x10\x1b\x12 \n\x1c\x45RROR_REASON_ALERT_NOT_FOUND\x10\x1c\x12\'\n#ERROR_REASON_ACCESS_TOKEN_NOT_FOUND\x10\x1d\x12\x1f\n\x1b\x45RROR_REASON_NODE_NOT_FOUND\x10\x1e\x12%\n!ERROR_REASON_OCCURRENCE_NOT_FOUND\x10\x1f\x12\x1b\n\x17\x45RROR_REASON_JOB_EXISTS\x10(\x12\x1c\n\x18\x45RROR_REASON_NAME_EXISTS\x10)\x12!\n\x1d\x45RROR_REASON_UNIQUE_KEY_TAKEN\x10*\x12\"\n\x1e\x45RROR_REASON_REQUEST_ID_REUSED\x10+\x12\x1e\n\x1a\x45RROR_REASON_ETAG_MISMATCH\x10<\x12\x1b\n\x17\x45RROR_REASON_JOB_PAUSED\x10=\x12 \n\x1c\x45RROR_REASON_OVERLAP_REFUSED\x10>\x12\x1a\n\x16\x45RROR_REASON_RUN_ENDED\x10?\x12\x1b\n\x17\x45RROR_REASON_LEASE_LOST\x10@\x12\x16\n\x12\x45RROR_REASON_CYCLE\x10\x41\x12\x1f\n\x1b\x45RROR_REASON_HAS_DEPENDENTS\x10\x42\x12\x17\n\x13\x45RROR_REASON_IN_USE\x10\x43\x12\x1d\n\x19\x45RROR_REASON_SESSION_LOST\x10\x44\x12#\n\x1f\x45RROR_REASON_MEMBERSHIP_REFUSED\x10\x45\x12!\n\x1d\x45RROR_REASON_TRANSFER_REFUSED\x10\x46\x12\x1d\n\x19\x45RROR_REASON_NOT_RETRYING\x10G\x12\x1b\n\x17\x45RROR_REASON_JOB_BROKEN\x10I\x12\x1d\n\x19\x45RROR_REASON_MEMBER_LACKS\x10J\x12\x1f\n\x1b\x45RROR_REASON_QUOTA_EXCEEDED\x10P\x12\x1d\n\x19\x45RROR_REASON_RATE_LIMITED\x10Q\x12\x1d\n\x19\x45RROR_REASON_BACKLOG_FULL\x10R\x12\x1a\n\x16\x45RROR_REASON_DISK_FULL\x10S\x12\x1b\n\x17\x45RROR_REASON_NODE_LIMIT\x10T\x12\x1a\n\x16\x45RROR_REASON_NO_QUORUM\x10\x64\x12\x1b\n\x17\x45RROR_REASON_NOT_LEADER\x10\x65\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\x66\x12\x1f\n\x1b\x45RROR_REASON_LEADER_CHANGED\x10g\x12\x1f\n\x1b\x45RROR_REASON_COMMIT_TIMEOUT\x10h\x12 \n\x1c\x45RROR_REASON_DEADLINE_PASSED\x10j\x12\x1b\n\x17\x45RROR_REASON_CLOCK_SKEW\x10i\x12\x1e\n\x1a\x45RROR_REASON_REVISION_GONE\x10x\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10y\x12\x1a\n\x16\x45RROR_REASON_FORBIDDEN\x10z\x12\x1f\n\x1b\x45RROR_REASON_STATE_DIVERGED\x10{\x12!\n\x1d\x45RROR_REASON_NOT_BOOTSTRAPPED\x10|\x12\x1c\n\x18\x45RROR_REASON_RULE_FAILED\x10}\"\x04\x08H\x10H*\x1b\x45RROR_REASON_BACKUP_REFUSEDb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18raftsched/v1/error.proto\x12\x0craftsched.v1\x1a\x1araftsched/v1/options.proto*\x8a\x14\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12(\n\x1a\x45RROR_REASON_FIELD_INVALID\x10\x01\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12)\n\x1b\x45RROR_REASON_FIELD_REQUIRED\x10\x02\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12)\n\x1b\x45RROR_REASON_LIMIT_EXCEEDED\x10\x03\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12,\n\x1e\x45RROR_REASON_PAYLOAD_TOO_LARGE\x10\x04\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12\'\n\x19\x45RROR_REASON_CRON_INVALID\x10\x05\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12/\n!ERROR_REASON_SCHEDULE_NEVER_FIRES\x10\x06\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12\'\n\x19\x45RROR_REASON_ZONE_UNKNOWN\x10\x07\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12)\n\x1b\x45RROR_REASON_FILTER_INVALID\x10\x08\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12-\n\x1f\x45RROR_REASON_PAGE_TOKEN_INVALID\x10\t\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12\'\n\x19\x45RROR_REASON_MASK_INVALID\x10\n\x1a\x08\xa2\x97$\x04\x08\x03\x10\x01\x12.\n ERROR_REASON_NAMESPACE_NOT_FOUND\x10\x14\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12(\n\x1a\x45RROR_REASON_JOB_NOT_FOUND\x10\x15\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12(\n\x1a\x45RROR_REASON_RUN_NOT_FOUND\x10\x16\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12*\n\x1c\x45RROR_REASON_QUEUE_NOT_FOUND\x10\x17\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12-\n\x1f\x45RROR_REASON_CALENDAR_NOT_FOUND\x10\x18\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12+\n\x1d\x45RROR_REASON_WORKER_NOT_FOUND\x10\x19\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12)\n\x1b\x45RROR_REASON_FLOW_NOT_FOUND\x10\x1a\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12\x30\n\"ERROR_REASON_DEAD_LETTER_NOT_FOUND\x10\x1b\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12*\n\x1c\x45RROR_REASON_ALERT_NOT_FOUND\x10\x1c\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12\x31\n#ERROR_REASON_ACCESS_TOKEN_NOT_FOUND\x10\x1d\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12)\n\x1b\x45RROR_REASON_NODE_NOT_FOUND\x10\x1e\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12/\n!ERROR_REASON_OCCURRENCE_NOT_FOUND\x10\x1f\x1a\x08\xa2\x97$\x04\x08\x05\x10\x01\x12%\n\x17\x45RROR_REASON_JOB_EXISTS\x10(\x1a\x08\xa2\x97$\x04\x08\x06\x10\x01\x12&\n\x18\x45RROR_REASON_NAME_EXISTS\x10)\x1a\x08\xa2\x97$\x04\x08\x06\x10\x01\x12+\n\x1d\x45RROR_REASON_UNIQUE_KEY_TAKEN\x10*\x1a\x08\xa2\x97$\x04\x08\x06\x10\x01\x12,\n\x1e\x45RROR_REASON_REQUEST_ID_REUSED\x10+\x1a\x08\xa2\x97$\x04\x08\x06\x10\x01\x12(\n\x1a\x45RROR_REASON_ETAG_MISMATCH\x10<\x1a\x08\xa2\x97$\x04\x08\n\x10\x01\x12%\n\x17\x45RROR_REASON_JOB_PAUSED\x10=\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12*\n\x1c\x45RROR_REASON_OVERLAP_REFUSED\x10>\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12$\n\x16\x45RROR_REASON_RUN_ENDED\x10?\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12%\n\x17\x45RROR_REASON_LEASE_LOST\x10@\x1a\x08\xa2\x97$\x04\x08\t\x10\x07\x12 \n\x12\x45RROR_REASON_CYCLE\x10\x41\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12)\n\x1b\x45RROR_REASON_HAS_DEPENDENTS\x10\x42\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12!\n\x13\x45RROR_REASON_IN_USE\x10\x43\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12\'\n\x19\x45RROR_REASON_SESSION_LOST\x10\x44\x1a\x08\xa2\x97$\x04\x08\t\x10\x06\x12-\n\x1f\x45RROR_REASON_MEMBERSHIP_REFUSED\x10\x45\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12+\n\x1d\x45RROR_REASON_TRANSFER_REFUSED\x10\x46\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12\'\n\x19\x45RROR_REASON_NOT_RETRYING\x10G\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12%\n\x17\x45RROR_REASON_JOB_BROKEN\x10I\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12\'\n\x19\x45RROR_REASON_MEMBER_LACKS\x10J\x1a\x08\xa2\x97$\x04\x08\t\x10\x01\x12)\n\x1b\x45RROR_REASON_QUOTA_EXCEEDED\x10P\x1a\x08\xa2\x97$\x04\x08\x08\x10\x01\x12.\n\x19\x45RROR_REASON_RATE_LIMITED\x10Q\x1a\x0f\xa2\x97$\x0b\x08\x08\x10\x04\x1a\x05\x10\x80\x84\xaf_\x12.\n\x19\x45RROR_REASON_BACKLOG_FULL\x10R\x1a\x0f\xa2\x97$\x0b\x08\x08\x10\x04\x1a\x05\x10\x80\x84\xaf_\x12(\n\x16\x45RROR_REASON_DISK_FULL\x10S\x1a\x0c\xa2\x97$\x08\x08\x08\x10\x04\x1a\x02\x08\x02\x12)\n\x17\x45RROR_REASON_NODE_LIMIT\x10T\x1a\x0c\xa2\x97$\x08\x08\x08\x10\x04\x1a\x02\x08\x01\x12+\n\x16\x45RROR_REASON_NO_QUORUM\x10\x64\x1a\x0f\xa2\x97$\x0b\x08\x0e\x10\x02\x1a\x05\x10\x80\x84\xaf_\x12%\n\x17\x45RROR_REASON_NOT_LEADER\x10\x65\x1a\x08\xa2\x97$\x04\x08\x0e\x10\x02\x12#\n\x15\x45RROR_REASON_DRAINING\x10\x66\x1a\x08\xa2\x97$\x04\x08\x0e\x10\x03\x12)\n\x1b\x45RROR_REASON_LEADER_CHANGED\x10g\x1a\x08\xa2\x97$\x04\x08\n\x10\x05\x12)\n\x1b\x45RROR_REASON_COMMIT_TIMEOUT\x10h\x1a\x08\xa2\x97$\x04\x08\x04\x10\x05\x12*\n\x1c\x45RROR_REASON_DEADLINE_PASSED\x10j\x1a\x08\xa2\x97$\x04\x08\x04\x10\x04\x12)\n\x17\x45RROR_REASON_CLOCK_SKEW\x10i\x1a\x0c\xa2\x97$\x08\x08\x0e\x10\x02\x1a\x02\x08\x01\x12(\n\x1a\x45RROR_REASON_REVISION_GONE\x10x\x1a\x08\xa2\x97$\x04\x08\x0b\x10\x01\x12*\n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10y\x1a\x08\xa2\x97$\x04\x08\x10\x10\x01\x12$\n\x16\x45RROR_REASON_FORBIDDEN\x10z\x1a\x08\xa2\x97$\x04\x08\x07\x10\x01\x12)\n\x1b\x45RROR_REASON_STATE_DIVERGED\x10{\x1a\x08\xa2\x97$\x04\x08\r\x10\x03\x12+\n\x1d\x45RROR_REASON_NOT_BOOTSTRAPPED\x10|\x1a\x08\xa2\x97$\x04\x08\x10\x10\x01\x12&\n\x18\x45RROR_REASON_RULE_FAILED\x10}\x1a\x08\xa2\x97$\x04\x08\r\x10\x01\"\x04\x08H\x10H*\x1b\x45RROR_REASON_BACKUP_REFUSEDb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.error_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ERRORREASON']._serialized_start=43
-  _globals['_ERRORREASON']._serialized_end=2000
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FIELD_INVALID"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FIELD_INVALID"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FIELD_REQUIRED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FIELD_REQUIRED"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_LIMIT_EXCEEDED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_LIMIT_EXCEEDED"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PAYLOAD_TOO_LARGE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PAYLOAD_TOO_LARGE"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CRON_INVALID"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CRON_INVALID"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_SCHEDULE_NEVER_FIRES"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_SCHEDULE_NEVER_FIRES"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ZONE_UNKNOWN"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ZONE_UNKNOWN"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FILTER_INVALID"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FILTER_INVALID"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PAGE_TOKEN_INVALID"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_PAGE_TOKEN_INVALID"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_MASK_INVALID"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_MASK_INVALID"]._serialized_options = b'\242\227$\004\010\003\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NAMESPACE_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NAMESPACE_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_JOB_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_JOB_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RUN_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RUN_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_QUEUE_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_QUEUE_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CALENDAR_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CALENDAR_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_WORKER_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_WORKER_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FLOW_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FLOW_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_DEAD_LETTER_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_DEAD_LETTER_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ALERT_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ALERT_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ACCESS_TOKEN_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ACCESS_TOKEN_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NODE_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NODE_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_OCCURRENCE_NOT_FOUND"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_OCCURRENCE_NOT_FOUND"]._serialized_options = b'\242\227$\004\010\005\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_JOB_EXISTS"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_JOB_EXISTS"]._serialized_options = b'\242\227$\004\010\006\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NAME_EXISTS"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NAME_EXISTS"]._serialized_options = b'\242\227$\004\010\006\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNIQUE_KEY_TAKEN"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNIQUE_KEY_TAKEN"]._serialized_options = b'\242\227$\004\010\006\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_REQUEST_ID_REUSED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_REQUEST_ID_REUSED"]._serialized_options = b'\242\227$\004\010\006\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ETAG_MISMATCH"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_ETAG_MISMATCH"]._serialized_options = b'\242\227$\004\010\n\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_JOB_PAUSED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_JOB_PAUSED"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_OVERLAP_REFUSED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_OVERLAP_REFUSED"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RUN_ENDED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RUN_ENDED"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_LEASE_LOST"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_LEASE_LOST"]._serialized_options = b'\242\227$\004\010\t\020\007'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CYCLE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CYCLE"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_HAS_DEPENDENTS"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_HAS_DEPENDENTS"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_IN_USE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_IN_USE"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_SESSION_LOST"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_SESSION_LOST"]._serialized_options = b'\242\227$\004\010\t\020\006'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_MEMBERSHIP_REFUSED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_MEMBERSHIP_REFUSED"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_TRANSFER_REFUSED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_TRANSFER_REFUSED"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NOT_RETRYING"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NOT_RETRYING"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_JOB_BROKEN"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_JOB_BROKEN"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_MEMBER_LACKS"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_MEMBER_LACKS"]._serialized_options = b'\242\227$\004\010\t\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_QUOTA_EXCEEDED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_QUOTA_EXCEEDED"]._serialized_options = b'\242\227$\004\010\010\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RATE_LIMITED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RATE_LIMITED"]._serialized_options = b'\242\227$\013\010\010\020\004\032\005\020\200\204\257_'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_BACKLOG_FULL"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_BACKLOG_FULL"]._serialized_options = b'\242\227$\013\010\010\020\004\032\005\020\200\204\257_'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_DISK_FULL"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_DISK_FULL"]._serialized_options = b'\242\227$\010\010\010\020\004\032\002\010\002'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NODE_LIMIT"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NODE_LIMIT"]._serialized_options = b'\242\227$\010\010\010\020\004\032\002\010\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NO_QUORUM"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NO_QUORUM"]._serialized_options = b'\242\227$\013\010\016\020\002\032\005\020\200\204\257_'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NOT_LEADER"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NOT_LEADER"]._serialized_options = b'\242\227$\004\010\016\020\002'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_DRAINING"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_DRAINING"]._serialized_options = b'\242\227$\004\010\016\020\003'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_LEADER_CHANGED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_LEADER_CHANGED"]._serialized_options = b'\242\227$\004\010\n\020\005'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_COMMIT_TIMEOUT"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_COMMIT_TIMEOUT"]._serialized_options = b'\242\227$\004\010\004\020\005'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_DEADLINE_PASSED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_DEADLINE_PASSED"]._serialized_options = b'\242\227$\004\010\004\020\004'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOCK_SKEW"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_CLOCK_SKEW"]._serialized_options = b'\242\227$\010\010\016\020\002\032\002\010\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_REVISION_GONE"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_REVISION_GONE"]._serialized_options = b'\242\227$\004\010\013\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNAUTHENTICATED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_UNAUTHENTICATED"]._serialized_options = b'\242\227$\004\010\020\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FORBIDDEN"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_FORBIDDEN"]._serialized_options = b'\242\227$\004\010\007\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_STATE_DIVERGED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_STATE_DIVERGED"]._serialized_options = b'\242\227$\004\010\r\020\003'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NOT_BOOTSTRAPPED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_NOT_BOOTSTRAPPED"]._serialized_options = b'\242\227$\004\010\020\020\001'
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RULE_FAILED"]._loaded_options = None
+  _globals['_ERRORREASON'].values_by_name["ERROR_REASON_RULE_FAILED"]._serialized_options = b'\242\227$\004\010\r\020\001'
+  _globals['_ERRORREASON']._serialized_start=71
+  _globals['_ERRORREASON']._serialized_end=2641
 # @@protoc_insertion_point(module_scope)

@@ -25,363 +25,320 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Never sent."""
     ERROR_REASON_FIELD_INVALID: _ErrorReason.ValueType  # 1
-    """A field has a wrong value. INVALID_ARGUMENT with BadRequest naming all wrong fields, each with
-    the value, why it is wrong and what to write instead (without BadRequest where only one can be
-    wrong); `field`. Not done.
+    """A field has a wrong value. With BadRequest naming all wrong fields, each with the value, why it
+    is wrong and what to write instead (without BadRequest where only one can be wrong). Metadata:
+    `field`.
     """
     ERROR_REASON_FIELD_REQUIRED: _ErrorReason.ValueType  # 2
-    """A required field is empty. INVALID_ARGUMENT with BadRequest; `field`. Not done."""
+    """A required field is empty. With BadRequest; metadata: `field`."""
     ERROR_REASON_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 3
-    """Something is larger than its limit. INVALID_ARGUMENT; for a field of a resource `field` with
-    BadRequest, else `limit` (its name), `maximum`, `actual`. Not done.
+    """Something is larger than its limit. Metadata: for a field of a resource `field` with
+    BadRequest, else `limit` (its name), `maximum`, `actual`.
     """
     ERROR_REASON_PAYLOAD_TOO_LARGE: _ErrorReason.ValueType  # 4
-    """A payload or result is over 65,536 bytes. INVALID_ARGUMENT; for a payload `field` with
-    BadRequest, for a result `maximum`, `actual`. Not done.
+    """A payload or result is over 65,536 bytes. Metadata: for a payload `field` with BadRequest, for
+    a result `maximum`, `actual`.
     """
     ERROR_REASON_CRON_INVALID: _ErrorReason.ValueType  # 5
-    """A cron expression that cannot be read, or uses a word this product does not know.
-    INVALID_ARGUMENT with BadRequest; `field`. Not done.
+    """A cron expression that cannot be read, or uses a word this product does not know. With
+    BadRequest; metadata: `field`.
     """
     ERROR_REASON_SCHEDULE_NEVER_FIRES: _ErrorReason.ValueType  # 6
-    """A schedule that can never fire, such as `0 0 31 2 *`. INVALID_ARGUMENT with BadRequest;
-    `field`. Not done.
-    """
+    """A schedule that can never fire, such as `0 0 31 2 *`. With BadRequest; metadata: `field`."""
     ERROR_REASON_ZONE_UNKNOWN: _ErrorReason.ValueType  # 7
-    """Not an IANA time zone. INVALID_ARGUMENT with BadRequest, which offers near names; `field`. Not
-    done.
-    """
+    """Not an IANA time zone. With BadRequest, which offers near names; metadata: `field`."""
     ERROR_REASON_FILTER_INVALID: _ErrorReason.ValueType  # 8
-    """A filter that cannot be read, or names an unknown field. INVALID_ARGUMENT; `filter`, `hint`.
-    Not done.
-    """
+    """A filter that cannot be read, or names an unknown field. Metadata: `filter`, `hint`."""
     ERROR_REASON_PAGE_TOKEN_INVALID: _ErrorReason.ValueType  # 9
-    """A page token that was not given out for this list and filter. INVALID_ARGUMENT. Not done."""
+    """A page token that was not given out for this list and filter."""
     ERROR_REASON_MASK_INVALID: _ErrorReason.ValueType  # 10
-    """A field mask that names an unknown field or one that cannot be changed. INVALID_ARGUMENT;
-    `path`. Not done.
-    """
+    """A field mask that names an unknown field or one that cannot be changed. Metadata: `path`."""
     ERROR_REASON_NAMESPACE_NOT_FOUND: _ErrorReason.ValueType  # 20
-    """There is no such namespace. NOT_FOUND; `namespace`. Not done."""
+    """There is no such namespace. Metadata: `namespace`."""
     ERROR_REASON_JOB_NOT_FOUND: _ErrorReason.ValueType  # 21
-    """There is no such job. NOT_FOUND; `namespace`, `job`; for an upstream job of a spec `field`,
-    `job`. Not done.
+    """There is no such job. Metadata: `namespace`, `job`; for an upstream job of a spec `field`,
+    `job`.
     """
     ERROR_REASON_RUN_NOT_FOUND: _ErrorReason.ValueType  # 22
-    """There is no such run, or its history was purged. NOT_FOUND; `namespace`, `run`. Not done."""
+    """There is no such run, or its history was purged. Metadata: `namespace`, `run`."""
     ERROR_REASON_QUEUE_NOT_FOUND: _ErrorReason.ValueType  # 23
-    """There is no such queue. NOT_FOUND; `namespace`, `queue`. Not done."""
+    """There is no such queue. Metadata: `namespace`, `queue`."""
     ERROR_REASON_CALENDAR_NOT_FOUND: _ErrorReason.ValueType  # 24
-    """There is no such calendar. NOT_FOUND; `namespace`, `calendar`; for one in a spec `field` with
-    BadRequest. Not done.
+    """There is no such calendar. Metadata: `namespace`, `calendar`; for one in a spec `field` with
+    BadRequest.
     """
     ERROR_REASON_WORKER_NOT_FOUND: _ErrorReason.ValueType  # 25
-    """There is no such worker session. NOT_FOUND; `worker`. Not done."""
+    """There is no such worker session. Metadata: `worker`."""
     ERROR_REASON_FLOW_NOT_FOUND: _ErrorReason.ValueType  # 26
-    """There is no such flow, or its history was purged. NOT_FOUND; `namespace`, `flow`. Not done."""
+    """There is no such flow, or its history was purged. Metadata: `namespace`, `flow`."""
     ERROR_REASON_DEAD_LETTER_NOT_FOUND: _ErrorReason.ValueType  # 27
-    """The run is not a dead letter. NOT_FOUND; `namespace`, `run`, `state`. Not done."""
+    """The run is not a dead letter. Metadata: `namespace`, `run`, `state`."""
     ERROR_REASON_ALERT_NOT_FOUND: _ErrorReason.ValueType  # 28
-    """There is no such alert rule. NOT_FOUND; `namespace`, `alert`. Not done."""
+    """There is no such alert rule. Metadata: `namespace`, `alert`."""
     ERROR_REASON_ACCESS_TOKEN_NOT_FOUND: _ErrorReason.ValueType  # 29
-    """There is no such access token. NOT_FOUND; `access_token`. Not done."""
+    """There is no such access token. Metadata: `access_token`."""
     ERROR_REASON_NODE_NOT_FOUND: _ErrorReason.ValueType  # 30
-    """There is no such node in the cluster. NOT_FOUND; `node`. Not done."""
+    """There is no such node in the cluster. Metadata: `node`."""
     ERROR_REASON_OCCURRENCE_NOT_FOUND: _ErrorReason.ValueType  # 31
-    """The job has no such occurrence. NOT_FOUND; `job`, `scheduled_time`. Not done."""
+    """The job has no such occurrence. Metadata: `job`, `scheduled_time`."""
     ERROR_REASON_JOB_EXISTS: _ErrorReason.ValueType  # 40
-    """A job of that name exists. ALREADY_EXISTS; `namespace`, `job`. Not done."""
+    """A job of that name exists. Metadata: `namespace`, `job`."""
     ERROR_REASON_NAME_EXISTS: _ErrorReason.ValueType  # 41
-    """Something else of that name exists. ALREADY_EXISTS; `kind`, `name`. Not done."""
+    """Something else of that name exists. Metadata: `kind`, `name`."""
     ERROR_REASON_UNIQUE_KEY_TAKEN: _ErrorReason.ValueType  # 42
-    """A run with that unique key is already there and the policy says reject. ALREADY_EXISTS;
-    `unique_key`, `run`. Not done.
+    """A run with that unique key is already there and the policy says reject. Metadata: `unique_key`,
+    `run`.
     """
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 43
-    """The same request id came with another request. ALREADY_EXISTS; `request_id`. Not done."""
+    """The same request id came with another request. Metadata: `request_id`."""
     ERROR_REASON_ETAG_MISMATCH: _ErrorReason.ValueType  # 60
-    """The etag is not the current one: somebody changed it in between. ABORTED; `etag`, `current`.
-    Not done; read again, then decide.
+    """The etag is not the current one: somebody changed it in between. Metadata: `etag`, `current`.
+    Read again, then decide.
     """
     ERROR_REASON_JOB_PAUSED: _ErrorReason.ValueType  # 61
-    """The job is paused. FAILED_PRECONDITION; `job`, `pause_reason`. Not done."""
+    """The job is paused. Metadata: `job`, `pause_reason`."""
     ERROR_REASON_OVERLAP_REFUSED: _ErrorReason.ValueType  # 62
-    """The overlap policy does not allow another run now. FAILED_PRECONDITION; `job`, `live`, `limit`.
-    Not done; force is the way around.
+    """The overlap policy does not allow another run now. Metadata: `job`, `live`, `limit`. Force is
+    the way around.
     """
     ERROR_REASON_RUN_ENDED: _ErrorReason.ValueType  # 63
-    """The run has ended, so it cannot be changed. FAILED_PRECONDITION; `run`, `state`. Not done."""
+    """The run has ended, so it cannot be changed. Metadata: `run`, `state`."""
     ERROR_REASON_LEASE_LOST: _ErrorReason.ValueType  # 64
     """The lease is not this worker's any more: it lapsed, was replaced or the run ended. Stop the
-    work. FAILED_PRECONDITION; `run`, `token`, `current_token`, `state`. Not done.
+    work. Metadata: `run`, `token`, `current_token`, `state`.
     """
     ERROR_REASON_CYCLE: _ErrorReason.ValueType  # 65
-    """The dependencies would form a cycle. FAILED_PRECONDITION; `path` (a -> b -> a). Not done."""
+    """The dependencies would form a cycle. Metadata: `path` (a -> b -> a)."""
     ERROR_REASON_HAS_DEPENDENTS: _ErrorReason.ValueType  # 66
-    """Other jobs depend on it. FAILED_PRECONDITION; `job`, `dependents`. Not done."""
+    """Other jobs depend on it. Metadata: `job`, `dependents`."""
     ERROR_REASON_IN_USE: _ErrorReason.ValueType  # 67
-    """Something uses it. FAILED_PRECONDITION; `kind`, `name`, `used_by`. Not done."""
+    """Something uses it. Metadata: `kind`, `name`, `used_by`."""
     ERROR_REASON_SESSION_LOST: _ErrorReason.ValueType  # 68
-    """The worker's session lapsed, or this leader never knew it. Say hello again.
-    FAILED_PRECONDITION; `worker`. Not done.
+    """The worker's session lapsed, or this leader never knew it; or another stream with the same
+    worker id took it over, of which only the first stream hears. Metadata: `worker`.
     """
     ERROR_REASON_MEMBERSHIP_REFUSED: _ErrorReason.ValueType  # 69
     """The change would leave the cluster without a safe majority, or another one is under way.
-    FAILED_PRECONDITION; `detail`. Not done.
+    Metadata: `detail`.
     """
     ERROR_REASON_TRANSFER_REFUSED: _ErrorReason.ValueType  # 70
-    """Leadership could not be handed over: no follower is caught up. FAILED_PRECONDITION; `target`.
-    Not done.
-    """
+    """Leadership could not be handed over: no follower is caught up. Metadata: `target`."""
     ERROR_REASON_NOT_RETRYING: _ErrorReason.ValueType  # 71
-    """The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
+    """The run does not wait for a retry. Metadata: `run`, `state`."""
     ERROR_REASON_JOB_BROKEN: _ErrorReason.ValueType  # 73
-    """The job was set aside, since work on it failed. FAILED_PRECONDITION; `job`, `broken_reason`.
-    Not done; RepairJob or a change of its spec brings it back.
+    """The job was set aside, since work on it failed. Metadata: `job`, `broken_reason`. RepairJob or
+    a change of its spec brings it back.
     """
     ERROR_REASON_MEMBER_LACKS: _ErrorReason.ValueType  # 74
     """A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
-    older version. FAILED_PRECONDITION; `member`, `lacks`. Not done.
+    older version. Metadata: `member`, `lacks`.
     """
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 80
-    """A quota of the namespace is used up. RESOURCE_EXHAUSTED with QuotaFailure; `quota`, `maximum`.
-    Not done.
-    """
+    """A quota of the namespace is used up. With QuotaFailure; metadata: `quota`, `maximum`."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 81
-    """Too many calls a second for this namespace. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
+    """Too many calls a second for this namespace."""
     ERROR_REASON_BACKLOG_FULL: _ErrorReason.ValueType  # 82
-    """The leader's backlog of requests is full. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
+    """The leader's backlog of requests is full."""
     ERROR_REASON_DISK_FULL: _ErrorReason.ValueType  # 83
-    """The disk of the leader is full. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
+    """The disk of the leader is full."""
     ERROR_REASON_NODE_LIMIT: _ErrorReason.ValueType  # 84
-    """A limit of this node on connections, streams, calls, bytes or watchers is reached.
-    RESOURCE_EXHAUSTED with RetryInfo; `limit`, `maximum`, `of` (whose: a caller, an address, all).
-    Not done.
+    """A limit of this node on connections, streams, calls, bytes or watchers is reached. Metadata:
+    `limit`, `maximum`, `of` (whose: a caller, an address, all).
     """
     ERROR_REASON_NO_QUORUM: _ErrorReason.ValueType  # 100
     """There is no leader that a majority follows, or a node did not reach the `min_revision` of a
-    read within its deadline. UNAVAILABLE with RetryInfo. Not done.
+    read within its deadline.
     """
     ERROR_REASON_NOT_LEADER: _ErrorReason.ValueType  # 101
-    """This node does not lead and may not pass this call on. UNAVAILABLE; `leader`. Not done."""
+    """This node does not lead and may not pass this call on. Metadata: `leader`."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 102
-    """The node is stopping, or drains. UNAVAILABLE; `leader`. Not done; take another node."""
+    """The node is stopping, or drains. Metadata: `leader`. Take another node."""
     ERROR_REASON_LEADER_CHANGED: _ErrorReason.ValueType  # 103
-    """Leadership moved while the call was under way. ABORTED. Outcome unknown."""
+    """Leadership moved while the call was under way."""
     ERROR_REASON_COMMIT_TIMEOUT: _ErrorReason.ValueType  # 104
-    """No majority confirmed the write in time. DEADLINE_EXCEEDED. Outcome unknown."""
+    """No majority confirmed the write in time."""
     ERROR_REASON_DEADLINE_PASSED: _ErrorReason.ValueType  # 106
-    """The caller's time was over before a read was answered. DEADLINE_EXCEEDED; `seconds`. Not done;
-    give it more time.
-    """
+    """The caller's time was over before a read was answered. Metadata: `seconds`. Give it more time."""
     ERROR_REASON_CLOCK_SKEW: _ErrorReason.ValueType  # 105
-    """The leader's clock is far from those of a majority, so it does not fire. UNAVAILABLE;
-    `skew_ms`. Not done.
-    """
+    """The leader's clock is far from those of a majority, so it does not fire. Metadata: `skew_ms`."""
     ERROR_REASON_REVISION_GONE: _ErrorReason.ValueType  # 120
-    """Events before that revision are gone. OUT_OF_RANGE; `oldest`. Not done; begin with a fresh
-    list.
-    """
+    """Events before that revision are gone. Metadata: `oldest`. Begin with a fresh list."""
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 121
-    """The call has no token, or the token is not valid. UNAUTHENTICATED. Not done."""
+    """The call has no token, or the token is not valid."""
     ERROR_REASON_FORBIDDEN: _ErrorReason.ValueType  # 122
-    """The caller may not do this. PERMISSION_DENIED; `role`, `needs`, `namespace`. Not done."""
+    """The caller may not do this. Metadata: `role`, `needs`, `namespace`."""
     ERROR_REASON_STATE_DIVERGED: _ErrorReason.ValueType  # 123
-    """The node found that its state differs from the others' and serves no longer. INTERNAL; `node`.
-    Not done; take another node.
+    """The node found that its state differs from the others' and serves no longer. Metadata: `node`.
+    Take another node.
     """
     ERROR_REASON_NOT_BOOTSTRAPPED: _ErrorReason.ValueType  # 124
     """No access token was made yet, so nobody may call: `raftsched token bootstrap` makes the first
-    one, with the secret in the folder of a node. UNAUTHENTICATED; `file`. Not done.
+    one, with the secret in the folder of a node. Metadata: `file`.
     """
     ERROR_REASON_RULE_FAILED: _ErrorReason.ValueType  # 125
-    """Deciding it failed in the rules: a defect, which is in the node's log. INTERNAL; `request`.
-    Not done.
-    """
+    """Deciding it failed in the rules: a defect, which is in the node's log. Metadata: `request`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of google.rpc.ErrorInfo, written without the prefix
-    ERROR_REASON_. Each value names the gRPC code it comes with, and the keys of the ErrorInfo's
-    metadata. Where BadRequest comes along the metadata hold `field`, the first wrong one, and each
-    violation's description says the value and what to write instead. "Not done" means that the
-    outcome is known: nothing was changed. Where it says "Outcome unknown", call again with the same
-    request_id.
+    ERROR_REASON_. The option beside each value says the gRPC code that it comes with and what to do
+    next, and with that whether it was done (options.proto); the comment names the keys of the
+    ErrorInfo's metadata. Where BadRequest comes along the metadata hold `field`, the first wrong
+    one, and each violation's description says the value and what to write instead.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Never sent."""
 ERROR_REASON_FIELD_INVALID: ErrorReason.ValueType  # 1
-"""A field has a wrong value. INVALID_ARGUMENT with BadRequest naming all wrong fields, each with
-the value, why it is wrong and what to write instead (without BadRequest where only one can be
-wrong); `field`. Not done.
+"""A field has a wrong value. With BadRequest naming all wrong fields, each with the value, why it
+is wrong and what to write instead (without BadRequest where only one can be wrong). Metadata:
+`field`.
 """
 ERROR_REASON_FIELD_REQUIRED: ErrorReason.ValueType  # 2
-"""A required field is empty. INVALID_ARGUMENT with BadRequest; `field`. Not done."""
+"""A required field is empty. With BadRequest; metadata: `field`."""
 ERROR_REASON_LIMIT_EXCEEDED: ErrorReason.ValueType  # 3
-"""Something is larger than its limit. INVALID_ARGUMENT; for a field of a resource `field` with
-BadRequest, else `limit` (its name), `maximum`, `actual`. Not done.
+"""Something is larger than its limit. Metadata: for a field of a resource `field` with
+BadRequest, else `limit` (its name), `maximum`, `actual`.
 """
 ERROR_REASON_PAYLOAD_TOO_LARGE: ErrorReason.ValueType  # 4
-"""A payload or result is over 65,536 bytes. INVALID_ARGUMENT; for a payload `field` with
-BadRequest, for a result `maximum`, `actual`. Not done.
+"""A payload or result is over 65,536 bytes. Metadata: for a payload `field` with BadRequest, for
+a result `maximum`, `actual`.
 """
 ERROR_REASON_CRON_INVALID: ErrorReason.ValueType  # 5
-"""A cron expression that cannot be read, or uses a word this product does not know.
-INVALID_ARGUMENT with BadRequest; `field`. Not done.
+"""A cron expression that cannot be read, or uses a word this product does not know. With
+BadRequest; metadata: `field`.
 """
 ERROR_REASON_SCHEDULE_NEVER_FIRES: ErrorReason.ValueType  # 6
-"""A schedule that can never fire, such as `0 0 31 2 *`. INVALID_ARGUMENT with BadRequest;
-`field`. Not done.
-"""
+"""A schedule that can never fire, such as `0 0 31 2 *`. With BadRequest; metadata: `field`."""
 ERROR_REASON_ZONE_UNKNOWN: ErrorReason.ValueType  # 7
-"""Not an IANA time zone. INVALID_ARGUMENT with BadRequest, which offers near names; `field`. Not
-done.
-"""
+"""Not an IANA time zone. With BadRequest, which offers near names; metadata: `field`."""
 ERROR_REASON_FILTER_INVALID: ErrorReason.ValueType  # 8
-"""A filter that cannot be read, or names an unknown field. INVALID_ARGUMENT; `filter`, `hint`.
-Not done.
-"""
+"""A filter that cannot be read, or names an unknown field. Metadata: `filter`, `hint`."""
 ERROR_REASON_PAGE_TOKEN_INVALID: ErrorReason.ValueType  # 9
-"""A page token that was not given out for this list and filter. INVALID_ARGUMENT. Not done."""
+"""A page token that was not given out for this list and filter."""
 ERROR_REASON_MASK_INVALID: ErrorReason.ValueType  # 10
-"""A field mask that names an unknown field or one that cannot be changed. INVALID_ARGUMENT;
-`path`. Not done.
-"""
+"""A field mask that names an unknown field or one that cannot be changed. Metadata: `path`."""
 ERROR_REASON_NAMESPACE_NOT_FOUND: ErrorReason.ValueType  # 20
-"""There is no such namespace. NOT_FOUND; `namespace`. Not done."""
+"""There is no such namespace. Metadata: `namespace`."""
 ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 21
-"""There is no such job. NOT_FOUND; `namespace`, `job`; for an upstream job of a spec `field`,
-`job`. Not done.
+"""There is no such job. Metadata: `namespace`, `job`; for an upstream job of a spec `field`,
+`job`.
 """
 ERROR_REASON_RUN_NOT_FOUND: ErrorReason.ValueType  # 22
-"""There is no such run, or its history was purged. NOT_FOUND; `namespace`, `run`. Not done."""
+"""There is no such run, or its history was purged. Metadata: `namespace`, `run`."""
 ERROR_REASON_QUEUE_NOT_FOUND: ErrorReason.ValueType  # 23
-"""There is no such queue. NOT_FOUND; `namespace`, `queue`. Not done."""
+"""There is no such queue. Metadata: `namespace`, `queue`."""
 ERROR_REASON_CALENDAR_NOT_FOUND: ErrorReason.ValueType  # 24
-"""There is no such calendar. NOT_FOUND; `namespace`, `calendar`; for one in a spec `field` with
-BadRequest. Not done.
+"""There is no such calendar. Metadata: `namespace`, `calendar`; for one in a spec `field` with
+BadRequest.
 """
 ERROR_REASON_WORKER_NOT_FOUND: ErrorReason.ValueType  # 25
-"""There is no such worker session. NOT_FOUND; `worker`. Not done."""
+"""There is no such worker session. Metadata: `worker`."""
 ERROR_REASON_FLOW_NOT_FOUND: ErrorReason.ValueType  # 26
-"""There is no such flow, or its history was purged. NOT_FOUND; `namespace`, `flow`. Not done."""
+"""There is no such flow, or its history was purged. Metadata: `namespace`, `flow`."""
 ERROR_REASON_DEAD_LETTER_NOT_FOUND: ErrorReason.ValueType  # 27
-"""The run is not a dead letter. NOT_FOUND; `namespace`, `run`, `state`. Not done."""
+"""The run is not a dead letter. Metadata: `namespace`, `run`, `state`."""
 ERROR_REASON_ALERT_NOT_FOUND: ErrorReason.ValueType  # 28
-"""There is no such alert rule. NOT_FOUND; `namespace`, `alert`. Not done."""
+"""There is no such alert rule. Metadata: `namespace`, `alert`."""
 ERROR_REASON_ACCESS_TOKEN_NOT_FOUND: ErrorReason.ValueType  # 29
-"""There is no such access token. NOT_FOUND; `access_token`. Not done."""
+"""There is no such access token. Metadata: `access_token`."""
 ERROR_REASON_NODE_NOT_FOUND: ErrorReason.ValueType  # 30
-"""There is no such node in the cluster. NOT_FOUND; `node`. Not done."""
+"""There is no such node in the cluster. Metadata: `node`."""
 ERROR_REASON_OCCURRENCE_NOT_FOUND: ErrorReason.ValueType  # 31
-"""The job has no such occurrence. NOT_FOUND; `job`, `scheduled_time`. Not done."""
+"""The job has no such occurrence. Metadata: `job`, `scheduled_time`."""
 ERROR_REASON_JOB_EXISTS: ErrorReason.ValueType  # 40
-"""A job of that name exists. ALREADY_EXISTS; `namespace`, `job`. Not done."""
+"""A job of that name exists. Metadata: `namespace`, `job`."""
 ERROR_REASON_NAME_EXISTS: ErrorReason.ValueType  # 41
-"""Something else of that name exists. ALREADY_EXISTS; `kind`, `name`. Not done."""
+"""Something else of that name exists. Metadata: `kind`, `name`."""
 ERROR_REASON_UNIQUE_KEY_TAKEN: ErrorReason.ValueType  # 42
-"""A run with that unique key is already there and the policy says reject. ALREADY_EXISTS;
-`unique_key`, `run`. Not done.
+"""A run with that unique key is already there and the policy says reject. Metadata: `unique_key`,
+`run`.
 """
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 43
-"""The same request id came with another request. ALREADY_EXISTS; `request_id`. Not done."""
+"""The same request id came with another request. Metadata: `request_id`."""
 ERROR_REASON_ETAG_MISMATCH: ErrorReason.ValueType  # 60
-"""The etag is not the current one: somebody changed it in between. ABORTED; `etag`, `current`.
-Not done; read again, then decide.
+"""The etag is not the current one: somebody changed it in between. Metadata: `etag`, `current`.
+Read again, then decide.
 """
 ERROR_REASON_JOB_PAUSED: ErrorReason.ValueType  # 61
-"""The job is paused. FAILED_PRECONDITION; `job`, `pause_reason`. Not done."""
+"""The job is paused. Metadata: `job`, `pause_reason`."""
 ERROR_REASON_OVERLAP_REFUSED: ErrorReason.ValueType  # 62
-"""The overlap policy does not allow another run now. FAILED_PRECONDITION; `job`, `live`, `limit`.
-Not done; force is the way around.
+"""The overlap policy does not allow another run now. Metadata: `job`, `live`, `limit`. Force is
+the way around.
 """
 ERROR_REASON_RUN_ENDED: ErrorReason.ValueType  # 63
-"""The run has ended, so it cannot be changed. FAILED_PRECONDITION; `run`, `state`. Not done."""
+"""The run has ended, so it cannot be changed. Metadata: `run`, `state`."""
 ERROR_REASON_LEASE_LOST: ErrorReason.ValueType  # 64
 """The lease is not this worker's any more: it lapsed, was replaced or the run ended. Stop the
-work. FAILED_PRECONDITION; `run`, `token`, `current_token`, `state`. Not done.
+work. Metadata: `run`, `token`, `current_token`, `state`.
 """
 ERROR_REASON_CYCLE: ErrorReason.ValueType  # 65
-"""The dependencies would form a cycle. FAILED_PRECONDITION; `path` (a -> b -> a). Not done."""
+"""The dependencies would form a cycle. Metadata: `path` (a -> b -> a)."""
 ERROR_REASON_HAS_DEPENDENTS: ErrorReason.ValueType  # 66
-"""Other jobs depend on it. FAILED_PRECONDITION; `job`, `dependents`. Not done."""
+"""Other jobs depend on it. Metadata: `job`, `dependents`."""
 ERROR_REASON_IN_USE: ErrorReason.ValueType  # 67
-"""Something uses it. FAILED_PRECONDITION; `kind`, `name`, `used_by`. Not done."""
+"""Something uses it. Metadata: `kind`, `name`, `used_by`."""
 ERROR_REASON_SESSION_LOST: ErrorReason.ValueType  # 68
-"""The worker's session lapsed, or this leader never knew it. Say hello again.
-FAILED_PRECONDITION; `worker`. Not done.
+"""The worker's session lapsed, or this leader never knew it; or another stream with the same
+worker id took it over, of which only the first stream hears. Metadata: `worker`.
 """
 ERROR_REASON_MEMBERSHIP_REFUSED: ErrorReason.ValueType  # 69
 """The change would leave the cluster without a safe majority, or another one is under way.
-FAILED_PRECONDITION; `detail`. Not done.
+Metadata: `detail`.
 """
 ERROR_REASON_TRANSFER_REFUSED: ErrorReason.ValueType  # 70
-"""Leadership could not be handed over: no follower is caught up. FAILED_PRECONDITION; `target`.
-Not done.
-"""
+"""Leadership could not be handed over: no follower is caught up. Metadata: `target`."""
 ERROR_REASON_NOT_RETRYING: ErrorReason.ValueType  # 71
-"""The run does not wait for a retry. FAILED_PRECONDITION; `run`, `state`. Not done."""
+"""The run does not wait for a retry. Metadata: `run`, `state`."""
 ERROR_REASON_JOB_BROKEN: ErrorReason.ValueType  # 73
-"""The job was set aside, since work on it failed. FAILED_PRECONDITION; `job`, `broken_reason`.
-Not done; RepairJob or a change of its spec brings it back.
+"""The job was set aside, since work on it failed. Metadata: `job`, `broken_reason`. RepairJob or
+a change of its spec brings it back.
 """
 ERROR_REASON_MEMBER_LACKS: ErrorReason.ValueType  # 74
 """A member of the cluster cannot do what this asks for: it does not know a time zone, or runs an
-older version. FAILED_PRECONDITION; `member`, `lacks`. Not done.
+older version. Metadata: `member`, `lacks`.
 """
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 80
-"""A quota of the namespace is used up. RESOURCE_EXHAUSTED with QuotaFailure; `quota`, `maximum`.
-Not done.
-"""
+"""A quota of the namespace is used up. With QuotaFailure; metadata: `quota`, `maximum`."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 81
-"""Too many calls a second for this namespace. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
+"""Too many calls a second for this namespace."""
 ERROR_REASON_BACKLOG_FULL: ErrorReason.ValueType  # 82
-"""The leader's backlog of requests is full. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
+"""The leader's backlog of requests is full."""
 ERROR_REASON_DISK_FULL: ErrorReason.ValueType  # 83
-"""The disk of the leader is full. RESOURCE_EXHAUSTED with RetryInfo. Not done."""
+"""The disk of the leader is full."""
 ERROR_REASON_NODE_LIMIT: ErrorReason.ValueType  # 84
-"""A limit of this node on connections, streams, calls, bytes or watchers is reached.
-RESOURCE_EXHAUSTED with RetryInfo; `limit`, `maximum`, `of` (whose: a caller, an address, all).
-Not done.
+"""A limit of this node on connections, streams, calls, bytes or watchers is reached. Metadata:
+`limit`, `maximum`, `of` (whose: a caller, an address, all).
 """
 ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 100
 """There is no leader that a majority follows, or a node did not reach the `min_revision` of a
-read within its deadline. UNAVAILABLE with RetryInfo. Not done.
+read within its deadline.
 """
 ERROR_REASON_NOT_LEADER: ErrorReason.ValueType  # 101
-"""This node does not lead and may not pass this call on. UNAVAILABLE; `leader`. Not done."""
+"""This node does not lead and may not pass this call on. Metadata: `leader`."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 102
-"""The node is stopping, or drains. UNAVAILABLE; `leader`. Not done; take another node."""
+"""The node is stopping, or drains. Metadata: `leader`. Take another node."""
 ERROR_REASON_LEADER_CHANGED: ErrorReason.ValueType  # 103
-"""Leadership moved while the call was under way. ABORTED. Outcome unknown."""
+"""Leadership moved while the call was under way."""
 ERROR_REASON_COMMIT_TIMEOUT: ErrorReason.ValueType  # 104
-"""No majority confirmed the write in time. DEADLINE_EXCEEDED. Outcome unknown."""
+"""No majority confirmed the write in time."""
 ERROR_REASON_DEADLINE_PASSED: ErrorReason.ValueType  # 106
-"""The caller's time was over before a read was answered. DEADLINE_EXCEEDED; `seconds`. Not done;
-give it more time.
-"""
+"""The caller's time was over before a read was answered. Metadata: `seconds`. Give it more time."""
 ERROR_REASON_CLOCK_SKEW: ErrorReason.ValueType  # 105
-"""The leader's clock is far from those of a majority, so it does not fire. UNAVAILABLE;
-`skew_ms`. Not done.
-"""
+"""The leader's clock is far from those of a majority, so it does not fire. Metadata: `skew_ms`."""
 ERROR_REASON_REVISION_GONE: ErrorReason.ValueType  # 120
-"""Events before that revision are gone. OUT_OF_RANGE; `oldest`. Not done; begin with a fresh
-list.
-"""
+"""Events before that revision are gone. Metadata: `oldest`. Begin with a fresh list."""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 121
-"""The call has no token, or the token is not valid. UNAUTHENTICATED. Not done."""
+"""The call has no token, or the token is not valid."""
 ERROR_REASON_FORBIDDEN: ErrorReason.ValueType  # 122
-"""The caller may not do this. PERMISSION_DENIED; `role`, `needs`, `namespace`. Not done."""
+"""The caller may not do this. Metadata: `role`, `needs`, `namespace`."""
 ERROR_REASON_STATE_DIVERGED: ErrorReason.ValueType  # 123
-"""The node found that its state differs from the others' and serves no longer. INTERNAL; `node`.
-Not done; take another node.
+"""The node found that its state differs from the others' and serves no longer. Metadata: `node`.
+Take another node.
 """
 ERROR_REASON_NOT_BOOTSTRAPPED: ErrorReason.ValueType  # 124
 """No access token was made yet, so nobody may call: `raftsched token bootstrap` makes the first
-one, with the secret in the folder of a node. UNAUTHENTICATED; `file`. Not done.
+one, with the secret in the folder of a node. Metadata: `file`.
 """
 ERROR_REASON_RULE_FAILED: ErrorReason.ValueType  # 125
-"""Deciding it failed in the rules: a defect, which is in the node's log. INTERNAL; `request`.
-Not done.
-"""
+"""Deciding it failed in the rules: a defect, which is in the node's log. Metadata: `request`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

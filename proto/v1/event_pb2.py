@@ -26,11 +26,12 @@ from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from . import common_pb2 as raftsched_dot_v1_dot_common__pb2
 from . import job_pb2 as raftsched_dot_v1_dot_job__pb2
+from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 from . import queue_pb2 as raftsched_dot_v1_dot_queue__pb2
 from . import run_pb2 as raftsched_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18raftsched/v1/event.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x16raftsched/v1/job.proto\x1a\x18raftsched/v1/queue.proto\x1a\x16raftsched/v1/run.proto\"\xf7\x02\n\x05\x45vent\x12(\n\x08revision\x18\x01 \x01(\x0b\x32\x16.raftsched.v1.Revision\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12%\n\x04kind\x18\x03 \x01(\x0e\x32\x17.raftsched.v1.EventKind\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x0b\n\x03job\x18\x05 \x01(\t\x12\x1e\n\x03run\x18\x06 \x01(\x0b\x32\x11.raftsched.v1.Run\x12$\n\tjob_after\x18\x07 \x01(\x0b\x32\x11.raftsched.v1.Job\x12\"\n\x05queue\x18\x08 \x01(\x0b\x32\x13.raftsched.v1.Queue\x12\r\n\x05\x61lert\x18\t \x01(\t\x12\x0f\n\x07message\x18\n \x01(\t\x12)\n\x06ledger\x18\x0b \x01(\x0b\x32\x19.raftsched.v1.LedgerEntry\x12\x0c\n\x04\x66low\x18\x0c \x01(\t\x12\x10\n\x08\x63\x61lendar\x18\r \x01(\t\"^\n\x12WatchEventsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12%\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x16.raftsched.v1.Revision\"d\n\x13WatchEventsResponse\x12#\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x13.raftsched.v1.Event\x12(\n\x08progress\x18\x02 \x01(\x0b\x32\x16.raftsched.v1.Revision\"p\n\x11ListEventsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12%\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x16.raftsched.v1.Revision\x12\x11\n\tpage_size\x18\x04 \x01(\x05\"p\n\x12ListEventsResponse\x12#\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x13.raftsched.v1.Event\x12(\n\x08progress\x18\x02 \x01(\x0b\x32\x16.raftsched.v1.Revision\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08*\xf2\x05\n\tEventKind\x12\x1a\n\x16\x45VENT_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45VENT_KIND_JOB_CREATED\x10\x01\x12\x1a\n\x16\x45VENT_KIND_JOB_UPDATED\x10\x02\x12\x19\n\x15\x45VENT_KIND_JOB_PAUSED\x10\x03\x12\x1a\n\x16\x45VENT_KIND_JOB_RESUMED\x10\x04\x12\x1a\n\x16\x45VENT_KIND_JOB_DELETED\x10\x05\x12\x1b\n\x17\x45VENT_KIND_JOB_FINISHED\x10\x06\x12\x19\n\x15\x45VENT_KIND_JOB_BROKEN\x10\x07\x12\x1b\n\x17\x45VENT_KIND_JOB_REPAIRED\x10\x08\x12\x18\n\x14\x45VENT_KIND_RUN_FIRED\x10\n\x12\x18\n\x14\x45VENT_KIND_FIRED_NOT\x10\x0b\x12\x19\n\x15\x45VENT_KIND_RUN_LEASED\x10\x0c\x12\x1b\n\x17\x45VENT_KIND_RUN_RETRYING\x10\r\x12\x1b\n\x17\x45VENT_KIND_RUN_RELEASED\x10\x0e\x12\x1c\n\x18\x45VENT_KIND_RUN_SUCCEEDED\x10\x0f\x12\x19\n\x15\x45VENT_KIND_RUN_FAILED\x10\x10\x12\x1c\n\x18\x45VENT_KIND_RUN_CANCELLED\x10\x11\x12\x1a\n\x16\x45VENT_KIND_RUN_SKIPPED\x10\x12\x12\x1b\n\x17\x45VENT_KIND_RUN_REQUEUED\x10\x13\x12\x1c\n\x18\x45VENT_KIND_QUEUE_CHANGED\x10\x1e\x12\x1b\n\x17\x45VENT_KIND_ALERT_RAISED\x10(\x12\x1c\n\x18\x45VENT_KIND_ALERT_CLEARED\x10)\x12\x19\n\x15\x45VENT_KIND_FLOW_STUCK\x10<\x12\x19\n\x15\x45VENT_KIND_FLOW_ENDED\x10=\x12\x1f\n\x1b\x45VENT_KIND_CALENDAR_CHANGED\x10\x46\"\x04\x08\x32\x10\x32*\x1a\x45VENT_KIND_MEMBERS_CHANGED2\xe3\x01\n\x0c\x45ventService\x12n\n\x0bWatchEvents\x12 .raftsched.v1.WatchEventsRequest\x1a!.raftsched.v1.WatchEventsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/events:watch0\x01\x12\x63\n\nListEvents\x12\x1f.raftsched.v1.ListEventsRequest\x1a .raftsched.v1.ListEventsResponse\"\x12\x82\xd3\xe4\x93\x02\x0c\x12\n/v1/eventsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18raftsched/v1/event.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x16raftsched/v1/job.proto\x1a\x1araftsched/v1/options.proto\x1a\x18raftsched/v1/queue.proto\x1a\x16raftsched/v1/run.proto\"\xf7\x02\n\x05\x45vent\x12(\n\x08revision\x18\x01 \x01(\x0b\x32\x16.raftsched.v1.Revision\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12%\n\x04kind\x18\x03 \x01(\x0e\x32\x17.raftsched.v1.EventKind\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x0b\n\x03job\x18\x05 \x01(\t\x12\x1e\n\x03run\x18\x06 \x01(\x0b\x32\x11.raftsched.v1.Run\x12$\n\tjob_after\x18\x07 \x01(\x0b\x32\x11.raftsched.v1.Job\x12\"\n\x05queue\x18\x08 \x01(\x0b\x32\x13.raftsched.v1.Queue\x12\r\n\x05\x61lert\x18\t \x01(\t\x12\x0f\n\x07message\x18\n \x01(\t\x12)\n\x06ledger\x18\x0b \x01(\x0b\x32\x19.raftsched.v1.LedgerEntry\x12\x0c\n\x04\x66low\x18\x0c \x01(\t\x12\x10\n\x08\x63\x61lendar\x18\r \x01(\t\"^\n\x12WatchEventsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12%\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x16.raftsched.v1.Revision\"d\n\x13WatchEventsResponse\x12#\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x13.raftsched.v1.Event\x12(\n\x08progress\x18\x02 \x01(\x0b\x32\x16.raftsched.v1.Revision\"p\n\x11ListEventsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12%\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x16.raftsched.v1.Revision\x12\x11\n\tpage_size\x18\x04 \x01(\x05\"p\n\x12ListEventsResponse\x12#\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x13.raftsched.v1.Event\x12(\n\x08progress\x18\x02 \x01(\x0b\x32\x16.raftsched.v1.Revision\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08*\xf2\x05\n\tEventKind\x12\x1a\n\x16\x45VENT_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45VENT_KIND_JOB_CREATED\x10\x01\x12\x1a\n\x16\x45VENT_KIND_JOB_UPDATED\x10\x02\x12\x19\n\x15\x45VENT_KIND_JOB_PAUSED\x10\x03\x12\x1a\n\x16\x45VENT_KIND_JOB_RESUMED\x10\x04\x12\x1a\n\x16\x45VENT_KIND_JOB_DELETED\x10\x05\x12\x1b\n\x17\x45VENT_KIND_JOB_FINISHED\x10\x06\x12\x19\n\x15\x45VENT_KIND_JOB_BROKEN\x10\x07\x12\x1b\n\x17\x45VENT_KIND_JOB_REPAIRED\x10\x08\x12\x18\n\x14\x45VENT_KIND_RUN_FIRED\x10\n\x12\x18\n\x14\x45VENT_KIND_FIRED_NOT\x10\x0b\x12\x19\n\x15\x45VENT_KIND_RUN_LEASED\x10\x0c\x12\x1b\n\x17\x45VENT_KIND_RUN_RETRYING\x10\r\x12\x1b\n\x17\x45VENT_KIND_RUN_RELEASED\x10\x0e\x12\x1c\n\x18\x45VENT_KIND_RUN_SUCCEEDED\x10\x0f\x12\x19\n\x15\x45VENT_KIND_RUN_FAILED\x10\x10\x12\x1c\n\x18\x45VENT_KIND_RUN_CANCELLED\x10\x11\x12\x1a\n\x16\x45VENT_KIND_RUN_SKIPPED\x10\x12\x12\x1b\n\x17\x45VENT_KIND_RUN_REQUEUED\x10\x13\x12\x1c\n\x18\x45VENT_KIND_QUEUE_CHANGED\x10\x1e\x12\x1b\n\x17\x45VENT_KIND_ALERT_RAISED\x10(\x12\x1c\n\x18\x45VENT_KIND_ALERT_CLEARED\x10)\x12\x19\n\x15\x45VENT_KIND_FLOW_STUCK\x10<\x12\x19\n\x15\x45VENT_KIND_FLOW_ENDED\x10=\x12\x1f\n\x1b\x45VENT_KIND_CALENDAR_CHANGED\x10\x46\"\x04\x08\x32\x10\x32*\x1a\x45VENT_KIND_MEMBERS_CHANGED2\xf9\x01\n\x0c\x45ventService\x12z\n\x0bWatchEvents\x12 .raftsched.v1.WatchEventsRequest\x1a!.raftsched.v1.WatchEventsResponse\"$\xa2\x97$\x08\x08\x04\x10\x03\x18\x01(\x01\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/events:watch0\x01\x12m\n\nListEvents\x12\x1f.raftsched.v1.ListEventsRequest\x1a .raftsched.v1.ListEventsResponse\"\x1c\xa2\x97$\x06\x08\x04\x10\x03\x18\x01\x82\xd3\xe4\x93\x02\x0c\x12\n/v1/eventsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,21 +39,21 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.event_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EVENTSERVICE'].methods_by_name['WatchEvents']._loaded_options = None
-  _globals['_EVENTSERVICE'].methods_by_name['WatchEvents']._serialized_options = b'\202\323\344\223\002\022\022\020/v1/events:watch'
+  _globals['_EVENTSERVICE'].methods_by_name['WatchEvents']._serialized_options = b'\242\227$\010\010\004\020\003\030\001(\001\202\323\344\223\002\022\022\020/v1/events:watch'
   _globals['_EVENTSERVICE'].methods_by_name['ListEvents']._loaded_options = None
-  _globals['_EVENTSERVICE'].methods_by_name['ListEvents']._serialized_options = b'\202\323\344\223\002\014\022\n/v1/events'
-  _globals['_EVENTKIND']._serialized_start=1011
-  _globals['_EVENTKIND']._serialized_end=1765
-  _globals['_EVENT']._serialized_start=207
-  _globals['_EVENT']._serialized_end=582
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=584
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=678
-  _globals['_WATCHEVENTSRESPONSE']._serialized_start=680
-  _globals['_WATCHEVENTSRESPONSE']._serialized_end=780
-  _globals['_LISTEVENTSREQUEST']._serialized_start=782
-  _globals['_LISTEVENTSREQUEST']._serialized_end=894
-  _globals['_LISTEVENTSRESPONSE']._serialized_start=896
-  _globals['_LISTEVENTSRESPONSE']._serialized_end=1008
-  _globals['_EVENTSERVICE']._serialized_start=1768
-  _globals['_EVENTSERVICE']._serialized_end=1995
+  _globals['_EVENTSERVICE'].methods_by_name['ListEvents']._serialized_options = b'\242\227$\006\010\004\020\003\030\001\202\323\344\223\002\014\022\n/v1/events'
+  _globals['_EVENTKIND']._serialized_start=1039
+  _globals['_EVENTKIND']._serialized_end=1793
+  _globals['_EVENT']._serialized_start=235
+  _globals['_EVENT']._serialized_end=610
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=612
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=706
+  _globals['_WATCHEVENTSRESPONSE']._serialized_start=708
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=808
+  _globals['_LISTEVENTSREQUEST']._serialized_start=810
+  _globals['_LISTEVENTSREQUEST']._serialized_end=922
+  _globals['_LISTEVENTSRESPONSE']._serialized_start=924
+  _globals['_LISTEVENTSRESPONSE']._serialized_end=1036
+  _globals['_EVENTSERVICE']._serialized_start=1796
+  _globals['_EVENTSERVICE']._serialized_end=2045
 # @@protoc_insertion_point(module_scope)

@@ -27,9 +27,10 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from . import common_pb2 as raftsched_dot_v1_dot_common__pb2
+from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1craftsched/v1/namespace.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\"\x9d\x03\n\tNamespace\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\"\n\x05quota\x18\x03 \x01(\x0b\x32\x13.raftsched.v1.Quota\x12\x31\n\x0ekeep_succeeded\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bkeep_failed\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bkeep_ledger\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06weight\x18\x07 \x01(\x05\x12\"\n\x05usage\x18\x08 \x01(\x0b\x32\x13.raftsched.v1.Usage\x12\x0c\n\x04\x65tag\x18\t \x01(\t\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\nkeep_audit\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x62\x61\x63klog_rate\x18\x0c \x01(\x05\"i\n\x05Quota\x12\x0c\n\x04jobs\x18\x01 \x01(\x03\x12\x11\n\tlive_runs\x18\x02 \x01(\x03\x12\x0e\n\x06leases\x18\x03 \x01(\x03\x12\x18\n\x10\x63\x61lls_per_second\x18\x04 \x01(\x05\x12\x15\n\rpayload_bytes\x18\x05 \x01(\x03\"v\n\x05Usage\x12\x0c\n\x04jobs\x18\x01 \x01(\x03\x12\x11\n\tlive_runs\x18\x02 \x01(\x03\x12\x0e\n\x06leases\x18\x03 \x01(\x03\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x04 \x01(\x03\x12\x15\n\rpayload_bytes\x18\x05 \x01(\x03\x12\x0f\n\x07\x62\x61\x63klog\x18\x06 \x01(\x03\"o\n\x16\x43reateNamespaceRequest\x12*\n\tnamespace\x18\x01 \x01(\x0b\x32\x17.raftsched.v1.Namespace\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"Q\n\x13GetNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\'\n\x04read\x18\x02 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"g\n\x15ListNamespacesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"^\n\x16ListNamespacesResponse\x12+\n\nnamespaces\x18\x01 \x03(\x0b\x32\x17.raftsched.v1.Namespace\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xa0\x01\n\x16UpdateNamespaceRequest\x12*\n\tnamespace\x18\x01 \x01(\x0b\x32\x17.raftsched.v1.Namespace\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"d\n\x16\x44\x65leteNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"\x19\n\x17\x44\x65leteNamespaceResponse2\xf8\x04\n\x10NamespaceService\x12s\n\x0f\x43reateNamespace\x12$.raftsched.v1.CreateNamespaceRequest\x1a\x17.raftsched.v1.Namespace\"!\x82\xd3\xe4\x93\x02\x1b\"\x0e/v1/namespaces:\tnamespace\x12n\n\x0cGetNamespace\x12!.raftsched.v1.GetNamespaceRequest\x1a\x17.raftsched.v1.Namespace\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/v1/namespaces/{namespace}\x12s\n\x0eListNamespaces\x12#.raftsched.v1.ListNamespacesRequest\x1a$.raftsched.v1.ListNamespacesResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/namespaces\x12\x84\x01\n\x0fUpdateNamespace\x12$.raftsched.v1.UpdateNamespaceRequest\x1a\x17.raftsched.v1.Namespace\"2\x82\xd3\xe4\x93\x02,2\x1f/v1/namespaces/{namespace.name}:\tnamespace\x12\x82\x01\n\x0f\x44\x65leteNamespace\x12$.raftsched.v1.DeleteNamespaceRequest\x1a%.raftsched.v1.DeleteNamespaceResponse\"\"\x82\xd3\xe4\x93\x02\x1c*\x1a/v1/namespaces/{namespace}b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1craftsched/v1/namespace.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\x9d\x03\n\tNamespace\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\"\n\x05quota\x18\x03 \x01(\x0b\x32\x13.raftsched.v1.Quota\x12\x31\n\x0ekeep_succeeded\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bkeep_failed\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bkeep_ledger\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06weight\x18\x07 \x01(\x05\x12\"\n\x05usage\x18\x08 \x01(\x0b\x32\x13.raftsched.v1.Usage\x12\x0c\n\x04\x65tag\x18\t \x01(\t\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\nkeep_audit\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x62\x61\x63klog_rate\x18\x0c \x01(\x05\"i\n\x05Quota\x12\x0c\n\x04jobs\x18\x01 \x01(\x03\x12\x11\n\tlive_runs\x18\x02 \x01(\x03\x12\x0e\n\x06leases\x18\x03 \x01(\x03\x12\x18\n\x10\x63\x61lls_per_second\x18\x04 \x01(\x05\x12\x15\n\rpayload_bytes\x18\x05 \x01(\x03\"v\n\x05Usage\x12\x0c\n\x04jobs\x18\x01 \x01(\x03\x12\x11\n\tlive_runs\x18\x02 \x01(\x03\x12\x0e\n\x06leases\x18\x03 \x01(\x03\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x04 \x01(\x03\x12\x15\n\rpayload_bytes\x18\x05 \x01(\x03\x12\x0f\n\x07\x62\x61\x63klog\x18\x06 \x01(\x03\"o\n\x16\x43reateNamespaceRequest\x12*\n\tnamespace\x18\x01 \x01(\x0b\x32\x17.raftsched.v1.Namespace\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"Q\n\x13GetNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\'\n\x04read\x18\x02 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"g\n\x15ListNamespacesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"^\n\x16ListNamespacesResponse\x12+\n\nnamespaces\x18\x01 \x03(\x0b\x32\x17.raftsched.v1.Namespace\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xa0\x01\n\x16UpdateNamespaceRequest\x12*\n\tnamespace\x18\x01 \x01(\x0b\x32\x17.raftsched.v1.Namespace\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"d\n\x16\x44\x65leteNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"\x19\n\x17\x44\x65leteNamespaceResponse2\xaa\x05\n\x10NamespaceService\x12}\n\x0f\x43reateNamespace\x12$.raftsched.v1.CreateNamespaceRequest\x1a\x17.raftsched.v1.Namespace\"+\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02\x1b\"\x0e/v1/namespaces:\tnamespace\x12x\n\x0cGetNamespace\x12!.raftsched.v1.GetNamespaceRequest\x1a\x17.raftsched.v1.Namespace\",\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x1c\x12\x1a/v1/namespaces/{namespace}\x12}\n\x0eListNamespaces\x12#.raftsched.v1.ListNamespacesRequest\x1a$.raftsched.v1.ListNamespacesResponse\" \xa2\x97$\x06\x08\x04\x10\x05\x18\x01\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/namespaces\x12\x8e\x01\n\x0fUpdateNamespace\x12$.raftsched.v1.UpdateNamespaceRequest\x1a\x17.raftsched.v1.Namespace\"<\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02,2\x1f/v1/namespaces/{namespace.name}:\tnamespace\x12\x8c\x01\n\x0f\x44\x65leteNamespace\x12$.raftsched.v1.DeleteNamespaceRequest\x1a%.raftsched.v1.DeleteNamespaceResponse\",\xa2\x97$\x06\x08\x01\x10\x05\x18\x02\x82\xd3\xe4\x93\x02\x1c*\x1a/v1/namespaces/{namespace}b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,35 +38,35 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.namespace_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_NAMESPACESERVICE'].methods_by_name['CreateNamespace']._loaded_options = None
-  _globals['_NAMESPACESERVICE'].methods_by_name['CreateNamespace']._serialized_options = b'\202\323\344\223\002\033\"\016/v1/namespaces:\tnamespace'
+  _globals['_NAMESPACESERVICE'].methods_by_name['CreateNamespace']._serialized_options = b'\242\227$\006\010\001\020\005\030\002\202\323\344\223\002\033\"\016/v1/namespaces:\tnamespace'
   _globals['_NAMESPACESERVICE'].methods_by_name['GetNamespace']._loaded_options = None
-  _globals['_NAMESPACESERVICE'].methods_by_name['GetNamespace']._serialized_options = b'\202\323\344\223\002\034\022\032/v1/namespaces/{namespace}'
+  _globals['_NAMESPACESERVICE'].methods_by_name['GetNamespace']._serialized_options = b'\242\227$\006\010\004\020\001\030\001\202\323\344\223\002\034\022\032/v1/namespaces/{namespace}'
   _globals['_NAMESPACESERVICE'].methods_by_name['ListNamespaces']._loaded_options = None
-  _globals['_NAMESPACESERVICE'].methods_by_name['ListNamespaces']._serialized_options = b'\202\323\344\223\002\020\022\016/v1/namespaces'
+  _globals['_NAMESPACESERVICE'].methods_by_name['ListNamespaces']._serialized_options = b'\242\227$\006\010\004\020\005\030\001\202\323\344\223\002\020\022\016/v1/namespaces'
   _globals['_NAMESPACESERVICE'].methods_by_name['UpdateNamespace']._loaded_options = None
-  _globals['_NAMESPACESERVICE'].methods_by_name['UpdateNamespace']._serialized_options = b'\202\323\344\223\002,2\037/v1/namespaces/{namespace.name}:\tnamespace'
+  _globals['_NAMESPACESERVICE'].methods_by_name['UpdateNamespace']._serialized_options = b'\242\227$\006\010\001\020\005\030\002\202\323\344\223\002,2\037/v1/namespaces/{namespace.name}:\tnamespace'
   _globals['_NAMESPACESERVICE'].methods_by_name['DeleteNamespace']._loaded_options = None
-  _globals['_NAMESPACESERVICE'].methods_by_name['DeleteNamespace']._serialized_options = b'\202\323\344\223\002\034*\032/v1/namespaces/{namespace}'
-  _globals['_NAMESPACE']._serialized_start=203
-  _globals['_NAMESPACE']._serialized_end=616
-  _globals['_QUOTA']._serialized_start=618
-  _globals['_QUOTA']._serialized_end=723
-  _globals['_USAGE']._serialized_start=725
-  _globals['_USAGE']._serialized_end=843
-  _globals['_CREATENAMESPACEREQUEST']._serialized_start=845
-  _globals['_CREATENAMESPACEREQUEST']._serialized_end=956
-  _globals['_GETNAMESPACEREQUEST']._serialized_start=958
-  _globals['_GETNAMESPACEREQUEST']._serialized_end=1039
-  _globals['_LISTNAMESPACESREQUEST']._serialized_start=1041
-  _globals['_LISTNAMESPACESREQUEST']._serialized_end=1144
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=1146
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=1240
-  _globals['_UPDATENAMESPACEREQUEST']._serialized_start=1243
-  _globals['_UPDATENAMESPACEREQUEST']._serialized_end=1403
-  _globals['_DELETENAMESPACEREQUEST']._serialized_start=1405
-  _globals['_DELETENAMESPACEREQUEST']._serialized_end=1505
-  _globals['_DELETENAMESPACERESPONSE']._serialized_start=1507
-  _globals['_DELETENAMESPACERESPONSE']._serialized_end=1532
-  _globals['_NAMESPACESERVICE']._serialized_start=1535
-  _globals['_NAMESPACESERVICE']._serialized_end=2167
+  _globals['_NAMESPACESERVICE'].methods_by_name['DeleteNamespace']._serialized_options = b'\242\227$\006\010\001\020\005\030\002\202\323\344\223\002\034*\032/v1/namespaces/{namespace}'
+  _globals['_NAMESPACE']._serialized_start=231
+  _globals['_NAMESPACE']._serialized_end=644
+  _globals['_QUOTA']._serialized_start=646
+  _globals['_QUOTA']._serialized_end=751
+  _globals['_USAGE']._serialized_start=753
+  _globals['_USAGE']._serialized_end=871
+  _globals['_CREATENAMESPACEREQUEST']._serialized_start=873
+  _globals['_CREATENAMESPACEREQUEST']._serialized_end=984
+  _globals['_GETNAMESPACEREQUEST']._serialized_start=986
+  _globals['_GETNAMESPACEREQUEST']._serialized_end=1067
+  _globals['_LISTNAMESPACESREQUEST']._serialized_start=1069
+  _globals['_LISTNAMESPACESREQUEST']._serialized_end=1172
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=1174
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=1268
+  _globals['_UPDATENAMESPACEREQUEST']._serialized_start=1271
+  _globals['_UPDATENAMESPACEREQUEST']._serialized_end=1431
+  _globals['_DELETENAMESPACEREQUEST']._serialized_start=1433
+  _globals['_DELETENAMESPACEREQUEST']._serialized_end=1533
+  _globals['_DELETENAMESPACERESPONSE']._serialized_start=1535
+  _globals['_DELETENAMESPACERESPONSE']._serialized_end=1560
+  _globals['_NAMESPACESERVICE']._serialized_start=1563
+  _globals['_NAMESPACESERVICE']._serialized_end=2245
 # @@protoc_insertion_point(module_scope)

@@ -1273,7 +1273,7 @@ class ListWorkersRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
-    """Whose; empty: all."""
+    """Whose; empty: those of all namespaces one may see."""
     filter: _builtins.str
     """See the call."""
     page_size: _builtins.int

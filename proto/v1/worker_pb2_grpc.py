@@ -37,10 +37,10 @@ class WorkerServiceStub(object):
     often, so a worker that has heard nothing for two periods connects again, best to another node.
 
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
-    language and for scripts. The session is made by the first Lease. Every call that names the
-    worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
-    that waits. A session without a lease needs no heartbeat: once forgotten, the next Lease makes it
-    anew.
+    language and for scripts. The session is made by the first Lease. A call that is a `heartbeat`
+    (options.proto) counts as a word from the worker that it names at the moment it arrives, so
+    Heartbeat is called beside a Lease that waits. A session without a lease needs no heartbeat: once
+    forgotten, the next Lease makes it anew.
 
     **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
     and its runs go back to the queue, counted as an attempt.
@@ -149,10 +149,10 @@ class WorkerServiceServicer(object):
     often, so a worker that has heard nothing for two periods connects again, best to another node.
 
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
-    language and for scripts. The session is made by the first Lease. Every call that names the
-    worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
-    that waits. A session without a lease needs no heartbeat: once forgotten, the next Lease makes it
-    anew.
+    language and for scripts. The session is made by the first Lease. A call that is a `heartbeat`
+    (options.proto) counts as a word from the worker that it names at the moment it arrives, so
+    Heartbeat is called beside a Lease that waits. A session without a lease needs no heartbeat: once
+    forgotten, the next Lease makes it anew.
 
     **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
     and its runs go back to the queue, counted as an attempt.
@@ -351,10 +351,10 @@ class WorkerService(object):
     often, so a worker that has heard nothing for two periods connects again, best to another node.
 
     **The unary calls** (Lease with a long poll, Heartbeat, ReportResults) are for every other
-    language and for scripts. The session is made by the first Lease. Every call that names the
-    worker counts as a word from it at the moment it arrives, so Heartbeat is called beside a Lease
-    that waits. A session without a lease needs no heartbeat: once forgotten, the next Lease makes it
-    anew.
+    language and for scripts. The session is made by the first Lease. A call that is a `heartbeat`
+    (options.proto) counts as a word from the worker that it names at the moment it arrives, so
+    Heartbeat is called beside a Lease that waits. A session without a lease needs no heartbeat: once
+    forgotten, the next Lease makes it anew.
 
     **Silence.** A session that was silent for three periods (Welcome.lapse) lapses: its leases end,
     and its runs go back to the queue, counted as an attempt.

@@ -7,7 +7,7 @@ with it, since another one may get its name.
 
 from __future__ import annotations
 
-from ...proto.v1 import access_pb2
+from ...proto.v1 import access_pb2, options_pb2
 from ..core import instants, limits
 from ..core.instants import ms_or
 from ..core.rejection import Fault, Reason, Refused
@@ -90,7 +90,7 @@ def _check_first(view: View, wanted: AccessToken) -> None:
 
 def _check(view: View, wanted: AccessToken) -> None:
     faults = validate.name("access_token.name", wanted.name)
-    if wanted.role == access_pb2.ROLE_UNSPECIFIED:
+    if wanted.role == options_pb2.ROLE_UNSPECIFIED:
         message = "say what it may do: ADMIN, EDITOR, WORKER or VIEWER"
         faults.append(Fault("access_token.role", Reason.ERROR_REASON_FIELD_REQUIRED, message))
     faults += validate.enum("access_token.role", wanted, "role")
@@ -144,7 +144,7 @@ def revoke(
 def opens_all(token: AccessToken) -> bool:
     """Whether somebody with this token can make others, for ever."""
     everywhere = not token.namespace and not token.HasField("expire_time")
-    return token.role == access_pb2.ROLE_ADMIN and everywhere
+    return token.role == options_pb2.ROLE_ADMIN and everywhere
 
 
 def _another(view: View, name: str) -> bool:

@@ -24,20 +24,11 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from raftsched.client.methods import Method, method_of
+from raftsched.proto.contract import methods, reason
 from raftsched.proto.v1 import (
-    access_pb2,
-    alert_pb2,
-    calendar_pb2,
     cluster_pb2,
-    dead_letter_pb2,
     event_pb2,
-    flow_pb2,
-    job_pb2,
-    namespace_pb2,
-    queue_pb2,
     run_pb2,
-    worker_pb2,
 )
 from raftsched.statemachine.core.rejection import Reason, Refused, Rejection
 from raftsched.statemachine.core.store import MemoryStore
@@ -50,39 +41,10 @@ from raftsched.statemachine.rules import RULES
 
 from ..statemachine.driver import Machine
 
-FILES = (
-    access_pb2, alert_pb2, calendar_pb2, cluster_pb2, dead_letter_pb2, event_pb2, flow_pb2,
-    job_pb2, namespace_pb2, queue_pb2, run_pb2, worker_pb2,
-)  # fmt: skip
 TERM = 7
 THREADS = 32
-CODES = {
-    **dict.fromkeys(range(1, 20), grpc.StatusCode.INVALID_ARGUMENT),
-    **dict.fromkeys(range(20, 40), grpc.StatusCode.NOT_FOUND),
-    **dict.fromkeys(range(40, 60), grpc.StatusCode.ALREADY_EXISTS),
-    **dict.fromkeys(range(60, 80), grpc.StatusCode.FAILED_PRECONDITION),
-    **dict.fromkeys(range(80, 100), grpc.StatusCode.RESOURCE_EXHAUSTED),
-    **dict.fromkeys(range(100, 120), grpc.StatusCode.UNAVAILABLE),
-    Reason.ERROR_REASON_ETAG_MISMATCH: grpc.StatusCode.ABORTED,
-    Reason.ERROR_REASON_LEADER_CHANGED: grpc.StatusCode.ABORTED,
-    Reason.ERROR_REASON_DEADLINE_PASSED: grpc.StatusCode.DEADLINE_EXCEEDED,
-    Reason.ERROR_REASON_COMMIT_TIMEOUT: grpc.StatusCode.DEADLINE_EXCEEDED,
-    Reason.ERROR_REASON_REVISION_GONE: grpc.StatusCode.OUT_OF_RANGE,
-    Reason.ERROR_REASON_UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
-    Reason.ERROR_REASON_NOT_BOOTSTRAPPED: grpc.StatusCode.UNAUTHENTICATED,
-    Reason.ERROR_REASON_FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
-    Reason.ERROR_REASON_STATE_DIVERGED: grpc.StatusCode.INTERNAL,
-}
 # What a fault gets: the node, the request, gRPC's context, and how the call would be answered.
 Fault = Callable[["Node", Any, grpc.ServicerContext, Callable[[], Message]], Message]
-
-
-def methods() -> Iterator[Method]:
-    """All calls of the contracts."""
-    for file in FILES:
-        for service in file.DESCRIPTOR.services_by_name.values():
-            for method in service.methods:
-                yield method_of(getattr(file, method.input_type.name))
 
 
 class Stage:
@@ -317,10 +279,10 @@ class Handlers(grpc.GenericRpcHandler):
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         method = self._methods.get(details.method)
-        if method is None or method.requests_stream:
+        if method is None or method.streams_in:
             return None
-        if method.responses_stream:
-            play: Any = self._node.backup if method.name == "Backup" else self._node.watch
+        if method.streams_out:
+            play: Any = self._node.backup if method.verb == "Backup" else self._node.watch
             return grpc.unary_stream_rpc_method_handler(
                 play, method.request.FromString, method.response.SerializeToString
             )
@@ -330,8 +292,8 @@ class Handlers(grpc.GenericRpcHandler):
 
 
 def rejection(word: str, message: str, retry_after_ms: int = 0, **values: str) -> Rejection:
-    reason = Reason.Value(f"ERROR_REASON_{word}")
-    return Rejection(reason, message, values, retry_after_ms=retry_after_ms)
+    number = Reason.Value(f"ERROR_REASON_{word}")
+    return Rejection(number, message, values, retry_after_ms=retry_after_ms)
 
 
 class Status(grpc.Status):
@@ -345,7 +307,9 @@ class Status(grpc.Status):
 
 def refuse(context: grpc.ServicerContext, rejected: Rejection) -> NoReturn:
     """End the call as the contract says a refusal looks."""
-    code = CODES[rejected.reason]
+    rules = reason(rejected.word)
+    assert rules is not None
+    code = grpc.StatusCode[rules.code]
     parts: list[Message] = [
         error_details_pb2.ErrorInfo(
             reason=rejected.word, domain="raftsched", metadata=dict(rejected.values)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from raftsched.client.course import Course
 from raftsched.client.endpoints import Endpoints
 from raftsched.client.errors import CallerError, OutcomeUnknown, RaftschedError, Unavailable
-from raftsched.client.methods import method_of
 from raftsched.client.refusals import Failure
+from raftsched.proto.contract import method_of
 from raftsched.proto.v1 import job_pb2, run_pb2
 
 NODES = ("a:1", "b:1", "c:1")

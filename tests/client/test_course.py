@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 from raftsched.client.course import BACKOFF_CAP_S, HINTS_MAX, TRY_FIRST_S, Course
 from raftsched.client.endpoints import LEARNED_MAX, SUSPECT_CAP_S, SUSPECT_FIRST_S, Endpoints, parse
 from raftsched.client.errors import (
+    CallerError,
     ClusterError,
     Conflict,
     Forbidden,
@@ -22,11 +23,9 @@ from raftsched.client.errors import (
     SessionLost,
     Unavailable,
 )
-from raftsched.client.methods import method_of
 from raftsched.client.refusals import BY_CODE, BY_REASON, Failure, failure
-from raftsched.proto.v1 import cluster_pb2, error_pb2, job_pb2, run_pb2, worker_pb2
-
-from .stage import methods
+from raftsched.proto.contract import Next, method_of, methods, reasons
+from raftsched.proto.v1 import cluster_pb2, job_pb2, run_pb2, worker_pb2
 
 WRITE = job_pb2.CreateJobRequest(request_id="r")
 READ = job_pb2.GetJobRequest()
@@ -354,47 +353,30 @@ def test_one_try_is_one_try() -> None:
     assert type(last_word(course(retry=False), REFUSED, now=0.0)) is Unavailable
 
 
-def test_a_call_that_cannot_be_repeated_is_not_sent_again_unless_it_never_was() -> None:
-    assert _wait(_unrepeatable(), REFUSED) > 0.0
-    assert _wait(_unrepeatable(), refusal("NO_QUORUM")) > 0.0
-    error = last_word(_unrepeatable(), BROKEN, now=0.0)
-    assert type(error) is OutcomeUnknown
-
-
-def _unrepeatable() -> Course:
-    """No call of the contracts is like this; one to come may be."""
-    kind = method_of(job_pb2.CreateJobRequest)
-    fields = {name: getattr(kind, name) for name in kind.__slots__}
-    other = type(kind)(**{**fields, "repeatable": False, "has_request_id": False})
-    request = job_pb2.CreateJobRequest()
-    return Course(other, request, Endpoints(("a:1", "b:1")), started=0.0, timeout=30.0)
-
-
 # The contracts.
 
 
 def test_all_calls_of_the_contracts_are_found_by_their_request() -> None:
-    found = list(methods())
-
-    assert len(found) == 81
-    assert all(method_of(method.request) == method for method in found)
-    assert [m.name for m in found if not m.repeatable and not m.requests_stream] == []
-    assert {m.name for m in found if m.reads and not m.name.startswith(("Get", "List"))} == {
-        "WaitRun", "PreviewSchedule", "AuditJob", "ExplainJob", "ExplainRun", "ForecastFirings",
-        "WatchEvents", "Backup",
-    }  # fmt: skip
-    assert [m.name for m in found if m.responses_stream] == ["Backup", "WatchEvents", "Work"]
+    assert all(method_of(method.request) is method for method in methods())
+    with pytest.raises(TypeError, match=r"raftsched\.v1\.Job is not the request of any call"):
+        method_of(job_pb2.Job)
 
 
 def test_every_reason_of_the_contracts_makes_an_error_that_says_whose_fault_it_is() -> None:
-    codes = {"NOT_LEADER": "UNAVAILABLE", "STATE_DIVERGED": "INTERNAL"}
-    for name in error_pb2.ErrorReason.keys()[1:]:
-        word = name.removeprefix("ERROR_REASON_")
-        said = refusal(word, codes.get(word, "FAILED_PRECONDITION"))
-        assert issubclass(said.error_kind, RaftschedError)
-        assert said.error_kind is not RaftschedError
-    known = {name.removeprefix("ERROR_REASON_") for name, _ in error_pb2.ErrorReason.items()}
-    assert set(BY_REASON) <= known
+    kinds: dict[int, type[RaftschedError]] = {
+        Next.NEXT_CHANGE: CallerError,
+        Next.NEXT_STOP: LeaseLost,
+        Next.NEXT_HELLO: SessionLost,
+    }
+    for rules in reasons():
+        said = refusal(rules.word, rules.code)
+        wanted = kinds.get(rules.next, ClusterError)
+        # A defect of the rules is nobody's fault who calls.
+        wanted = ClusterError if rules.word == "RULE_FAILED" else wanted
+        assert issubclass(said.error_kind, wanted), rules
+        assert said.outcome_known == (rules.next != Next.NEXT_REPEAT)
+        assert said.retryable == (rules.next not in kinds)
+    assert set(BY_REASON) <= {rules.word for rules in reasons()}
     assert all(kind is not ClusterError for kind in BY_CODE.values())
 
 

@@ -23,6 +23,7 @@ from raftsched.proto.v1 import (
     cluster_pb2,
     event_pb2,
     event_pb2_grpc,
+    options_pb2,
 )
 
 from .processes import Cluster, cluster, fetch, until
@@ -53,7 +54,7 @@ async def closed(made: Cluster) -> str:
     """Make the first token; its secret."""
     async with grpc.aio.insecure_channel(made.address("n1")) as channel:
         stub: Anything = access_pb2_grpc.AccessServiceStub(channel)
-        root = access_pb2.AccessToken(name="root", role=access_pb2.Role.ROLE_ADMIN)
+        root = access_pb2.AccessToken(name="root", role=options_pb2.Role.ROLE_ADMIN)
         request = access_pb2.CreateAccessTokenRequest(access_token=root)
         return str((await stub.CreateAccessToken(request)).secret)
 

@@ -21,15 +21,15 @@ from google.api import annotations_pb2, http_pb2
 from google.protobuf import descriptor_pb2 as pb
 from grpc_tools import protoc
 
+from raftsched.proto.contract import Repeat, Role, Scope
+from raftsched.proto.v1 import options_pb2
+
 V1 = Path(__file__).parents[2] / "proto" / "v1"
 
-# Calls that change nothing, by the first word of their names. All others are writes.
+# The first words of the names of calls that change nothing.
 READS = {
     "Audit", "Backup", "Explain", "Forecast", "Get", "List", "Preview", "Wait", "Watch",
 }  # fmt: skip
-# Writes without request_id and validate_only: words about a lease. Its token makes a repeated word
-# harmless, and a rehearsal of work that was done already means nothing.
-ABOUT_LEASES = {"Work", "Heartbeat", "ReportResults", "Complete", "Fail", "Release", "Extend"}
 # Takes a request_id, but to lease nothing on trial would tell nobody anything.
 NO_REHEARSAL = {"Lease"}
 # Its pages go by revision, which unlike a page token never goes stale.
@@ -60,6 +60,7 @@ CAPITALS = {
     "AND", "DELETE", "ERROR_REASON_", "GET", "HTTP", "IANA", "JSON", "JWT", "PATCH", "POST", "PUT",
     "SECRET", "SIGTERM", "URI", "UTC", "UUID",
 }  # fmt: skip
+NAMED = {Scope.SCOPE_DEFAULT, Scope.SCOPE_CLUSTER, Scope.SCOPE_VISIBLE}
 COLUMNS_MAX = 100
 TIMESTAMP, DURATION = ".google.protobuf.Timestamp", ".google.protobuf.Duration"
 ROOT_OF_OURS = "raftsched/v1/"
@@ -83,8 +84,12 @@ class Call:
         return self.proto.name
 
     @property
+    def rules(self) -> options_pb2.CallRules:
+        return self.proto.options.Extensions[options_pb2.call]
+
+    @property
     def is_read(self) -> bool:
-        return re.findall("[A-Z][a-z]*", self.name)[0] in READS
+        return self.rules.repeat == Repeat.REPEAT_HARMLESS
 
     @property
     def routes(self) -> list[http_pb2.HttpRule]:
@@ -169,7 +174,8 @@ def fields(message: pb.DescriptorProto) -> dict[str, Field]:
 
 def unsafe_writes(api: Contracts) -> Iterator[str]:
     for call in api.calls():
-        if call.is_read or call.name in ABOUT_LEASES:
+        # A rehearsal of work that was done already would mean nothing.
+        if call.rules.repeat != Repeat.REPEAT_BY_REQUEST_ID:
             continue
         request = fields(api.message(call.proto.input_type))
         if "request_id" not in request or request["request_id"].type != Field.TYPE_STRING:
@@ -224,6 +230,67 @@ def odd_types(api: Contracts) -> Iterator[str]:
             yield f"{call} must take {call.name}Request"
         if answer.endswith("Response") and answer != f"{call.name}Response":
             yield f"{call} must answer with {call.name}Response or with a resource"
+
+
+# What the options say.
+
+
+def unruled_calls(api: Contracts) -> Iterator[str]:
+    """A call without them would be open to nobody, and nobody would know whether to repeat it."""
+    for call in api.calls():
+        rules = call.rules
+        for option, said in (
+            ("needs: ROLE_...", rules.needs),
+            ("scope: SCOPE_...", rules.scope),
+            ("repeat: REPEAT_...", rules.repeat),
+        ):
+            if not said:
+                yield f"{call}: write `option (call) = {{{option}}}`; options.proto says which"
+
+
+def untrue_rules(api: Contracts) -> Iterator[str]:
+    """What a request holds must fit to what is said of the call."""
+    for call in api.calls():
+        rules, request = call.rules, fields(api.message(call.proto.input_type))
+        if (re.findall("[A-Z][a-z]*", call.name)[0] in READS) != call.is_read:
+            yield f"{call}: calls that are REPEAT_HARMLESS, and no others, begin with one of READS"
+        if ("request_id" in request) != (rules.repeat == Repeat.REPEAT_BY_REQUEST_ID):
+            yield f"{call}: it has a request_id if it is REPEAT_BY_REQUEST_ID, and only then"
+        named = any(names_namespace(api, field) for field in request.values())
+        if named != (rules.scope in NAMED) and rules.scope != Scope.SCOPE_ALL:
+            yield f"{call}: its scope says whether it names a namespace, which is {named} here"
+        of_work = bool(request.keys() & {"run", "worker"})
+        if rules.scope == Scope.SCOPE_OF_WORK and not of_work:
+            yield f"{call}: it is SCOPE_OF_WORK and names neither a run nor a worker"
+        if rules.heartbeat and rules.needs != Role.ROLE_WORKER:
+            yield f"{call}: what counts as a heartbeat needs ROLE_WORKER"
+        if rules.longest.seconds and not rules.slow:
+            yield f"{call}: what may take longer than others is slow"
+
+
+def unlike_scopes(api: Contracts) -> Iterator[str]:
+    """What the comment at a namespace says of an empty one."""
+    said = {}
+    for name, file in api.files.items():
+        found = dict(comments(file))
+        for number, message in enumerate(file.message_type):
+            for position, field in enumerate(message.field):
+                if field.name == "namespace" and (text := found[4, number, 2, position]):
+                    said[f".raftsched.v1.{message.name}"] = f"{name}: {message.name}", text
+    for call in api.calls():
+        request = api.message(call.proto.input_type)
+        for name in [call.proto.input_type, *(field.type_name for field in request.field)]:
+            place, text = said.get(name, ("", ""))
+            means = Scope.SCOPE_CLUSTER if "cluster's" in text else Scope.SCOPE_DEFAULT
+            means = Scope.SCOPE_VISIBLE if "may see" in text else means
+            if place and call.rules.scope not in (means, Scope.SCOPE_ALL):
+                yield f"{place} says another thing of an empty namespace than {call.name}"
+
+
+def names_namespace(api: Contracts, field: Field) -> bool:
+    if field.type != Field.TYPE_MESSAGE or not field.type_name.startswith(".raftsched."):
+        return field.name == "namespace"
+    return bool(fields(api.message(field.type_name)).keys() & {"namespace", "namespaces"})
 
 
 # Routes.
@@ -338,15 +405,19 @@ def unused_reasons(api: Contracts) -> Iterator[str]:
             yield f"error.proto: no call mentions {reason}"
 
 
-def vague_reasons(api: Contracts) -> Iterator[str]:
+def unruled_reasons(api: Contracts) -> Iterator[str]:
+    """Code and outcome are said by the option; words beside it could say something else."""
     file = api.files["error.proto"]
     said = dict(comments(file))
     for number, value in enumerate(file.enum_type[0].value[1:], start=1):
+        rules = value.options.Extensions[options_pb2.refusal]
+        if not (rules.code and rules.next):
+            yield f"error.proto: {value.name} needs [(refusal) = {{code: ..., next: NEXT_...}}]"
         text = said[5, 0, 2, number]
-        if len(GRPC_CODES & set(re.findall("[A-Z_]+", text))) != 1:
-            yield f"error.proto: {value.name} must name one gRPC code"
-        if ("Not done" in text) == ("Outcome unknown" in text):
-            yield f"error.proto: {value.name} must say whether the outcome is known"
+        for word in (GRPC_CODES & set(re.findall("[A-Z_]+", text))) - {*api.reasons()}:
+            yield f"error.proto: {value.name}: its option says the code, not its comment ({word})"
+        if re.search("not done|outcome unknown|RetryInfo", text, re.IGNORECASE):
+            yield f"error.proto: {value.name}: its option says whether it was done, and RetryInfo"
 
 
 def unknown_capitals(api: Contracts) -> Iterator[str]:
@@ -384,8 +455,8 @@ Rule = Callable[[Contracts], Iterator[str]]
 RULES: list[Rule] = [
     unsafe_writes, unguarded_updates, endless_lists, stale_reads, odd_types, missing_routes,
     ambiguous_routes, unfit_routes, unmarked_enums, misnamed_times,
-    silent_refusals, unknown_refusals, unused_reasons, vague_reasons, unknown_capitals,
-    uncommented_things, wide_lines,
+    silent_refusals, unknown_refusals, unused_reasons, unruled_reasons, unruled_calls,
+    untrue_rules, unlike_scopes, unknown_capitals, uncommented_things, wide_lines,
 ]  # fmt: skip
 
 
@@ -429,8 +500,20 @@ PLANTED: list[tuple[Rule, str, str, str, str]] = [
     (silent_refusals, "flow.proto", "Refused with FLOW_NOT_FOUND.", "", "GetFlow does not say"),
     (unknown_refusals, "flow.proto", "with FLOW_NOT_FOUND", "with NOT_FOUND", "with NOT_FOUND, w"),
     (unused_reasons, "flow.proto", "Refused with FLOW_NOT_FOUND.", "", "mentions FLOW_NOT_FOUND"),
-    (vague_reasons, "error.proto", "no such occurrence. NOT_FOUND;", "none.", "name one gRPC code"),
-    (vague_reasons, "error.proto", "`scheduled_time`. Not done.", "`x`.", "the outcome is known"),
+    (unruled_reasons, "error.proto", "{code: NOT_FOUND, next: NEXT_CHANGE}", "{}", "NEXT_...}]"),
+    (unruled_reasons, "error.proto", "no such occurrence.", "none. OUT_OF_RANGE.", "says the code"),
+    (unruled_reasons, "error.proto", "`scheduled_time`.", "`x`. Not done.", "whether it was done"),
+    (unruled_calls, "flow.proto", "scope: SCOPE_DEFAULT, ", "", "write `option (call) = {scope"),
+    (unruled_calls, "event.proto", "needs: ROLE_VIEWER", "local: false", "{needs: ROLE_...}`"),
+    (untrue_rules, "flow.proto", "REPEAT_HARMLESS", "REPEAT_BY_TOKEN", "begin with one of READS"),
+    (untrue_rules, "queue.proto", "BY_REQUEST_ID", "BY_TOKEN", "UpdateQueue: it has a request_id"),
+    (untrue_rules, "flow.proto", "SCOPE_DEFAULT", "SCOPE_NONE", "names a namespace, which is True"),
+    (unlike_scopes, "alert.proto", "; empty: the cluster's", "", "alert.proto: Alert says"),
+    (unlike_scopes, "flow.proto", "SCOPE_DEFAULT", "SCOPE_VISIBLE", "GetFlowRequest says another"),
+    (untrue_rules, "cluster.proto", "SCOPE_NONE", "SCOPE_DEFAULT", "which is False here"),
+    (untrue_rules, "cluster.proto", "SCOPE_NONE", "SCOPE_OF_WORK", "neither a run nor a worker"),
+    (untrue_rules, "flow.proto", "ROLE_VIEWER, ", "ROLE_VIEWER, heartbeat: true, ", "a heartbeat"),
+    (untrue_rules, "cluster.proto", "      slow: true\n      longest", "      longest", "is slow"),
     (unknown_capitals, "run.proto", "holds the lease, while RUNNING", "for BUSY", "BUSY is"),
     (uncommented_things, "flow.proto", "  // The job.\n", "", "needs a comment"),
     (uncommented_things, "flow.proto", "    // Runs are under way.\n", "", "needs a comment"),

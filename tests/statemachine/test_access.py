@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from raftsched.proto.v1 import access_pb2, namespace_pb2
+from raftsched.proto.v1 import access_pb2, namespace_pb2, options_pb2
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import timestamp
 from raftsched.statemachine.machine import Request, decide
@@ -17,7 +17,7 @@ from .asking import ask, pages
 from .driver import Machine, image
 
 AccessToken = access_pb2.AccessToken
-VIEWER = access_pb2.ROLE_VIEWER
+VIEWER = options_pb2.ROLE_VIEWER
 
 
 def digest(secret: str) -> bytes:
@@ -91,9 +91,9 @@ def test_a_revoked_token_is_valid_no_more(machine: Machine) -> None:
 
 def test_the_last_token_that_can_make_others_stays(machine: Machine) -> None:
     """Two that revoke each other's token in one change must not open the cluster either."""
-    create(machine, token("one", role=access_pb2.ROLE_ADMIN), "1")
-    create(machine, token("two", role=access_pb2.ROLE_ADMIN), "2")
-    create(machine, token("ends", role=access_pb2.ROLE_ADMIN, expire_time=timestamp(6 << 40)), "3")
+    create(machine, token("one", role=options_pb2.ROLE_ADMIN), "1")
+    create(machine, token("two", role=options_pb2.ROLE_ADMIN), "2")
+    create(machine, token("ends", role=options_pb2.ROLE_ADMIN, expire_time=timestamp(6 << 40)), "3")
     create(machine, token("look"), "4")
 
     machine.do(access_pb2.RevokeAccessTokenRequest(access_token="one"))

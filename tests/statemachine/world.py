@@ -9,6 +9,7 @@ from raftsched.proto.v1 import (
     common_pb2,
     job_pb2,
     namespace_pb2,
+    options_pb2,
     queue_pb2,
     run_pb2,
     schedule_pb2,
@@ -49,7 +50,7 @@ def _settings(machine: Machine) -> None:
     )
     machine.do(alert_pb2.PutAlertRequest(alert=dead))
     for name in ("anna", "bert"):
-        token = access_pb2.AccessToken(name=name, role=access_pb2.ROLE_EDITOR)
+        token = access_pb2.AccessToken(name=name, role=options_pb2.ROLE_EDITOR)
         asked = access_pb2.CreateAccessTokenRequest(access_token=token)
         machine.do(CreateToken(asked, name.encode().ljust(32)))
 

@@ -18,7 +18,7 @@ import grpc
 import msgspec
 from google.protobuf.message import Message
 
-from ....client.methods import method_of
+from ....proto.contract import method_of
 from ....proto.v1 import job_pb2, namespace_pb2, worker_pb2
 from ....proto.v1.worker_pb2_grpc import WorkerServiceStub
 from .relay import Relay

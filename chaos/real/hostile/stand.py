@@ -15,7 +15,7 @@ import msgspec
 
 from ....client import AsyncClient, RaftschedError
 from ....cluster.config import BOOTSTRAP
-from ....proto.v1 import access_pb2, cluster_pb2, job_pb2, namespace_pb2
+from ....proto.v1 import access_pb2, cluster_pb2, job_pb2, namespace_pb2, options_pb2
 from ...stage import NodeProcess, Process, Stage, StageFailed, free_ports
 from ..arena import Arena
 from ..history import Lease, read
@@ -31,7 +31,7 @@ FOREIGN_CORES = 0.7
 CALL_S = 5.0
 READY_S = 60.0
 Say = Callable[[str], None]
-Role = access_pb2.Role
+Role = options_pb2.Role
 
 
 class Plain:

@@ -13,6 +13,7 @@ from ....proto.v1 import (
     event_pb2,
     job_pb2,
     namespace_pb2,
+    options_pb2,
     queue_pb2,
     run_pb2,
 )
@@ -75,7 +76,7 @@ async def others_things(field: Field) -> None:
         event_pb2.ListEventsRequest(namespace="victim"),
         namespace_pb2.DeleteNamespaceRequest(namespace="victim"),
         access_pb2.CreateAccessTokenRequest(
-            access_token=access_pb2.AccessToken(name="mine", role=access_pb2.ROLE_ADMIN)
+            access_token=access_pb2.AccessToken(name="mine", role=options_pb2.ROLE_ADMIN)
         ),
         access_pb2.ListAccessTokensRequest(),
         alert_pb2.PutAlertRequest(alert=alert),

@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from raftsched.proto.v1 import access_pb2, cluster_pb2, worker_pb2
+from raftsched.proto.v1 import access_pb2, cluster_pb2, options_pb2, worker_pb2
 
 from ...statemachine.driver import Machine
 from ..stage import Fault, Stage, refusing
@@ -339,7 +339,7 @@ def test_a_state_that_differs_ends_with_1(cli: Cli, stage: Stage) -> None:
 
 
 def test_a_secret_is_data_and_nothing_else_is(cli: Cli, stage: Stage) -> None:
-    token = access_pb2.AccessToken(name="ci", role=access_pb2.ROLE_EDITOR, namespace="billing")
+    token = access_pb2.AccessToken(name="ci", role=options_pb2.ROLE_EDITOR, namespace="billing")
     known = access_pb2.ListAccessTokensResponse(access_tokens=[token])
     made = access_pb2.CreateAccessTokenResponse(access_token=token, secret="s3cret")
     stage.nodes[0].faults.extend([saying(made), saying(known)])
@@ -355,7 +355,7 @@ def test_a_secret_is_data_and_nothing_else_is(cli: Cli, stage: Stage) -> None:
 def test_the_first_token_is_made_with_the_secret_of_a_node(
     cli: Cli, stage: Stage, tmp_path: Path
 ) -> None:
-    token = access_pb2.AccessToken(name="root", role=access_pb2.ROLE_ADMIN)
+    token = access_pb2.AccessToken(name="root", role=options_pb2.ROLE_ADMIN)
     made = access_pb2.CreateAccessTokenResponse(access_token=token, secret="s3cret")
     stage.nodes[0].faults.append(saying(made))
     stage.token = "rsb_first"

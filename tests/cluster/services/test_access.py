@@ -9,7 +9,7 @@ import pytest
 
 from raftsched.cluster.bootstrap import digest
 from raftsched.cluster.services import streams
-from raftsched.cluster.services.methods import methods
+from raftsched.proto.contract import methods
 from raftsched.proto.v1 import (
     access_pb2,
     access_pb2_grpc,
@@ -21,6 +21,7 @@ from raftsched.proto.v1 import (
     job_pb2_grpc,
     namespace_pb2,
     namespace_pb2_grpc,
+    options_pb2,
     run_pb2,
     run_pb2_grpc,
     worker_pb2,
@@ -33,7 +34,7 @@ from .conftest import Served, Start
 from .talk import Anything, create, handler_job, refused
 from .worker import Worker
 
-Role = access_pb2.Role
+Role = options_pb2.Role
 ALLOW = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_ALLOW)
 
 
@@ -50,7 +51,7 @@ def jobs(served: Served) -> Anything:
 
 
 async def make(
-    served: Served, name: str, role: access_pb2.Role.ValueType, root: str = "", **more: Anything
+    served: Served, name: str, role: options_pb2.Role.ValueType, root: str = "", **more: Anything
 ) -> str:
     """A token; its secret."""
     token = access_pb2.AccessToken(name=name, role=role, **more)
@@ -246,7 +247,7 @@ async def test_each_role_may_do_what_those_below_it_may(start: Start) -> None:
     names: Anything = namespace_pb2_grpc.NamespaceServiceStub(served.channel)
     hello = worker_pb2.WorkerHello(worker="w1")
 
-    def calls(metadata: Anything) -> dict[access_pb2.Role.ValueType, Anything]:
+    def calls(metadata: Anything) -> dict[options_pb2.Role.ValueType, Anything]:
         fresh = namespace_pb2.Namespace(name=f"n{metadata[0][1][-4:].lower().strip('-_')}x")
         request = namespace_pb2.CreateNamespaceRequest(namespace=fresh, validate_only=True)
         return {

@@ -19,6 +19,7 @@ from raftsched.cluster.services.access import Access, Failures, Token
 from raftsched.cluster.services.body import Bodies
 from raftsched.cluster.services.call import Call
 from raftsched.cluster.services.shares import ANSWERED_BYTES
+from raftsched.proto.contract import REQUEST_BYTES
 from raftsched.proto.v1 import (
     event_pb2,
     event_pb2_grpc,
@@ -129,14 +130,14 @@ async def test_whether_a_secret_is_known_cannot_be_said_without_a_leader(
 
 async def test_each_method_takes_requests_up_to_its_size(start: Start) -> None:
     served = await start("a")
-    found = await refused(unary(served, CREATE, bytes(body.BODY_MAX + 1)))
+    found = await refused(unary(served, CREATE, bytes(REQUEST_BYTES + 1)))
     assert (found.code, found.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "LIMIT_EXCEEDED")
     assert found.values == {
-        "limit": "request", "maximum": str(body.BODY_MAX), "actual": str(body.BODY_MAX + 1),
+        "limit": "request", "maximum": str(REQUEST_BYTES), "actual": str(REQUEST_BYTES + 1),
     }  # fmt: skip
     found_jobs = [handler_job(f"job-{number}", description="x" * 1_000) for number in range(500)]
     request = job_pb2.ImportJobsRequest(jobs=found_jobs)
-    assert request.ByteSize() > body.BODY_MAX
+    assert request.ByteSize() > REQUEST_BYTES
     answer: Anything = await unary(served, IMPORT, request.SerializeToString())
     assert len(job_pb2.ImportJobsResponse.FromString(answer).results) == 500
 

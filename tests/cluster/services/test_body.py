@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from raftsched.cluster.services import body
 from raftsched.cluster.services.body import call_parsed, parsed, pieces
 from raftsched.cluster.services.frame import varint
-from raftsched.cluster.services.methods import methods
+from raftsched.proto.contract import REQUEST_BYTES, methods
 from raftsched.proto.v1 import job_pb2, schedule_pb2, worker_pb2
 from raftsched.statemachine.core.rejection import Refused
 
@@ -65,10 +65,10 @@ async def test_an_entry_is_as_long_as_the_request_may_be() -> None:
 
 async def test_an_entry_of_very_many_fields_is_refused_before_it_is_parsed() -> None:
     """However deep they lie; what they lie in may be as small as the calls let through anyway."""
-    labels = handler_job("a", description="x" * body.BODY_MAX)
+    labels = handler_job("a", description="x" * REQUEST_BYTES)
     for number in range(body.FIELDS_MAX):
         labels.spec.labels[str(number)] = ""
-    schedules = handler_job("a", description="x" * body.BODY_MAX)
+    schedules = handler_job("a", description="x" * REQUEST_BYTES)
     schedules.spec.schedules.extend([schedule_pb2.Schedule()] * body.FIELDS_MAX)
     for job in (labels, schedules):
         data = job_pb2.ImportJobsRequest(jobs=[job]).SerializeToString()
@@ -78,7 +78,7 @@ async def test_an_entry_of_very_many_fields_is_refused_before_it_is_parsed() -> 
 
 async def test_an_entry_whose_fields_do_not_end_where_it_does_is_refused() -> None:
     spec = varint(JOB_SPEC << 3 | 2) + varint(3) + varint(1 << 3 | 2) + varint(9) + b"x"
-    job = varint(999 << 3 | 2) + varint(body.BODY_MAX) + bytes(body.BODY_MAX) + spec
+    job = varint(999 << 3 | 2) + varint(REQUEST_BYTES) + bytes(REQUEST_BYTES) + spec
     data = varint(1 << 3 | 2) + varint(len(job)) + job
     with pytest.raises(Refused, match="it ends within a field"):
         await parsed(job_pb2.ImportJobsRequest, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.message import Message
 
-from raftsched.cluster.services.methods import Method, methods
+from raftsched.proto.contract import Method, methods
 from raftsched.proto.v1 import (
     access_pb2,
     alert_pb2,

@@ -21,6 +21,7 @@ from raftsched.proto.v1 import (
     event_pb2,
     job_pb2,
     job_pb2_grpc,
+    options_pb2,
     worker_pb2,
 )
 from raftsched.statemachine.core.rejection import Refused
@@ -65,7 +66,7 @@ async def nothing_stays(served: Served) -> AsyncIterator[None]:
 
 
 async def close_to_strangers(served: Served) -> None:
-    root = access_pb2.AccessToken(name="root", role=access_pb2.Role.ROLE_ADMIN)
+    root = access_pb2.AccessToken(name="root", role=options_pb2.Role.ROLE_ADMIN)
     stub: Anything = access_pb2_grpc.AccessServiceStub(served.channel)
     await stub.CreateAccessToken(access_pb2.CreateAccessTokenRequest(access_token=root))
 

@@ -1,156 +1,162 @@
-"""Every call by every role, for its own namespace, another one, none, and with tokens for all."""
+"""Every call by every role, for its own namespace, another one, none, and with tokens for all; and
+by nobody. What comes of it is what the options of the call say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from google.protobuf.message import Message
 
-from raftsched.cluster.services.methods import OF_CLUSTER, Method, methods
+from raftsched.cluster.services.worker_calls import Poll
+from raftsched.proto.contract import Method, Role, Scope, methods
 from raftsched.proto.v1 import (
-    access_pb2,
     alert_pb2,
     alert_pb2_grpc,
+    job_pb2,
     namespace_pb2,
     namespace_pb2_grpc,
+    worker_pb2,
 )
-from raftsched.statemachine.core.rejection import Reason, Refused
+from raftsched.statemachine.core.rejection import Refused
 
 from .conftest import Served, Start
-from .talk import Anything, refused
-from .test_access import Role, bearer, make
+from .talk import Anything, handler_job, refused
+from .test_access import bearer, jobs, make
 
 ROLES = (Role.ROLE_ADMIN, Role.ROLE_EDITOR, Role.ROLE_WORKER, Role.ROLE_VIEWER)
-# An empty namespace is what the token may see.
-SEEN = {
-    "AccessService/ListAuditRecords", "EventService/WatchEvents", "EventService/ListEvents",
-    "WorkerService/ListWorkers",
-}  # fmt: skip
-# What they are about is found out by the run or the worker that they name; here there is none.
-BY_SESSION = {
-    "WorkerService/Heartbeat", "WorkerService/ReportResults", "WorkerService/Complete",
-    "WorkerService/Fail", "WorkerService/Release", "WorkerService/Extend",
-    "WorkerService/DrainWorker",
-}  # fmt: skip
-HELLO = {"WorkerService/Work", "WorkerService/Lease"}
-ABOUT_ALL = {"NamespaceService/ListNamespaces"}
-FOR_ALL = {"ClusterService/GetClusterStatus"}
-
-
-def request_for(method: Method, namespace: str) -> Message | None:
-    """A request about a namespace; None if it cannot name one."""
-    made: Anything = method.request()
-    fields = method.request.DESCRIPTOR.fields_by_name
-    if method.name in HELLO:
-        made.hello.worker = "nobody"
-        made.hello.namespaces.extend([namespace] if namespace else [])
-        return cast(Message, made)
-    for field in fields.values():
-        inner = field.message_type
-        if field.name == "namespace" and inner is None:
-            made.namespace = namespace
-            return cast(Message, made)
-        if inner is not None and "namespace" in inner.fields_by_name:
-            value = getattr(made, field.name)
-            (value.add() if field.is_repeated else value).namespace = namespace
-            return cast(Message, made)
-    return None
+PLACES = ("", "default", "team")
 
 
 def may(method: Method, role: int, bound: str, namespace: str) -> bool:
-    """What the contracts say, in other words than the services."""
-    needs = method.needs
-    if method.name in OF_CLUSTER and not namespace:
-        return not bound and (method.harmless or role == Role.ROLE_ADMIN)
+    """What the options say: whether a token of this role, for the namespace `bound` or for all,
+    opens a call about a namespace, or about none."""
+    of_cluster = method.scope == Scope.SCOPE_CLUSTER and not namespace
+    needs = Role.ROLE_ADMIN if of_cluster and not method.harmless else method.needs
     if role > needs:
         return False
-    if not bound or method.name in FOR_ALL | BY_SESSION:
-        return True
-    if needs == Role.ROLE_ADMIN and method.name not in SEEN:
+    own = {
+        Scope.SCOPE_DEFAULT: (namespace or "default") == bound,
+        Scope.SCOPE_OF_WORK: (namespace or "default") == bound,
+        Scope.SCOPE_CLUSTER: namespace == bound,
+        Scope.SCOPE_VISIBLE: namespace in ("", bound),
+        Scope.SCOPE_ALL: False,
+        Scope.SCOPE_NONE: True,
+    }
+    return not bound or own[method.scope]
+
+
+class Asking:
+    """Requests about a namespace, as far as each call can name one."""
+
+    def __init__(self, served: Served, runs: dict[str, str]) -> None:
+        self.served, self.runs = served, runs
+
+    def about(self, method: Method, namespace: str) -> Message:
+        made: Anything = method.request()
+        if method.scope == Scope.SCOPE_OF_WORK:
+            self._name_work(made, namespace or "default")
+        elif method.scope not in (Scope.SCOPE_ALL, Scope.SCOPE_NONE):
+            named = [_name(made, field, namespace) for field in method.request.DESCRIPTOR.fields]
+            assert any(named), f"{method.name} names no namespace; write another scope in its file"
+        return cast(Message, made)
+
+    def _name_work(self, made: Anything, namespace: str) -> None:
+        fields = made.DESCRIPTOR.fields_by_name
+        if "run" in fields:
+            made.run = self.runs[namespace]
+            return
+        # Of its session, of which there is one now: the next call may be a long time away.
+        made.worker = f"of-{namespace}"
+        hello = worker_pb2.WorkerHello(worker=made.worker, namespaces=[namespace])
+        self.served.node.sessions.open(hello, Poll(), stream=False)
+
+
+def _name(made: Anything, field: Anything, namespace: str) -> bool:
+    """Write a namespace into a field that is one, or that has one."""
+    inner = field.message_type
+    if field.name == "hello":
+        made.hello.worker = "nobody"
+        made.hello.namespaces.extend([namespace] if namespace else [])
+    elif inner is None and field.name == "namespace":
+        made.namespace = namespace
+    elif inner is not None and "namespace" in inner.fields_by_name:
+        value = getattr(made, field.name)
+        (value.add() if field.is_repeated else value).namespace = namespace
+    else:
         return False
-    if method.name in SEEN and not namespace:
-        return True
-    return method.name not in ABOUT_ALL and (namespace or "default") == bound
+    return True
+
+
+async def two_namespaces(served: Served, root: Anything) -> dict[str, str]:
+    """Make the second one, and a run in each."""
+    names: Anything = namespace_pb2_grpc.NamespaceServiceStub(served.channel)
+    team = namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name="team"))
+    await names.CreateNamespace(team, metadata=root)
+    runs = {}
+    for namespace in ("default", "team"):
+        job = handler_job("report")
+        job.namespace = namespace
+        await jobs(served).CreateJob(job_pb2.CreateJobRequest(job=job), metadata=root)
+        trigger = job_pb2.TriggerJobRequest(namespace=namespace, job="report")
+        runs[namespace] = (await jobs(served).TriggerJob(trigger, metadata=root)).id
+    return runs
 
 
 async def test_each_call_by_each_role_in_each_place(start: Start) -> None:
-    served = await start("a")
+    served = await start("a", failures=100_000)
     root = await make(served, "root", Role.ROLE_ADMIN)
-    names: Anything = namespace_pb2_grpc.NamespaceServiceStub(served.channel)
-    team = namespace_pb2.CreateNamespaceRequest(namespace=namespace_pb2.Namespace(name="team"))
-    await names.CreateNamespace(team, metadata=bearer(root))
+    asking = Asking(served, await two_namespaces(served, bearer(root)))
     secrets = {
         (role, bound): await make(served, f"t{role}-{bound or 'all'}", role, root, namespace=bound)
-        for role, bound in product(ROLES, ("", "default", "team"))
+        for role, bound in product(ROLES, PLACES)
     }
     wrong = []
-    for method, ((role, bound), secret) in product(methods(), secrets.items()):
-        for namespace in ("", "default", "team"):
-            request = request_for(method, namespace)
-            if request is None:
-                assert method.name in BY_SESSION | ABOUT_ALL | FOR_ALL or (
-                    method.needs == Role.ROLE_ADMIN
-                ), f"{method.name} names no namespace; say here who may call it"
-                request = method.request()
-            let_in = await admitted(served, method, request, secret)
-            if let_in != may(method, role, bound, namespace):
-                wrong.append((method.name, Role.Name(role), bound, namespace))
+    for method, namespace in product(methods(), PLACES):
+        for (role, bound), secret in secrets.items():
+            request = asking.about(method, namespace)
+            verdict = await admitted(served, method, request, f"Bearer {secret}")
+            if verdict != ("" if may(method, role, bound, namespace) else "FORBIDDEN"):
+                wrong.append((method.name, Role.Name(role), bound, namespace, verdict))
+        for nobody in ("", "Bearer wrong", "Basic abc"):
+            verdict = await admitted(served, method, asking.about(method, namespace), nobody)
+            if verdict != "UNAUTHENTICATED":
+                wrong.append((method.name, nobody, "", namespace, verdict))
     assert wrong == []
 
 
-async def admitted(served: Served, method: Method, request: Message, secret: str) -> bool:
+async def test_a_call_without_options_is_open_to_nobody(start: Start) -> None:
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    boss = await make(served, "boss", Role.ROLE_ADMIN, root, namespace="default")
+    [get] = [method for method in methods() if method.name == "JobService/GetJob"]
+    for nothing in (replace(get, needs=Role.ROLE_UNSPECIFIED),
+                    replace(get, scope=Scope.SCOPE_UNSPECIFIED)):  # fmt: skip
+        verdict = await admitted(served, nothing, job_pb2.GetJobRequest(), f"Bearer {boss}")
+        assert verdict == "FORBIDDEN"
+
+
+async def admitted(served: Served, method: Method, request: Message, authorization: str) -> str:
+    """With what a call is refused by who asks and where; empty if it is let in."""
+    metadata = {"authorization": authorization} if authorization else {}
     call: Anything = SimpleNamespace(
-        method=method, metadata={"authorization": f"Bearer {secret}"}, digest=b"", actor="",
+        method=method, metadata=metadata, digest=b"", actor="",
         namespace="", hides=False, caller="", token=None, address="ipv4:127.0.0.1",
     )  # fmt: skip
     try:
         await served.server._access.identify(call)
         served.server._access.admit(call, request)
     except Refused as refusal:
-        if refusal.rejection.reason != Reason.ERROR_REASON_FORBIDDEN:
-            raise
-        return False
-    return True
-
-
-def comments(files: Iterable[Path]) -> set[str]:
-    """Requests and messages whose namespace is said to mean the cluster when it is empty."""
-    found, message, comment = set(), "", ""
-    for file in files:
-        for line in file.read_text().splitlines():
-            if line.startswith("message "):
-                message = line.split()[1]
-            elif line.strip().startswith("//"):
-                comment = line
-            elif "string namespace =" in line and "the cluster's" in comment:
-                found.add(message)
-    return found
-
-
-def test_the_contracts_say_the_same_of_an_empty_namespace() -> None:
-    folder = Path(access_pb2.__file__).parent
-    said = comments(folder.glob("*.proto")) - {"Event"}
-    listed = {
-        name
-        for method in methods()
-        if method.name in OF_CLUSTER
-        for name in (
-            method.request.DESCRIPTOR.name,
-            *(f.message_type.name for f in method.request.DESCRIPTOR.fields if f.message_type),
-        )
-    }
-    assert said <= listed
-    assert {"Alert", "ListAlertsRequest", "DeleteAlertRequest"} == said
+        return refusal.rejection.word
+    return ""
 
 
 @pytest.mark.parametrize("role", [Role.ROLE_EDITOR, Role.ROLE_ADMIN])
 async def test_the_alerts_of_the_cluster_are_not_those_of_the_default_namespace(
-    start: Start, role: access_pb2.Role.ValueType
+    start: Start, role: Role.ValueType
 ) -> None:
     served = await start("a")
     root = await make(served, "root", Role.ROLE_ADMIN)

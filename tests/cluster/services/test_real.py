@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from raftsched.cluster.services.methods import service_names
+from raftsched.proto.contract import services
 from raftsched.proto.v1 import event_pb2, event_pb2_grpc, job_pb2, job_pb2_grpc
 
 from .real import Real, cluster, followers_of, leader_of, until
@@ -120,7 +120,7 @@ async def test_health_says_who_serves_and_who_leads(tmp_path: Path) -> None:
             ):
                 # Strangers who ask without a pause are broken off.
                 await asyncio.sleep(0.1)
-        for name in ("", *service_names()):
+        for name in ("", *services()):
             assert await said(follower, name), name
         assert (await said(leader, "raftsched.leader"), await said(follower, "raftsched.leader")) \
             == (True, False)  # fmt: skip
@@ -145,7 +145,7 @@ async def test_a_generic_client_finds_its_way(tmp_path: Path) -> None:
             return await talk.read()
 
         listed = (await ask(list_services="")).list_services_response.service
-        assert {one.name for one in listed} > {*service_names(), "grpc.health.v1.Health"}
+        assert {one.name for one in listed} > {*services(), "grpc.health.v1.Health"}
         pool = descriptor_pool.DescriptorPool()
         answer = await ask(file_containing_symbol="raftsched.v1.JobService")
         files = answer.file_descriptor_response.file_descriptor_proto

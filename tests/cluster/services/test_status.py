@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from raftsched.cluster.services.status import CODES, details_of, words_of
-from raftsched.proto.v1 import error_pb2
+from raftsched.cluster.services.status import code_of, details_of, words_of
+from raftsched.proto.contract import ReasonRules, reasons
 from raftsched.statemachine.core.rejection import Fault, Reason, Rejection
 
-CONTRACT = Path(__file__).parents[3] / "proto/v1/error.proto"
 
-
-def promised() -> dict[str, str]:
-    """Reason -> gRPC code, as the comments of the contract say."""
-    found = {}
-    comment: list[str] = []
-    for line in CONTRACT.read_text().splitlines():
-        text = line.strip()
-        if text.startswith("//"):
-            comment.append(text.removeprefix("//").strip())
-            continue
-        value = re.match(r"(ERROR_REASON_\w+) = (\d+);", text)
-        if value and value[2] != "0":
-            codes = [
-                c.name for c in grpc.StatusCode if re.search(rf"\b{c.name}\b", " ".join(comment))
-            ]
-            [found[value[1]]] = codes
-        comment = []
-    return found
-
-
-def test_every_reason_has_the_code_that_the_contract_says() -> None:
-    contract = promised()
-    assert len(contract) == len(error_pb2.ErrorReason.keys()) - 1
-    assert {Reason.Name(reason): code.name for reason, code in CODES.items()} == contract
-
-
-def test_what_the_contract_promises_with_retry_info_has_one() -> None:
-    text = CONTRACT.read_text()
-    for found in re.finditer(r"with RetryInfo[^=]*?(ERROR_REASON_\w+) = ", text):
-        rejection = Rejection(Reason.Value(found[1]), "later")
-        status = status_pb2.Status.FromString(details_of(rejection))
-        kinds = [item.TypeName() for item in status.details]
-        assert "google.rpc.RetryInfo" in kinds, found[1]
+@pytest.mark.parametrize("rules", reasons(), ids=lambda rules: rules.word)
+def test_a_refusal_comes_as_the_contract_says(rules: ReasonRules) -> None:
+    rejection = Rejection(rules.number, "no")
+    status = status_pb2.Status.FromString(details_of(rejection))
+    assert grpc.StatusCode[rules.code] is code_of(rejection)
+    assert status.code == code_of(rejection).value[0]
+    retry = [item for item in status.details if item.Is(error_details_pb2.RetryInfo.DESCRIPTOR)]
+    assert bool(retry) == bool(rules.retry_ms)
 
 
 @pytest.mark.parametrize("faults", [1, 5, 500])

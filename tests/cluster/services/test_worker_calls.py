@@ -9,6 +9,7 @@ import pytest
 
 from raftsched.cluster.services import worker_calls
 from raftsched.cluster.services.calls import NO_FORWARD
+from raftsched.proto.contract import Role, methods
 from raftsched.proto.v1 import (
     common_pb2,
     job_pb2,
@@ -223,6 +224,29 @@ async def test_a_poll_without_leases_outlives_the_lapse(start: Start) -> None:
     await trigger(served.node, 1)
     async with asyncio.timeout(5):
         assert len((await call).leases) == 1
+
+
+async def test_what_counts_as_a_heartbeat_is_what_the_contract_says(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await start("a")
+    await trigger(served.node, 1)
+    [lease] = (await workers(served).Lease(wish())).leases
+    sessions, heard = served.node.sessions, list[str]()
+    monkeypatch.setattr(sessions, "heard", lambda session, *_: heard.append(session.worker))
+    for method in methods():
+        if method.needs != Role.ROLE_WORKER or method.streams:
+            continue
+        made: Anything = method.request()
+        for name, value in {"run": lease.run, "token": lease.token, "worker": "w1"}.items():
+            if name in method.request.DESCRIPTOR.fields_by_name:
+                setattr(made, name, value)
+        if method.verb == "Lease":
+            made = wish()
+        heard.clear()
+        call: Anything = served.channel.unary_unary(method.path)(made.SerializeToString())
+        assert await call.code() in (grpc.StatusCode.OK, grpc.StatusCode.FAILED_PRECONDITION)
+        assert bool(heard) == method.heartbeat, method.name
 
 
 async def test_a_heartbeat_of_a_stranger_is_refused(start: Start) -> None:

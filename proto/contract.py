@@ -1,0 +1,165 @@
+"""What holds for each call and each refusal, read once from the options in v1/*.proto.
+
+The one table of it for server, clients and tests; `v1/options.proto` says what each option means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
+
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import code_pb2
+
+from .v1 import error_pb2, options_pb2
+
+# The files that have calls.
+FILES = (
+    "access", "alert", "calendar", "cluster", "dead_letter", "event", "flow", "job", "namespace",
+    "queue", "run", "worker",
+)  # fmt: skip
+# What holds where an option says nothing.
+REQUEST_BYTES = 256 << 10
+LONGEST_S = 150.0
+
+Role = options_pb2.Role
+Scope = options_pb2.Scope
+Repeat = options_pb2.Repeat
+Next = options_pb2.Next
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One call."""
+
+    # "/raftsched.v1.JobService/CreateJob", its service "raftsched.v1.JobService", for people
+    # "JobService/CreateJob", and without the service "CreateJob".
+    path: str
+    service: str
+    name: str
+    verb: str
+    request: type[Message]
+    response: type[Message]
+    streams_in: bool
+    streams_out: bool
+    needs: options_pb2.Role.ValueType
+    scope: options_pb2.Scope.ValueType
+    repeat: options_pb2.Repeat.ValueType
+    # It changes nothing, so it may be sent again whatever became of it.
+    harmless: bool
+    # It may say how fresh the answer must be.
+    reads: bool
+    request_bytes: int
+    local: bool
+    slow: bool
+    longest_s: float
+    heartbeat: bool
+
+    @property
+    def streams(self) -> bool:
+        return self.streams_in or self.streams_out
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonRules:
+    """What comes with one reason."""
+
+    # The number and the word of the reason, such as "JOB_NOT_FOUND".
+    number: error_pb2.ErrorReason.ValueType
+    word: str
+    # The name of the gRPC code.
+    code: str
+    next: options_pb2.Next.ValueType
+    # 0: no RetryInfo comes along.
+    retry_ms: int
+
+
+@cache
+def methods() -> tuple[Method, ...]:
+    """All calls."""
+    return tuple(_methods())
+
+
+def _methods() -> Iterator[Method]:
+    for name in FILES:
+        file = import_module(f".v1.{name}_pb2", __package__).DESCRIPTOR
+        for service in file.services_by_name.values():
+            for method in service.methods:
+                yield method_of(GetMessageClass(method.input_type))
+
+
+def services() -> tuple[str, ...]:
+    """The full names of all services."""
+    return tuple(dict.fromkeys(method.service for method in methods()))
+
+
+def method_of(request_type: type[Message]) -> Method:
+    """The call that takes this request, of which there is one; TypeError if no call does. Reads the
+    options of that call and no others."""
+    return _method_of(cast(Hashable, request_type))
+
+
+@cache
+def _method_of(request_type: Any) -> Method:  # noqa: ANN401  # Checkers do not see types hashed.
+    wanted = request_type.DESCRIPTOR
+    for service in wanted.file.services_by_name.values():
+        for method in service.methods:
+            if method.input_type.full_name == wanted.full_name:
+                return _method(cast(MethodDescriptor, method), request_type)
+    raise TypeError(f"{wanted.full_name} is not the request of any call; send a ...Request message")
+
+
+def _method(found: MethodDescriptor, request: type[Message]) -> Method:
+    service, rules = found.containing_service, found.GetOptions().Extensions[options_pb2.call]
+    longest_s = float(rules.longest.ToSeconds())
+    return Method(
+        path=f"/{service.full_name}/{found.name}",
+        service=service.full_name,
+        name=f"{service.name}/{found.name}",
+        verb=found.name,
+        request=request,
+        response=GetMessageClass(found.output_type),
+        streams_in=found.client_streaming,
+        streams_out=found.server_streaming,
+        needs=rules.needs,
+        scope=rules.scope,
+        repeat=rules.repeat,
+        harmless=rules.repeat == Repeat.REPEAT_HARMLESS,
+        reads="read" in found.input_type.fields_by_name,
+        request_bytes=rules.request_bytes or REQUEST_BYTES,
+        local=rules.local,
+        slow=rules.slow,
+        longest_s=longest_s or LONGEST_S,
+        heartbeat=rules.heartbeat,
+    )
+
+
+def reasons() -> tuple[ReasonRules, ...]:
+    """What comes with each reason."""
+    return tuple(_reasons().values())
+
+
+def reason(word: str) -> ReasonRules | None:
+    """What comes with a reason; None for one that these contracts do not know."""
+    return _reasons().get(word)
+
+
+@cache
+def _reasons() -> dict[str, ReasonRules]:
+    found = {}
+    for value in error_pb2.ErrorReason.DESCRIPTOR.values[1:]:
+        rules = value.GetOptions().Extensions[options_pb2.refusal]
+        word = value.name.removeprefix("ERROR_REASON_")
+        found[word] = ReasonRules(
+            number=cast(error_pb2.ErrorReason.ValueType, value.number),
+            word=word,
+            code=code_pb2.Code.Name(rules.code),
+            next=rules.next,
+            retry_ms=rules.retry.ToMilliseconds(),
+        )
+    return found
