@@ -89,9 +89,9 @@ class CalendarServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateCalendar(self, request, context):
-        """Change description, rules or zone. Days that have passed stay as they were decided, and what was
-        chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so does
-        what came while a job was paused, on which is decided at its resume. Refused with
+        """Change description, rules or zone. Days that have passed stay as they were decided, and what
+        was chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so
+        does what came while a job was paused, on which is decided at its resume. Refused with
         CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

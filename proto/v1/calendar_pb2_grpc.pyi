@@ -42,9 +42,9 @@ class CalendarServiceStub:
     ListCalendars: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.ListCalendarsRequest, _calendar_pb2.ListCalendarsResponse]
     """List them by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateCalendar: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.UpdateCalendarRequest, _calendar_pb2.Calendar]
-    """Change description, rules or zone. Days that have passed stay as they were decided, and what was
-    chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so does
-    what came while a job was paused, on which is decided at its resume. Refused with
+    """Change description, rules or zone. Days that have passed stay as they were decided, and what
+    was chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so
+    does what came while a job was paused, on which is decided at its resume. Refused with
     CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
     """
     DeleteCalendar: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.DeleteCalendarRequest, _calendar_pb2.DeleteCalendarResponse]
@@ -64,9 +64,9 @@ class CalendarServiceAsyncStub(CalendarServiceStub):
     ListCalendars: _aio.UnaryUnaryMultiCallable[_calendar_pb2.ListCalendarsRequest, _calendar_pb2.ListCalendarsResponse]  # type: ignore[assignment]
     """List them by name. Refused with PAGE_TOKEN_INVALID."""
     UpdateCalendar: _aio.UnaryUnaryMultiCallable[_calendar_pb2.UpdateCalendarRequest, _calendar_pb2.Calendar]  # type: ignore[assignment]
-    """Change description, rules or zone. Days that have passed stay as they were decided, and what was
-    chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so does
-    what came while a job was paused, on which is decided at its resume. Refused with
+    """Change description, rules or zone. Days that have passed stay as they were decided, and what
+    was chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so
+    does what came while a job was paused, on which is decided at its resume. Refused with
     CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
     """
     DeleteCalendar: _aio.UnaryUnaryMultiCallable[_calendar_pb2.DeleteCalendarRequest, _calendar_pb2.DeleteCalendarResponse]  # type: ignore[assignment]
@@ -107,9 +107,9 @@ class CalendarServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _calendar_pb2.UpdateCalendarRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_calendar_pb2.Calendar, _abc.Awaitable[_calendar_pb2.Calendar]]:
-        """Change description, rules or zone. Days that have passed stay as they were decided, and what was
-        chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so does
-        what came while a job was paused, on which is decided at its resume. Refused with
+        """Change description, rules or zone. Days that have passed stay as they were decided, and what
+        was chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so
+        does what came while a job was paused, on which is decided at its resume. Refused with
         CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
         """
 
