@@ -12,7 +12,15 @@ from ..core import limits, masks
 from ..core.field_fault import FieldFault
 from ..core.instants import iso_text, ms_or
 from ..core.rejection import Fault, Reason, Refused
-from ..firing import backlog, bring_back, catch_up, dispatch, job_deletion, scheduled_time
+from ..firing import (
+    backlog,
+    bring_back,
+    catch_up,
+    dispatch,
+    job_deletion,
+    other_schedules,
+    scheduled_time,
+)
 from ..firing import resume as resume_
 from ..flows import graph, waves
 from ..model import answers, former_specs, keys, specs, validate
@@ -300,7 +308,7 @@ def replace_spec(
     if rescheduled and (record is None or next_time.is_readable(view, jid, job)):
         # Of schedules that cannot be read nobody knows which times they had.
         former = next_time.plan_of(view, jid, job)
-        _close_books(view, jid, job, state, goes_on_from_now=since_ms == view.now_ms)
+        since_ms = _close_books(view, jid, job, state, former, plan, since_ms)
     comes_back = anew and since_ms == view.now_ms and next_time.decided_ahead(view, state) > 0
     if comes_back:
         bring_back.free(view, jid, job, state)
@@ -320,14 +328,12 @@ def replace_spec(
         job.policies_since_ms = view.now_ms
     _wire(view, jid, namespace, job, state, known, plan)
     notes: list[str] = []
-    if rescheduled or comes_back:
-        # By the plan that the job goes on with: what was checked counts intervals from now.
-        plan = next_time.plan_of(view, jid, job)
-        notes += map(_gone, scheduled_time.drop_unnamed(view, jid, state, plan))
-        if since_ms == view.now_ms < state.last_scheduled_at_ms:
-            ledger.mark_ahead(view, jid, state, plan, view.now_ms)
     if anew:
-        next_time.advance_behind(view, jid, job, state, since_ms)
+        is_other = rescheduled or comes_back
+        notes += _go_on(view, jid, job, state, since_ms) if is_other else ()
+        is_open = since_ms < state.next_scheduled_at_ms <= view.now_ms
+        after_ms = state.next_scheduled_at_ms - 1 if is_open else max(since_ms, view.now_ms)
+        next_time.advance_behind(view, jid, job, state, after_ms)
         notes += _run_passed(view, jid, job, state, former, since_ms) if rescheduled else ()
     elif retimed:
         next_time.apply_timing(view, jid, job, state)
@@ -343,6 +349,17 @@ def replace_spec(
     if old.concurrency != new.concurrency:
         admission.limits_changed(view, jid, state, old.concurrency, new.concurrency)
     return notes
+
+
+def _go_on(
+    view: View, jid: int, job: JobRecord, state: StateRecord, since_ms: int
+) -> Iterator[str]:
+    """Look at what was changed by hand, or has run before its time, by other schedules."""
+    # By the plan that the job goes on with: what was checked counts intervals from now.
+    plan = next_time.plan_of(view, jid, job)
+    yield from map(_gone, scheduled_time.drop_unnamed(view, jid, state, plan))
+    if since_ms <= view.now_ms < state.last_scheduled_at_ms:
+        ledger.mark_ahead(view, jid, state, plan, view.now_ms)
 
 
 def _run_passed(
@@ -410,10 +427,11 @@ def _check_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
 
 
 def _close_books(
-    view: View, jid: int, job: JobRecord, state: StateRecord, *, goes_on_from_now: bool
-) -> None:
-    """Give what has come under the old schedules its outcome, before they are gone: what is due
-    fires, and what waits for its turn or its jitter is missed."""
+    view: View, jid: int, job: JobRecord, state: StateRecord, old: Plan, new: Plan, since_ms: int
+) -> int:
+    """See to what has come under the old schedules, before they are gone: what is due fires; what
+    waits for its turn, its jitter or a resume waits on if the new ones name it as well, and is
+    missed else. The answer is from when on the new ones count."""
     if state.state == next_time.ACTIVE:
         for _ in range(limits.STEP):
             if not state.next_scheduled_at_ms or state.next_due_at_ms > view.now_ms:
@@ -421,12 +439,22 @@ def _close_books(
             dispatch.fire_due(view, jid, job, state)
         if state.backlog:
             backlog.release(view, jid, job, state, backfills=False)
+    may_stay = since_ms == view.now_ms and not next_time.decided_ahead(view, state)
+    if may_stay and (first_ms := other_schedules.stays(view, state, old, new)):
+        return max(first_ms - 1, job.schedules_since_ms)
     if state.backlog:
-        if goes_on_from_now:
-            backlog.cut(view, jid, state, next_time.plan_of(view, jid, job), view.now_ms)
-        backlog.drop(view, jid, job, state)
-    if 0 < state.next_scheduled_at_ms <= view.now_ms:
-        catch_up.give_up(view, jid, job, state)
+        if since_ms == view.now_ms:
+            backlog.cut(view, jid, state, old, view.now_ms)
+        other_schedules.keep_waiting(view, jid, state, old, new)
+        next_time.advance_if_idle(view, jid, job, state)
+    if not 0 < state.next_scheduled_at_ms <= view.now_ms:
+        return since_ms
+    first_ms = state.next_scheduled_at_ms
+    if may_stay and other_schedules.are_same(old, new, first_ms, view.now_ms + 1):
+        return first_ms - 1
+    other_schedules.keep_undecided(view, jid, state, old, new)
+    catch_up.give_up(view, jid, job, state)
+    return since_ms
 
 
 def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2.DeleteJobResponse:

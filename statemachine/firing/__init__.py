@@ -28,6 +28,7 @@ Others may use:
 * scheduled_time: one scheduled time becomes a run, or is recorded.
 * catch_up: times that are late get their outcome.
 * backlog: past times that are still to run.
+* other_schedules: what has come and waits when a job gets other schedules.
 * effects: what the end of a run brings about for others.
 * resume: what came to a paused job.
 * bring_back: jobs that decided ahead by a wrong clock.

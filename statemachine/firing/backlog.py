@@ -178,7 +178,7 @@ def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
     plan = next_time.plan_of(view, jid, job)
     for part in state.backlog:
         if part.cause == SCHEDULED:
-            _miss(view, jid, state, plan, part)
+            miss(view, jid, state, plan, part)
     dropped = clear(view, jid, state)
     next_time.advance_if_idle(view, jid, job, state)
     return dropped
@@ -201,7 +201,8 @@ def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> Non
         state.backlog[0].release_at_ms = view.now_ms
 
 
-def _miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRecord) -> None:
+def miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRecord) -> None:
+    """What waits in a part is missed. The caller takes it out of the backlog and puts the state."""
     first = part.next_at_ms
     # The first may follow from the end of a run, and then no schedule names it.
     last = max(first, latest_scheduled_before(plan, part.to_ms) or first)

@@ -99,8 +99,7 @@ def _past(job: JobRecord, state: StateRecord, plan: Plan, evidence: Evidence) ->
     if since_ms != job.created_at_ms:
         return []
     found = [one.at_ms for one in plan.onces if state.ledger_purged_ms <= one.at_ms <= since_ms]
-    updates = evidence.about_job("UpdateJob") if found else ()
-    if any(note.at_ms == since_ms for note in updates):
+    if found and evidence.schedules_ms >= since_ms:
         return []
     return _decided(state, sorted(set(found)))
 

@@ -116,6 +116,22 @@ class Evidence:
         return any(note.at_ms == at_ms for note in self.notes.found if note.method == "ImportJobs")
 
     @cached_property
+    def schedules_ms(self) -> int:
+        """When the job last got other schedules or another timing, or may have; 0 if never. They
+        may count from before that, where both name what waited."""
+        job, words = self.job, ("spec.schedules", "spec.timing")
+        if job.version == 1:
+            return 0
+        for note in self.notes.found:
+            is_mine = (note.method, note.subject) == ("UpdateJob", f"job/{job.name}")
+            if is_mine and any(word in note.change for word in words):
+                return note.at_ms
+            # Of an import the note does not say which jobs it changed.
+            if note.method == "ImportJobs" and job.created_at_ms < note.at_ms <= job.updated_at_ms:
+                return note.at_ms
+        return 0
+
+    @cached_property
     def calendars_ms(self) -> int:
         """When a calendar of the job was last changed."""
         namespace = keys.namespace_of(self.jid)

@@ -117,7 +117,8 @@ def _backfills(
 ) -> None:  # fmt: skip
     """Each time that was planned waits, runs, or has an outcome."""
     looked = 0
-    changed_ms = max(job.schedules_since_ms, evidence.calendars_ms, evidence.set_back_ms)
+    schedules_ms = max(job.schedules_since_ms, evidence.schedules_ms)
+    changed_ms = max(schedules_ms, evidence.calendars_ms, evidence.set_back_ms)
     for note in notes:
         planned = PLANNED.fullmatch(note.change)
         if planned is None or note.at_ms <= changed_ms:

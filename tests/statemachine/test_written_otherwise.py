@@ -42,6 +42,9 @@ def rewrite(machine: Machine, cron: str | Iterable[str], zone: str = "") -> int:
         ("0 * * JAN *", "0 * * 1 *"),
         (("0 1 * * *", "0 2 * * *"), ("0 2 * * *", "0 1 * * *")),
         ("H * * * *", "h  * * * *"),
+        ("0 * * * *", ("0 * * * *", "1 1 1 1 *")),
+        ("0 * * * *", "0,30 * * * *"),
+        ("0 * * * *", ("0 0-11 * * *", "0 12-23 * * *")),
     ],
 )
 def test_what_waits_is_not_missed_when_its_schedule_is_written_otherwise(
@@ -56,7 +59,6 @@ def test_what_waits_is_not_missed_when_its_schedule_is_written_otherwise(
     ("cron", "other", "zone"),
     [
         ("0 * * * *", "1 * * * *", ""),
-        ("0 * * * *", ("0 * * * *", "1 1 1 1 *"), ""),
         ("0 9 * * *", "0 9 * * *", "Europe/Berlin"),
         ("H 1 * * *", "H 1 * * *", "Asia/Kolkata"),
     ],
