@@ -63,10 +63,17 @@ class World:
     def fire(self, most: int = FIRINGS) -> None:
         """Do what is due now, and what it leaves over."""
         for _ in range(most):
-            next_ms = timers.next_ms(self.store, read_meta(self.store))
-            if next_ms is None or next_ms > self.now_ms:
+            meta = read_meta(self.store)
+            firsts = (timers.next_due_ms(self.store, meta), timers.next_later_ms(self.store, meta))
+            asked = [
+                FireTimers(1_000, later=later)
+                for later, at_ms in zip((False, True), firsts, strict=True)
+                if at_ms is not None and at_ms <= self.now_ms
+            ]
+            if not asked:
                 return
-            self.do(FireTimers(1_000))
+            for request in asked:
+                self.do(request)
 
     def begin(self) -> None:
         gc.collect()

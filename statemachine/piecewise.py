@@ -357,11 +357,8 @@ class Careful:
         return 0
 
     def _fire_timers(self, request: Request) -> WorkDone:
-        later = cast(FireTimers, request.body).later
-        due, more = self._due(request, later=bool(later))
-        if later is None and not more:
-            behind, more = self._due(request, later=True)
-            due += behind
+        asked = cast(FireTimers, request.body)
+        due, more, _ = dispatch.due_now(self._view(), asked.most, later=asked.later)
         for done, key in enumerate(due):
             if done and self._is_full():
                 return WorkDone(done, more=True)
@@ -373,12 +370,6 @@ class Careful:
                 self._note(f"the timer {key!r}", broke, "given up")
                 self._attempt(Request(DropEntry(key)))
         return WorkDone(len(due), more)
-
-    def _due(self, request: Request, *, later: bool) -> tuple[list[bytes], bool]:
-        """Timers that are due, less those that this change has set."""
-        most = cast(FireTimers, request.body).most
-        due, more, _ = dispatch.due_now(self._view(), most, later=later)
-        return due, more
 
     def _words(
         self, request: Request, words: Sequence[Any], one: Callable[[Any], object]

@@ -42,16 +42,7 @@ AHEAD = 256  # Timers whose jobs are read together; it may be that no more of th
 
 def fire_timers(view: View, request: FireTimers, actor: str) -> WorkDone:
     """Do what is due, oldest first."""
-    if request.later is not None:
-        return _fire_some(view, request, later=request.later)
-    first = _fire_some(view, request, later=False)
-    if first.more:
-        return first
-    then = _fire_some(view, request, later=True)
-    return WorkDone(first.done + then.done, then.more)
-
-
-def _fire_some(view: View, request: FireTimers, *, later: bool) -> WorkDone:
+    later = request.later
     most = request.most
     due, more, end = due_now(view, most, later=later)
     fresh, fresh_from = ([], end) if later else _fresh(view, request, due, end)

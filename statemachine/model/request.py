@@ -35,8 +35,8 @@ class FireTimers:
     """Do what is due, at most so many timers. The reply is a WorkDone."""
 
     most: int
-    # Only what can wait, or only the rest; None: the rest, then what can wait.
-    later: bool | None = None
+    # What can wait, which a leader asks for behind the calls; or all else.
+    later: bool = False
     # Where timers begin that need not wait for those before them; b"": what fell due since the last
     # change.
     fresh_from: bytes = b""

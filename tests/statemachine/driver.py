@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 from raftsched.proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
 from raftsched.statemachine.calls import jobs
 from raftsched.statemachine.calls import runs as run_calls
-from raftsched.statemachine.core.budget import Budget, unlimited
+from raftsched.statemachine.core.budget import Budget, Share, unlimited
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import Store
@@ -87,6 +87,8 @@ class Machine:
         self.failures: list[Failure] = []
         self.failing = False
         self._recall = Recall()
+        # Where the next change goes on with what is due; see WorkDone.
+        self._fresh_from = b""
 
     # Time.
 
@@ -101,12 +103,19 @@ class Machine:
 
     def decide(self, *bodies: object, actor: str = "") -> Decision:
         """Decide without applying."""
-        return decide(self.view(), [Request(body, actor) for body in bodies])
+        return decide(self.view(), self._requests(bodies, actor))
+
+    def _requests(self, bodies: Iterable[object], actor: str) -> list[Request]:
+        """What is due, and what can wait, have times of their own."""
+        return [
+            Request(body, actor, Share(self.new_budget) if isinstance(body, FireTimers) else None)
+            for body in bodies
+        ]
 
     def do_all(self, *bodies: object, actor: str = "") -> list[object]:
         """Decide some requests as one change and apply it; the replies, refusals among them."""
         view = View(self.store, self.now_ms, self._recall, self.new_budget())
-        decision = decide(view, [Request(body, actor) for body in bodies])
+        decision = decide(view, self._requests(bodies, actor))
         again = self.decide(*bodies, actor=actor)
         assert again.change == decision.change, "the same decision came out as two changes"
         if decision.change:
@@ -225,23 +234,29 @@ class Machine:
     # The leader's own work.
 
     def fire(self, most: int = 1_000) -> int:
-        """Do all that is due; how many timers that were."""
+        """Do all that is due, as a leader's changes do; how many timers that were."""
         done = 0
         for _ in range(FIRINGS_MAX):
-            fired = self.ask(FireTimers(most), WorkDone)
-            done += fired.done
-            if not fired.more:
+            fired = self.fire_once(most)
+            if fired is None:
                 return done
-        raise AssertionError(f"after {FIRINGS_MAX} fires timers are still due")
+            done += fired
+        raise AssertionError(f"after {FIRINGS_MAX} changes timers are still due")
 
-    def fire_all(self) -> int:
-        """FireTimers until no timer is due, also what steps have left over; how many decisions."""
-        for fires in range(FIRINGS_MAX):
-            next_ms = timers.next_ms(self.store, read_meta(self.store))
-            if next_ms is None or next_ms > self.now_ms:
-                return fires
-            self.ask(FireTimers(1_000), WorkDone)
-        raise AssertionError(f"after {FIRINGS_MAX} fires timers are still due")
+    def fire_all(self) -> None:
+        self.fire()
+
+    def fire_once(self, most: int = 1_000) -> int | None:
+        """One change with what is due; how many timers that were. None without any."""
+        asked = due_requests(self.store, self.now_ms, most, self._fresh_from)
+        if not asked:
+            return None
+        replies = self.do_all(*asked)
+        done = [reply for reply in replies if isinstance(reply, WorkDone)]
+        assert len(done) == len(replies), replies
+        if not asked[0].later:
+            self._fresh_from = done[0].fresh_from
+        return sum(reply.done for reply in done)
 
     def grant(
         self,
@@ -352,6 +367,21 @@ class Machine:
             if template.spec.SerializeToString(deterministic=True) != template.data:
                 found.append(f"somebody changed the spec that all jobs like {key!r} share")
         assert not found, "\n".join(found)
+
+
+def due_requests(
+    store: Store, now_ms: int, most: int = 1_000, fresh_from: bytes = b""
+) -> list[FireTimers]:
+    """What a leader asks in its next change: for what is due, and then, in a request of its own,
+    for what can wait, if some of that was due before the change."""
+    meta = read_meta(store)
+    due_ms, later_ms = timers.next_due_ms(store, meta), timers.next_later_ms(store, meta)
+    asked = []
+    if due_ms is not None and due_ms <= now_ms:
+        asked.append(FireTimers(most, fresh_from=fresh_from))
+    if later_ms is not None and later_ms <= now_ms:
+        asked.append(FireTimers(most, later=True))
+    return asked
 
 
 def job_of(

@@ -26,7 +26,7 @@ from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
-from raftsched.statemachine.model.request import FireTimers, Report, WorkDone
+from raftsched.statemachine.model.request import Report
 from raftsched.statemachine.reads.events import ENDS, events
 
 from .driver import START_MS, Machine
@@ -136,8 +136,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def fire(self) -> None:
-        while self.machine.ask(FireTimers(1_000), WorkDone).done:
-            pass
+        self.machine.fire()
         while self.model.fire():
             pass
 

@@ -4,6 +4,7 @@ without it, each decided twice at most."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -16,7 +17,7 @@ from raftsched.statemachine.core.store import MemoryStore, Reading
 from raftsched.statemachine.firing import scheduled_time
 from raftsched.statemachine.machine import Request, apply, decide
 from raftsched.statemachine.model import keys
-from raftsched.statemachine.model.request import FireTimers, Grant, Offer, Report
+from raftsched.statemachine.model.request import FireTimers, Grant, Offer, Report, WorkDone
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.rules import RULES
 
@@ -96,7 +97,8 @@ class Mix:
         self.bodies: list[object] = [Report("w1", tuple(results))]
         for number in range(self.random.randrange(30)):
             self.bodies.append(self.call(number))
-        self.bodies += [FireTimers(100), Grant((Offer("w1", 10),), 10)]
+        later = FireTimers(100, later=True)
+        self.bodies += [FireTimers(100), later, Grant((Offer("w1", 10),), 10)]
 
     def result(self, lease: worker_pb2.Lease) -> worker_pb2.Result:
         token = lease.token + self.random.choice((0, 0, 0, 1))
@@ -119,9 +121,14 @@ class Mix:
         return [Request(body) for body in self.bodies]
 
     def said(self, replies: Sequence[object]) -> list[object]:
-        """Less what is asked on trial, which does not see what others of its change do."""
+        """Less what is asked on trial, which does not see what others of its change do, and less
+        where timers go on, which is the beginning after a failure."""
         pairs = zip(self.bodies, replies, strict=True)
-        return [reply for body, reply in pairs if not getattr(body, "validate_only", False)]
+        found = [reply for body, reply in pairs if not getattr(body, "validate_only", False)]
+        return [
+            replace(reply, fresh_from=b"") if isinstance(reply, WorkDone) else reply
+            for reply in found
+        ]
 
     def image(self, change: bytes) -> dict[bytes, bytes]:
         """What the state would be, less what says how the change was written."""

@@ -142,7 +142,7 @@ def test_the_runs_of_a_deleted_job_end_in_parts(machine: Machine) -> None:
     waiting(machine)
     machine.do(job_pb2.DeleteJobRequest(job="a"))
 
-    full(machine, FireTimers(1_000))
+    full(machine, FireTimers(1_000, later=True))
     for _ in range(10):
         machine.advance(1)
         machine.fire()

@@ -20,7 +20,7 @@ from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.request import FireTimers, Grant, Lapse, Offer, Report
 from raftsched.statemachine.model.view import View
 
-from .driver import MINUTE_MS, SECOND_MS, START_MS, Machine, job_of
+from .driver import MINUTE_MS, SECOND_MS, START_MS, Machine, due_requests, job_of
 
 BATCH = 500
 ROUNDS = 12
@@ -70,12 +70,17 @@ class Cluster:
             apply(self.store, self.index, decision.change)
         return decision.replies[0]
 
+    def fire(self, most: int = 1_000) -> None:
+        """What is due in the next change."""
+        for request in due_requests(self.store, self.now_ms, most):
+            self.do(request)
+
     def work(self) -> int:
         """FireTimers, grant and complete until nothing is left; steps for each run."""
         before, done = self.store.steps, 0
         while True:
             self.now_ms += 1
-            self.do(FireTimers(100))
+            self.fire(100)
             granted = self.do(Grant((Offer("w", 100),), 100))
             assert isinstance(granted, list)
             [leases] = granted
@@ -152,7 +157,7 @@ def backfilled(cluster: Cluster, name: str, count: int, from_ms: int = START_MS)
     while not done:
         cluster.now_ms += SECOND_MS
         before = cluster.index
-        cluster.do(FireTimers(1_000))
+        cluster.fire()
         done = cluster.index == before
 
 
@@ -177,7 +182,7 @@ def test_a_backfill_inside_a_stretch_costs_each_run_the_same() -> None:
         cluster = Cluster()
         cluster.do(job_pb2.CreateJobRequest(job=job_of("a", cron="* * * * *", overlap=ALLOW)))
         cluster.now_ms = START_MS + 4 * BACKFILLED * MINUTE_MS
-        cluster.do(FireTimers(1_000))
+        cluster.fire()
 
         before = cluster.store.steps
         backfilled(cluster, "a", count, START_MS + BACKFILLED * MINUTE_MS)
@@ -221,7 +226,7 @@ def ended_one_by_one(cluster: Cluster, runs: int) -> list[int]:
         success = worker_pb2.Success()
         result = worker_pb2.Result(run=lease.run, token=lease.token, success=success)
         cluster.do(Report("w", (result,)))
-        cluster.do(FireTimers(100))
+        cluster.fire(100)
         costs.append(cluster.store.steps - before)
     return costs
 
@@ -294,7 +299,7 @@ def test_a_quota_that_many_wait_for_costs_each_of_them_the_same() -> None:
             cluster.do(job_pb2.TriggerJobRequest(job=f"job-{number}", due_time=due))
     cluster.now_ms = START_MS + MINUTE_MS
     for _ in range(20):
-        cluster.do(FireTimers(1_000))
+        cluster.fire()
 
     costs = ended_one_by_one(cluster, WAITING)
 

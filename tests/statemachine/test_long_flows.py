@@ -9,14 +9,14 @@ from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.budget import Steps
 from raftsched.statemachine.core.rejection import Reason
 from raftsched.statemachine.core.store import MemoryStore
-from raftsched.statemachine.machine import Request, apply, decide, read_meta
-from raftsched.statemachine.model import keys, timers
+from raftsched.statemachine.machine import Request, apply, decide
+from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import FlowRecord, StepRecord, encode, parse
 from raftsched.statemachine.model.request import FireTimers, Grant, Offer, Report
 from raftsched.statemachine.model.view import View
 
 from .asking import ask
-from .driver import DAY_MS, HOUR_MS, START_MS, Machine, cut_off, job_of
+from .driver import DAY_MS, HOUR_MS, START_MS, Machine, cut_off, due_requests, job_of
 
 Step = flow_pb2.FlowStep
 NO_RETRY = job_pb2.RetryPolicy(max_attempts=1)
@@ -70,10 +70,11 @@ class Leader:
     def fire(self, most: int = ENDS_MAX) -> int:
         """FireTimers until nothing is due; how many changes that took."""
         for changes in range(most):
-            next_ms = timers.next_ms(self.store, read_meta(self.store))
-            if next_ms is None or next_ms > self.now_ms:
+            asked = due_requests(self.store, self.now_ms)
+            if not asked:
                 return changes
-            self.do(FireTimers(1_000))
+            for request in asked:
+                self.do(request)
         raise AssertionError(f"after {most} changes timers are still due")
 
     def flow(self) -> FlowRecord:
@@ -246,6 +247,7 @@ def test_a_step_that_comes_while_others_are_looked_at_is_found_stuck_in_its_time
     leader.steps = 3
     leader.now_ms += HOUR_MS // 2
     leader.do(FireTimers(10))
+    leader.do(FireTimers(10, later=True))
 
     leader.end(lease, well=True)
     leader.fire()

@@ -55,7 +55,7 @@ def waits(machine: Machine, seconds: int) -> int:
         decisions = 0
         while machine.state("a", "other").next_due_at_ms == due_ms:
             decisions += machine.now_ms >= due_ms
-            machine.do(FireTimers(1_000))
+            machine.fire_once()
             machine.advance(TICK_MS)
             assert decisions < 1_000, "the other job does not fire"
         longest = max(longest, decisions)
@@ -89,7 +89,7 @@ def test_however_much_can_wait_what_is_due_is_not_behind_it() -> None:
     machine.advance(SECOND_MS)
 
     for fired in range(1, 4):
-        machine.do(FireTimers(1_000))
+        machine.fire_once()
         assert machine.state("a").fired == fired
         machine.advance(SECOND_MS)
 
