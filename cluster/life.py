@@ -25,7 +25,7 @@ import structlog
 from ..statemachine.core.rocks_store import StoreLocked
 from ..statemachine.core.store import Corrupt
 from ..statemachine.tenants import access
-from . import damage, descriptors, doors, greeting, log, systemd, tls
+from . import damage, descriptors, doors, greeting, log, slices, systemd, tls
 from .about import ZONE_EDITION
 from .config import Config, ConfigWrong, doubts, is_loopback
 from .consensus import faults
@@ -81,6 +81,8 @@ async def live(config: Config, clock_file: Path | None = None) -> Exit:
         virtual = virtual_clock(config, clock_file)
         config = msgspec.structs.replace(config, cluster=config.cluster + MARK)
     files = descriptors.raise_limit()
+    # Before there are other threads.
+    slices.ask_for_short()
     limit_heaps()
     ending = Ending()
     asked = listen_to_signals(ending)
