@@ -18,11 +18,8 @@ DIVIDED = (job_pb2.ImportJobsRequest, *OF_LETTERS)
 
 
 def divide(part: Part, go_on: Callable[[Part, object], None]) -> None:
-    """Have a call decided part by part, if it is one that may be long; `go_on` has the rest of it
-    decided."""
+    """Have a call that may be long decided part by part; `go_on` has the rest of it decided."""
     body, answer, unknown = part.body, part.answer, part.unknown
-    if not isinstance(body, DIVIDED):
-        return
 
     # What goes on with a part holds it, and the part holds that: in the end it must let go, else
     # the request stays until the collector looks.

@@ -249,7 +249,8 @@ class Leader:
                 f"{waiting.items} requests of {waiting.bytes} bytes wait for {self.name} already"
             )
         part = Part(body, answer, unknown, actor, items, size, asked=True, sure=True)
-        importing.divide(part, self._go_on)
+        if isinstance(body, importing.DIVIDED):
+            importing.divide(part, self._go_on)
         waiting.add(part)
         self.sessions.poke()
         return part
@@ -501,6 +502,8 @@ class Leader:
     ) -> tuple[list[Part], list[object]]:
         """Those that were decided, with their replies. The others come first in the next change,
         each among its kind; timers are found in the state."""
+        if len(replies) == len(parts) and all(reply is not LEFT for reply in replies):
+            return parts, replies
         replies = replies + [LEFT] * (len(parts) - len(replies))
         both = list(zip(parts, replies, strict=True))
         for part, reply in reversed(both):

@@ -13,7 +13,7 @@ import hmac
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, cast
 
 from google.protobuf.message import Message
@@ -103,19 +103,32 @@ class Access:
         # Calls that wait for this node's state, or for a refusal.
         self._waiting = 0
 
-    async def identify(self, call: Call) -> None:
+    def identify(self, call: Call) -> Awaitable[None] | None:
         """Find out who calls, and refuse what they may do nowhere, before a byte of the request is
-        read: on any node, by what its own state knows."""
+        read: on any node, by what its own state knows. What takes longer is to be awaited."""
         if not self._is_closed():
             call.caller = call.address
-            if self.node.needs_token:
-                await self._admit_first(call)
+            return self._admit_first(call) if self.node.needs_token else None
+        secret = bearer(call)
+        if secret is not None:
+            call.digest = digest(secret)
+            token = self._find(call)
+            if token is not None:
+                self._know(call, token)
+                return None
+        return self._identify_late(call, secret)
+
+    async def _identify_late(self, call: Call, secret: str | None) -> None:
+        """The same for a secret that this node does not know, or none."""
+        token = await self._who(call, secret)
+        if token is not None:
+            self._know(call, token)
             return
-        token = await self._who(call)
-        if token is None:
-            # Perhaps the call that made the first token comes again, which its request id says.
-            call.caller, call.is_stranger = call.address, True
-            return
+        # Perhaps the call that made the first token comes again, which its request id says.
+        call.caller, call.is_stranger = call.address, True
+
+    def _know(self, call: Call, token: Token) -> None:
+        """Somebody has shown this token."""
         call.token, call.actor, call.caller = token, token.name, token.name
         call.namespace = token.namespace
         call.hides = token.role == Role.ROLE_VIEWER and not token.see_payloads
@@ -160,7 +173,8 @@ class Access:
         if not self.node.leads:
             await self._catch_up(call)
             if self._is_closed():
-                await self.identify(call)
+                if (waits := self.identify(call)) is not None:
+                    await waits
                 return
         secret = bearer(call)
         shown = digest(secret) if secret else b""
@@ -196,14 +210,12 @@ class Access:
         call.first, call.actor = True, BOOTSTRAPPED
         return True
 
-    async def _who(self, call: Call) -> Token | None:
-        """Whose secret is shown; None if only the request can tell."""
-        secret = bearer(call)
+    async def _who(self, call: Call, secret: str | None) -> Token | None:
+        """Whose secret is shown that this node does not know; None if only the request can tell."""
         if secret is None:
             raise await self._stranger(call, unauthenticated(NOBODY))
-        call.digest = digest(secret)
-        token = self._find(call)
-        if token is None and not self.node.leads:
+        token = None
+        if not self.node.leads:
             # It may have been made a moment ago, and this node has not heard of it.
             await self._catch_up(call)
             token = self._find(call)

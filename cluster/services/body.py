@@ -85,22 +85,36 @@ async def parsed(kind: type[M], data: bytes, most: int = 0, caller: str = "") ->
     """A message; between the pieces of a large one others have their turn, and of large ones one is
     parsed at a time: so many callers of them do not make that turn longer. Of one caller one stands
     in that line, however many it sends at once."""
+    at_once = parsed_at_once(kind, data)
+    if at_once is not None:
+        return at_once
+    message, turns = kind(), _turns()
     try:
-        if len(data) <= PIECE_BYTES:
-            return kind.FromString(data)
-        message = kind()
-        turns = _turns()
         async with turns.turn(caller), turns.all:
             for piece in pieces(data, cast(Descriptor, kind.DESCRIPTOR), most or FIELDS_MAX):
                 message.MergeFromString(piece)
                 await asyncio.sleep(0)
     except DecodeError as error:
-        raise refusals.refused(
-            Reason.ERROR_REASON_FIELD_INVALID,
-            f"the request is no {kind.DESCRIPTOR.full_name}: {error}; "
-            "check that both sides use the same .proto files",
-        ) from error
+        raise no_message(kind, error) from error
     return message
+
+
+def parsed_at_once(kind: type[M], data: bytes) -> M | None:
+    """A message that takes no time worth a break; None for a large one."""
+    if len(data) > PIECE_BYTES:
+        return None
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise no_message(kind, error) from error
+
+
+def no_message(kind: type[Message], error: DecodeError) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_FIELD_INVALID,
+        f"the request is no {kind.DESCRIPTOR.full_name}: {error}; "
+        "check that both sides use the same .proto files",
+    )
 
 
 class Parsing(Turns):

@@ -44,6 +44,7 @@ class Call:
         "metadata",
         "method",
         "namespace",
+        "peer",
         "seconds",
         "token",
         "until",
@@ -53,6 +54,8 @@ class Call:
         self.method = method
         self.context = context
         self.began = time.monotonic()
+        # The other end of its connection, as gRPC writes it.
+        self.peer = context.peer()
         self.metadata = dict(context.invocation_metadata() or ())
         self.actor = ""
         # Whose share of the node it takes; empty as long as nobody knows.
@@ -86,7 +89,7 @@ class Call:
     @property
     def address(self) -> str:
         """Where it comes from, without the port."""
-        peer = self.context.peer()
+        peer = self.peer
         return peer.rpartition(":")[0] if peer.startswith("ipv") else peer
 
     def timeout(self) -> float:

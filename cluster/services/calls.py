@@ -23,7 +23,7 @@ from ...statemachine.core.rejection import Reason, Refused, Rejection
 from ...statemachine.model import validate
 from ...statemachine.model.hiding import hide
 from .. import refusals
-from .body import Bodies, call_parsed
+from .body import Bodies, call_parsed, parsed_at_once
 from .call import Call, Context
 from .forward import FORWARDED, Passed, Peers
 from .leadership import Leadership
@@ -57,7 +57,7 @@ class Calls:
         leadership: Leadership,
         observer: Observer,
         own: Mapping[str, Own],
-        identify: Callable[[Call], Awaitable[None]],
+        identify: Callable[[Call], Awaitable[None] | None],
         admit: Callable[[Call, Message], None],
         shares: Shares,
         refused: RefusedCalls,
@@ -69,45 +69,45 @@ class Calls:
         self.leadership = leadership
         self.observer = observer
         self.own = own
-        # Says who calls, and refuses what they may not do: before and behind the request.
+        # Says who calls, and refuses what they may not do: before and behind the request. What is
+        # not known at once is to be awaited.
         self.identify, self.admit = identify, admit
         self.shares, self.refused, self.unread = shares, refused, unread
         self.strangers = strangers
         self.bodies = Bodies()
 
     def handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
+        # Each coroutine that a call goes through costs it some microseconds, so it ends here.
         async def answer(requests: object, context: Context) -> bytes:
-            return await self._answer(Call(method, context))
+            """Every way to end a call ends here, in an answer or a named refusal."""
+            call, code = Call(method, context), "CANCELLED"
+            try:
+                # Whoever keeps to its own time is done by now; this is for the others.
+                async with asyncio.timeout(call.timeout() + call.margin / 2) as call.ending:
+                    passed = await self._admitted(call)
+                self._hold(call, len(passed.data))
+                context.set_trailing_metadata(passed.trailing)
+                if passed.code is not grpc.StatusCode.OK:
+                    context.set_code(passed.code)
+                    context.set_details(passed.words)
+                code = passed.code.name
+                return passed.data
+            except (Refused, TimeoutError) as error:
+                # An exception in a local would hold its own frame, and with it the request.
+                code = self._refuse(call, error)
+            except Exception:
+                code = fail(context, method.name, self.trailing())
+            finally:
+                self.observer.called(method.name, code, time.monotonic() - call.began)
+            return b""
 
         # As a stream of one message: gRPC hands that over when it is asked for it, not before.
         return grpc.stream_unary_rpc_method_handler(answer)
 
-    async def _answer(self, call: Call) -> bytes:
-        """Every way to end a call ends here, in an answer or a named refusal."""
-        code = "CANCELLED"
-        try:
-            # Whoever keeps to its own time is done by now; this is for the others.
-            async with asyncio.timeout(call.timeout() + call.margin / 2) as call.ending:
-                passed = await self._admitted(call)
-            self._hold(call, len(passed.data))
-            call.context.set_trailing_metadata(passed.trailing)
-            if passed.code is not grpc.StatusCode.OK:
-                call.context.set_code(passed.code)
-                call.context.set_details(passed.words)
-            code = passed.code.name
-            return passed.data
-        except (Refused, TimeoutError) as error:
-            # An exception in a local would hold its own frame, and with it the request.
-            code = self._refuse(call, error)
-        except Exception:
-            code = fail(call.context, call.method.name, self.trailing())
-        finally:
-            self.observer.called(call.method.name, code, time.monotonic() - call.began)
-        return b""
-
     async def _admitted(self, call: Call) -> Passed:
         """Who calls, then whether there is room, and only then what is asked."""
-        await self.meet(call)
+        if (waits := self.meet(call)) is not None:
+            await waits
         shares, caller = self.shares, call.caller
         shares.answers.check(caller, ANSWER_MAX)
         calls = shares.strangers if call.is_stranger else shares.calls
@@ -122,15 +122,29 @@ class Calls:
         finally:
             calls.give(caller)
 
-    async def meet(self, call: Call) -> None:
-        """Find out who calls, or refuse them."""
+    def meet(self, call: Call) -> Awaitable[None] | None:
+        """Find out who calls, or refuse them: at once, or when what this returns is awaited."""
         try:
-            await self.identify(call)
+            waits = self.identify(call)
+        except BaseException:
+            self._met(call)
+            raise
+        if waits is not None:
+            return self._meet_later(call, waits)
+        self._met(call)
+        return None
+
+    async def _meet_later(self, call: Call, waits: Awaitable[None]) -> None:
+        try:
+            await waits
         finally:
-            if call.caller and not call.is_stranger:
-                self.strangers.met(call.context.peer())
-            else:
-                self.strangers.answered(call.context.peer())
+            self._met(call)
+
+    def _met(self, call: Call) -> None:
+        if call.caller and not call.is_stranger:
+            self.strangers.met(call.peer)
+        else:
+            self.strangers.answered(call.peer)
 
     def _hold(self, call: Call, size: int) -> None:
         """An answer counts until gRPC has done with the call: its caller may not read. What has
@@ -160,14 +174,15 @@ class Calls:
             if wants_less(request):
                 return await self._here(call, request)
         bound = NO_FORWARD in call.metadata or FORWARDED in call.metadata
-        give_up = self.leadership.clock() + min(PATIENCE_S, call.timeout())
-        wait = WAIT_FIRST_S
+        give_up, wait = 0.0, WAIT_FIRST_S
         while True:
             asked_at = self.leadership.clock()
             passed = await self._try(call, data, bound=bound)
             if passed is not None:
                 return passed
             now = self.leadership.clock()
+            if not give_up:
+                give_up = min(asked_at + PATIENCE_S, now + call.timeout())
             if method.harmless and now - asked_at > PATIENCE_S:
                 # It waited at a leader that was lost: patience begins anew with that.
                 give_up, wait = now + min(PATIENCE_S, call.timeout()), WAIT_FIRST_S
@@ -180,14 +195,17 @@ class Calls:
     async def _try(self, call: Call, data: bytes, *, bound: bool) -> Passed | None:
         """Answer here or at the leader; None when nothing was done, since nobody leads."""
         node = self.node
-        leader = self.leadership.elsewhere()
         if node.leads:
             try:
-                return await self._here(call, await call_parsed(call.method, data, call.caller))
+                request = parsed_at_once(call.method.request, data)
+                if request is None:
+                    request = await call_parsed(call.method, data, call.caller)
+                return await self._here(call, request)
             except Refused as refusal:
                 if bound or refusal.rejection.reason != Reason.ERROR_REASON_NOT_LEADER:
                     raise
                 return None
+        leader = self.leadership.elsewhere()
         if bound:
             raise refusals.not_leader(node.name, leader)
         if not leader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from google.protobuf.message import Message
@@ -117,7 +117,7 @@ class Node(Protocol):
     async def barrier(self, timeout: float) -> None:
         """Return when all that was acknowledged before is applied here; on the leader only."""
 
-    async def write(self, body: Message, actor: str, timeout: float) -> Message: ...
+    def write(self, body: Message, actor: str, timeout: float) -> Awaitable[Message]: ...
 
     async def ask(self, body: object, actor: str, timeout: float) -> object:
         """As `write`, for a request of any kind that the rules know."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from ...statemachine.core.rejection import Reason, Refused, Rejection
@@ -80,8 +82,9 @@ class Rates:
         if now - bucket.looked_at >= LOOK_S:
             bucket.rate, bucket.looked_at = self._rate(name) or 0, now
             self._buckets.move_to_end(name)
-        bucket.left = min(bucket.rate, bucket.left + (now - bucket.filled_at) * bucket.rate)
-        bucket.filled_at = now
+        if bucket.rate:
+            bucket.left = min(bucket.rate, bucket.left + (now - bucket.filled_at) * bucket.rate)
+            bucket.filled_at = now
         return bucket
 
     def _rate(self, name: str) -> int | None:
@@ -94,13 +97,22 @@ class Rates:
 
 def place_of(request: Message) -> str | None:
     """The namespace that a request is about; None when it is about none, or about all."""
-    asked: Any = request
-    for field in request.DESCRIPTOR.fields:
-        inner = field.message_type
-        if field.name == "namespace" and inner is None:
-            return asked.namespace or namespaces.DEFAULT
-        if inner is not None and "namespace" in inner.fields_by_name:
-            value = getattr(asked, field.name)
-            one = next(iter(value), None) if isinstance(value, Iterable) else value
-            return (one.namespace if one is not None else "") or namespaces.DEFAULT
-    return None
+    return _place_in(request.DESCRIPTOR)(request)
+
+
+@lru_cache(maxsize=256)  # There are fewer requests in the contracts.
+def _place_in(request: Descriptor) -> Callable[[Any], str | None]:
+    """How a request of this kind says which namespace it is about."""
+    for field in request.fields:
+        name, inner = field.name, field.message_type
+        if name == "namespace" and inner is None:
+            return lambda asked: asked.namespace or namespaces.DEFAULT
+        if inner is None or "namespace" not in inner.fields_by_name:
+            continue
+        if field.is_repeated:
+            return lambda asked: next(
+                (one.namespace or namespaces.DEFAULT for one in getattr(asked, name)),
+                namespaces.DEFAULT,
+            )
+        return lambda asked: getattr(asked, name).namespace or namespaces.DEFAULT
+    return lambda asked: None

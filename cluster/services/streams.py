@@ -64,7 +64,8 @@ class Streams:
         name, calls = call.method.name, self.calls
         code = "CANCELLED"
         try:
-            await calls.meet(call)
+            if (waits := calls.meet(call)) is not None:
+                await waits
             await self._follow(call, follow, request)
             call.context.set_trailing_metadata(calls.trailing())
             code = "OK"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -30,7 +29,8 @@ class Unread:
     def __init__(self, answers: Share, note: Callable[[Call, Rejection], None]) -> None:
         """`note` is told of each that is given up."""
         self._answers, self._note = answers, note
-        self._since: OrderedDict[asyncio.Task[Any], tuple[float, Call]] = OrderedDict()
+        # When each was ready, of which call it is, and how much it counts.
+        self._since: OrderedDict[asyncio.Task[Any], tuple[float, Call, int]] = OrderedDict()
         self._breaking: asyncio.Task[None] | None = None
 
     def give_when_taken(self, call: Call, size: int) -> None:
@@ -38,12 +38,12 @@ class Unread:
         context has callbacks as well, and with one it holds itself.)"""
         task = asyncio.current_task()
         assert task is not None, "a call is served by a task"
-        self._since[task] = task.get_loop().time(), call
-        task.add_done_callback(partial(self._taken, call.caller, size))
+        self._since[task] = task.get_loop().time(), call, size
+        task.add_done_callback(self._taken)
 
-    def _taken(self, caller: str, size: int, task: asyncio.Task[Any]) -> None:
-        self._since.pop(task, None)
-        self._answers.give(caller, size)
+    def _taken(self, task: asyncio.Task[Any]) -> None:
+        _, call, size = self._since.pop(task)
+        self._answers.give(call.caller, size)
 
     def look(self, now: float) -> None:
         """Break off what was waited for too long. Should that fail, it is tried again as late."""
@@ -53,12 +53,12 @@ class Unread:
             self._breaking.result()
             self._breaking = None
         peers = set[str]()
-        for task, (since, call) in list(islice(self._since.items(), LOOKED_AT)):
+        for task, (since, call, size) in list(islice(self._since.items(), LOOKED_AT)):
             if now - since < TAKEN_S:
                 break
-            self._since[task] = now, call
+            self._since[task] = now, call, size
             self._since.move_to_end(task)
             self._note(call, refusals.unread("this answer", TAKEN_S, call.caller).rejection)
-            peers.add(call.context.peer())
+            peers.add(call.peer)
         if peers:
             self._breaking = asyncio.create_task(break_off(peers), name="break off")

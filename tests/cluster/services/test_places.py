@@ -147,7 +147,8 @@ async def admitted(served: Served, method: Method, request: Message, authorizati
         namespace="", hides=False, caller="", token=None, address="ipv4:127.0.0.1",
     )  # fmt: skip
     try:
-        await served.server._access.identify(call)
+        if (waits := served.server._access.identify(call)) is not None:
+            await waits
         served.server._access.admit(call, request)
     except Refused as refusal:
         return refusal.rejection.word
