@@ -11,7 +11,6 @@ from ..flows import waves
 from ..model import answers, concurrency_key, keys, validate
 from ..model.phases import HELD, LATER, READY
 from ..model.record import (
-    BacklogRecord,
     EditRecord,
     JobRecord,
     LedgerRecord,
@@ -281,11 +280,7 @@ def backfill(
     planned = backlog.backfillable(view, jid, job, state, plan, found.times)
     if planned:
         pace_ms = max(1, limits.MINUTE_MS // (request.runs_per_minute or 60))
-        part = BacklogRecord(
-            next_at_ms=planned[0], to_ms=planned[-1] + 1, left=len(planned), pace_ms=pace_ms,
-            release_at_ms=view.now_ms, cause=run_pb2.CAUSE_BACKFILL,
-        )  # fmt: skip
-        backlog.add(view, jid, state, part)
+        backlog.add_backfill(view, jid, state, planned, pace_ms)
         next_time.reschedule(view, jid, state)
         view.put(keys.state(jid), state)
         span = f"{iso_text(planned[0])} to {iso_text(planned[-1])}"

@@ -7,6 +7,9 @@ used its last one, so they take turns. A backfill has a pace of its own.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import groupby
+
 from ...proto.v1 import run_pb2
 from ..core import limits
 from ..model.record import BacklogRecord, JobRecord, ProofRecord, StateRecord
@@ -38,6 +41,19 @@ def add(view: View, jid: int, state: StateRecord, part: BacklogRecord, jitter_ms
         behind.release_at_ms = behind.release_at_ms or view.now_ms
     state.backlog = tuple(parts)
     namespaces.usage_of(view, jid).backlog += part.left
+
+
+def add_backfill(view: View, jid: int, state: StateRecord, times: list[int], pace_ms: int) -> None:
+    """Let past scheduled times that somebody asked for wait, in parts between which others wait:
+    no part takes a time of another one. The caller reschedules and puts the state."""
+    others = sorted(part.next_at_ms for part in state.backlog)
+    for _, group in groupby(times, key=lambda at_ms: bisect_left(others, at_ms)):
+        planned = list(group)
+        part = BacklogRecord(
+            next_at_ms=planned[0], to_ms=planned[-1] + 1, left=len(planned), pace_ms=pace_ms,
+            release_at_ms=view.now_ms, cause=BACKFILL,
+        )  # fmt: skip
+        add(view, jid, state, part)
 
 
 def _place(part: BacklogRecord, jitter_ms: int) -> tuple[bool, int, int]:
@@ -102,17 +118,25 @@ def release(
                 return
             if part.due_at_ms:
                 scheduled_time.mark(view, jid, plan, scheduled_ms)
-            _shrink(view, jid, part, 1)
-            if part.left > 0:
+            if part.cause == BACKFILL:
+                # Each time that was planned runs, however many others it turns out to be among.
+                _shrink(view, jid, part, min(1, part.left - 1))
                 part.release_at_ms = _next_release(view, jid, job, part)
+            else:
+                _shrink(view, jid, part, 1)
+                if part.left > 0:
+                    part.release_at_ms = _next_release(view, jid, job, part)
         following = next_scheduled(plan, scheduled_ms, ever=part.cause == BACKFILL)
         if following is None or following >= part.to_ms or part.left <= 0:
             _shrink(view, jid, part, part.left)
             state.backlog = state.backlog[1:]
             if not state.backlog:
                 return
-            if state.backlog[0].cause == SCHEDULED:
-                state.backlog[0].release_at_ms = next_slot(view, jid, job)
+            behind = state.backlog[0]
+            if behind.cause == SCHEDULED:
+                behind.release_at_ms = next_slot(view, jid, job)
+            elif part.cause == BACKFILL:
+                behind.release_at_ms = max(behind.release_at_ms, part.release_at_ms)
         else:
             part.next_at_ms = following
 

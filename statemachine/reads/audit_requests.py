@@ -14,15 +14,20 @@ from ...proto.v1 import run_pb2
 from ..core import limits
 from ..core.instants import instant_of, iso_text
 from ..model import keys
-from ..model.record import AuditEntryRecord, JobRecord, RunRecord, StateRecord
+from ..model.record import AuditEntryRecord, JobRecord, LedgerRecord, RunRecord, StateRecord
 from ..schedule.plan import Plan, excluded, scheduled_times
 from . import audit_book
-from .audit_book import UNJUDGED, WRONG, Finding
+from .audit_book import NO_PROOF, UNJUDGED, WRONG, Book, Finding
 from .audit_evidence import Evidence
 
 # As calls/occurrences.py notes it.
 PLANNED = re.compile(r"(\d+) scheduled times from (\S+) to (\S+)")
-BACKFILL = run_pb2.CAUSE_BACKFILL
+BACKFILL, SCHEDULE = run_pb2.CAUSE_BACKFILL, run_pb2.CAUSE_SCHEDULE
+# After which a backfill runs a time, whatever else came meanwhile.
+PASSED = frozenset({
+    run_pb2.OUTCOME_MISSED, run_pb2.OUTCOME_COALESCED, run_pb2.OUTCOME_SKIPPED_OVERLAP,
+    run_pb2.OUTCOME_SKIPPED_QUOTA,
+})  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -147,25 +152,43 @@ def _backfill(
     view, jid = evidence.view, evidence.jid
     book = audit_book.read(view, jid, times[0], times[-1] + 1)
     runs = evidence.occurrences(times[0], times[-1] + 1)
-    parts = [part for part in state.backlog if part.cause == BACKFILL]
+    parts, missed = _waiting(state, BACKFILL), _waiting(state, SCHEDULE)
     given_up = any(one.at_ms >= note.at_ms for one in evidence.about_job("DropBacklog"))
-    waiting = lost = 0
+    waiting = lost = passed = 0
     for at_ms in times:
-        waits = any(part.next_at_ms <= at_ms < part.to_ms for part in parts)
+        waits = any(first <= at_ms < end for first, end in parts)
         entry = book.alone.get(at_ms)
         is_run = keys.occurrence_of(at_ms) in runs
         has_run = entry is not None and entry.proof is not None and entry.proof.before
         is_live = view.stored.get(keys.run(jid, keys.occurrence_of(at_ms))) is not None
         if is_live or (waits and not has_run and not is_run):
             waiting += 1
+        elif any(first <= at_ms < end for first, end in missed):
+            # It waited when the backfill was planned, which left it alone.
+            continue
         elif book.find(at_ms) is None and not is_run and not given_up:
             lost += at_ms >= state.ledger_purged_ms and excluded(plan, at_ms) is None
+        elif not is_run and not given_up and excluded(plan, at_ms) is None:
+            passed += _still_passed(note, at_ms, book)
     waiting = min(waiting, number)
     asked.asked += number
     asked.under_way += waiting
-    asked.ended += max(0, number - waiting - lost)
+    asked.ended += max(0, number - waiting - lost - passed)
+    planned = f"the backfill of {iso_text(note.at_ms)} planned it"
     if lost:
-        why = (
-            f"the backfill of {iso_text(note.at_ms)} planned it, and it has neither run nor outcome"
-        )
-        asked.lost(note.at_ms, why, lost)
+        asked.lost(note.at_ms, f"{planned}, and it has neither run nor outcome", lost)
+    if passed:
+        asked.lost(note.at_ms, f"{planned}, and it still has the outcome of before", passed)
+
+
+def _waiting(state: StateRecord, cause: run_pb2.Cause.ValueType) -> list[tuple[int, int]]:
+    """Where what waits in the backlog begins and ends."""
+    return [(part.next_at_ms, part.to_ms) for part in state.backlog if part.cause == cause]
+
+
+def _still_passed(note: AuditEntryRecord, at_ms: int, book: Book) -> bool:
+    """Whether a time has an outcome without a run, which it had when a backfill was to run it."""
+    _, entry = book.find(at_ms) or (0, LedgerRecord())
+    proof = entry.proof or NO_PROOF
+    decided_ms = max(proof.decided_at_ms, proof.dropped_at_ms)
+    return entry.outcome in PASSED and 0 < decided_ms <= note.at_ms

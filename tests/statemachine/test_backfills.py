@@ -1,0 +1,114 @@
+"""What a backfill planned runs: each time that its answer counted, once."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from raftsched.proto.v1 import job_pb2, run_pb2
+from raftsched.statemachine.core.instants import timestamp, to_ms
+from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.record import LedgerRecord, ProofRecord, encode
+
+from .asking import ask
+from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine
+
+Misfire = job_pb2.MisfirePolicy
+Overlap = job_pb2.OverlapPolicy
+SKIP = Misfire(rule=Misfire.RULE_SKIP)
+HALF = HOUR_MS // 2
+
+
+def backfill(machine: Machine, first: int, end: int, rate: int = 60_000) -> int:
+    """Order a backfill between two instants; how many times it planned."""
+    request = job_pb2.BackfillJobRequest(
+        job="a", from_time=timestamp(first), to_time=timestamp(end), runs_per_minute=rate
+    )
+    return machine.ask(request, job_pb2.BackfillJobResponse).planned
+
+
+def audit(machine: Machine) -> job_pb2.AuditJobResponse:
+    return ask(machine, job_pb2.AuditJobRequest(job="a"), job_pb2.AuditJobResponse)
+
+
+def work(machine: Machine, ms: int, step_ms: int = 10_000) -> None:
+    """Let runs come and end."""
+    for _ in range(0, ms, step_ms):
+        machine.advance(step_ms)
+        machine.fire_all()
+        for lease in machine.grant():
+            machine.succeed(lease)
+
+
+def backfilled(machine: Machine) -> list[int]:
+    """Hours of the start, of which a backfill has run a time."""
+    runs = (run for run in machine.ended("a") if run.cause == run_pb2.CAUSE_BACKFILL)
+    return sorted((to_ms(run.scheduled_time) - START_MS) // HOUR_MS for run in runs)
+
+
+def missed(machine: Machine, hours: int, overlap: Overlap | None = None) -> None:
+    """An hourly job of which so many times were missed."""
+    machine.create("a", cron="0 * * * *", misfire=SKIP, overlap=overlap or Overlap())
+    machine.advance(hours * HOUR_MS + HALF)
+    machine.fire_all()
+    work(machine, MINUTE_MS)
+
+
+RANGES = list(combinations(range(0, 7, 2), 2))
+
+
+@pytest.mark.parametrize("first", RANGES)
+@pytest.mark.parametrize("second", RANGES)
+@pytest.mark.parametrize("third", [None, (0, 6)])
+def test_each_time_that_a_backfill_planned_runs(
+    first: tuple[int, int], second: tuple[int, int], third: tuple[int, int] | None
+) -> None:
+    machine = Machine(MemoryStore())
+    missed(machine, 6)
+
+    planned, hours = 0, set()
+    for low, high in (one for one in (first, second, third) if one is not None):
+        planned += backfill(machine, START_MS + low * HOUR_MS + HALF, START_MS + high * HOUR_MS + 1)
+        hours |= set(range(low + 1, high + 1))
+    work(machine, 2 * MINUTE_MS)
+
+    assert backfilled(machine) == sorted(hours)
+    assert planned == len(hours)
+    answer = audit(machine)
+    assert (answer.sound, answer.requested, answer.requested_ended) == (True, planned, planned)
+    assert machine.job("a").status.backlog == 0
+    machine.check()
+
+
+def test_a_backfill_in_parts_keeps_its_rate(machine: Machine) -> None:
+    """It is cut where another one waits."""
+    missed(machine, 6)
+    assert backfill(machine, START_MS + 3 * HOUR_MS, START_MS + 3 * HOUR_MS + 1, 1) == 1
+    assert backfill(machine, START_MS + HALF, START_MS + 6 * HOUR_MS + 1, 1) == 5
+
+    work(machine, 3 * MINUTE_MS)
+
+    assert len(backfilled(machine)) <= 4
+    work(machine, 6 * MINUTE_MS)
+    assert len(backfilled(machine)) == 6
+
+
+def test_a_planned_time_that_stays_missed_is_named() -> None:
+    """The audit counts the times of a backfill, and not how many there are."""
+    machine = Machine(MemoryStore())
+    missed(machine, 6)
+    backfill(machine, START_MS + HALF, START_MS + 4 * HOUR_MS + 1)
+    work(machine, 5 * MINUTE_MS)
+    jid, at_ms = machine.jid("a"), START_MS + 3 * HOUR_MS
+    of_before = ProofRecord(decided_at_ms=START_MS + 6 * HOUR_MS, decided_in=2)
+    entry = LedgerRecord(outcome=run_pb2.OUTCOME_MISSED, proof=of_before)
+    ended = keys.ended(jid, keys.occurrence_of(at_ms))
+    machine.store.write([(keys.ledger(jid, at_ms), encode(entry))], [ended])
+    machine.forget()
+
+    answer = audit(machine)
+
+    assert answer.wrong == 1
+    assert "it still has the outcome of before" in answer.findings[0].reason
