@@ -129,7 +129,7 @@ class Quota(_message.Message):
     leases: _builtins.int
     """Runs leased at once."""
     calls_per_second: _builtins.int
-    """Calls a second."""
+    """Calls a second, but for those of WorkerService, which end the load."""
     payload_bytes: _builtins.int
     """Bytes of payloads of registered jobs."""
     def __init__(

@@ -761,7 +761,10 @@ class LeaseRequest(_message.Message):
     maximum: _builtins.int
     """At most so many; 1 to 1,000, 0 means 1."""
     request_id: _builtins.str
-    """See common.proto; the leases that were taken under it come again, as far as they still stand."""
+    """See common.proto; the leases that were taken under it come again, as far as they still stand.
+    With another `hello`, `maximum` or `wait` it is another request: REQUEST_ID_REUSED, if leases
+    were taken under it, and else a new one.
+    """
     @_builtins.property
     def hello(self) -> Global___WorkerHello:
         """Who asks. What it says of queues, labels and handlers holds for this call."""

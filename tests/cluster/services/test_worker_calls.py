@@ -120,6 +120,15 @@ async def test_the_same_request_id_gets_the_same_leases(start: Start) -> None:
     assert {lease.token for lease in other.leases}.isdisjoint(lease.token for lease in first.leases)
 
 
+async def test_the_same_request_id_with_another_wish_is_another_request(start: Start) -> None:
+    served = await start("a")
+    assert not (await workers(served).Lease(wish(1, request_id="r1"))).leases
+    await trigger(served.node, 4)
+    assert len((await workers(served).Lease(wish(2, request_id="r1"))).leases) == 2
+    for unlike in (wish(1, request_id="r1"), wish(2, wait_ms=50, request_id="r1")):
+        assert (await refused(workers(served).Lease(unlike))).reason == "REQUEST_ID_REUSED"
+
+
 async def test_leases_that_do_not_fit_into_an_answer_go_back(start: Start) -> None:
     served = await start("a")
     await trigger(served.node, 60, payload=common_pb2.Payload(data=bytes(65_536)))
