@@ -564,8 +564,10 @@ class MisfirePolicy(_message.Message):
     @_builtins.property
     def grace(self) -> _duration_pb2.Duration:
         """A scheduled time up to this late counts as in time: it was not missed and runs, whatever the
-        rule is. Several at once, under an overlap policy that skips (SKIP, ALLOW with a limit), are
-        one choice: the latest run, and the others are COALESCED. Unset: 60 s.
+        rule is. Several at once, under any overlap policy but ALLOW without a limit, are one choice:
+        of as many as it has room for, to run or to be held back, the latest go, and the others are
+        COALESCED; where it has room for none, each is skipped. Those behind missed ones that run wait
+        for these, under ALL all of them. Unset: 60 s.
         """
 
     @_builtins.property
@@ -595,7 +597,8 @@ Global___MisfirePolicy: _TypeAlias = MisfirePolicy  # noqa: Y015
 class OverlapPolicy(_message.Message):
     """What happens when a scheduled time comes while runs have not ended. What somebody triggers, and
     what other jobs bring, is never skipped and gives way to no other while it is held back: it waits
-    where the policy says no. Only REPLACE cancels it for a newer run.
+    where the policy says no. Only REPLACE cancels it for a newer run. Under QUEUE_ONE, QUEUE and
+    REPLACE what was missed, and may run now, goes before what is due at that instant.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from ...proto.v1 import job_pb2, run_pb2
+from ...proto.v1 import run_pb2
 from ..model.record import BacklogRecord, JobRecord, StateRecord
 from ..model.view import View
 from ..occurrences import ledger, misfire, next_time, timeline
@@ -21,7 +21,6 @@ from ..schedule.plan import Plan, due
 from ..tenants import namespaces, quota
 from . import backlog, scheduled_time
 
-Overlap = job_pb2.OverlapPolicy
 OUTCOME = {
     Fate.COALESCE: run_pb2.OUTCOME_COALESCED,
     Fate.MISS: run_pb2.OUTCOME_MISSED,
@@ -42,12 +41,12 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     # What is to stand for those that were missed must not be skipped.
     most = namespaces.live_runs(view, job.namespace)
     is_full = most > 0 and quota.used(namespaces.usage_of(view, jid)) >= most
-    if spec.overlap.rule == Overlap.RULE_QUEUE:
-        is_full = is_full or overlap.judge(view, jid, state, job) is overlap.SKIP
+    is_behind = bool(state.backlog) and comes_behind(view, jid, job, state)
     limits_ms = job.template.grace_ms, job.template.start_deadline_ms
     chosen = misfire.choose(
-        spec.misfire, due_now, plan, view.now_ms, *limits_ms, room, is_full=is_full
-    )
+        spec.misfire, due_now, plan, view.now_ms, *limits_ms, room, is_full=is_full,
+        is_behind=is_behind,
+    )  # fmt: skip
     before = state.next_scheduled_at_ms
     if last:
         _carry_out(view, jid, job, state, plan, chosen, last)
@@ -57,6 +56,18 @@ def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
     if state.edits and job.template.max_runs:
         _drop_without_place(view, state, {one.first for one in due_now if one.edit is not None})
     return state.next_scheduled_at_ms != before
+
+
+def comes_behind(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+    """Whether what is due now has to wait for what was missed before it and may run now, so that no
+    older run takes the place of a newer one."""
+    if not overlap.keeps_order(job):
+        return False
+    first = state.backlog[0]
+    if first.cause != scheduled_time.SCHEDULED or first.release_at_ms > view.now_ms:
+        return False
+    is_full = quota.is_full(view, namespaces.usage_of(view, jid), job.namespace)
+    return not is_full and overlap.room(state, job) != 0
 
 
 def _drop_without_place(view: View, state: StateRecord, kept: set[int]) -> None:

@@ -286,7 +286,8 @@ def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
                 continue
         elif (
             (late_ms := now_ms - due_ms) > job.template.grace_ms
-            or (late_ms >= limits.SECOND_MS and _is_choice(view, jid, job, state))
+            or (late_ms and _may_be_choice(late_ms, job) and _is_choice(view, jid, job, state))
+            or (state.backlog and catch_up.comes_behind(view, jid, job, state))
         ) and catch_up.decide(view, jid, job, state):
             continue
         if not scheduled_time.left_out(view, jid, job, state, scheduled_ms):
@@ -317,9 +318,14 @@ def _end_overdue(view: View, jid: int, job: JobRecord, state: StateRecord) -> No
     effects.carry_out(view)
 
 
+def _may_be_choice(late_ms: int, job: JobRecord) -> bool:
+    """Whether another time may be due: those of one schedule are a second apart at least. Another
+    schedule stands behind the first, whose length is the second byte."""
+    return late_ms >= limits.SECOND_MS or len(job.schedules) > 2 + job.schedules[1]
+
+
 def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
-    """Whether more than one time is due, so that they are decided on together. Times of schedules
-    are rarely less than a second apart, and then come one by one."""
+    """Whether more than one time is due, so that they are decided on together."""
     if state.once or not overlap.room(state, job):
         return False
     plan = next_time.plan_of(view, jid, job)

@@ -4,8 +4,9 @@ What is late by no more than the grace is in time and runs, under every policy. 
 the others, which were missed, and chooses among those that may run: what a calendar leaves out,
 somebody skipped or is past its start deadline is none of these and stands for nobody.
 
-Where the overlap policy has room for so many only (SKIP, and ALLOW with a limit), times that are in
-time together are one choice: the latest run, and stand for the others.
+Times that are in time together are one choice where the overlap policy has room for so many only
+(each policy but ALLOW without a limit): the latest run, and stand for the others. Where there is
+room for none each is left to that policy. What comes behind one that waits waits as well.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ Fated = tuple[Stretch, Fate]
 def choose(
     policy: job_pb2.MisfirePolicy, stretches: Iterable[Stretch], plan: Plan,
     now_ms: int, grace_ms: int, deadline_ms: int, room: int | None, *, is_full: bool = False,
+    is_behind: bool = False,
 ) -> list[Fated]:  # fmt: skip
     """What becomes of each, in the order in which they are due. `room`: how many more runs the
     overlap policy lets begin now; None: it says no to none for being too many. `is_full`: the quota
-    of runs, or a queue that is full, lets none begin."""
+    of runs lets none begin. `is_behind`: older ones wait, and go first."""
     may_run, found = _apart(stretches)
     late: list[Stretch] = []
     in_time: list[Stretch] = []
@@ -70,6 +72,7 @@ def choose(
     # where there is no room for it.
     no_room = is_full or room == 0
     waits = bool(late) and (rule == Rule.RULE_EARLIEST or (rule == Rule.RULE_LATEST and no_room))
+    waits = waits or is_behind
     number = sum(one.count for one in in_time)
     if room or (waits and room is not None):
         number = max(room, 1)

@@ -44,6 +44,7 @@ from .audit_times import (
 Rule = job_pb2.MisfirePolicy
 RULES = {Rule.RULE_SKIP: "SKIP", Rule.RULE_LATEST: "LATEST", Rule.RULE_EARLIEST: "EARLIEST",
          Rule.RULE_ALL: "ALL"}  # fmt: skip
+BESIDE = 2 * limits.EDITS + 1  # Entries among those of one decision that are not of it.
 
 
 @dataclass(slots=True)
@@ -136,10 +137,12 @@ def _around(
     proof = first[1].proof or NO_PROOF
     before: list[tuple[int, LedgerRecord]] = []
     low, high = keys.ledger(jid, 0), keys.ledger(jid, first[0])
+    others = 0
     for key, value in view.stored.scan(low, high, backwards=True):
         entry = parse(key, value, LedgerRecord)
-        is_same = (entry.proof or NO_PROOF).decided_in == proof.decided_in
-        if not proof.decided_in or not is_same or len(before) == limits.LOOKED_AT:
+        # What an update of the schedules kept stands among what it gave up.
+        others += (entry.proof or NO_PROOF).decided_in != proof.decided_in
+        if not proof.decided_in or others > BESIDE or len(before) == limits.LOOKED_AT:
             break
         before.append((keys.scheduled_at(key), entry))
     begin, end = last[0] + 1, max(last[0], until_ms) + 1
@@ -295,7 +298,7 @@ class Batch:
         """Of several that are in time the newest run, if the overlap policy has a limit."""
         mine = [item for item in self.in_time if item.decided_ms in (0, self.decided_ms)]
         passed = [item for item in mine if item.passed and item.outcome == COALESCED]
-        if not passed or self.awaits or not self.policies.skips:
+        if not passed or self.awaits or not self.policies.chooses:
             return
         others = [
             item for item in self.in_time if not item.passed or item.decided_ms > self.decided_ms

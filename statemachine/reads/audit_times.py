@@ -49,11 +49,15 @@ class Policies:
 
     @property
     def skips(self) -> bool:
-        """Whether its overlap policy says no to what is too much, so that several that are in time
-        are one choice."""
+        """Whether its overlap policy says no to what is too much."""
         if self.overlap == Overlap.RULE_ALLOW:
             return self.limit > 0
-        return self.overlap == Overlap.RULE_SKIP
+        return self.overlap in (Overlap.RULE_SKIP, Overlap.RULE_QUEUE)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether several that are in time are one choice, since it has room for so many only."""
+        return self.overlap != Overlap.RULE_ALLOW or self.limit > 0
 
     def unknown(self, decided_ms: int) -> str:
         """Why nobody knows by which policies something was decided; "" if they are these."""
@@ -171,7 +175,7 @@ class Times:
         if entry.outcome == COALESCED and late_ms >= policies.deadline_ms:
             why = f"it was past its start deadline of {policies.deadline_ms} ms then"
             return Finding(at_ms, why, WRONG, should=DEADLINE)
-        if late_ms > policies.grace_ms or (entry.outcome == COALESCED and policies.skips):
+        if late_ms > policies.grace_ms or (entry.outcome == COALESCED and policies.chooses):
             return None
         why = f"it was decided on {late_ms} ms after it was due, within the grace of "
         return Finding(at_ms, f"{why}{policies.grace_ms} ms, so it runs", WRONG, should=RAN)
@@ -199,7 +203,7 @@ class Times:
 
     def _overlap(self, at_ms: int, decided_ms: int) -> Finding | None:
         policies, evidence = self.policies, self.evidence
-        if not policies.skips and policies.overlap != Overlap.RULE_QUEUE:
+        if not policies.skips:
             return Finding(at_ms, "its overlap policy skips nothing", WRONG, should=RAN)
         most, seen = policies.limit or 1, evidence.beside.at(decided_ms)
         if most < limits.STEP:

@@ -53,14 +53,25 @@ def judge_wanted(view: View, jid: int, state: StateRecord, job: JobRecord) -> Ve
 
 
 def room(state: StateRecord, job: JobRecord) -> int | None:
-    """How many more runs may begin now. None: as many as come, though some may have to wait."""
+    """How many more runs may begin now, or be held back. None: as many as come."""
     policy = job.template.spec.overlap
-    limit, rule = policy.limit, policy.rule
+    limit, rule = policy.limit or 1, policy.rule
+    under_way = state.live - state.held
+    if rule == Policy.RULE_REPLACE:
+        return 1
+    if rule == Policy.RULE_QUEUE_ONE:
+        return 1 if under_way else 2
+    if rule == Policy.RULE_QUEUE:
+        return max(0, limit - state.held + state.later) + (not under_way)
     if rule == Policy.RULE_SKIP or (rule == Policy.RULE_UNSPECIFIED and job.schedules):
-        limit = limit or 1
-    elif rule not in (Policy.RULE_UNSPECIFIED, Policy.RULE_ALLOW):
-        return None
-    return max(0, limit - (state.live - state.held)) if limit else None
+        return max(0, limit - under_way)
+    return max(0, policy.limit - under_way) if policy.limit else None
+
+
+def keeps_order(job: JobRecord) -> bool:
+    """Whether what comes later takes the place of what came before, or stands behind it."""
+    rule = job.template.spec.overlap.rule
+    return rule in (Policy.RULE_REPLACE, Policy.RULE_QUEUE_ONE, Policy.RULE_QUEUE)
 
 
 def make_room(view: View, jid: int, state: StateRecord, verdict: Verdict, occurrence: int) -> bool:

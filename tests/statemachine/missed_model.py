@@ -23,10 +23,12 @@ def fates(
     room: int | None,
     *,
     is_full: bool = False,
+    is_behind: bool = False,
     deadline_ms: int = 0,
 ) -> dict[int, str]:
     """What becomes of each, by scheduled time. `room`: how many runs may begin; None: all.
-    `is_full`: a quota or a full queue lets none begin. `deadline_ms`: 0 for none."""
+    `is_full`: a quota lets none begin. `is_behind`: older ones wait and go first. `deadline_ms`: 0
+    for none."""
     found = {time.scheduled_ms: time.kind for time in times}
     may_run = sorted(time for time in times if time.kind == "open")
     if deadline_ms:
@@ -47,6 +49,7 @@ def fates(
     # What comes behind one that waits waits as well.
     no_room = room == 0 or is_full
     waits = bool(late) and (rule == "EARLIEST" or (rule == "LATEST" and no_room))
+    waits = waits or is_behind
     for at_ms in in_time:
         found[at_ms] = "wait" if waits else "run"
     if room is not None and (room > 0 or waits):

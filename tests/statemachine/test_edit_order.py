@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2
+from raftsched.proto.v1 import job_pb2, namespace_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.core.instants import duration, timestamp
 
 from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine
@@ -69,3 +69,34 @@ def test_of_two_that_are_due_at_once_the_lower_scheduled_time_goes_first(
 
     [last] = machine.live("a")
     assert last.scheduled_time.ToMilliseconds() == START_MS + left * HOUR_MS
+
+
+@pytest.mark.parametrize("overlap", ["QUEUE", "QUEUE_ONE", "REPLACE"])
+def test_what_waits_goes_before_what_is_due_at_the_resume(machine: Machine, overlap: str) -> None:
+    """It had waited for the quota; then the newer one went first, and under REPLACE the older one
+    cancelled it."""
+    quota = namespace_pb2.Quota(live_runs=2)
+    namespace = namespace_pb2.Namespace(name="default", quota=quota)
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=namespace))
+    machine.create("b")
+    rule = Overlap.Rule.Value(f"RULE_{overlap}")
+    machine.create("a", cron="0 * * * *", overlap=Overlap(rule=rule))
+    for _ in range(2):
+        machine.trigger("b")
+    leases = machine.grant()
+    machine.at(START_MS + 4 * HOUR_MS + MINUTE_MS + 1)
+    machine.fire_all()
+    assert machine.job("a").status.backlog == 1
+    machine.do(job_pb2.PauseJobRequest(job="a"))
+    for lease in leases:
+        machine.succeed(lease)
+    machine.at(START_MS + 6 * HOUR_MS)
+    machine.do(job_pb2.ResumeJobRequest(job="a"))
+    machine.fire_all()
+
+    live = [
+        (run.scheduled_time.ToMilliseconds() - START_MS) // HOUR_MS for run in machine.live("a")
+    ]
+    assert live == ([6] if overlap == "REPLACE" else [4, 6]), live
+    assert [run.held for run in machine.live("a")] == [False, True][: len(live)]
+    machine.check()

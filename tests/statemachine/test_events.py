@@ -408,9 +408,11 @@ def test_a_job_that_has_nothing_ahead_after_a_revert_is_finished(machine: Machin
 def test_a_run_that_is_made_and_gives_way_within_a_change_is_told_twice(
     machine: Machine, rule: Overlap.Rule.ValueType
 ) -> None:
-    grace = job_pb2.MisfirePolicy(grace=duration(HOUR_MS))
-    machine.create("a", cron="* * * * *", overlap=Overlap(rule=rule), misfire=grace)
+    every = job_pb2.MisfirePolicy(rule=job_pb2.MisfirePolicy.RULE_ALL)
+    machine.create("a", cron="* * * * *", overlap=Overlap(rule=rule), misfire=every)
     machine.advance(15 * MINUTE_MS)
+    machine.do(FireTimers(1_000))
+    machine.advance(MINUTE_MS // 2)
     machine.do(FireTimers(1_000))
 
     kinds = told(machine)

@@ -22,7 +22,7 @@ from raftsched.statemachine.schedule.plan import Grid, Plan, due, scheduled_time
 from raftsched.statemachine.schedule.zones import LATEST_MS, find_zone
 
 from .asking import ask
-from .driver import DAY_MS, HOUR_MS, START_MS, Machine, with_mask
+from .driver import DAY_MS, HOUR_MS, START_MS, Machine, job_of, with_mask
 from .missed_model import Time, fates
 
 Edit = schedule_pb2.OccurrenceEdit
@@ -165,12 +165,15 @@ def stretches(kinds: tuple[object, ...], now_ms: int) -> list[Stretch]:
     return sorted(found, key=lambda one: (one.due_ms, one.first))
 
 
-def settings(size: int) -> Iterator[tuple[str, int, int, int | None, bool]]:
+def settings(size: int) -> Iterator[tuple[str, int, int, int | None, bool, bool]]:
     """All that a choice may depend on, but a full quota where the policy does not ask for it; the
     grace reaches back over any number of the times."""
     for (rule, maximum), days, room in product(POLICIES, range(size + 1), ROOMS):
+        grace_ms = LAST_MS + days * DAY_MS - DAY_MS // 2
         for is_full in (False, True)[: 1 + (rule == "LATEST")]:
-            yield rule, maximum, LAST_MS + days * DAY_MS - DAY_MS // 2, room, is_full
+            yield rule, maximum, grace_ms, room, is_full, False
+        # Older ones wait, and go first.
+        yield rule, maximum, grace_ms, room, False, True
 
 
 @pytest.mark.parametrize("size", range(1, MOST + 1))
@@ -186,29 +189,31 @@ def test_the_choice_in_every_world_of_six_is_that_of_the_model(size: int) -> Non
             Time(one.due_ms + at_ms - one.first, at_ms, one.kind.name.lower())
             for one, at_ms in listed(found, PURE_PLAN)
         ]
-        for number, (rule, maximum, grace_ms, room, is_full) in enumerate(settings(size)):
+        for number, setting in enumerate(settings(size)):
+            rule, maximum, grace_ms, room, is_full, is_behind = setting
             deadline_ms = DEADLINES[(place + number) % len(DEADLINES)]
             wanted = fates(
                 times, rule, maximum, now_ms, grace_ms, room,
-                is_full=is_full, deadline_ms=deadline_ms,
+                is_full=is_full, is_behind=is_behind, deadline_ms=deadline_ms,
             )  # fmt: skip
             policy = Misfire(rule=Misfire.Rule.Value(f"RULE_{rule}"), maximum=maximum)
             limit_ms = deadline_ms or limits.INSTANT_MAX_MS
             chosen = misfire.choose(
-                policy, found, PURE_PLAN, now_ms, grace_ms, limit_ms, room, is_full=is_full
-            )
+                policy, found, PURE_PLAN, now_ms, grace_ms, limit_ms, room,
+                is_full=is_full, is_behind=is_behind,
+            )  # fmt: skip
             told = {
                 at_ms: fate.value for one, fate in chosen for _, at_ms in listed([one], PURE_PLAN)
             }
             right = {at_ms: FATES.get(fate, fate) for at_ms, fate in wanted.items()}
-            case = (kinds, rule, maximum, grace_ms, room, is_full, deadline_ms)
+            case = (kinds, setting, deadline_ms)
             assert told == right, case
 
 
 OUTCOMES = {"run": "RAN", "coalesce": "COALESCED", "miss": "MISSED",
             "expire": "SKIPPED_DEADLINE",
             "excluded": "SKIPPED_CALENDAR", "skipped": "SKIPPED_BY_HAND"}  # fmt: skip
-BUSY = {"ALLOW": None, "SKIP": 1, "SKIP, busy": 0, "QUEUE": None}
+BUSY = {"ALLOW": None, "SKIP": 1, "SKIP, busy": 0, "QUEUE": 101, "QUEUE, short": 2}
 
 
 def check_outcomes(
@@ -224,7 +229,8 @@ def check_outcomes(
     world = World(how, misfire=policy)
     machine = world.machine
     running = []
-    wanted = Overlap(rule=Overlap.Rule.Value(f"RULE_{kind}"), limit=100 if kind == "QUEUE" else 0)
+    limit = {"QUEUE": 100, "QUEUE, short": 1}.get(overlap, 0)
+    wanted = Overlap(rule=Overlap.Rule.Value(f"RULE_{kind}"), limit=limit)
     machine.do(with_mask("spec.overlap", name="a", overlap=wanted))
     if overlap == "SKIP, busy":
         machine.trigger("a")
@@ -292,3 +298,47 @@ def test_the_ledger_of_every_world_of_three_is_that_of_the_model(first: str) -> 
 def test_the_ledger_of_every_world_of_three_is_that_of_the_model_under_all_policies() -> None:
     for case in cases(3):
         check_outcomes(*case)
+
+
+@pytest.mark.parametrize("rule", ["SKIP", "ALLOW", "QUEUE_ONE", "QUEUE", "REPLACE"])
+@pytest.mark.parametrize("busy", [False, True])
+def test_of_several_in_time_the_latest_go_under_each_overlap_policy(
+    machine: Machine, rule: str, busy: bool
+) -> None:
+    """QUEUE kept the oldest and skipped the newest; QUEUE_ONE and REPLACE made runs that gave way
+    in the same change."""
+    overlap = Overlap(rule=Overlap.Rule.Value(f"RULE_{rule}"), limit=0 if "_" in rule else 1)
+    machine.create("a", cron="* * * * *", overlap=overlap, misfire=Misfire(grace=duration(HOUR_MS)))
+    if busy:
+        machine.trigger("a")
+        machine.grant()
+    machine.advance(4 * HOUR_MS // 60)
+    machine.fire_all()
+
+    found = [
+        run_pb2.Outcome.Name(one.outcome)[8:] for _, one in sorted(machine.ledger("a").items())
+    ]
+    stand = [item for item in found if item != "COALESCED"]
+    room = {"SKIP": 1, "ALLOW": 1, "QUEUE_ONE": 2, "QUEUE": 2, "REPLACE": 1}[rule]
+    if rule in ("SKIP", "ALLOW"):
+        wanted = ["SKIPPED_OVERLAP"] * 4 if busy else ["RAN"]
+    else:
+        wanted = ["RAN"] * (room - (busy and rule != "REPLACE"))
+    assert stand == wanted
+    assert found[-1] == wanted[-1]
+    assert not audit(machine).wrong
+    machine.check()
+
+
+def test_two_schedules_that_come_within_a_second_are_one_choice(machine: Machine) -> None:
+    """The older ran, and the newer was skipped for it."""
+    every = schedule_pb2.Interval(every=duration(HOUR_MS), anchor=timestamp(START_MS + 500))
+    job = job_of("a", cron="0 * * * *")
+    job.spec.schedules.add().interval.CopyFrom(every)
+    machine.do(job_pb2.CreateJobRequest(job=job))
+    machine.at(START_MS + HOUR_MS + 600)
+    machine.fire_all()
+
+    found = {at: run_pb2.Outcome.Name(one.outcome)[8:] for at, one in machine.ledger("a").items()}
+    late = START_MS + HOUR_MS + 500
+    assert (found.pop(late), *found.values()) == ("RAN", "COALESCED")
