@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.proto.v1 import job_pb2, worker_pb2
+from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine import rules
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import to_ms
