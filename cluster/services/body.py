@@ -21,6 +21,7 @@ from ...statemachine.core.rejection import Reason, Refused
 from .. import refusals
 from .call import Call
 from .frame import varint
+from .strangers import Strangers
 from .turns import Turns
 
 BODY_S = 10.0  # From the beginning of a call until all of it is there.
@@ -40,24 +41,28 @@ M = TypeVar("M", bound=Message)
 class Bodies:
     """Reads them. One look every few milliseconds ends those that do not come."""
 
-    def __init__(self) -> None:
+    def __init__(self, strangers: Strangers) -> None:
+        self.strangers = strangers
         # Calls whose body is on its way; the one that began first is first.
         self.reading: OrderedDict[Call, None] = OrderedDict()
 
     async def read(self, call: Call) -> bytes:
         """The body of a call; refused if it is too large. If it does not come, the call ends."""
+        most, size = call.method.request_bytes, 0
         self.reading[call] = None
+        self.strangers.reads(call.peer, most)
         try:
             data = await call.context.read()
+            size = len(data)
         finally:
             self.reading.pop(call, None)
+            self.strangers.has_read(call.peer, most, size)
         if data is grpc.aio.EOF:
             raise refusals.refused(
                 Reason.ERROR_REASON_FIELD_REQUIRED,
                 f"{call.method.name} came without a request; send one message",
                 field="",
             )
-        most = call.method.request_bytes
         if len(data) > most:
             raise too_large(call.method.name, most, len(data))
         assert isinstance(data, bytes)

@@ -74,7 +74,7 @@ class Calls:
         self.identify, self.admit = identify, admit
         self.shares, self.refused, self.unread = shares, refused, unread
         self.strangers = strangers
-        self.bodies = Bodies()
+        self.bodies = Bodies(strangers)
 
     def handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
         # Each coroutine that a call goes through costs it some microseconds, so it ends here.
@@ -142,7 +142,7 @@ class Calls:
 
     def _met(self, call: Call) -> None:
         if call.caller and not call.is_stranger:
-            self.strangers.met(call.peer)
+            self.strangers.met(call.peer, call.caller)
         else:
             self.strangers.answered(call.peer)
 

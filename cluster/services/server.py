@@ -50,7 +50,7 @@ MESSAGE_MAX = 4 << 20
 STREAMS_MAX = 20_000  # On one connection.
 # Calls that may wait to be heard. Each has 14 KB, and up to 50 KB with as many headers as may be:
 # whoever begins calls and resets them at once fills this and no more.
-PENDING_MAX = 1_000
+PENDING_MAX = 500
 METADATA_MAX = 8 << 10
 # What may come of a stream before somebody reads it. Who reads lets the rest of a message come.
 AHEAD_BYTES = (64 << 10) - 1
@@ -142,7 +142,9 @@ class Server:
             node, self._peers, self._leadership, observer, own, self._access.identify, admit,
             self.shares, self.refused, self._unread, self._strangers,
         )  # fmt: skip
-        self.work = Work(node, node.sessions, self._leadership, self._access.admit, self.shares)
+        self.work = Work(
+            node, node.sessions, self._leadership, self._access.admit, self.shares, self._strangers
+        )
         self._streams = Streams(self.calls, self._access.check)
         self._following: dict[str, tuple[Follow, Share]] = {
             "EventService/WatchEvents": (self.events.watch, self.shares.watchers),
@@ -167,6 +169,7 @@ class Server:
         port = self._bind()
         await self._server.start()
         self._strangers.serve(port)
+        self._strangers.start()
         self._looking = asyncio.create_task(self._look(), name="look")
         self._looking.add_done_callback(self._looked)
         self._tell_health()
@@ -209,7 +212,7 @@ class Server:
             self.calls.bodies.look(self._leadership.clock())
             self._health.look(loop.time())
             self._unread.look(loop.time())
-            self._strangers.look(loop.time())
+            self._strangers.turn()
             self._tell_health()
             await asyncio.sleep(LOOK_S)
 
@@ -247,6 +250,7 @@ class Server:
             return
         self._stopped = True
         await self._server.stop(grace)
+        self._strangers.stop()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

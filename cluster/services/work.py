@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence, Sized
+from functools import partial
 from itertools import islice
 
 import grpc
@@ -30,6 +31,7 @@ from .frame import Heads, take
 from .leadership import LOOK_S, Leadership
 from .port import Node
 from .shares import Share, Shares
+from .strangers import Strangers
 
 FRAME_MAX = 3 << 20
 FORESEEN_MAX = 32  # Lists of words for one worker that one change may hold, and more.
@@ -54,6 +56,7 @@ SAID_MAX = 1 << 20
 SAID_ALL_MAX = 128 << 20
 HEARD_FIRST_S, HEARD_MOST_S = 0.002, 0.1  # How often it is asked whether it is heard.
 Response = worker_pb2.WorkResponse
+Heard = Callable[[int], object]
 LEASES, ACKS, STOPS = (
     Heads(Response.DESCRIPTOR.fields_by_name[name].number) for name in ("leases", "acks", "stops")
 )
@@ -101,8 +104,9 @@ class WorkStream:
         self.streams = streams
         # The number of the only namespace that its worker may speak of; None for all.
         self.only: int | None = None
-        # Whose access token it showed.
+        # Whose access token it showed, and who counts the bytes of its frames.
         self.caller = ""
+        self.heard: Heard = int
         self.loop = asyncio.get_running_loop()
         # When this has a result the stream ends: with OK, or refused. It holds no refusal as an
         # exception, since whoever waits for it stands in that one's trace and holds this stream.
@@ -253,6 +257,7 @@ class WorkStream:
                 return
             if data is grpc.aio.EOF:
                 return
+            self.heard(len(data))
             frame = await parsed(data, self.caller)
             if frame.HasField("hello"):
                 raise wrong("hello", "came twice; it must be in the first frame, and only there")
@@ -369,15 +374,25 @@ class Work:
         leadership: Leadership,
         admit: Callable[[Call, Message], None],
         shares: Shares,
+        strangers: Strangers,
     ) -> None:
         self.node, self.sessions, self.leadership, self.admit = node, sessions, leadership, admit
-        self.shares = shares
+        self.shares, self.strangers = shares, strangers
         # The one that was looked at longest ago is first.
         self.streams: OrderedDict[WorkStream, None] = OrderedDict()
         self.said = Said()
 
     async def talk(self, call: Call, requests: object) -> None:
         """Serve a stream."""
+        peer = call.peer
+        # There is always a frame under way.
+        self.strangers.reads(peer, FRAME_MAX)
+        try:
+            await self._talk(call, partial(self.strangers.heard, peer))
+        finally:
+            self.strangers.has_read(peer, FRAME_MAX, 0)
+
+    async def _talk(self, call: Call, heard: Heard) -> None:
         node, context = self.node, call.context
         if node.draining:
             raise refusals.draining(node.name, self.leadership.elsewhere())
@@ -385,15 +400,15 @@ class Work:
             if not node.leads and not await self.leadership.gained(PATIENCE_S):
                 await self._send_elsewhere(context)
                 return
-            hello = await said_first(context, self.shares.bytes, call.caller)
+            hello = await said_first(context, self.shares.bytes, call.caller, heard)
         self.admit(call, hello.hello)
         with self.shares.streams.taken(call.caller):
-            serving = self._serve(call, hello)
+            serving = self._serve(call, hello, heard)
             # It may list thousands of leases, and the stream stays for long.
             del hello
             await serving
 
-    async def _serve(self, call: Call, hello: worker_pb2.WorkRequest) -> None:
+    async def _serve(self, call: Call, hello: worker_pb2.WorkRequest, heard: Heard) -> None:
         node, context = self.node, call.context
         if node.leads:
             await places.need_of(node, hello.hello, call.timeout())
@@ -401,7 +416,7 @@ class Work:
             await self._send_elsewhere(context)
             return
         stream = WorkStream(context, welcome(self.sessions), self.streams, self.said)
-        stream.caller = call.caller
+        stream.caller, stream.heard = call.caller, heard
         if call.namespace:
             stream.only = places.number_of(node, call.namespace)
         stream.session = self.sessions.open(hello.hello, stream, stream=True, caller=call.caller)
@@ -459,7 +474,9 @@ def welcome(sessions: Sessions) -> worker_pb2.Welcome:
     return found
 
 
-async def said_first(context: Context, share: Share, caller: str) -> worker_pb2.WorkRequest:
+async def said_first(
+    context: Context, share: Share, caller: str, heard: Heard
+) -> worker_pb2.WorkRequest:
     """The first frame, with the hello; what waits to be parsed counts for its caller."""
     try:
         async with asyncio.timeout(HELLO_S):
@@ -468,6 +485,7 @@ async def said_first(context: Context, share: Share, caller: str) -> worker_pb2.
         raise required(f"did not come within {HELLO_S:.0f} s of the stream") from None
     if data is grpc.aio.EOF:
         raise required("did not come before the worker closed its side")
+    heard(len(data))
     share.take(caller, len(data))
     try:
         frame = await parsed(data, caller)
