@@ -514,8 +514,9 @@ class MisfirePolicy(_message.Message):
     leaves out, somebody skipped or is past its start deadline is SKIPPED_CALENDAR, SKIPPED_BY_HAND
     or SKIPPED_DEADLINE, and takes no place of others. What was moved or added manually obeys it like
     any other, and has its place among the others by the instant at which it is due; of two that are
-    due at the same instant the lower scheduled time goes first. What still runs waits for its
-    overlap policy; it is not skipped by that.
+    due at the same instant the lower scheduled time goes first. What still runs, but for what is in
+    time by itself, waits for room under its overlap policy: it is not skipped by that, and neither
+    takes the place of another (QUEUE_ONE) nor cancels one (REPLACE).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -597,8 +598,9 @@ Global___MisfirePolicy: _TypeAlias = MisfirePolicy  # noqa: Y015
 class OverlapPolicy(_message.Message):
     """What happens when a scheduled time comes while runs have not ended. What somebody triggers, and
     what other jobs bring, is never skipped and gives way to no other while it is held back: it waits
-    where the policy says no. Only REPLACE cancels it for a newer run. Under QUEUE_ONE, QUEUE and
-    REPLACE what was missed, and may run now, goes before what is due at that instant.
+    where the policy says no. Only REPLACE cancels it for a newer run. What a backfill runs waits for
+    room as well, and not even REPLACE cancels it: the newer run waits for its end. Under QUEUE_ONE,
+    QUEUE and REPLACE what was missed, and may run now, goes before what is due at that instant.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -67,7 +67,7 @@ def comes_behind(view: View, jid: int, job: JobRecord, state: StateRecord) -> bo
     if first.cause != scheduled_time.SCHEDULED or first.release_at_ms > view.now_ms:
         return False
     is_full = quota.is_full(view, namespaces.usage_of(view, jid), job.namespace)
-    return not is_full and overlap.room(state, job) != 0
+    return not is_full and overlap.judge(view, jid, state, job) not in scheduled_time.NO_ROOM
 
 
 def _drop_without_place(view: View, state: StateRecord, kept: set[int]) -> None:

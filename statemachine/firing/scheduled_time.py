@@ -26,6 +26,8 @@ from ..tenants import namespaces, quota
 Edit = schedule_pb2.OccurrenceEdit
 SCHEDULED = run_pb2.CAUSE_SCHEDULE
 BACKFILL = run_pb2.CAUSE_BACKFILL
+# Here one that waited waits on: it is not skipped, and takes nobody's place.
+NO_ROOM = frozenset({overlap.SKIP, overlap.HOLD_NEWEST, overlap.REPLACE})
 RAN = run_pb2.OUTCOME_RAN
 LATE = run_pb2.OUTCOME_LATE
 
@@ -79,9 +81,9 @@ def fire(
         _skip(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA, due_ms)
         return True
     verdict = overlap.judge(view, jid, state, job)
+    if patient and verdict in NO_ROOM:
+        return False
     if verdict is overlap.SKIP:
-        if patient:
-            return False
         _skip(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_OVERLAP, due_ms)
         return True
     occurrence = keys.occurrence_of(scheduled_ms)

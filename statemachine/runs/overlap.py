@@ -154,7 +154,7 @@ def _give_way(view: View, jid: int, occurrence: int, run: RunRecord, room: RoomR
     if run.made_in > room.came_in:
         # Somebody forced it since.
         return
-    if occurrence & 0xFFFF and not room.replaces:
+    if run.cause == run_pb2.CAUSE_BACKFILL or (occurrence & 0xFFFF and not room.replaces):
         # Somebody asked for it, or a wave brought it: it waits until it has run.
         return
     if run.phase in WAITING and run.due_at_ms <= room.came_at_ms:

@@ -403,7 +403,7 @@ class Model:
             self._record(job, [scheduled_ms], "SKIPPED_DEADLINE")
             return True
         verdict = self._overlap(job)
-        if verdict == "skip":
+        if verdict == "skip" or (patient and verdict in ("hold newest", "replace")):
             if not patient:
                 self._record(job, [scheduled_ms], "SKIPPED_OVERLAP")
             return not patient

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from raftsched.proto.v1 import job_pb2, run_pb2
+from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
 from raftsched.statemachine.core.instants import timestamp, to_ms
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
@@ -112,3 +112,65 @@ def test_a_planned_time_that_stays_missed_is_named() -> None:
 
     assert answer.wrong == 1
     assert "it still has the outcome of before" in answer.findings[0].reason
+
+
+RULES = {rule: getattr(Overlap, f"RULE_{rule}") for rule in ("SKIP", "ALLOW", "QUEUE", "QUEUE_ONE",
+                                                             "REPLACE")}  # fmt: skip
+
+
+def slow_work(machine: Machine, ms: int, takes_ms: int) -> None:
+    """Let each run take so long."""
+    busy: list[tuple[int, worker_pb2.Lease]] = []
+    for _ in range(0, ms, MINUTE_MS):
+        machine.advance(MINUTE_MS)
+        machine.fire_all()
+        for end_ms, lease in [one for one in busy if one[0] <= machine.now_ms]:
+            busy.remove((end_ms, lease))
+            machine.succeed(lease)
+        machine.fire_all()
+        busy += [(machine.now_ms + takes_ms, lease) for lease in machine.grant()]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("how", ["backfill", "outage"])
+def test_what_waits_for_room_replaces_none_and_is_not_replaced(rule: str, how: str) -> None:
+    """No time of it is lost to another one of it, nor to one that comes in time."""
+    machine = Machine(MemoryStore())
+    misfire = SKIP if how == "backfill" else Misfire(rule=Misfire.RULE_ALL)
+    overlap = Overlap(rule=RULES[rule], limit=2 if rule == "ALLOW" else 0)
+    machine.create("a", cron="0 * * * *", misfire=misfire, overlap=overlap)
+    machine.advance(6 * HOUR_MS + HALF)
+    if how == "backfill":
+        machine.fire_all()
+        assert backfill(machine, START_MS + HALF, machine.now_ms, 60) == 6
+
+    slow_work(machine, 4 * HOUR_MS, 12 * MINUTE_MS)
+
+    done = [run for run in machine.ended("a") if run.state == run_pb2.RUN_STATE_SUCCEEDED]
+    ran = sorted((to_ms(run.scheduled_time) - START_MS) // HOUR_MS for run in done)
+    if how == "backfill" or rule != "REPLACE":
+        assert ran[:6] == [1, 2, 3, 4, 5, 6]
+    assert {run.outcome for run in machine.ended("a")} <= {
+        run_pb2.OUTCOME_RAN,
+        run_pb2.OUTCOME_LATE,
+    }
+    assert audit(machine).sound
+    machine.check()
+
+
+def test_a_newer_run_waits_for_the_end_of_a_backfilled_one(machine: Machine) -> None:
+    """REPLACE cancels what its schedule began, and not what somebody asked for."""
+    missed(machine, 2, Overlap(rule=Overlap.RULE_REPLACE))
+    backfill(machine, START_MS + HALF, START_MS + HOUR_MS + 1)
+    machine.advance(1)
+    machine.fire_all()
+    [lease] = machine.grant()
+    machine.advance(HALF - MINUTE_MS)
+    machine.fire_all()
+
+    [old, new] = machine.live("a")
+    assert (old.cancel_requested, new.held) == (False, True)
+    machine.succeed(lease)
+    machine.fire_all()
+    [lease] = machine.grant()
+    assert lease.run == new.id
