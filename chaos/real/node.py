@@ -28,7 +28,7 @@ from ...cluster.consensus.disk import RealDisk
 from ...cluster.consensus.message import Message
 from ...cluster.consensus.transport import Links
 from ...cluster.replica import Replica
-from ...statemachine.model.record import JobRecord
+from ...statemachine.model.entities import Job
 from ...statemachine.model.view import View
 from ...statemachine.occurrences import next_time
 from ...statemachine.schedule.plan import Plan
@@ -176,12 +176,12 @@ def poison(hand: Hand) -> None:
     """Let the rules fail on some jobs, as they do where a zone is not there any more."""
     honest = next_time.plan_of
 
-    def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
-        poisoned = hand.look().poison
-        if poisoned and poisoned in job.name:
+    def plan_of(view: View, job: Job) -> Plan:
+        poisoned, name = hand.look().poison, job.definition.name
+        if poisoned and poisoned in name:
             hand.hit("poison")
-            raise AssertionError(f"{job.name} cannot be worked out: planted by the harness")
-        return honest(view, jid, job)
+            raise AssertionError(f"{name} cannot be worked out: planted by the harness")
+        return honest(view, job)
 
     next_time.plan_of = plan_of
 

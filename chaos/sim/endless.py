@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager
 from ...statemachine.flows import waves
 from ...statemachine.flows.waves import Notice, Wave
 from ...statemachine.model import keys
+from ...statemachine.model.entities import Job
 from ...statemachine.model.record import (
     LedgerRecord,
     NoticeRecord,
     RoomRecord,
-    RunRecord,
-    StateRecord,
 )
 from ...statemachine.model.view import View
 from ...statemachine.occurrences import ledger
@@ -45,13 +44,13 @@ def keeps_nothing(view: View, wave: Wave, left: Notice) -> None:
     """A1, A2: whoever is not told in the first step never is."""
 
 
-def clears(view: View, jid: int, state: StateRecord, room: RoomRecord) -> bool:
+def clears(view: View, job: Job, room: RoomRecord) -> bool:
     """A3: all runs give way to one in one change."""
-    end = keys.run(jid, keys.OCCURRENCE_MAX)
-    for key in list(view.scan(keys.run(jid, state.live_from), end)):
-        occurrence = keys.run_of(key)[1]
-        if occurrence != room.occurrence:
-            overlap._give_way(view, jid, occurrence, view.need(key, RunRecord), room)
+    end = keys.run(job.jid, keys.OCCURRENCE_MAX)
+    for key in list(view.scan(keys.run(job.jid, job.state.live_from), end)):
+        run = view.run(keys.run_of(key))
+        if run.occurrence != room.occurrence:
+            overlap._give_way(view, run, room)
     return True
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from ...proto.v1 import worker_pb2
 from ...statemachine.firing import scheduled_time
 from ...statemachine.model import answers, keys
-from ...statemachine.model.record import JobRecord, RunRecord
+from ...statemachine.model.entities import Job, Run
 from ...statemachine.model.view import View
 from .judge import PLANTED
 from .options import Options
@@ -32,18 +32,16 @@ def _is_chosen(jid: int) -> bool:
     return jid & ((1 << keys.SERIAL_BITS) - 1) == CHOSEN
 
 
-def _fire(view: View, jid: int, *others: object, **more: object) -> object:
-    if _is_chosen(jid):
+def _fire(view: View, job: Job, *others: object, **more: object) -> object:
+    if _is_chosen(job.jid):
         raise RuntimeError(PLANTED)
-    return fire(view, jid, *others, **more)  # type: ignore[arg-type]  # As they came.
+    return fire(view, job, *others, **more)  # type: ignore[arg-type]  # As they came.
 
 
-def _lease(
-    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord
-) -> worker_pb2.Lease:
-    if _is_chosen(jid):
+def _lease(view: View, run: Run) -> worker_pb2.Lease:
+    if _is_chosen(run.jid):
         raise RuntimeError(PLANTED)
-    return lease(view, jid, occurrence, run, job)
+    return lease(view, run)
 
 
 fire, lease = scheduled_time.fire, answers.lease

@@ -16,8 +16,8 @@ from ...statemachine.core.budget import Budget, unlimited
 from ...statemachine.core.store import Reading
 from ...statemachine.firing import catch_up, dispatch, scheduled_time
 from ...statemachine.model import keys
+from ...statemachine.model.entities import Job
 from ...statemachine.model.phases import READY
-from ...statemachine.model.record import JobRecord, StateRecord
 from ...statemachine.model.request import DropEntry, FireTimer, FireTimers, Request, WorkDone
 from ...statemachine.model.view import Recall, View
 from ...statemachine.occurrences import ledger, misfire, next_time
@@ -152,22 +152,24 @@ class Tireless(View):
         return False
 
 
-def drops(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def drops(view: View, job: Job) -> None:
     """A new leader goes on from now; what fell due in between has no outcome."""
+    state = job.state
     if Office.first_firing and state.next_scheduled_at_ms and state.next_due_at_ms <= view.now_ms:
-        next_time.advance_behind(view, jid, job, state, view.now_ms)
-    fire_due(view, jid, job, state)
+        next_time.advance_behind(view, job, view.now_ms)
+    fire_due(view, job)
 
 
-def doubles(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def doubles(view: View, job: Job) -> None:
     """A new leader cannot know whether the last one fired, and does it again."""
-    last_ms = state.last_scheduled_at_ms
+    last_ms = job.state.last_scheduled_at_ms
     if Office.first_firing and last_ms:
-        run = runs.new(job, run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN, last_ms)
+        state = view.change_state(job)
         state.serial += 1
         occurrence = keys.occurrence_of(last_ms, state.serial)
-        move(view, jid, occurrence, run, READY, state, job.template)
-    fire_due(view, jid, job, state)
+        cause, outcome = run_pb2.CAUSE_SCHEDULE, run_pb2.OUTCOME_RAN
+        move(view, runs.new(job, occurrence, cause, outcome, last_ms), READY)
+    fire_due(view, job)
 
 
 def nothing_stands(*world: Any, **more: Any) -> list[Fated]:  # noqa: ANN401
@@ -190,21 +192,18 @@ class CatchesUp:
     def __init__(self, outcome: run_pb2.Outcome.ValueType) -> None:
         self.outcome = outcome
 
-    def wait(
-        self, view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, one: Stretch
-    ) -> None:
-        ledger.stretch(view, jid, state, plan, one.first, one.last, self.outcome)
+    def wait(self, view: View, job: Job, plan: Plan, one: Stretch) -> None:
+        ledger.stretch(view, job, plan, one.first, one.last, self.outcome)
 
 
 def counts_what_is_held(
-    view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int, *late: Any,  # noqa: ANN401
-    **more: Any,  # noqa: ANN401
+    view: View, job: Job, scheduled_ms: int, *late: Any, **more: Any,  # noqa: ANN401
 ) -> bool:  # fmt: skip
     """A quota that is used up by what is not under way: each third time finds it so."""
     if scheduled_ms // 1000 % 3 == 0 and not more.get("waited"):
-        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
+        ledger.record(view, job, scheduled_ms, run_pb2.OUTCOME_SKIPPED_QUOTA)
         return True
-    return fire(view, jid, job, state, scheduled_ms, *late, **more)
+    return fire(view, job, scheduled_ms, *late, **more)
 
 
 fire = scheduled_time.fire

@@ -15,7 +15,8 @@ from ...proto.v1 import dead_letter_pb2
 from ..core import filters, limits
 from ..core.rejection import Reason, Refused
 from ..model import keys
-from ..model.record import JobRecord, LaneRecord, RunRecord
+from ..model.entities import run_with
+from ..model.record import LaneRecord, RunRecord
 from ..model.request import Letters
 from ..model.view import View
 from ..runs import history
@@ -75,17 +76,19 @@ def _go_through(view: View, body: Letters, *, is_whole: bool) -> tuple[int, Lett
 def _do(view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.Term]) -> bool:
     """Whether a letter fits; then it is requeued or purged."""
     jid, occurrence = keys.run_of(key)
-    run = view.need(keys.ended(jid, occurrence), RunRecord)
-    job = view.need(keys.job(jid), JobRecord)
+    record = view.need(keys.ended(jid, occurrence), RunRecord)
+    job = view.job(jid)
     if wanted:
-        lane = view.need(keys.lane(run.lane), LaneRecord)
-        kind = run.error.kind if run.error else ""
-        if not filters.matches(wanted, {"job": job.name, "queue": lane.queue, "kind": kind}):
+        lane = view.need(keys.lane(record.lane), LaneRecord)
+        kind = record.error.kind if record.error else ""
+        fields = {"job": job.definition.name, "queue": lane.queue, "kind": kind}
+        if not filters.matches(wanted, fields):
             return False
+    run = run_with(job, occurrence, record)
     if isinstance(request, Purge):
-        history.forget(view, jid, occurrence, run)
+        history.forget(view, run)
     else:
-        run_calls.begin_again(view, jid, occurrence, run, job)
+        run_calls.begin_again(view, run)
     return True
 
 

@@ -21,7 +21,7 @@ from ..core.rejection import Fault, Reason, Refused
 from ..flows import graph
 from ..model import keys, validate
 from ..model.layer import Layer
-from ..model.record import JobRecord, StateRecord
+from ..model.record import JobRecord
 from ..model.request import Imported, ImportSome
 from ..model.view import View
 from ..tenants import audit_log, idempotency, namespaces
@@ -182,14 +182,14 @@ def _take_one(view: View, wanted: job_pb2.Job, upsert: bool, actor: str, result:
             number = namespaces.need(view, wanted.namespace).number
             jid = graph.jid_named(view, number, wanted.name)
             if jid is not None:
-                job = view.need(keys.job(jid), JobRecord)
-                namespaces.check_etag(wanted.etag, job.version)
-                before = job.full_spec()
+                definition = view.need(keys.job(jid), JobRecord)
+                namespaces.check_etag(wanted.etag, definition.version)
+                before = definition.full_spec()
                 if before == wanted.spec:
                     result.verdict = Result.VERDICT_UNCHANGED
                     return False
                 changed = masks.differing(before, wanted.spec, "spec.")[: limits.IMPORT_PATHS]
-                jobs.replace_spec(view, jid, job, view.need(keys.state(jid), StateRecord), wanted)
+                jobs.replace_spec(view, view.job(jid), wanted)
                 result.verdict = Result.VERDICT_UPDATED
                 result.changed_paths.extend(changed)
                 return True

@@ -8,7 +8,8 @@ from itertools import islice
 from ..core import limits
 from ..flows import graph
 from ..model import concurrency_key, keys
-from ..model.record import JobRecord, StateRecord
+from ..model.entities import Job
+from ..model.record import JobRecord
 from ..model.view import View
 from ..occurrences import next_time
 from . import templates
@@ -17,18 +18,18 @@ MANY_DUE = 1_000  # So many jobs due in one second are worth a warning.
 COUNTED = 1_000  # More are "over 1,000": each is a step of a scan while somebody waits.
 
 
-def warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> list[str]:
+def warnings(view: View, job: Job) -> list[str]:
     try:
-        warned = next_time.plan_of(view, jid, job).warnings
+        warned = next_time.plan_of(view, job).warnings
     except next_time.Unreadable as unreadable:
         warned = (str(unreadable),)
-    found = [*warned, *templates.check(job.template).at_odds]
-    found += _key_of_schedules(job)
+    found = [*warned, *templates.check(job.definition.template).at_odds]
+    found += _key_of_schedules(job.definition)
     # Taken away above it since it was made: one that is made so is refused.
-    if lost := graph.apart(view, keys.namespace_of(jid), job.template.spec.upstream):
+    if lost := graph.apart(view, keys.namespace_of(job.jid), job.definition.template.spec.upstream):
         found.append(lost)
-    if state.next_due_at_ms and not job.template.spec.timing.HasField("jitter"):
-        found += _many_due(view, state.next_due_at_ms)
+    if job.state.next_due_at_ms and not job.definition.template.spec.timing.HasField("jitter"):
+        found += _many_due(view, job.state.next_due_at_ms)
     return found
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from google.protobuf.message import Message
+
 from ...proto.v1 import job_pb2
 from ..core import limits, masks
 from ..core.field_fault import FieldFault
@@ -24,6 +26,7 @@ from ..firing import (
 from ..firing import resume as resume_
 from ..flows import graph, waves
 from ..model import answers, former_specs, keys, specs, validate
+from ..model.entities import Job, job_with
 from ..model.record import (
     EditRecord,
     JobRecord,
@@ -47,8 +50,8 @@ CHANGEABLE = frozenset({"spec"})
 NAMED = 10  # Dependents that a refusal names.
 
 
-def find(view: View, namespace: str, name: str) -> tuple[int, JobRecord, StateRecord]:
-    """A job with its state. One that is being deleted is not there any more."""
+def find(view: View, namespace: str, name: str) -> Job:
+    """A job. One that is being deleted is not there any more."""
     number = namespaces.need(view, namespace).number
     jid = graph.jid_named(view, number, name)
     if jid is None:
@@ -58,18 +61,18 @@ def find(view: View, namespace: str, name: str) -> tuple[int, JobRecord, StateRe
             f"there is no job '{name}' in the namespace '{namespace}'; list what there is",
             namespace=namespace, job=name,
         )  # fmt: skip
-    return jid, view.need(keys.job(jid), JobRecord), view.need(keys.state(jid), StateRecord)
+    return view.job(jid)
 
 
 def create(view: View, request: job_pb2.CreateJobRequest, actor: str) -> job_pb2.Job:
-    jid, job, state = add(view, request.job, actor)
-    audit_log.add(view, actor, "CreateJob", job.namespace, f"job/{job.name}", request)
-    return _with_warnings(view, jid, job, state)
+    job = job_with(*add(view, request.job, actor))
+    note(view, actor, "CreateJob", job, request)
+    return _with_warnings(view, job)
 
 
-def _with_warnings(view: View, jid: int, job: JobRecord, state: StateRecord) -> job_pb2.Job:
-    answer = answers.job(job.namespace, jid, job, state)
-    answer.status.warnings.extend(job_warnings.warnings(view, jid, job, state))
+def _with_warnings(view: View, job: Job) -> job_pb2.Job:
+    answer = answers.job(job)
+    answer.status.warnings.extend(job_warnings.warnings(view, job))
     return answer
 
 
@@ -104,11 +107,11 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     usage.jobs += 1
     usage.payload_bytes += size
     if batch is None:
-        batch = _batch(view, jid, namespace, job, known, plan)
-    else:
-        job.lane = batch.lane
-        if batch.state.timer_at_ms:
-            view.put_timer(keys.job_timer(batch.state.timer_at_ms, jid))
+        new = job_with(jid, job, StateRecord(state=next_time.ACTIVE))
+        batch = _batch(view, namespace, new, known, plan)
+    elif batch.state.timer_at_ms:
+        view.put_timer(keys.job_timer(batch.state.timer_at_ms, jid))
+    job.lane = batch.lane
     # Not as records: those that come with a big import would push others out of the memory.
     view.put_unseen(keys.job(jid), encode(job))
     view.put_unseen(keys.state(jid), batch.encoded)
@@ -126,46 +129,43 @@ def _taken(view: View, namespace: NamespaceRecord, name: str) -> Refused:
 
 
 def _batch(
-    view: View,
-    jid: int,
-    namespace: NamespaceRecord,
-    job: JobRecord,
-    known: CheckedTemplate,
-    plan: Plan,
+    view: View, namespace: NamespaceRecord, job: Job, known: CheckedTemplate, plan: Plan
 ) -> JobBatch:
     """Set a new job going, and keep what others like it need not be asked again."""
-    state = StateRecord(state=next_time.ACTIVE)
-    _wire(view, jid, namespace, job, state, known, plan)
-    next_time.start(view, state, plan)
-    next_time.reschedule(view, jid, state)
-    batch = JobBatch(job.lane, state, encode(state))
-    if specs.shape(job.template, job.schedules).is_common and not known.has_upstream:
-        view.job_batches[namespace.number, job.template, job.schedules] = batch
+    state = job.state
+    lane = _wire(view, namespace, job, known, plan)
+    next_time.start(view, job, plan)
+    next_time.reschedule(view, job)
+    definition = job.definition
+    batch = JobBatch(lane, state, encode(state))
+    template, schedules = definition.template, definition.schedules
+    if specs.shape(template, schedules).is_common and not known.has_upstream:
+        view.job_batches[namespace.number, template, schedules] = batch
     return batch
 
 
 def _wire(
-    view: View, jid: int, namespace: NamespaceRecord, job: JobRecord, state: StateRecord,
-    known: CheckedTemplate, plan: Plan,
-) -> None:  # fmt: skip
-    """Derive from a job's spec what firing and ending look at. The caller puts both records."""
-    template = job.template
+    view: View, namespace: NamespaceRecord, job: Job, known: CheckedTemplate, plan: Plan
+) -> int:
+    """Derive from a job's spec what firing and ending look at; the lane of its runs."""
+    definition, state = job.definition, view.change_state(job)
+    template = definition.template
     lane = view.lanes_of_templates.get((namespace.number, template))
     if lane is None:
         spec = template.spec
         queue = spec.queue or "default"
         lane = lanes.lane_for(view, namespace.number, spec, queue, spec.priority)
         view.lanes_of_templates[namespace.number, template] = lane
-    job.lane = lane
     state.keep_ms = known.keep_ms
     state.after_end = bool(plan.rests)
-    state.once = specs.shape(template, job.schedules).is_once
-    state.may_finish = bool(job.schedules) and not state.after_end and not known.has_upstream
+    state.once = specs.shape(template, definition.schedules).is_once
+    state.may_finish = bool(definition.schedules) and not state.after_end and not known.has_upstream
     state.delete_after_ms = known.delete_after_ms
     if known.has_upstream:
-        graph.link(view, jid, job)
+        graph.link(view, job)
     if template.calendars:
         namespaces.use_calendars(view, namespace.number, template.calendars, 1)
+    return lane
 
 
 def check(
@@ -252,22 +252,22 @@ def _check_quota(view: View, namespace: NamespaceRecord, jobs: int, size: int) -
 
 def update(view: View, request: job_pb2.UpdateJobRequest, actor: str) -> job_pb2.Job:
     sent = request.job
-    jid, job, state = find(view, sent.namespace, sent.name)
-    namespaces.check_etag(sent.etag, job.version)
-    before = job.full_spec()
-    merged = job_pb2.Job(name=job.name, spec=before)
+    job = find(view, sent.namespace, sent.name)
+    namespaces.check_etag(sent.etag, job.definition.version)
+    before = job.definition.full_spec()
+    merged = job_pb2.Job(name=job.definition.name, spec=before)
     if request.update_mask.paths:
         masks.merge(sent, merged, request.update_mask, CHANGEABLE)
     else:
         for field, _ in sent.spec.ListFields():
             merged.spec.ClearField(field.name)  # type: ignore[arg-type]
         merged.spec.MergeFrom(sent.spec)
-    if merged.spec == before and state.state != next_time.BROKEN:
-        return _with_warnings(view, jid, job, state)
+    if merged.spec == before and job.state.state != next_time.BROKEN:
+        return _with_warnings(view, job)
     changed = audit_log.difference(before, merged.spec, "spec.")
-    notes = replace_spec(view, jid, job, state, merged)
-    audit_log.add(view, actor, "UpdateJob", job.namespace, f"job/{job.name}", request, changed)
-    answer = _with_warnings(view, jid, job, state)
+    notes = replace_spec(view, job, merged)
+    note(view, actor, "UpdateJob", job, request, changed)
+    answer = _with_warnings(view, job)
     answer.status.warnings.extend(notes)
     return answer
 
@@ -280,103 +280,97 @@ def _gone(edit: EditRecord) -> str:
     return f"the new schedules do not name {at}, which was to be skipped"
 
 
-def replace_spec(
-    view: View, jid: int, job: JobRecord, state: StateRecord, merged: job_pb2.Job
-) -> list[str]:
+def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
     """Give a job another spec, after asking whether it is right. The answer says what becomes of
     what was changed by hand and is not named any more, and of single times that have passed."""
-    namespace = namespaces.need(view, job.namespace)
-    old, new = job.full_spec(), merged.spec
+    namespace = namespaces.need(view, job.definition.namespace)
+    old, new = job.definition.full_spec(), merged.spec
     rescheduled = _are_others(old, new)
     retimed = old.timing != new.timing
     # A job that has had all its runs and may have more begins anew: it catches up with nothing.
-    used_up = 0 < old.timing.max_runs <= state.fired and not next_time.missed(state)
+    used_up = 0 < old.timing.max_runs <= job.state.fired and not next_time.missed(job.state)
     anew = rescheduled or (used_up and old.timing.max_runs != new.timing.max_runs)
-    since_ms = _begin(view, jid, job, state) if anew else job.schedules_since_ms
+    since_ms = _begin(view, job) if anew else job.definition.schedules_since_ms
     parts = specs.of(new)
     known = templates.check(parts.template)
     plan = check(view, namespace, merged, parts, known, since_ms)
     grown = len(new.payload.data) - len(old.payload.data)
     _check_quota(view, namespace, 0, grown)
-    reordered = old.action != new.action or job.payload != payload_of(new)
+    reordered = old.action != new.action or job.definition.payload != payload_of(new)
     if reordered:
-        former_specs.check_room(view, job, state)
-    if rescheduled and state.state == next_time.ACTIVE:
-        _check_books(view, jid, job, state)
-    record = set_aside.find(view, jid) if state.state == next_time.BROKEN else None
+        former_specs.check_room(view, job)
+    if rescheduled and job.state.state == next_time.ACTIVE:
+        _check_books(view, job)
+    record = set_aside.find(view, job.jid) if job.state.state == next_time.BROKEN else None
     former = None
-    if rescheduled and (record is None or next_time.is_readable(view, jid, job)):
+    if rescheduled and (record is None or next_time.is_readable(view, job)):
         # Of schedules that cannot be read nobody knows which times they had.
-        former = next_time.plan_of(view, jid, job)
-        since_ms = _close_books(view, jid, job, state, former, plan, since_ms)
-    comes_back = anew and since_ms == view.now_ms and next_time.decided_ahead(view, state) > 0
+        former = next_time.plan_of(view, job)
+        since_ms = _close_books(view, job, former, plan, since_ms)
+    comes_back = anew and since_ms == view.now_ms and next_time.decided_ahead(view, job.state) > 0
     if comes_back:
-        bring_back.free(view, jid, job, state)
+        bring_back.free(view, job)
     if record is not None:
-        set_aside.bring_back(view, jid, state, record)
-    graph.unlink(view, jid, job)
+        set_aside.bring_back(view, job, record)
+    graph.unlink(view, job)
     namespaces.use_calendars(view, namespace.number, old.timing.exclude_calendars, -1)
-    namespaces.usage_of(view, jid).payload_bytes += grown
+    namespaces.usage_of(view, job.jid).payload_bytes += grown
     if reordered:
-        former_specs.keep(view, jid, job, state)
-    job.template, job.schedules, job.notes = parts
-    job.payload = payload_of(new)
-    job.version += 1
-    job.updated_at_ms = view.now_ms
-    job.schedules_since_ms = since_ms
+        former_specs.keep(view, job)
+    definition = view.change_definition(job)
+    definition.template, definition.schedules, definition.notes = parts
+    definition.payload = payload_of(new)
+    view.weigh(max(0, grown))
+    definition.version += 1
+    definition.updated_at_ms = view.now_ms
+    definition.schedules_since_ms = since_ms
     if _decides(old) != _decides(new):
-        job.policies_since_ms = view.now_ms
-    _wire(view, jid, namespace, job, state, known, plan)
+        definition.policies_since_ms = view.now_ms
+    definition.lane = _wire(view, namespace, job, known, plan)
     notes: list[str] = []
     if anew:
-        is_other = rescheduled or comes_back
-        notes += _go_on(view, jid, job, state, since_ms) if is_other else ()
+        is_other, state = rescheduled or comes_back, job.state
+        notes += _go_on(view, job, since_ms) if is_other else ()
         is_open = since_ms < state.next_scheduled_at_ms <= view.now_ms
         after_ms = state.next_scheduled_at_ms - 1 if is_open else max(since_ms, view.now_ms)
-        next_time.advance_behind(view, jid, job, state, after_ms)
-        notes += _run_passed(view, jid, job, state, former, since_ms) if rescheduled else ()
+        next_time.advance_behind(view, job, after_ms)
+        notes += _run_passed(view, job, former, since_ms) if rescheduled else ()
     elif retimed:
-        next_time.apply_timing(view, jid, job, state)
+        next_time.apply_timing(view, job)
     elif record is not None:
-        next_time.advance_if_idle(view, jid, job, state)
-    next_time.reschedule(view, jid, state)
-    view.put(keys.job(jid), job)
-    view.put(keys.state(jid), state)
+        next_time.advance_if_idle(view, job)
+    next_time.reschedule(view, job)
     if old.upstream != new.upstream:
-        waves.look_again(view, jid)
+        waves.look_again(view, job.jid)
     if rescheduled or old.overlap != new.overlap:
-        runs.look_at_held(view, jid, state)
+        runs.look_at_held(view, job)
     if old.concurrency != new.concurrency:
-        admission.limits_changed(view, jid, state, old.concurrency, new.concurrency)
+        admission.limits_changed(view, job, old.concurrency, new.concurrency)
     return notes
 
 
-def _go_on(
-    view: View, jid: int, job: JobRecord, state: StateRecord, since_ms: int
-) -> Iterator[str]:
+def _go_on(view: View, job: Job, since_ms: int) -> Iterator[str]:
     """Look at what was changed by hand, or has run before its time, by other schedules."""
     # By the plan that the job goes on with: what was checked counts intervals from now.
-    plan = next_time.plan_of(view, jid, job)
-    yield from map(_gone, scheduled_time.drop_unnamed(view, jid, state, plan))
-    if since_ms <= view.now_ms < state.last_scheduled_at_ms:
-        ledger.mark_ahead(view, jid, state, plan, view.now_ms)
+    plan = next_time.plan_of(view, job)
+    yield from map(_gone, scheduled_time.drop_unnamed(view, job, plan))
+    if since_ms <= view.now_ms < job.state.last_scheduled_at_ms:
+        ledger.mark_ahead(view, job, plan, view.now_ms)
 
 
-def _run_passed(
-    view: View, jid: int, job: JobRecord, state: StateRecord, former: Plan | None, since_ms: int
-) -> Iterator[str]:
+def _run_passed(view: View, job: Job, former: Plan | None, since_ms: int) -> Iterator[str]:
     """A single time that is new and has passed runs at once, as it does at creation."""
-    plan = next_time.plan_of(view, jid, job)
+    plan, max_runs = next_time.plan_of(view, job), job.definition.template.max_runs
     for at_ms in sorted({once.at_ms for once in plan.onces if once.at_ms <= since_ms}):
         if not names(plan, at_ms) or (former is not None and names(former, at_ms, ever=True)):
             continue
         at = iso_text(at_ms)
-        if ledger.knows(view, jid, at_ms) or not ledger.may_backfill(view, jid, job, state, at_ms):
+        if ledger.knows(view, job.jid, at_ms) or not ledger.may_backfill(view, job, at_ms):
             yield f"{at} has passed, and the job has decided on it already: it does not run again"
-        elif job.template.max_runs and next_time.places_left(job, state) <= 0:
+        elif max_runs and next_time.places_left(job) <= 0:
             yield f"{at} has passed, and max_runs leaves no run for it: it does not run"
         else:
-            due_ms = max(view.now_ms, due(plan, at_ms))
+            due_ms, state = max(view.now_ms, due(plan, at_ms)), view.change_state(job)
             edit = EditRecord(at_ms, next_time.MOVE, due_ms)
             kept = (other for other in state.edits if other.scheduled_at_ms != at_ms)
             state.edits = tuple(sorted((*kept, edit), key=lambda one: one.scheduled_at_ms))
@@ -392,11 +386,11 @@ def _decides(spec: job_pb2.JobSpec) -> tuple[object, ...]:
     return (*timing, spec.misfire, spec.overlap, spec.keep_history)
 
 
-def _begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
+def _begin(view: View, job: Job) -> int:
     """From when on other schedules count: now, or behind what was decided on ahead if a job cannot
     be brought back."""
-    ahead_ms = next_time.decided_ahead(view, state)
-    if ahead_ms and not bring_back.can_free(view, jid, job, state, keys.LEDGER):
+    ahead_ms = next_time.decided_ahead(view, job.state)
+    if ahead_ms and not bring_back.can_free(view, job, keys.LEDGER):
         return ahead_ms
     return view.now_ms
 
@@ -409,81 +403,79 @@ def _are_others(old: job_pb2.JobSpec, new: job_pb2.JobSpec) -> bool:
     return bool(before.faults or after.faults) or before.meaning != after.meaning
 
 
-def _check_books(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def _check_books(view: View, job: Job) -> None:
     """What is due fires under the old schedules, in one change; so it must not be much."""
-    if not 0 < state.next_due_at_ms <= view.now_ms:
+    if not 0 < job.state.next_due_at_ms <= view.now_ms:
         return
-    old = next_time.plan_of(view, jid, job)
+    old = next_time.plan_of(view, job)
     end = view.now_ms - due(old, 0) + 1
-    first = max(state.next_scheduled_at_ms, end - 1 - job.template.grace_ms)
+    first = max(job.state.next_scheduled_at_ms, end - 1 - job.definition.template.grace_ms)
     count = count_scheduled(old, first, end).number
+    name = job.definition.name
     if count > limits.STEP:
         raise Refused.because(
             Reason.ERROR_REASON_BACKLOG_FULL,
-            f"{count} scheduled times of '{job.name}' are due and not decided on yet, and one "
+            f"{count} scheduled times of '{name}' are due and not decided on yet, and one "
             f"change takes {limits.STEP}; nothing was done, try again in a moment",
-            job=job.name,
+            job=name,
         )  # fmt: skip
 
 
-def _close_books(
-    view: View, jid: int, job: JobRecord, state: StateRecord, old: Plan, new: Plan, since_ms: int
-) -> int:
+def _close_books(view: View, job: Job, old: Plan, new: Plan, since_ms: int) -> int:
     """See to what has come under the old schedules, before they are gone: what is due fires; what
     waits for its turn, its jitter or a resume waits on if the new ones name it as well, and is
     missed else. The answer is from when on the new ones count."""
-    if state.state == next_time.ACTIVE:
+    if job.state.state == next_time.ACTIVE:
         for _ in range(limits.STEP):
-            if not state.next_scheduled_at_ms or state.next_due_at_ms > view.now_ms:
+            if not job.state.next_scheduled_at_ms or job.state.next_due_at_ms > view.now_ms:
                 break
-            dispatch.fire_due(view, jid, job, state)
-        if state.backlog:
-            backlog.release(view, jid, job, state, backfills=False)
-    may_stay = since_ms == view.now_ms and not next_time.decided_ahead(view, state)
-    if may_stay and (first_ms := other_schedules.stays(view, state, old, new)):
-        return max(first_ms - 1, job.schedules_since_ms)
-    if state.backlog:
+            dispatch.fire_due(view, job)
+        if job.state.backlog:
+            backlog.release(view, job, backfills=False)
+    may_stay = since_ms == view.now_ms and not next_time.decided_ahead(view, job.state)
+    if may_stay and (first_ms := other_schedules.stays(view, job.state, old, new)):
+        return max(first_ms - 1, job.definition.schedules_since_ms)
+    if job.state.backlog:
         if since_ms == view.now_ms:
-            backlog.cut(view, jid, state, old, view.now_ms)
-        other_schedules.keep_waiting(view, jid, state, old, new)
-        next_time.advance_if_idle(view, jid, job, state)
-    if not 0 < state.next_scheduled_at_ms <= view.now_ms:
+            backlog.cut(view, job, old, view.now_ms)
+        other_schedules.keep_waiting(view, job, old, new)
+        next_time.advance_if_idle(view, job)
+    first_ms = job.state.next_scheduled_at_ms
+    if not 0 < first_ms <= view.now_ms:
         return since_ms
-    first_ms = state.next_scheduled_at_ms
     if may_stay and other_schedules.are_same(old, new, first_ms, view.now_ms + 1):
         return first_ms - 1
-    other_schedules.keep_undecided(view, jid, state, old, new)
-    catch_up.give_up(view, jid, job, state)
+    other_schedules.keep_undecided(view, job, old, new)
+    catch_up.give_up(view, job)
     return since_ms
 
 
 def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2.DeleteJobResponse:
-    jid, job, state = find(view, request.namespace, request.job)
-    namespaces.check_etag(request.etag, job.version)
-    some, count = graph.first_downstream(view, jid, NAMED)
+    job = find(view, request.namespace, request.job)
+    namespaces.check_etag(request.etag, job.definition.version)
+    some, count = graph.first_downstream(view, job.jid, NAMED)
     if some:
         shown = ", ".join(sorted(view.need(keys.job(other), JobRecord).name for other in some))
         waiting = "1 job waits" if count == 1 else f"{count} jobs wait"
         raise Refused.because(
             Reason.ERROR_REASON_HAS_DEPENDENTS,
-            f"'{job.name}' cannot be deleted, since {waiting} for it: {shown}; take "
+            f"'{job.definition.name}' cannot be deleted, since {waiting} for it: {shown}; take "
             "it out of their upstream first",
-            job=job.name, dependents=shown,
+            job=job.definition.name, dependents=shown,
         )  # fmt: skip
-    live = state.live
-    if state.state == next_time.BROKEN:
-        view.delete(keys.broken(jid))
-    job_deletion.begin(view, jid, job, state)
-    next_time.reschedule(view, jid, state)
-    view.put(keys.state(jid), state)
-    audit_log.add(view, actor, "DeleteJob", job.namespace, f"job/{job.name}", request)
+    live = job.state.live
+    if job.state.state == next_time.BROKEN:
+        view.delete(keys.broken(job.jid))
+    job_deletion.begin(view, job)
+    next_time.reschedule(view, job)
+    note(view, actor, "DeleteJob", job, request)
     return job_pb2.DeleteJobResponse(cancelled_runs=live)
 
 
 def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.Job:
-    jid, job, state = find(view, request.namespace, request.job)
-    namespaces.check_etag(request.etag, job.version)
-    set_aside.refuse(view, jid, job, state)
+    job = find(view, request.namespace, request.job)
+    namespaces.check_etag(request.etag, job.definition.version)
+    set_aside.refuse(view, job)
     faults = validate.text("reason", request.reason, limits.REASON_CHARS)
     faults += validate.instant("until", request, "until")
     until_ms = ms_or(request, "until", 0)
@@ -492,45 +484,51 @@ def pause(view: View, request: job_pb2.PauseJobRequest, actor: str) -> job_pb2.J
         faults.append(Fault("until", Reason.ERROR_REASON_FIELD_INVALID, message))
     if faults:
         raise Refused.of(faults)
+    state = view.change_state(job)
     state.state = next_time.PAUSED
     state.pause_reason = request.reason
     state.pause_until_ms = until_ms
-    resume_.forget(view, jid)
-    ledger_purge.step(view, jid, job, state)
-    _changed(view, jid, job, state)
-    audit_log.add(
-        view, actor, "PauseJob", job.namespace, f"job/{job.name}", request, request.reason
-    )
-    return answers.job(job.namespace, jid, job, state)
+    resume_.forget(view, job.jid)
+    ledger_purge.step(view, job)
+    _changed(view, job)
+    note(view, actor, "PauseJob", job, request, request.reason)
+    return answers.job(job)
 
 
 def resume(view: View, request: job_pb2.ResumeJobRequest, actor: str) -> job_pb2.Job:
-    jid, job, state = find(view, request.namespace, request.job)
-    namespaces.check_etag(request.etag, job.version)
-    if state.state == next_time.PAUSED:
+    job = find(view, request.namespace, request.job)
+    namespaces.check_etag(request.etag, job.definition.version)
+    if job.state.state == next_time.PAUSED:
+        state = view.change_state(job)
         state.state = next_time.ACTIVE
         state.pause_reason = ""
         state.pause_until_ms = 0
-        resume_.begin(view, jid, state)
-    elif state.state == next_time.BROKEN or not bring_back.stands_until(view, job, state):
-        return answers.job(job.namespace, jid, job, state)
-    elif why := bring_back.why_not(view, jid, job, state):
+        resume_.begin(view, job)
+    elif job.state.state == next_time.BROKEN or not bring_back.stands_until(view, job):
+        return answers.job(job)
+    elif why := bring_back.why_not(view, job):
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
-            f"'{job.name}' stands still until "
-            f"{iso_text(bring_back.stands_until(view, job, state))} and cannot be brought back, "
+            f"'{job.definition.name}' stands still until "
+            f"{iso_text(bring_back.stands_until(view, job))} and cannot be brought back, "
             f"since {why}; wait until then, or delete it and create it anew",
-            limit="ledger_ahead", maximum=ledger.AHEAD, job=job.name,
+            limit="ledger_ahead", maximum=ledger.AHEAD, job=job.definition.name,
         )  # fmt: skip
-    bring_back.bring_back(view, jid, job, state)
-    _changed(view, jid, job, state)
-    audit_log.add(view, actor, "ResumeJob", job.namespace, f"job/{job.name}", request)
-    return answers.job(job.namespace, jid, job, state)
+    bring_back.bring_back(view, job)
+    _changed(view, job)
+    note(view, actor, "ResumeJob", job, request)
+    return answers.job(job)
 
 
-def _changed(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    job.version += 1
-    job.updated_at_ms = view.now_ms
-    next_time.reschedule(view, jid, state)
-    view.put(keys.job(jid), job)
-    view.put(keys.state(jid), state)
+def _changed(view: View, job: Job) -> None:
+    definition = view.change_definition(job)
+    definition.version += 1
+    definition.updated_at_ms = view.now_ms
+    next_time.reschedule(view, job)
+
+
+def note(view: View, actor: str, method: str, job: Job, request: Message, change: str = "") -> None:
+    """Write into the audit log who changed a job."""
+    definition = job.definition
+    subject = f"job/{definition.name}"
+    audit_log.add(view, actor, method, definition.namespace, subject, request, change)

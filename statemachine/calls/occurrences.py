@@ -9,6 +9,7 @@ from ..core.rejection import Fault, Reason, Refused
 from ..firing import backlog, effects
 from ..flows import waves
 from ..model import answers, concurrency_key, keys, validate
+from ..model.entities import Job, Run
 from ..model.phases import HELD, LATER, READY
 from ..model.record import (
     EditRecord,
@@ -16,7 +17,6 @@ from ..model.record import (
     LedgerRecord,
     ProofRecord,
     RunRecord,
-    StateRecord,
     UniqueRecord,
     UsageRecord,
 )
@@ -25,8 +25,9 @@ from ..occurrences import ledger, next_time, upcoming
 from ..runs import lanes, overlap, runs, set_aside
 from ..runs.move import move
 from ..schedule.plan import names, next_scheduled, scheduled_times
-from ..tenants import audit_log, namespaces, quota
-from .jobs import find
+from ..tenants import namespaces, quota
+from . import runs as run_calls
+from .jobs import find, note
 
 Edit = schedule_pb2.OccurrenceEdit
 Trigger = job_pb2.TriggerJobRequest
@@ -38,65 +39,60 @@ KINDS = {Edit.KIND_SKIP: "skip", Edit.KIND_MOVE: "move", Edit.KIND_ADD: "add"}
 
 def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_pb2.Run:
     """Start a run by hand. It waits where the overlap policy says no, unless it is forced."""
-    jid, job, state = find(view, request.namespace, request.job)
+    job = find(view, request.namespace, request.job)
     _check_trigger(request)
-    _check_key(request, job)
-    taken = _holder(view, jid, request)
+    _check_key(request, job.definition)
+    taken = _holder(view, job.jid, request)
     if taken is not None and request.unique.policy != Unique.POLICY_REPLACE:
         # Whether one more could begin now does not matter to who asks for the same again.
-        return _show(view, jid, taken, job)
-    set_aside.refuse(view, jid, job, state)
-    _check_may_begin(view, request, job, state)
+        return _show(view, job, taken)
+    set_aside.refuse(view, job)
+    _check_may_begin(view, request, job)
     due_ms = max(view.now_ms, ms_or(request, "due_time", 0))
     later = due_ms > view.now_ms
     if not later and taken is None:
-        _check_beside(view, request, jid, job, state)
+        _check_beside(view, request, job)
     if taken is not None:
-        held = view.get(keys.run(jid, taken), RunRecord)
+        held = view.find_run((job.jid, taken))
         if held is not None:
-            runs.cancel(view, jid, taken, held, "a newer run took its unique key", 0)
+            runs.cancel(view, held, "a newer run took its unique key", 0)
             # One that was held goes before the new one.
             effects.carry_out(view)
-    verdict = _verdict(view, request, jid, job, state)
-    occurrence = runs.free_occurrence(view, jid, state, due_ms if later else view.now_ms)
-    run = _triggered(view, request, job, due_ms)
-    waits = not later and overlap.make_room(view, jid, state, verdict, occurrence)
-    if run.unique_key:
-        _take(view, jid, occurrence, run.unique_key)
-    if state.has_downstream:
-        waves.start(view, jid, occurrence, run)
-    to = LATER if later else HELD if waits else READY
-    move(view, jid, occurrence, run, to, state, job.template)
-    view.put(keys.state(jid), state)
-    audit_log.add(view, actor, "TriggerJob", job.namespace, f"job/{job.name}", request)
-    return answers.run(view, jid, occurrence, run, job)
+    verdict = _verdict(view, request, job)
+    occurrence = runs.free_occurrence(view, job, due_ms if later else view.now_ms)
+    run = _triggered(view, request, job, occurrence, due_ms)
+    waits = not later and overlap.make_room(view, job, verdict, occurrence)
+    if run.record.unique_key:
+        _take(view, run, run.record.unique_key)
+    if job.state.has_downstream:
+        waves.start(view, run)
+    move(view, run, LATER if later else HELD if waits else READY)
+    note(view, actor, "TriggerJob", job, request)
+    return answers.run(view, run)
 
 
-def _verdict(
-    view: View, request: job_pb2.TriggerJobRequest, jid: int, job: JobRecord, state: StateRecord
-) -> overlap.Verdict:
-    return overlap.GO if request.force else overlap.judge_wanted(view, jid, state, job)
+def _verdict(view: View, request: job_pb2.TriggerJobRequest, job: Job) -> overlap.Verdict:
+    return overlap.GO if request.force else overlap.judge_wanted(view, job)
 
 
-def _check_beside(
-    view: View, request: job_pb2.TriggerJobRequest, jid: int, job: JobRecord, state: StateRecord
-) -> None:
+def _check_beside(view: View, request: job_pb2.TriggerJobRequest, job: Job) -> None:
     """Refuse what would have to wait, where that is not wanted or too much waits already."""
-    verdict = _verdict(view, request, jid, job, state)
+    verdict = _verdict(view, request, job)
     if verdict is overlap.GO or verdict is overlap.REPLACE:
         return
-    waiting, live = state.held - state.later, state.live - state.held
+    waiting, live = job.state.held - job.state.later, job.state.live - job.state.held
+    name = job.definition.name
     if request.if_running == Trigger.IF_RUNNING_REFUSE:
         raise Refused.because(
             Reason.ERROR_REASON_OVERLAP_REFUSED,
-            f"'{job.name}' has {_runs(live)} under way, and its overlap policy allows no more "
+            f"'{name}' has {_runs(live)} under way, and its overlap policy allows no more "
             "beside; let this one wait for them (if_running), cancel them, or trigger with force",
-            job=job.name, live=live,
+            job=name, live=live,
         )  # fmt: skip
     if waiting >= limits.WAITING_RUNS:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
-            f"{waiting} runs of '{job.name}' wait for those under way already; that is the most. "
+            f"{waiting} runs of '{name}' wait for those under way already; that is the most. "
             "Wait for some to end, or let its overlap policy allow more at once",
             limit="waiting_runs", maximum=limits.WAITING_RUNS, actual=waiting + 1,
         )  # fmt: skip
@@ -155,25 +151,24 @@ def _read_key(key: str, request: job_pb2.TriggerJobRequest, job: JobRecord) -> s
     return concurrency_key.read(key, *concurrency_key.of_job(job.payload))
 
 
-def _check_may_begin(
-    view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, state: StateRecord
-) -> None:
-    if state.state == next_time.PAUSED and not request.force:
+def _check_may_begin(view: View, request: job_pb2.TriggerJobRequest, job: Job) -> None:
+    definition, reason = job.definition, job.state.pause_reason
+    if job.state.state == next_time.PAUSED and not request.force:
         raise Refused.because(
             Reason.ERROR_REASON_JOB_PAUSED,
-            f"'{job.name}' is paused ({state.pause_reason or 'no reason given'}); resume it, or "
-            "trigger with force",
-            job=job.name, pause_reason=state.pause_reason,
+            f"'{definition.name}' is paused ({reason or 'no reason given'}); resume it, or trigger "
+            "with force",
+            job=definition.name, pause_reason=reason,
         )  # fmt: skip
-    namespace = namespaces.need(view, job.namespace)
+    namespace = namespaces.need(view, definition.namespace)
     usage = view.get(keys.usage(namespace.number), UsageRecord)
     is_later = ms_or(request, "due_time", 0) > view.now_ms
-    if not is_later and usage is not None and quota.is_full(view, usage, job.namespace):
-        most = namespaces.live_runs(view, job.namespace)
+    if not is_later and usage is not None and quota.is_full(view, usage, definition.namespace):
+        most = namespaces.live_runs(view, definition.namespace)
         raise Refused.because(
             Reason.ERROR_REASON_QUOTA_EXCEEDED,
-            f"the namespace '{job.namespace}' has {_runs(quota.used(usage))} under way, and its "
-            f"quota is {most}; wait, or raise the quota",
+            f"the namespace '{definition.namespace}' has {_runs(quota.used(usage))} under way, and "
+            f"its quota is {most}; wait, or raise the quota",
             quota="live_runs", maximum=most,
         )  # fmt: skip
 
@@ -196,45 +191,47 @@ def _holder(view: View, jid: int, request: job_pb2.TriggerJobRequest) -> int | N
     return taken.occurrence
 
 
-def _take(view: View, jid: int, occurrence: int, name: str) -> None:
+def _take(view: View, run: Run, name: str) -> None:
     """Give a business key to a run; the time for which another one held it is over."""
-    key = keys.unique(jid, name)
+    key = keys.unique(run.jid, name)
     before = view.get(key, UniqueRecord)
     if before is not None and before.until_ms:
-        view.delete(keys.unique_timer(before.until_ms, jid, name))
-    view.put(key, UniqueRecord(occurrence=occurrence))
+        view.delete(keys.unique_timer(before.until_ms, run.jid, name))
+    view.put(key, UniqueRecord(occurrence=run.occurrence))
 
 
-def _show(view: View, jid: int, occurrence: int, job: JobRecord) -> run_pb2.Run:
-    run = view.get(keys.run(jid, occurrence), RunRecord)
-    run = run or view.get(keys.ended(jid, occurrence), RunRecord)
-    if run is None:
-        # The key is held longer than the history is kept.
-        return run_pb2.Run(
-            namespace=job.namespace, job=job.name, id=keys.run_id(job.name, jid, occurrence)
-        )
-    return answers.run(view, jid, occurrence, run, job)
+def _show(view: View, job: Job, occurrence: int) -> run_pb2.Run:
+    place = job.jid, occurrence
+    run = view.find_run(place) or run_calls.ended(view, place)
+    if run is not None:
+        return answers.run(view, run)
+    # The key is held longer than the history is kept.
+    namespace, name = job.definition.namespace, job.definition.name
+    return run_pb2.Run(namespace=namespace, job=name, id=keys.run_id(name, *place))
 
 
 def _triggered(
-    view: View, request: job_pb2.TriggerJobRequest, job: JobRecord, due_ms: int
-) -> RunRecord:
-    run = runs.new(job, run_pb2.CAUSE_TRIGGER, run_pb2.OUTCOME_TRIGGERED, due_ms)
-    run.made_in = view.base + 1
-    run.exempt = RunRecord.EXEMPT_OVERLAP if request.force else 0
+    view: View, request: job_pb2.TriggerJobRequest, job: Job, occurrence: int, due_ms: int
+) -> Run:
+    spec = job.definition.template.spec
+    outcome = run_pb2.OUTCOME_TRIGGERED
+    run = runs.new(job, occurrence, run_pb2.CAUSE_TRIGGER, outcome, due_ms)
+    record = view.change_run(run)
+    record.made_in = view.base + 1
+    record.exempt = RunRecord.EXEMPT_OVERLAP if request.force else 0
     if request.HasField("payload"):
-        run.payload = request.payload
+        record.payload = request.payload
+        view.weigh(record.weight())
     if request.priority or request.queue:
-        run.priority = request.priority or job.template.spec.priority
-        queue = request.queue or job.template.spec.queue or "default"
-        number = namespaces.need(view, job.namespace).number
-        run.lane = lanes.lane_for(view, number, job.template.spec, queue, run.priority)
+        record.priority = request.priority or spec.priority
+        queue = request.queue or spec.queue or "default"
+        record.lane = lanes.lane_for(view, job.namespace, spec, queue, record.priority)
     if request.concurrency_key:
-        run.limit_key = _read_key(request.concurrency_key, request, job)
-        run.exempt |= RunRecord.KEY_OF_TRIGGER
+        record.limit_key = _read_key(request.concurrency_key, request, job.definition)
+        record.exempt |= RunRecord.KEY_OF_TRIGGER
     if request.unique.key:
-        run.unique_key = request.unique.key
-        run.unique_hold_ms = ms_or(request.unique, "hold", 0)
+        record.unique_key = request.unique.key
+        record.unique_hold_ms = ms_or(request.unique, "hold", 0)
     return run
 
 
@@ -250,7 +247,7 @@ def backfill(
     view: View, request: job_pb2.BackfillJobRequest, actor: str
 ) -> job_pb2.BackfillJobResponse:
     """Plan past scheduled times to run, at a pace; those that ran are left alone."""
-    jid, job, state = find(view, request.namespace, request.job)
+    job = find(view, request.namespace, request.job)
     first, end = ms_or(request, "from_time", -1), ms_or(request, "to_time", -1)
     faults = validate.between("runs_per_minute", request.runs_per_minute, 0, 60_000)
     if not 0 <= first < end <= view.now_ms:
@@ -260,15 +257,15 @@ def backfill(
         faults.append(Fault("to_time", INVALID, message))
     if faults:
         raise Refused.of(faults)
-    set_aside.refuse(view, jid, job, state)
-    plan = next_time.plan_of(view, jid, job)
+    set_aside.refuse(view, job)
+    plan = next_time.plan_of(view, job)
     # A range before the present schedules is computed by them all the same: that is what is asked.
     found = scheduled_times(plan, first, end, limits.BACKFILL_RUNS, ever=True)
-    if len(state.backlog) >= limits.SCHEDULES:
+    if len(job.state.backlog) >= limits.SCHEDULES:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
             f"{limits.SCHEDULES} backlogs of the job are under way; wait for one to end",
-            limit="backlogs", maximum=limits.SCHEDULES, actual=len(state.backlog),
+            limit="backlogs", maximum=limits.SCHEDULES, actual=len(job.state.backlog),
         )  # fmt: skip
     if found.cut:
         raise Refused.because(
@@ -277,15 +274,14 @@ def backfill(
             f"as up to {iso_text(found.times[-1])}",
             limit="backfill_runs", maximum=limits.BACKFILL_RUNS, actual=len(found.times),
         )  # fmt: skip
-    planned = backlog.backfillable(view, jid, job, state, plan, found.times)
+    planned = backlog.backfillable(view, job, plan, found.times)
     if planned:
         pace_ms = max(1, limits.MINUTE_MS // (request.runs_per_minute or 60))
-        backlog.add_backfill(view, jid, state, planned, pace_ms)
-        next_time.reschedule(view, jid, state)
-        view.put(keys.state(jid), state)
+        backlog.add_backfill(view, job, planned, pace_ms)
+        next_time.reschedule(view, job)
         span = f"{iso_text(planned[0])} to {iso_text(planned[-1])}"
         detail = f"{len(planned)} scheduled times from {span}"
-        audit_log.add(view, actor, "BackfillJob", job.namespace, f"job/{job.name}", request, detail)
+        note(view, actor, "BackfillJob", job, request, detail)
     left_alone = len(found.times) - len(planned)
     return job_pb2.BackfillJobResponse(planned=len(planned), left_alone=left_alone)
 
@@ -294,50 +290,50 @@ def drop_backlog(
     view: View, request: job_pb2.DropBacklogRequest, actor: str
 ) -> job_pb2.DropBacklogResponse:
     """Give up the missed scheduled times that still wait for their run."""
-    jid, job, state = find(view, request.namespace, request.job)
-    if not state.backlog:
+    job = find(view, request.namespace, request.job)
+    if not job.state.backlog:
         return job_pb2.DropBacklogResponse()
-    dropped = backlog.drop(view, jid, job, state)
-    next_time.reschedule(view, jid, state)
-    view.put(keys.state(jid), state)
+    dropped = backlog.drop(view, job)
+    next_time.reschedule(view, job)
     detail = f"{dropped} scheduled times"
-    audit_log.add(view, actor, "DropBacklog", job.namespace, f"job/{job.name}", request, detail)
+    note(view, actor, "DropBacklog", job, request, detail)
     return job_pb2.DropBacklogResponse(dropped=dropped)
 
 
 def edit(view: View, request: job_pb2.EditOccurrenceRequest, actor: str) -> job_pb2.Job:
     """Skip, move or add one occurrence that lies ahead."""
-    jid, job, state = find(view, request.namespace, request.job)
+    job = find(view, request.namespace, request.job)
     wanted = request.edit
     scheduled_ms = to_ms(wanted.scheduled_time)
     _check_edit(view, wanted, scheduled_ms)
-    plan = next_time.plan_of(view, jid, job)
-    _check_outcome(view, jid, job, scheduled_ms)
+    plan = next_time.plan_of(view, job)
+    _check_outcome(view, job, scheduled_ms)
     named = next_scheduled(plan, scheduled_ms - 1) == scheduled_ms
+    name = job.definition.name
     if named and wanted.kind == Edit.KIND_ADD:
         message = (
-            f"'{job.name}' has an occurrence at {iso_text(scheduled_ms)} already; add another time"
+            f"'{name}' has an occurrence at {iso_text(scheduled_ms)} already; add another time"
         )
         raise Refused.of([Fault("edit.scheduled_time", INVALID, message)])
     if not named and wanted.kind != Edit.KIND_ADD:
         raise Refused.because(
             Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
-            f"'{job.name}' has no occurrence at that instant; look at its next ones",
-            job=job.name, scheduled_time=scheduled_ms,
+            f"'{name}' has no occurrence at that instant; look at its next ones",
+            job=name, scheduled_time=scheduled_ms,
         )  # fmt: skip
-    kept = [item for item in state.edits if item.scheduled_at_ms != scheduled_ms]
+    kept = [item for item in job.state.edits if item.scheduled_at_ms != scheduled_ms]
     if len(kept) >= limits.EDITS:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
-            f"'{job.name}' has {len(kept)} changed occurrences ahead, the most; revert one",
+            f"'{name}' has {len(kept)} changed occurrences ahead, the most; revert one",
             limit="edits", maximum=limits.EDITS, actual=len(kept) + 1,
         )  # fmt: skip
     kept.append(EditRecord(scheduled_ms, wanted.kind, to_ms(wanted.moved_to)))
-    state.edits = tuple(sorted(kept, key=lambda item: item.scheduled_at_ms))
+    view.change_state(job).edits = tuple(sorted(kept, key=lambda item: item.scheduled_at_ms))
     detail = f"{KINDS[wanted.kind]} {iso_text(scheduled_ms)}"
     if wanted.kind == Edit.KIND_MOVE:
         detail += f" to {iso_text(to_ms(wanted.moved_to))}"
-    return _edited(view, jid, job, state, request, actor, "EditOccurrence", detail)
+    return _edited(view, job, request, actor, "EditOccurrence", detail)
 
 
 def _check_edit(view: View, wanted: Edit, scheduled_ms: int) -> None:
@@ -354,64 +350,71 @@ def _check_edit(view: View, wanted: Edit, scheduled_ms: int) -> None:
         raise Refused.of(faults)
 
 
-def _check_outcome(view: View, jid: int, job: JobRecord, scheduled_ms: int) -> None:
+def _check_outcome(view: View, job: Job, scheduled_ms: int) -> None:
     """What was moved to before its time may have run by then."""
-    entry = view.get(keys.ledger(jid, scheduled_ms), LedgerRecord)
+    entry = view.get(keys.ledger(job.jid, scheduled_ms), LedgerRecord)
     if entry is None:
         return
     at, word = iso_text(scheduled_ms), run_pb2.Outcome.Name(entry.outcome).removeprefix("OUTCOME_")
-    message = f"the occurrence of '{job.name}' at {at} has the outcome {word} already; take another"
+    name = job.definition.name
+    message = f"the occurrence of '{name}' at {at} has the outcome {word} already; take another"
     if entry.outcome in ledger.WITH_RUN:
-        run = keys.run_id(job.name, jid, keys.occurrence_of(scheduled_ms))
+        run = keys.run_id(name, job.jid, keys.occurrence_of(scheduled_ms))
         message = (
-            f"the occurrence of '{job.name}' at {at} ran before its time, as the run {run}; cancel "
+            f"the occurrence of '{name}' at {at} ran before its time, as the run {run}; cancel "
             "that one, or take another occurrence"
         )
     raise Refused.of([Fault("edit.scheduled_time", INVALID, message)])
 
 
 def revert(view: View, request: job_pb2.RevertOccurrenceRequest, actor: str) -> job_pb2.Job:
-    jid, job, state = find(view, request.namespace, request.job)
+    job = find(view, request.namespace, request.job)
     scheduled_ms = to_ms(request.scheduled_time)
-    undone = [item for item in state.edits if item.scheduled_at_ms == scheduled_ms]
+    undone = [item for item in job.state.edits if item.scheduled_at_ms == scheduled_ms]
+    name = job.definition.name
     if not undone:
         raise Refused.because(
             Reason.ERROR_REASON_OCCURRENCE_NOT_FOUND,
-            f"no occurrence of '{job.name}' at that instant was changed; get the job to see which",
-            job=job.name, scheduled_time=scheduled_ms,
+            f"no occurrence of '{name}' at that instant was changed; get the job to see which",
+            job=name, scheduled_time=scheduled_ms,
         )  # fmt: skip
-    state.edits = tuple(item for item in state.edits if item.scheduled_at_ms != scheduled_ms)
-    if undone[0].kind != Edit.KIND_MOVE or not _is_over(view, jid, job, state, scheduled_ms):
+    view.change_state(job).edits = tuple(
+        item for item in job.state.edits if item.scheduled_at_ms != scheduled_ms
+    )
+    if undone[0].kind != Edit.KIND_MOVE or not _is_over(view, job, scheduled_ms):
         pass
-    elif backlog.spans(state, scheduled_ms):
-        backlog.add(view, jid, state, backlog.alone(scheduled_ms, view.now_ms))
+    elif backlog.spans(job.state, scheduled_ms):
+        backlog.add(view, job, backlog.alone(scheduled_ms, view.now_ms))
     else:
         proof = ProofRecord(dropped_at_ms=view.now_ms)
-        ledger.record(view, jid, state, scheduled_ms, run_pb2.OUTCOME_MISSED, proof=proof)
-        next_time.advance_if_idle(view, jid, job, state)
+        ledger.record(view, job, scheduled_ms, run_pb2.OUTCOME_MISSED, proof=proof)
+        next_time.advance_if_idle(view, job)
     detail = f"revert {iso_text(scheduled_ms)}"
-    return _edited(view, jid, job, state, request, actor, "RevertOccurrence", detail)
+    return _edited(view, job, request, actor, "RevertOccurrence", detail)
 
 
-def _is_over(view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int) -> bool:
+def _is_over(view: View, job: Job, scheduled_ms: int) -> bool:
     """Whether the job has gone past a scheduled time without an outcome, since it was moved."""
-    decided_ms = max(view.now_ms, next_time.decided_ahead(view, state))
-    if scheduled_ms > decided_ms or next_time.awaits(state, scheduled_ms):
+    decided_ms = max(view.now_ms, next_time.decided_ahead(view, job.state))
+    if scheduled_ms > decided_ms or next_time.awaits(job.state, scheduled_ms):
         return False
-    plan = next_time.plan_of(view, jid, job)
+    plan = next_time.plan_of(view, job)
     # The schedules of its time may be gone, or it followed from the end of a run.
-    known = scheduled_ms <= job.schedules_since_ms or bool(plan.rests) or names(plan, scheduled_ms)
-    return known and ledger.covering(view, jid, scheduled_ms) is None
+    known = (
+        scheduled_ms <= job.definition.schedules_since_ms
+        or bool(plan.rests)
+        or names(plan, scheduled_ms)
+    )
+    return known and ledger.covering(view, job.jid, scheduled_ms) is None
 
 
 def _edited(
-    view: View, jid: int, job: JobRecord, state: StateRecord,
+    view: View, job: Job,
     request: job_pb2.EditOccurrenceRequest | job_pb2.RevertOccurrenceRequest,
     actor: str, method: str, detail: str,
 ) -> job_pb2.Job:  # fmt: skip
-    next_time.reschedule(view, jid, state)
-    view.put(keys.state(jid), state)
-    audit_log.add(view, actor, method, job.namespace, f"job/{job.name}", request, detail)
-    answer = answers.job(job.namespace, jid, job, state)
-    upcoming.show(view, jid, job, state, answer.status)
+    next_time.reschedule(view, job)
+    note(view, actor, method, job, request, detail)
+    answer = answers.job(job)
+    upcoming.show(view, job, answer.status)
     return answer

@@ -12,7 +12,8 @@ from itertools import groupby
 
 from ...proto.v1 import run_pb2
 from ..core import limits
-from ..model.record import BacklogRecord, JobRecord, ProofRecord, StateRecord
+from ..model.entities import Job
+from ..model.record import BacklogRecord, ProofRecord, StateRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
 from ..runs import overlap
@@ -29,10 +30,11 @@ from . import scheduled_time
 from .scheduled_time import BACKFILL, SCHEDULED
 
 
-def add(view: View, jid: int, state: StateRecord, part: BacklogRecord, jitter_ms: int = 0) -> None:
+def add(view: View, job: Job, part: BacklogRecord, jitter_ms: int = 0) -> None:
     """Let some past scheduled times wait for their turn. What was missed does not wait for
-    backfills, which may take days, and takes its turn when it is the first. The caller reschedules
-    and puts the state."""
+    backfills, which may take days, and takes its turn when it is the first. The caller
+    reschedules."""
+    state = view.change_state(job)
     parts = [*state.backlog, part]
     if state.backlog:
         parts.sort(key=lambda part: _place(part, jitter_ms))
@@ -40,20 +42,20 @@ def add(view: View, jid: int, state: StateRecord, part: BacklogRecord, jitter_ms
         # The end of a run wakes the first one only.
         behind.release_at_ms = behind.release_at_ms or view.now_ms
     state.backlog = tuple(parts)
-    namespaces.usage_of(view, jid).backlog += part.left
+    namespaces.usage_of(view, job.jid).backlog += part.left
 
 
-def add_backfill(view: View, jid: int, state: StateRecord, times: list[int], pace_ms: int) -> None:
+def add_backfill(view: View, job: Job, times: list[int], pace_ms: int) -> None:
     """Let past scheduled times that somebody asked for wait, in parts between which others wait:
-    no part takes a time of another one. The caller reschedules and puts the state."""
-    others = sorted(part.next_at_ms for part in state.backlog)
+    no part takes a time of another one. The caller reschedules."""
+    others = sorted(part.next_at_ms for part in job.state.backlog)
     for _, group in groupby(times, key=lambda at_ms: bisect_left(others, at_ms)):
         planned = list(group)
         part = BacklogRecord(
             next_at_ms=planned[0], to_ms=planned[-1] + 1, left=len(planned), pace_ms=pace_ms,
             release_at_ms=view.now_ms, cause=BACKFILL,
         )  # fmt: skip
-        add(view, jid, state, part)
+        add(view, job, part)
 
 
 def _place(part: BacklogRecord, jitter_ms: int) -> tuple[bool, int, int]:
@@ -76,65 +78,65 @@ def spans(state: StateRecord, scheduled_ms: int) -> bool:
     return bool(parts) and parts[0].next_at_ms <= scheduled_ms < parts[-1].to_ms
 
 
-def clear(view: View, jid: int, state: StateRecord) -> int:
-    """Forget what waits; how many times that were. The caller reschedules and puts the state."""
+def clear(view: View, job: Job) -> int:
+    """Forget what waits; how many times that were. The caller reschedules."""
+    state = view.change_state(job)
     left = sum(part.left for part in state.backlog)
     if left:
-        namespaces.usage_of(view, jid).backlog -= left
+        namespaces.usage_of(view, job.jid).backlog -= left
     state.backlog = ()
     return left
 
 
-def next_slot(view: View, jid: int, job: JobRecord) -> int:
+def next_slot(view: View, job: Job) -> int:
     """When the next missed scheduled time of the namespace may become a run."""
-    usage = namespaces.usage_of(view, jid)
+    usage = namespaces.usage_of(view, job.jid)
     at_us = max(usage.backlog_free_us, (view.now_ms - limits.BACKLOG_BURST_MS) * 1000)
-    usage.backlog_free_us = at_us + 1_000_000 // namespaces.backlog_rate(view, job.namespace)
+    usage.backlog_free_us = at_us + 1_000_000 // namespaces.backlog_rate(
+        view, job.definition.namespace
+    )
     return at_us // 1000
 
 
-def release(
-    view: View, jid: int, job: JobRecord, state: StateRecord, *, backfills: bool = True
-) -> None:
+def release(view: View, job: Job, *, backfills: bool = True) -> None:
     """Fire past scheduled times whose turn has come, oldest first."""
-    plan = next_time.plan_of(view, jid, job)
+    state = view.change_state(job)
+    plan = next_time.plan_of(view, job)
     for done in range(limits.STEP):
         part = state.backlog[0]
         if not part.release_at_ms or part.release_at_ms > view.now_ms:
             return
         if part.cause == BACKFILL and not backfills:
             return
-        if done and overlap.pauses(view, jid, state):
+        if done and overlap.pauses(view, job):
             return
         scheduled_ms = part.next_at_ms
-        if _may_run(view, jid, job, state, part):
+        if _may_run(view, job, part):
             due_ms = part.due_at_ms or due(plan, scheduled_ms)
             proof = ProofRecord(part.decided_at_ms, part.decided_in, due_ms)
-            if not scheduled_time.fire(
-                view, jid, job, state, scheduled_ms, due_ms, part.cause, waited=proof
-            ):
+            if not scheduled_time.fire(view, job, scheduled_ms, due_ms, part.cause, waited=proof):
                 # Its overlap policy lets it run only when the last has ended.
                 part.release_at_ms = 0
                 return
             if part.due_at_ms:
-                scheduled_time.mark(view, jid, plan, scheduled_ms)
+                scheduled_time.mark(view, job.jid, plan, scheduled_ms)
             if part.cause == BACKFILL:
                 # Each time that was planned runs, however many others it turns out to be among.
-                _shrink(view, jid, part, min(1, part.left - 1))
-                part.release_at_ms = _next_release(view, jid, job, part)
+                _shrink(view, job.jid, part, min(1, part.left - 1))
+                part.release_at_ms = _next_release(view, job, part)
             else:
-                _shrink(view, jid, part, 1)
+                _shrink(view, job.jid, part, 1)
                 if part.left > 0:
-                    part.release_at_ms = _next_release(view, jid, job, part)
+                    part.release_at_ms = _next_release(view, job, part)
         following = next_scheduled(plan, scheduled_ms, ever=part.cause == BACKFILL)
         if following is None or following >= part.to_ms or part.left <= 0:
-            _shrink(view, jid, part, part.left)
+            _shrink(view, job.jid, part, part.left)
             state.backlog = state.backlog[1:]
             if not state.backlog:
                 return
             behind = state.backlog[0]
             if behind.cause == SCHEDULED:
-                behind.release_at_ms = next_slot(view, jid, job)
+                behind.release_at_ms = next_slot(view, job)
             elif part.cause == BACKFILL:
                 behind.release_at_ms = max(behind.release_at_ms, part.release_at_ms)
         else:
@@ -147,77 +149,72 @@ def _shrink(view: View, jid: int, part: BacklogRecord, by: int) -> None:
         namespaces.usage_of(view, jid).backlog -= by
 
 
-def _next_release(view: View, jid: int, job: JobRecord, part: BacklogRecord) -> int:
+def _next_release(view: View, job: Job, part: BacklogRecord) -> int:
     if part.cause == SCHEDULED:
-        return next_slot(view, jid, job)
+        return next_slot(view, job)
     return max(part.release_at_ms, view.now_ms - limits.SECOND_MS) + part.pace_ms
 
 
-def _may_run(view: View, jid: int, job: JobRecord, state: StateRecord, part: BacklogRecord) -> bool:
+def _may_run(view: View, job: Job, part: BacklogRecord) -> bool:
     """Whether a time whose turn has come has no run yet, and is not left out."""
     if part.cause == BACKFILL:
-        return may_backfill(view, jid, job, state, part.next_at_ms)
-    if ledger.knows(view, jid, part.next_at_ms):
+        return may_backfill(view, job, part.next_at_ms)
+    if ledger.knows(view, job.jid, part.next_at_ms):
         # It ran before its time, or a backfill has run it.
         return False
     # What was chosen to run does, though a calendar leaves its day out by now; an earlier version
     # chose days off as well.
     ask_days = not part.decided_at_ms
     scheduled_ms = part.next_at_ms
-    if part.due_at_ms or not scheduled_time.left_out(
-        view, jid, job, state, scheduled_ms, ask_days=ask_days
-    ):
+    if part.due_at_ms or not scheduled_time.left_out(view, job, scheduled_ms, ask_days=ask_days):
         return True
-    _shrink(view, jid, part, 1)
+    _shrink(view, job.jid, part, 1)
     return False
 
 
-def may_backfill(
-    view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int
-) -> bool:
+def may_backfill(view: View, job: Job, scheduled_ms: int) -> bool:
     """Whether a past scheduled time may still run: it has not, and no calendar leaves it out."""
     if (
-        job.template.calendars
-        and excluded(next_time.plan_of(view, jid, job), scheduled_ms) is not None
+        job.definition.template.calendars
+        and excluded(next_time.plan_of(view, job), scheduled_ms) is not None
     ):
         return False
-    return ledger.may_backfill(view, jid, job, state, scheduled_ms)
+    return ledger.may_backfill(view, job, scheduled_ms)
 
 
-def backfillable(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, times: list[int]
-) -> list[int]:
+def backfillable(view: View, job: Job, plan: Plan, times: list[int]) -> list[int]:
     """Those of some past scheduled times that may run, as `may_backfill` says of one, and do not
     wait to run already."""
     for _, calendar in plan.calendars:
         times = calendar.leaves_in(times, plan.zone)
-    for part in state.backlog:
+    for part in job.state.backlog:
         times = [at for at in times if not part.next_at_ms <= at < part.to_ms]
-    return ledger.backfillable(view, jid, job, state, times) if times else []
+    return ledger.backfillable(view, job, times) if times else []
 
 
-def drop(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
+def drop(view: View, job: Job) -> int:
     """Give up what waits; how many times that were. What a backfill was to run has an outcome
-    already, and keeps it. The caller reschedules and puts the state."""
-    plan = next_time.plan_of(view, jid, job)
-    for part in state.backlog:
+    already, and keeps it. The caller reschedules."""
+    plan = next_time.plan_of(view, job)
+    for part in job.state.backlog:
         if part.cause == SCHEDULED:
-            miss(view, jid, state, plan, part)
-    dropped = clear(view, jid, state)
-    next_time.advance_if_idle(view, jid, job, state)
+            miss(view, job, plan, part)
+    dropped = clear(view, job)
+    next_time.advance_if_idle(view, job)
     return dropped
 
 
-def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> None:
+def cut(view: View, job: Job, plan: Plan, at_ms: int) -> None:
     """What of the schedules waits behind an instant is decided on again, so it waits no more. The
-    caller reschedules and puts the state."""
+    caller reschedules."""
+    state = view.change_state(job)
     for part in next_time.missed(state):
         if part.to_ms <= at_ms + 1 or part.due_at_ms:
             continue
         # The first may follow from the end of a run, and then no count finds it.
         behind = count_scheduled(plan, part.next_at_ms + 1, at_ms + 1).number
         left = min(part.left, 1 + behind) if part.next_at_ms <= at_ms else 0
-        _shrink(view, jid, part, part.left - left)
+        _shrink(view, job.jid, part, part.left - left)
         part.to_ms = at_ms + 1
     state.backlog = tuple(part for part in state.backlog if part.left or part.cause != SCHEDULED)
     if state.backlog and not state.backlog[0].release_at_ms and state.live == state.held:
@@ -225,12 +222,12 @@ def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> Non
         state.backlog[0].release_at_ms = view.now_ms
 
 
-def miss(view: View, jid: int, state: StateRecord, plan: Plan, part: BacklogRecord) -> None:
-    """What waits in a part is missed. The caller takes it out of the backlog and puts the state."""
+def miss(view: View, job: Job, plan: Plan, part: BacklogRecord) -> None:
+    """What waits in a part is missed. The caller takes it out of the backlog."""
     first = part.next_at_ms
     # The first may follow from the end of a run, and then no schedule names it.
     last = max(first, latest_scheduled_before(plan, part.to_ms) or first)
     proof = ProofRecord(part.decided_at_ms, part.decided_in, part.due_at_ms, view.now_ms)
-    ledger.stretch(view, jid, state, plan, first, last, run_pb2.OUTCOME_MISSED, proof=proof)
+    ledger.stretch(view, job, plan, first, last, run_pb2.OUTCOME_MISSED, proof=proof)
     if part.due_at_ms:
-        scheduled_time.mark(view, jid, plan, first)
+        scheduled_time.mark(view, job.jid, plan, first)

@@ -11,7 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from ...proto.v1 import run_pb2
-from ..model.record import BacklogRecord, JobRecord, StateRecord
+from ..model.entities import Job
+from ..model.record import BacklogRecord
 from ..model.view import View
 from ..occurrences import ledger, misfire, next_time, timeline
 from ..occurrences.misfire import Fate, Fated
@@ -30,74 +31,80 @@ OUTCOME = {
 }
 
 
-def decide(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+def decide(view: View, job: Job) -> bool:
     """Decide on all that is due but what runs now; whether the job's next time is another by that.
-    The caller reschedules and puts the state."""
-    plan = next_time.plan_of(view, jid, job)
+    The caller reschedules."""
+    state = job.state
+    definition = job.definition
+    plan = next_time.plan_of(view, job)
     until_ms = view.now_ms - due(plan, 0)
-    due_now, last = timeline.undecided(view, jid, job, state, plan, until_ms)
-    spec = job.template.spec
-    room = overlap.room(state, job)
+    due_now, last = timeline.undecided(view, job, plan, until_ms)
+    spec = definition.template.spec
+    room = overlap.room(job)
     # What is to stand for those that were missed must not be skipped.
-    most = namespaces.live_runs(view, job.namespace)
-    is_full = most > 0 and quota.used(namespaces.usage_of(view, jid)) >= most
-    is_behind = bool(state.backlog) and comes_behind(view, jid, job, state)
-    limits_ms = job.template.grace_ms, job.template.start_deadline_ms
+    most = namespaces.live_runs(view, definition.namespace)
+    is_full = most > 0 and quota.used(namespaces.usage_of(view, job.jid)) >= most
+    is_behind = bool(state.backlog) and comes_behind(view, job)
+    limits_ms = definition.template.grace_ms, definition.template.start_deadline_ms
     chosen = misfire.choose(
         spec.misfire, due_now, plan, view.now_ms, *limits_ms, room, is_full=is_full,
         is_behind=is_behind,
     )  # fmt: skip
     before = state.next_scheduled_at_ms
     if last:
-        _carry_out(view, jid, job, state, plan, chosen, last)
+        _carry_out(view, job, plan, chosen, last)
     for one, fate in chosen:
         if one.edit is not None and one.kind is timeline.OPEN and fate is not Fate.RUN:
-            _edited(view, jid, job, state, plan, one, fate)
-    if state.edits and job.template.max_runs:
-        _drop_without_place(view, state, {one.first for one in due_now if one.edit is not None})
+            _edited(view, job, plan, one, fate)
+    if state.edits and definition.template.max_runs:
+        _drop_without_place(view, job, {one.first for one in due_now if one.edit is not None})
     return state.next_scheduled_at_ms != before
 
 
-def comes_behind(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+def comes_behind(view: View, job: Job) -> bool:
     """Whether what is due now has to wait for what was missed before it and may run now, so that no
     older run takes the place of a newer one."""
-    if not overlap.keeps_order(job):
+    if not overlap.keeps_order(job.definition):
         return False
-    first = state.backlog[0]
+    first = job.state.backlog[0]
     if first.cause != scheduled_time.SCHEDULED or first.release_at_ms > view.now_ms:
         return False
-    is_full = quota.is_full(view, namespaces.usage_of(view, jid), job.namespace)
-    return not is_full and overlap.judge(view, jid, state, job) not in scheduled_time.NO_ROOM
+    if quota.is_full(view, namespaces.usage_of(view, job.jid), job.definition.namespace):
+        return False
+    return overlap.judge(view, job) not in scheduled_time.NO_ROOM
 
 
-def _drop_without_place(view: View, state: StateRecord, kept: set[int]) -> None:
+def _drop_without_place(view: View, job: Job, kept: set[int]) -> None:
     """What was moved or added and is due finds all places within max_runs taken: were it fired, a
     time of the schedules that was decided on would lose its own."""
-    for edit in state.edits:
+    for edit in job.state.edits:
         is_due = 0 < next_time.edit_due(edit) <= view.now_ms
         if is_due and edit.scheduled_at_ms not in kept:
-            scheduled_time.drop_edit(state, edit)
+            scheduled_time.drop_edit(view, job, edit)
 
 
-def give_up(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def give_up(view: View, job: Job) -> None:
     """What came under schedules that are about to go, and is not decided on, is missed. The caller
-    reschedules and puts the state."""
-    plan = next_time.plan_of(view, jid, job)
-    found, last = timeline.undecided(view, jid, job, state, plan, view.now_ms)
+    reschedules."""
+    plan = next_time.plan_of(view, job)
+    found, last = timeline.undecided(view, job, plan, view.now_ms)
     missed = [one for one in found if one.edit is None or one.kind is timeline.SKIPPED]
-    _carry_out(view, jid, job, state, plan, misfire.miss(missed), last)
+    _carry_out(view, job, plan, misfire.miss(missed), last)
 
 
 def _carry_out(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan,
+    view: View, job: Job, plan: Plan,
     chosen: list[Fated], last: int,
 ) -> None:  # fmt: skip
     """What becomes of the times of the schedules, up to the first that runs now."""
+    state = job.state
     ours = [(one, fate) for one, fate in chosen if one.edit is None or fate is Fate.SKIP]
     run = next((one for one, fate in ours if fate is Fate.RUN), None)
     if run is not None:
         ours = ours[: ours.index((run, Fate.RUN))]
-    apart = [edit.scheduled_at_ms for edit in state.edits] + next_time.waiting_alone(state)
+    apart = [edit.scheduled_at_ms for edit in state.edits]
+    if state.backlog:
+        apart += next_time.waiting_alone(state)
     # What was moved or added waits in its place among them, so they are cut there.
     for one, fate in chosen:
         if one.edit is not None and fate is Fate.WAIT:
@@ -105,19 +112,18 @@ def _carry_out(
             apart += (at_ms - 1, at_ms)
     for one, fate in _joined(ours, sorted(apart)):
         if fate is Fate.WAIT:
-            _wait(view, jid, job, state, plan, one)
+            _wait(view, job, plan, one)
         elif fate is Fate.SKIP:
             assert one.edit is not None
-            scheduled_time.drop_edit(state, one.edit)
-            ledger.record(view, jid, state, one.first, OUTCOME[fate])
+            scheduled_time.drop_edit(view, job, one.edit)
+            ledger.record(view, job, one.first, OUTCOME[fate])
         else:
             proof = ledger.decided(view, one.due_ms)
-            ledger.stretch(
-                view, jid, state, plan, one.first, one.last, OUTCOME[fate], one.count, proof
-            )
+            ledger.stretch(view, job, plan, one.first, one.last, OUTCOME[fate], one.count, proof)
     if run is None:
-        next_time.advance(view, jid, job, state, last)
+        next_time.advance(view, job, last)
     elif run.first != state.next_scheduled_at_ms:
+        state = view.change_state(job)
         state.next_scheduled_at_ms, state.next_due_at_ms = run.first, run.due_ms
 
 
@@ -137,35 +143,31 @@ def _joined(chosen: Iterable[Fated], edited: list[int]) -> list[Fated]:
     return found
 
 
-def _wait(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, one: Stretch
-) -> None:
+def _wait(view: View, job: Job, plan: Plan, one: Stretch) -> None:
     part = BacklogRecord(
         next_at_ms=one.first, to_ms=one.last + 1, left=one.count,
-        release_at_ms=view.now_ms if next_time.missed(state) else backlog.next_slot(view, jid, job),
+        release_at_ms=view.now_ms if next_time.missed(job.state) else backlog.next_slot(view, job),
         cause=scheduled_time.SCHEDULED,
         due_at_ms=one.due_ms if one.edit is not None else 0, decided_at_ms=view.now_ms,
         decided_in=view.base + 1,
     )  # fmt: skip
-    backlog.add(view, jid, state, part, plan.jitter_ms)
+    backlog.add(view, job, part, plan.jitter_ms)
 
 
-def _edited(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, one: Stretch, fate: Fate
-) -> None:
+def _edited(view: View, job: Job, plan: Plan, one: Stretch, fate: Fate) -> None:
     """What becomes of one that somebody moved or added."""
     edit = one.edit
     assert edit is not None
-    scheduled_time.drop_edit(state, edit)
-    if ledger.knows(view, jid, one.first):
+    scheduled_time.drop_edit(view, job, edit)
+    if ledger.knows(view, job.jid, one.first):
         # The schedules were changed, and those before or after had it as well.
         return
     if fate is Fate.WAIT:
-        _wait(view, jid, job, state, plan, one)
-        next_time.used_up(job, state)
+        _wait(view, job, plan, one)
+        next_time.used_up(view, job)
         return
-    ledger.take_out(view, jid, job, plan, one.first)
+    ledger.take_out(view, job, plan, one.first)
     proof = ledger.decided(view, one.due_ms)
-    ledger.record(view, jid, state, one.first, OUTCOME[fate], proof=proof)
-    scheduled_time.mark(view, jid, plan, one.first)
-    next_time.used_up(job, state)
+    ledger.record(view, job, one.first, OUTCOME[fate], proof=proof)
+    scheduled_time.mark(view, job.jid, plan, one.first)
+    next_time.used_up(view, job)

@@ -17,7 +17,8 @@ from ..core import limits
 from ..core.instants import ms_or
 from ..flows import waves
 from ..model import keys, policies, timers
-from ..model.phases import CANCELLED, FAILED, HALTED, HELD, LATER, LEASED, READY, WAITING
+from ..model.entities import Job, Run
+from ..model.phases import CANCELLED, ENDS, FAILED, HALTED, HELD, LATER, LEASED, READY, WAITING
 from ..model.record import EditRecord, JobRecord, RunRecord, StateRecord, UniqueRecord
 from ..model.request import FireTimer, FireTimers, WorkDone
 from ..model.view import View
@@ -88,14 +89,15 @@ def _fresh(
         return [], first
     found = list(islice(view.scan_stored(first, end), most))
     _read_ahead(view, found)
-    fresh = [key for key in found if key[9:10] == keys.WAKE_JOB and _may_overtake(view, key[10:18])]
+    fresh = [key for key in found if key[9:10] == keys.WAKE_JOB and _may_overtake(view, key)]
     return fresh, found[-1] + b"\0" if len(found) == most else end
 
 
-def _may_overtake(view: View, jid: bytes) -> bool:
-    if not view.need(keys.STATE + jid, StateRecord).live:
+def _may_overtake(view: View, key: bytes) -> bool:
+    job = view.job(int.from_bytes(key[10:18], "big"))
+    if not job.state.live:
         return True
-    rule = view.need(keys.JOB + jid, JobRecord).template.spec.overlap.rule
+    rule = job.definition.template.spec.overlap.rule
     return rule == job_pb2.OverlapPolicy.RULE_ALLOW
 
 
@@ -112,8 +114,8 @@ def _just_set(view: View) -> list[bytes]:
 
 def _may_be_done_now(view: View, key: bytes) -> bool:
     if key[9:10] == keys.WAKE_JOB:
-        state = view.get(keys.STATE + key[10:18], StateRecord)
-        return state is not None and state.state != next_time.DELETING
+        job = view.find_job(int.from_bytes(key[10:18], "big"))
+        return job is not None and job.state.state != next_time.DELETING
     return key[9:10] == keys.WAKE_BACKLOG
 
 
@@ -136,7 +138,7 @@ def _wake(view: View, key: bytes) -> None:
     if kind == keys.WAKE_JOB:
         _wake_job(view, int.from_bytes(key[10:18], "big"), key[1] >= LATER_BYTE)
     elif kind == keys.WAKE_RUN:
-        _wake_run(view, *keys.run_of(key))
+        _wake_run(view, keys.run_of(key))
     elif kind == keys.WAKE_PURGE:
         _purge(view, *keys.run_of(key))
     else:
@@ -187,134 +189,126 @@ def fire_timer(view: View, request: FireTimer, actor: str) -> None:
 
 def _read_ahead(view: View, due: list[bytes]) -> None:
     """Jobs that were made together are due together."""
-    jids = sorted(key[10:18] for key in due if key[9:10] == keys.WAKE_JOB)
-    view.read_ahead([keys.JOB + jid for jid in jids], JobRecord)
-    view.read_ahead([keys.STATE + jid for jid in jids], StateRecord)
+    jids = [int.from_bytes(key[10:18], "big") for key in due if key[9:10] == keys.WAKE_JOB]
+    view.read_jobs_ahead(sorted(jids))
 
 
 def _wake_job(view: View, jid: int, is_later: bool) -> None:
-    key = keys.state(jid)
-    state = view.need(key, StateRecord)
+    job = view.jobs.get(jid) or view.job(jid)
+    state = view.change_state(job)
     state.timer_at_ms = 0
     if state.state == next_time.BROKEN:
-        view.put(key, state)
         return
-    job = view.need(keys.job(jid), JobRecord)
     if 0 < state.delete_at_ms <= view.now_ms and next_time.over(state):
         if not is_later:
-            timers.set_job(view, jid, state, keys.LATER | view.now_ms)
-            view.put(key, state)
+            timers.set_job(view, job, keys.LATER | view.now_ms)
             return
-        job_deletion.begin(view, jid, job, state)
+        job_deletion.begin(view, job)
     if state.state == next_time.DELETING:
-        job_deletion.step(view, jid, job, state)
+        job_deletion.step(view, job)
         return
     if state.state == next_time.PAUSED and 0 < state.pause_until_ms <= view.now_ms:
         state.state = next_time.ACTIVE
         state.pause_reason = ""
         state.pause_until_ms = 0
-        resume.begin(view, jid, state)
-        job.version += 1
-        job.updated_at_ms = view.now_ms
-        view.put(keys.job(jid), job)
-    if state.held and not _has_room(view, jid, state):
+        resume.begin(view, job)
+        definition = view.change_definition(job)
+        definition.version += 1
+        definition.updated_at_ms = view.now_ms
+    if state.held and not _has_room(view, job):
         # What is due now would replace a run that was not given the room that it came for.
-        timers.set_job(view, jid, state, view.now_ms)
-        view.put(key, state)
+        timers.set_job(view, job, view.now_ms)
         return
     if state.state != next_time.PAUSED:
-        fire_due(view, jid, job, state)
+        fire_due(view, job)
     if state.ledger_purge_at_ms or not state.live:
-        _plan_purge(view, jid, job, state)
-    next_time.reschedule(view, jid, state)
-    view.put(key, state)
+        _plan_purge(view, job)
+    next_time.reschedule(view, job)
 
 
 def _wake_backlog(view: View, jid: int) -> None:
     """It is the turn of a job's backlog, unless that is gone or waits for something else."""
     view.delete(keys.catch_up(jid))
-    key = keys.state(jid)
-    state = view.get(key, StateRecord)
-    if state is None or not state.backlog or state.state != next_time.ACTIVE:
+    job = view.find_job(jid)
+    if job is None or not job.state.backlog or job.state.state != next_time.ACTIVE:
         return
-    job = view.need(keys.job(jid), JobRecord)
+    state = view.change_state(job)
     # What is due of its schedules goes before.
     is_due = 0 < state.next_due_at_ms <= view.now_ms
-    if not is_due and (not state.held or _has_room(view, jid, state)):
-        backlog.release(view, jid, job, state)
-        next_time.advance_if_idle(view, jid, job, state)
-    next_time.reschedule(view, jid, state)
-    view.put(key, state)
+    if not is_due and (not state.held or _has_room(view, job)):
+        backlog.release(view, job)
+        next_time.advance_if_idle(view, job)
+    next_time.reschedule(view, job)
 
 
-def _has_room(view: View, jid: int, state: StateRecord) -> bool:
+def _has_room(view: View, job: Job) -> bool:
     """Whether no run of a job waits for room, after another step of making it."""
-    if overlap.waits_for_room(view, jid, state):
-        overlap.make_more_room(view, jid)
-    return not overlap.waits_for_room(view, jid, state)
+    if overlap.waits_for_room(view, job):
+        overlap.make_more_room(view, job.jid)
+    return not overlap.waits_for_room(view, job)
 
 
-def _plan_purge(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def _plan_purge(view: View, job: Job) -> None:
     """Its ledger goes on with time, also when no run is there to take it along."""
+    state = job.state
     alone = not state.live and not state.last_occurrence and ledger_purge.idle(state)
     if alone or 0 < state.ledger_purge_at_ms <= view.now_ms:
-        ledger_purge.step(view, jid, job, state, limits.STEP)
+        ledger_purge.step(view, job, limits.STEP)
 
 
-def fire_due(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def fire_due(view: View, job: Job) -> None:
     """Give every scheduled time that is due its outcome, and what was moved or added, in the order
     in which they are due. What a decision has no time for is due in the next, in the same order.
-    The caller reschedules and puts the state."""
-    now_ms = view.now_ms
+    The caller reschedules."""
+    now_ms, state = view.now_ms, job.state
     edits = state.edits
     if state.live:
-        _end_overdue(view, jid, job, state)
+        _end_overdue(view, job)
     for done in range(limits.STEP):
         scheduled_ms, due_ms = state.next_scheduled_at_ms, state.next_due_at_ms
         is_due = scheduled_ms > 0 and due_ms <= now_ms
         edit = _first_edit(state, now_ms) if state.edits else None
         if not is_due and edit is None:
             break
-        if done and overlap.pauses(view, jid, state):
+        if done and overlap.pauses(view, job):
             return
         if edit is not None:
             before = state.edits
-            if catch_up.decide(view, jid, job, state) or state.edits is not before:
+            if catch_up.decide(view, job) or state.edits is not before:
                 continue
             if not is_due or _is_before(edit, due_ms, scheduled_ms):
-                _fire_edit(view, jid, job, state, edit)
+                _fire_edit(view, job, edit)
                 continue
         elif (
-            (late_ms := now_ms - due_ms) > job.template.grace_ms
-            or (late_ms and _may_be_choice(late_ms, job) and _is_choice(view, jid, job, state))
-            or (state.backlog and catch_up.comes_behind(view, jid, job, state))
-        ) and catch_up.decide(view, jid, job, state):
+            (late_ms := now_ms - due_ms) > job.definition.template.grace_ms
+            or (late_ms and _may_be_choice(late_ms, job.definition) and _is_choice(view, job))
+            or (state.backlog and catch_up.comes_behind(view, job))
+        ) and catch_up.decide(view, job):
             continue
-        if not scheduled_time.left_out(view, jid, job, state, scheduled_ms):
-            scheduled_time.fire(
-                view, jid, job, state, scheduled_ms, due_ms, scheduled_time.SCHEDULED
-            )
-        next_time.advance(view, jid, job, state, scheduled_ms)
+        if not scheduled_time.left_out(view, job, scheduled_ms):
+            scheduled_time.fire(view, job, scheduled_ms, due_ms, scheduled_time.SCHEDULED)
+        next_time.advance(view, job, scheduled_ms)
     else:
         return
     if edits:
-        _drop_passed(view, state)
-        next_time.advance_if_idle(view, jid, job, state)
+        _drop_passed(view, job)
+        next_time.advance_if_idle(view, job)
 
 
-def _end_overdue(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def _end_overdue(view: View, job: Job) -> None:
     """A run whose time is up stands in the way of nothing that comes now: it ends before, though
     its own timer stands behind. Of more than a step of runs the oldest."""
-    template = job.template
+    template = job.definition.template
     limited = template.has_timeouts or template.start_deadline_ms < limits.INSTANT_MAX_MS
     if not (limited or template.retry_total_ms):
         return
-    for occurrence, run in runs.live_of(view, jid, state, limits.STEP):
-        timer = keys.run_timer(run.timer_at_ms, jid, occurrence)
-        is_due = run.phase != LATER and 0 < run.timer_at_ms <= view.now_ms
+    for run in runs.live_of(view, job, limits.STEP):
+        at_ms, place = run.record.timer_at_ms, (run.jid, run.occurrence)
+        timer = keys.run_timer(at_ms, *place)
+        is_due = run.record.phase != LATER and 0 < at_ms <= view.now_ms
         if is_due and view.get_raw(timer) is not None:
             view.delete_raw(timer)
-            _wake_run(view, jid, occurrence)
+            _wake_run(view, place)
     effects.carry_out(view)
 
 
@@ -324,12 +318,12 @@ def _may_be_choice(late_ms: int, job: JobRecord) -> bool:
     return late_ms >= limits.SECOND_MS or len(job.schedules) > 2 + job.schedules[1]
 
 
-def _is_choice(view: View, jid: int, job: JobRecord, state: StateRecord) -> bool:
+def _is_choice(view: View, job: Job) -> bool:
     """Whether more than one time is due, so that they are decided on together."""
-    if state.once or not overlap.room(state, job):
+    if job.state.once or not overlap.room(job):
         return False
-    plan = next_time.plan_of(view, jid, job)
-    following = next_scheduled(plan, state.next_scheduled_at_ms)
+    plan = next_time.plan_of(view, job)
+    following = next_scheduled(plan, job.state.next_scheduled_at_ms)
     return following is not None and due(plan, following) <= view.now_ms
 
 
@@ -347,169 +341,149 @@ def _is_before(edit: EditRecord, due_ms: int, scheduled_ms: int) -> bool:
     return _place(edit) < (due_ms, scheduled_ms)
 
 
-def _fire_edit(view: View, jid: int, job: JobRecord, state: StateRecord, edit: EditRecord) -> None:
+def _fire_edit(view: View, job: Job, edit: EditRecord) -> None:
     """What somebody moved or added is due."""
     due_ms = next_time.edit_due(edit)
-    may_run = next_time.has_place(job, state, edit)
-    scheduled_time.drop_edit(state, edit)
-    if not may_run or ledger.knows(view, jid, edit.scheduled_at_ms):
+    may_run = next_time.has_place(job, edit)
+    scheduled_time.drop_edit(view, job, edit)
+    if not may_run or ledger.knows(view, job.jid, edit.scheduled_at_ms):
         # The job has had all its runs; or its schedules were changed, and those before
         # or after had it as well.
         return
-    plan = next_time.plan_of(view, jid, job)
-    ledger.take_out(view, jid, job, plan, edit.scheduled_at_ms)
+    plan = next_time.plan_of(view, job)
+    ledger.take_out(view, job, plan, edit.scheduled_at_ms)
     scheduled_time.fire(
-        view, jid, job, state, edit.scheduled_at_ms, due_ms, scheduled_time.SCHEDULED,
+        view, job, edit.scheduled_at_ms, due_ms, scheduled_time.SCHEDULED,
         is_edited=True,
     )  # fmt: skip
-    scheduled_time.mark(view, jid, plan, edit.scheduled_at_ms)
-    next_time.used_up(job, state)
+    scheduled_time.mark(view, job.jid, plan, edit.scheduled_at_ms)
+    next_time.used_up(view, job)
 
 
-def _drop_passed(view: View, state: StateRecord) -> None:
+def _drop_passed(view: View, job: Job) -> None:
     """Forget what was skipped and has passed."""
+    state = job.state
     passed_ms = min(state.next_scheduled_at_ms or view.now_ms, view.now_ms)
     for edit in state.edits:
         if not next_time.edit_due(edit) and edit.scheduled_at_ms < passed_ms:
-            scheduled_time.drop_edit(state, edit)
+            scheduled_time.drop_edit(view, job, edit)
 
 
-def _wake_run(view: View, jid: int, occurrence: int) -> None:
-    key = keys.run(jid, occurrence)
-    run = view.need(key, RunRecord)
-    was_at_ms, run.timer_at_ms = run.timer_at_ms, 0
-    job = view.need(keys.job(jid), JobRecord)
-    now_ms = view.now_ms
-    timeouts = job.template.spec.timeouts
-    run_ms = ms_or(timeouts, "run", 0)
-    if run_ms and run.ready_at_ms and run.ready_at_ms + run_ms <= now_ms:
-        _fail(view, jid, occurrence, run, "timeout.run", f"it had not ended after {run_ms} ms")
-    elif run.phase == LEASED:
-        _wake_running(view, jid, occurrence, run, job)
-    elif run.phase in WAITING:
-        _wake_held(view, jid, occurrence, run, job, was_at_ms)
+def _wake_run(view: View, place: tuple[int, int]) -> None:
+    run = view.run(place)
+    record = view.change_run(run)
+    was_at_ms, record.timer_at_ms = record.timer_at_ms, 0
+    run_ms = ms_or(run.job.definition.template.spec.timeouts, "run", 0)
+    if run_ms and record.ready_at_ms and record.ready_at_ms + run_ms <= view.now_ms:
+        _fail(view, run, "timeout.run", f"it had not ended after {run_ms} ms")
+    elif record.phase == LEASED:
+        _wake_running(view, run)
+    elif record.phase in WAITING:
+        _wake_held(view, run, was_at_ms)
     else:
-        _wake_waiting(view, jid, occurrence, run, job)
+        _wake_waiting(view, run)
 
 
-def _wake_running(view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord) -> None:
-    now_ms = view.now_ms
-    heartbeat_ms = ms_or(job.template.spec.timeouts, "heartbeat", 0)
-    if 0 < run.cancel_at_ms <= now_ms:
-        runs.stop(view, jid, occurrence, run, LOST)
-        runs.end(view, jid, occurrence, run, CANCELLED)
-    elif 0 < run.deadline_at_ms <= now_ms:
-        taken_ms = run.deadline_at_ms - run.leased_at_ms
-        _attempt_over(view, jid, occurrence, run, "timeout.attempt", f"it took over {taken_ms} ms")
-    elif heartbeat_ms and run.heard_at_ms + heartbeat_ms <= now_ms:
+def _wake_running(view: View, run: Run) -> None:
+    now_ms, record = view.now_ms, run.record
+    heartbeat_ms = ms_or(run.job.definition.template.spec.timeouts, "heartbeat", 0)
+    if 0 < record.cancel_at_ms <= now_ms:
+        runs.stop(view, run, LOST)
+        runs.end(view, run, CANCELLED)
+    elif 0 < record.deadline_at_ms <= now_ms:
+        taken_ms = record.deadline_at_ms - record.leased_at_ms
+        _attempt_over(view, run, "timeout.attempt", f"it took over {taken_ms} ms")
+    elif heartbeat_ms and record.heard_at_ms + heartbeat_ms <= now_ms:
         message = f"it reported no progress for {heartbeat_ms} ms"
-        _attempt_over(view, jid, occurrence, run, "timeout.heartbeat", message)
+        _attempt_over(view, run, "timeout.heartbeat", message)
     else:
-        arm(view, jid, occurrence, run, job.template)
-        view.put(keys.run(jid, occurrence), run)
+        arm(view, run)
 
 
-def _attempt_over(
-    view: View, jid: int, occurrence: int, run: RunRecord, kind: str, message: str
-) -> None:
+def _attempt_over(view: View, run: Run, kind: str, message: str) -> None:
     error = run_pb2.RunError(kind=kind, message=message)
-    runs.stop(view, jid, occurrence, run, LOST)
-    attempt_failed(view, jid, occurrence, run, Attempt.END_TIMED_OUT, error)
+    runs.stop(view, run, LOST)
+    attempt_failed(view, run, Attempt.END_TIMED_OUT, error)
 
 
-def _wake_waiting(view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord) -> None:
-    now_ms = view.now_ms
-    queue_ms = ms_or(job.template.spec.timeouts, "queue", 0)
-    started = run.started_at_ms
-    if not started and queue_ms and run.ready_at_ms and run.ready_at_ms + queue_ms <= now_ms:
-        _fail(
-            view, jid, occurrence, run, "timeout.queue", f"no worker took it within {queue_ms} ms"
-        )
-    elif 0 < policies.retries_end(run, job.template) <= now_ms:
-        message = f"no attempt began within {job.template.retry_total_ms} ms, its retry.total"
-        _fail(view, jid, occurrence, run, "timeout.total", message)
-    elif 0 < start_deadline(run, job.template) <= now_ms:
-        _skip_late(view, jid, occurrence, run, job)
-    elif 0 < run.retry_at_ms <= now_ms:
-        move(
-            view, jid, occurrence, run, READY, view.need(keys.state(jid), StateRecord), job.template
-        )
+def _wake_waiting(view: View, run: Run) -> None:
+    now_ms, record, template = view.now_ms, run.record, run.job.definition.template
+    queue_ms = ms_or(template.spec.timeouts, "queue", 0)
+    started, ready_ms = record.started_at_ms, record.ready_at_ms
+    if not started and queue_ms and ready_ms and ready_ms + queue_ms <= now_ms:
+        _fail(view, run, "timeout.queue", f"no worker took it within {queue_ms} ms")
+    elif 0 < policies.retries_end(record, template) <= now_ms:
+        message = f"no attempt began within {template.retry_total_ms} ms, its retry.total"
+        _fail(view, run, "timeout.total", message)
+    elif 0 < start_deadline(run) <= now_ms:
+        _skip_late(view, run)
+    elif 0 < record.retry_at_ms <= now_ms:
+        move(view, run, READY)
     else:
-        arm(view, jid, occurrence, run, job.template)
-        view.put(keys.run(jid, occurrence), run)
+        arm(view, run)
 
 
-def _skip_late(view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord) -> None:
-    message = f"it had not started {job.template.start_deadline_ms} ms after its due time"
-    outcome = run_pb2.OUTCOME_SKIPPED_DEADLINE
-    overlap.drop(view, jid, occurrence, run, outcome, "start_deadline", message)
+def _skip_late(view: View, run: Run) -> None:
+    late_ms = run.job.definition.template.start_deadline_ms
+    message = f"it had not started {late_ms} ms after its due time"
+    overlap.drop(view, run, run_pb2.OUTCOME_SKIPPED_DEADLINE, "start_deadline", message)
 
 
-def _wake_held(
-    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, was_at_ms: int
-) -> None:
+def _wake_held(view: View, run: Run, was_at_ms: int) -> None:
     """A run that was triggered for later is due now, so the overlap policy judges it now; or one
     that is held back has waited for too long."""
-    state_key = keys.state(jid)
-    state = view.need(state_key, StateRecord)
-    if 0 < start_deadline(run, job.template) <= view.now_ms:
-        _skip_late(view, jid, occurrence, run, job)
+    record = run.record
+    if 0 < start_deadline(run) <= view.now_ms:
+        _skip_late(view, run)
         return
-    if not _has_room(view, jid, state):
-        if view.get(keys.run(jid, occurrence), RunRecord) is not None:
-            timers.set_run(view, jid, occurrence, run, was_at_ms)
-            view.put(keys.run(jid, occurrence), run)
+    if not _has_room(view, run.job):
+        if record.phase not in ENDS:
+            timers.set_run(view, run, was_at_ms)
         return
-    if run.phase != LATER:
-        if run.phase in WAITING:
+    if record.phase != LATER:
+        if record.phase in WAITING:
             # Its job has a later start deadline by now.
-            arm(view, jid, occurrence, run, job.template)
-            view.put(keys.run(jid, occurrence), run)
-        if run.phase == HELD:
-            runs.look_at_held(view, jid, state)
+            arm(view, run)
+        if record.phase == HELD:
+            runs.look_at_held(view, run.job)
         # Else it had waited for room, or it gave way.
         return
-    count_in(view, jid, run, state)
-    to = _when_due(view, jid, occurrence, run, job, state)
-    move(view, jid, occurrence, run, to, state, job.template)
-    view.put(state_key, state)
+    count_in(view, run)
+    move(view, run, _when_due(view, run))
 
 
-def _when_due(
-    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, state: StateRecord
-) -> int:
+def _when_due(view: View, run: Run) -> int:
     """Where a run goes that was triggered for later."""
-    is_exempt = run.exempt & RunRecord.EXEMPT_OVERLAP
-    if state.state == next_time.PAUSED and not is_exempt:
+    is_exempt = run.record.exempt & RunRecord.EXEMPT_OVERLAP
+    if run.job.state.state == next_time.PAUSED and not is_exempt:
         return HALTED
-    usage = namespaces.usage_of(view, jid)
-    is_taken = quota.is_taken(view, usage, job.namespace)
-    verdict = overlap.GO if is_exempt else overlap.judge_wanted(view, jid, state, job)
-    if overlap.make_room(view, jid, state, verdict, occurrence):
+    usage = namespaces.usage_of(view, run.jid)
+    is_taken = quota.is_taken(view, usage, run.job.definition.namespace)
+    verdict = overlap.GO if is_exempt else overlap.judge_wanted(view, run.job)
+    if overlap.make_room(view, run.job, verdict, run.occurrence):
         return HELD
     if is_taken:
-        quota.wait(view, jid, state, usage)
+        quota.wait(view, run.job, usage)
         return HELD
     return READY
 
 
-def _fail(view: View, jid: int, occurrence: int, run: RunRecord, kind: str, message: str) -> None:
-    run.error = run_pb2.RunError(kind=kind, message=message)
-    if run.phase == LEASED:
-        log_attempt(view, run, Attempt.END_TIMED_OUT, run.error)
-    runs.stop(view, jid, occurrence, run, LOST)
-    runs.end(view, jid, occurrence, run, FAILED)
+def _fail(view: View, run: Run, kind: str, message: str) -> None:
+    error = view.change_run(run).error = run_pb2.RunError(kind=kind, message=message)
+    if run.record.phase == LEASED:
+        log_attempt(view, run, Attempt.END_TIMED_OUT, error)
+    runs.stop(view, run, LOST)
+    runs.end(view, run, FAILED)
 
 
 def _purge(view: View, jid: int, occurrence: int) -> None:
     if not history.purge(view, jid, occurrence):
         return
-    state = view.need(keys.state(jid), StateRecord)
-    if state.ledger_from_ms and state.state != next_time.DELETING:
-        job = view.need(keys.job(jid), JobRecord)
-        if ledger_purge.step(view, jid, job, state):
-            next_time.reschedule(view, jid, state)
-            view.put(keys.state(jid), state)
+    job = view.job(jid)
+    if not job.state.ledger_from_ms or job.state.state == next_time.DELETING:
+        return
+    if ledger_purge.step(view, job):
+        next_time.reschedule(view, job)
 
 
 def _free_unique(view: View, key: bytes) -> None:

@@ -10,8 +10,7 @@ to a timer. What ends thereby stands behind, so nothing calls itself.
 from __future__ import annotations
 
 from ..flows import waves
-from ..model import keys
-from ..model.record import StateRecord
+from ..model.entities import Job
 from ..model.view import View
 from ..occurrences import next_time
 from ..runs import runs
@@ -21,15 +20,14 @@ def carry_out(view: View) -> None:
     """Carry out all that is noted in the view."""
     while view.ended is not None:
         ended, view.ended = view.ended, None
-        for jid, occurrence, run in ended:
-            _go_on(view, jid)
-            if run.flow_jid:
-                waves.run_ended(view, jid, occurrence, run)
+        for run in ended:
+            _go_on(view, run.job)
+            if run.record.flow_jid:
+                waves.run_ended(view, run)
 
 
-def _go_on(view: View, jid: int) -> None:
+def _go_on(view: View, job: Job) -> None:
     """What waited in the job for an end of a run goes on, unless the job goes."""
-    state = view.edit(keys.state(jid), StateRecord)
-    if state.state != next_time.DELETING:
-        runs.let_held_go(view, jid, state)
-        next_time.run_ended(view, jid, state)
+    if job.state.state != next_time.DELETING:
+        runs.let_held_go(view, job)
+        next_time.run_ended(view, job)

@@ -11,8 +11,9 @@ from ...proto.v1 import run_pb2, worker_pb2
 from ..core import limits
 from ..flows import graph
 from ..model import keys, timers
+from ..model.entities import Job, run_with
 from ..model.phases import CANCELLED
-from ..model.record import JobRecord, RunRecord, StateRecord, UniqueRecord
+from ..model.record import RunRecord, UniqueRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
 from ..runs import history, overlap, runs
@@ -22,57 +23,57 @@ from . import backlog, resume
 LOST = worker_pb2.Stop.KIND_LOST
 
 
-def begin(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """From now on nothing finds the job; it goes in steps. The caller puts the state."""
-    namespace = keys.namespace_of(jid)
+def begin(view: View, job: Job) -> None:
+    """From now on nothing finds the job; it goes in steps."""
+    namespace = keys.namespace_of(job.jid)
     # Unchanged: with its state it shows watchers that the job was deleted.
-    view.put(keys.job(jid), job)
-    usage = namespaces.usage_of(view, jid)
+    view.change_definition(job)
+    usage = namespaces.usage_of(view, job.jid)
     usage.jobs -= 1
-    usage.payload_bytes -= len(job.full_spec().payload.data)
-    graph.unlink(view, jid, job)
-    namespaces.use_calendars(view, namespace, job.template.calendars, -1)
+    usage.payload_bytes -= len(job.definition.full_spec().payload.data)
+    graph.unlink(view, job)
+    namespaces.use_calendars(view, namespace, job.definition.template.calendars, -1)
+    state = view.change_state(job)
     state.state = next_time.DELETING
-    backlog.clear(view, jid, state)
-    overlap.forget(view, jid)
-    resume.forget(view, jid)
-    quota.leave(view, jid, state, usage)
+    backlog.clear(view, job)
+    overlap.forget(view, job.jid)
+    resume.forget(view, job.jid)
+    quota.leave(view, job, usage)
     state.edits = ()
     state.next_scheduled_at_ms = state.next_due_at_ms = state.delete_at_ms = 0
     state.has_downstream = state.after_end = False
 
 
-def step(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def step(view: View, job: Job) -> None:
     """Cancel some runs, then purge some history, then some of the ledger; at last the job."""
     # What ended in this very change is not stored yet, and is found in the next step only.
-    next_ms = view.now_ms + (1 if state.last_end_at_ms == view.now_ms else 0)
-    live = runs.live_of(view, jid, state, limits.STEP)
-    for occurrence, run in live:
-        message = f"the job {job.name} was deleted"
-        run.error = run_pb2.RunError(kind="cancelled", message=message)
-        runs.stop(view, jid, occurrence, run, LOST)
-        runs.end(view, jid, occurrence, run, CANCELLED)
+    next_ms = view.now_ms + (1 if job.state.last_end_at_ms == view.now_ms else 0)
+    live = runs.live_of(view, job, limits.STEP)
+    for run in live:
+        message = f"the job {job.definition.name} was deleted"
+        view.change_run(run).error = run_pb2.RunError(kind="cancelled", message=message)
+        runs.stop(view, run, LOST)
+        runs.end(view, run, CANCELLED)
         if view.is_full:
             break
     if not live:
-        prefix = keys.of_job(keys.ENDED, jid)
+        prefix = keys.of_job(keys.ENDED, job.jid)
         past = list(islice(view.scan_stored(prefix, keys.after(prefix)), limits.STEP))
         for done, key in enumerate(past):
             if done and view.is_full:
                 break
-            history.forget(view, jid, keys.ended_of(key)[1], view.need(key, RunRecord))
+            history.forget(view, run_with(job, keys.ended_of(key)[1], view.need(key, RunRecord)))
         gone = not past and next_ms == view.now_ms
-        lines = ledger.oldest(view, jid, state, limits.STEP) if gone else []
+        lines = ledger.oldest(view, job, limits.STEP) if gone else []
         for key in lines:
             ledger.drop(view, key)
-        if gone and not lines and not _free_all_unique(view, jid):
-            timers.set_job(view, jid, state, 0)
-            view.delete(keys.job_name(keys.namespace_of(jid), job.name))
-            view.delete(keys.job(jid))
-            view.delete(keys.state(jid))
+        if gone and not lines and not _free_all_unique(view, job.jid):
+            timers.set_job(view, job, 0)
+            view.delete(keys.job_name(keys.namespace_of(job.jid), job.definition.name))
+            view.delete(keys.job(job.jid))
+            view.delete(keys.state(job.jid))
             return
-    timers.set_job(view, jid, state, keys.LATER | next_ms)
-    view.put(keys.state(jid), state)
+    timers.set_job(view, job, keys.LATER | next_ms)
 
 
 def _free_all_unique(view: View, jid: int) -> int:

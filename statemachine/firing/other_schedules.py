@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from ..core import limits
+from ..model.entities import Job
 from ..model.record import BacklogRecord, EditRecord, StateRecord
 from ..model.view import View
 from ..occurrences import ledger, next_time
@@ -47,22 +48,22 @@ def are_same(old: Plan, new: Plan, first: int, end: int) -> bool:
     return not mine.cut and mine == scheduled_times(new, first, end, limits.MISFIRE_RUNS, ever=True)
 
 
-def keep_waiting(view: View, jid: int, state: StateRecord, old: Plan, new: Plan) -> None:
+def keep_waiting(view: View, job: Job, old: Plan, new: Plan) -> None:
     """What waits in the backlog and both name waits on by itself; what was added does in any case,
-    and backfills go. The caller reschedules and puts the state."""
+    and backfills go. The caller reschedules."""
     kept: list[BacklogRecord] = []
-    for part in next_time.missed(state)[::-1]:
+    for part in next_time.missed(job.state)[::-1]:
         if not part.due_at_ms:
             most = limits.STEP - len(kept)
-            kept += _apart(view, jid, state, old, part, _common(old, new, part, most))
+            kept += _apart(view, job, old, part, _common(old, new, part, most))
         elif _names(new, part.next_at_ms) or not _names(old, part.next_at_ms):
             kept.append(part)
         else:
-            backlog.miss(view, jid, state, old, part)
-    backlog.clear(view, jid, state)
+            backlog.miss(view, job, old, part)
+    backlog.clear(view, job)
     for part in sorted(kept, key=lambda part: part.next_at_ms):
-        if not ledger.knows(view, jid, part.next_at_ms):
-            backlog.add(view, jid, state, part, old.jitter_ms)
+        if not ledger.knows(view, job.jid, part.next_at_ms):
+            backlog.add(view, job, part, old.jitter_ms)
 
 
 def _names(plan: Plan, at_ms: int) -> bool:
@@ -77,7 +78,7 @@ def _common(old: Plan, new: Plan, part: BacklogRecord, most: int) -> list[int]:
 
 
 def _apart(
-    view: View, jid: int, state: StateRecord, old: Plan, part: BacklogRecord, common: list[int]
+    view: View, job: Job, old: Plan, part: BacklogRecord, common: list[int]
 ) -> Iterator[BacklogRecord]:
     """Some times of a part, each by itself; what is between is missed."""
     begin = part.next_at_ms
@@ -87,15 +88,16 @@ def _apart(
             # It may follow from the end of a run, and then no schedule names it.
             between = [begin]
         if between:
-            backlog.miss(view, jid, state, old, replace(part, next_at_ms=between[0], to_ms=at_ms))
+            backlog.miss(view, job, old, replace(part, next_at_ms=between[0], to_ms=at_ms))
         if at_ms < part.to_ms:
             yield replace(part, next_at_ms=at_ms, to_ms=at_ms + 1, left=1)
         begin = at_ms + 1
 
 
-def keep_undecided(view: View, jid: int, state: StateRecord, old: Plan, new: Plan) -> None:
+def keep_undecided(view: View, job: Job, old: Plan, new: Plan) -> None:
     """Times that have come, are not decided on and are named by both are kept as if somebody had
-    moved them to where they are due. The caller puts the state."""
+    moved them to where they are due."""
+    state = view.change_state(job)
     first, end = state.next_scheduled_at_ms, view.now_ms + 1
     times = latest_scheduled(old, first, end, LOOKED_AT, ever=True).times
     edited = {edit.scheduled_at_ms for edit in state.edits}
@@ -105,7 +107,7 @@ def keep_undecided(view: View, jid: int, state: StateRecord, old: Plan, new: Pla
         if at_ms not in edited
         and _names(new, at_ms)
         and excluded(old, at_ms) is None
-        and not ledger.knows(view, jid, at_ms)
+        and not ledger.knows(view, job.jid, at_ms)
     ]
     most = max(0, limits.EDITS - len(state.edits))
     kept = [

@@ -12,8 +12,9 @@ from itertools import islice
 from ...proto.v1 import job_pb2, run_pb2
 from ..core import limits
 from ..model import keys
+from ..model.entities import Job, Run
 from ..model.phases import HALTED, HELD
-from ..model.record import JobRecord, ResumeRecord, RunRecord, StateRecord
+from ..model.record import JobRecord, ResumeRecord
 from ..model.view import View
 from ..runs import overlap, runs
 from ..runs.move import move
@@ -23,13 +24,13 @@ COALESCED = run_pb2.OUTCOME_COALESCED
 MISSED = run_pb2.OUTCOME_MISSED
 
 
-def begin(view: View, jid: int, state: StateRecord) -> None:
-    """Let what was held for this go on. The caller puts the state."""
-    forget(view, jid)
-    if state.held > state.later:
+def begin(view: View, job: Job) -> None:
+    """Let what was held for this go on."""
+    forget(view, job.jid)
+    if job.state.held > job.state.later:
         at_ms = keys.LATER | view.now_ms
-        view.put(keys.resume(jid), ResumeRecord(at_ms=view.now_ms, timer_at_ms=at_ms))
-        view.put_later(keys.resume_timer(at_ms, jid))
+        view.put(keys.resume(job.jid), ResumeRecord(at_ms=view.now_ms, timer_at_ms=at_ms))
+        view.put_later(keys.resume_timer(at_ms, job.jid))
 
 
 def forget(view: View, jid: int) -> None:
@@ -43,45 +44,45 @@ def forget(view: View, jid: int) -> None:
 def wake(view: View, jid: int) -> None:
     """Decide on some more of what is held."""
     record = view.need(keys.resume(jid), ResumeRecord)
-    job, state = view.need(keys.job(jid), JobRecord), view.need(keys.state(jid), StateRecord)
-    rule = job.template.spec.misfire.rule or Misfire.RULE_LATEST
+    job = view.job(jid)
+    rule = job.definition.template.spec.misfire.rule or Misfire.RULE_LATEST
     forwards = rule == Misfire.RULE_EARLIEST
-    first, end = keys.run(jid, state.live_from), keys.run(jid, keys.OCCURRENCE_MAX)
+    first, end = keys.run(jid, job.state.live_from), keys.run(jid, keys.OCCURRENCE_MAX)
     if record.next_occurrence:
         at = keys.run(jid, record.next_occurrence)
         first, end = (at, end) if forwards else (first, at + b"\0")
     found = list(islice(view.scan(first, end, backwards=not forwards), limits.STEP + 1))
     for done, key in enumerate(found):
-        occurrence = keys.run_of(key)[1]
+        place = keys.run_of(key)
         if done and (done == limits.STEP or view.is_full):
-            record.next_occurrence = occurrence
+            record.next_occurrence = place[1]
             record.timer_at_ms = keys.LATER | view.now_ms
             view.put(keys.resume(jid), record)
             view.put_later(keys.resume_timer(record.timer_at_ms, jid))
             break
-        run = view.need(key, RunRecord)
-        if run.phase == HALTED:
-            _decide(view, jid, occurrence, run, job, state, record, rule)
+        run = view.run(place)
+        if run.record.phase == HALTED:
+            _decide(view, run, record, rule)
     else:
         view.delete(keys.resume(jid))
-        runs.look_at_held(view, jid, state)
-    view.put(keys.state(jid), state)
+        runs.look_at_held(view, job)
+    view.change_state(job)
 
 
 def _decide(
-    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, state: StateRecord,
+    view: View, run: Run,
     record: ResumeRecord, rule: job_pb2.MisfirePolicy.Rule.ValueType,
 ) -> None:  # fmt: skip
-    if run.cause == run_pb2.CAUSE_UPSTREAM:
-        is_late = run.due_at_ms + job.template.grace_ms < record.at_ms
-        if is_late and record.chosen >= _most(job, rule):
+    if run.record.cause == run_pb2.CAUSE_UPSTREAM:
+        is_late = run.record.due_at_ms + run.job.definition.template.grace_ms < record.at_ms
+        if is_late and record.chosen >= _most(run.job.definition, rule):
             outcome = COALESCED if rule in (Misfire.RULE_LATEST, Misfire.RULE_EARLIEST) else MISSED
             message = "it came while the job was paused, and its misfire policy chose no or others"
-            overlap.drop(view, jid, occurrence, run, outcome, "misfire", message)
+            overlap.drop(view, run, outcome, "misfire", message)
             return
         # Under LATEST one in time stands for those that were missed before it.
         record.chosen += is_late or rule == Misfire.RULE_LATEST
-    move(view, jid, occurrence, run, HELD, state, job.template)
+    move(view, run, HELD)
 
 
 def _most(job: JobRecord, rule: job_pb2.MisfirePolicy.Rule.ValueType) -> int:

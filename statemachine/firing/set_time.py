@@ -21,7 +21,7 @@ from ..core.rejection import Reason, Refused
 from ..core.store import Reading
 from ..model import keys
 from ..model.phases import WAITING
-from ..model.record import AuditEntryRecord, Change, JobRecord, RunRecord, StateRecord, parse
+from ..model.record import AuditEntryRecord, Change, StateRecord, parse
 from ..model.request import FireTimer, SetTime, TimeSet
 from ..model.view import View
 from ..occurrences import next_time
@@ -76,25 +76,21 @@ def _set_back(view: View, request: SetTime, actor: str) -> None:
 
 
 def _move_run(view: View, jid: int, occurrence: int, back_ms: int) -> None:
-    run = view.need(keys.run(jid, occurrence), RunRecord)
+    run = view.run((jid, occurrence))
     # The timer of one that waits is the instant at which it is due.
-    if run.phase not in WAITING:
-        template = view.need(keys.job(jid), JobRecord).template
-        move.set_back(view, jid, occurrence, run, template, back_ms)
+    if run.record.phase not in WAITING:
+        move.set_back(view, run, back_ms)
 
 
 def _move_job(view: View, jid: int, back_ms: int) -> None:
     """A job that waited for the quota, or goes, or has a backlog, is not to wait until the wrong
     time comes again."""
-    now_ms, key = view.now_ms, keys.state(jid)
-    state = view.need(key, StateRecord)
-    timer_ms = state.timer_at_ms
-    for part in state.backlog:
-        if part.release_at_ms > now_ms:
-            part.release_at_ms = max(now_ms, part.release_at_ms - back_ms)
-    next_time.reschedule(view, jid, state)
-    if state.timer_at_ms != timer_ms or state.backlog:
-        view.put(key, state)
+    now_ms, job = view.now_ms, view.job(jid)
+    if job.state.backlog:
+        for part in view.change_state(job).backlog:
+            if part.release_at_ms > now_ms:
+                part.release_at_ms = max(now_ms, part.release_at_ms - back_ms)
+    next_time.reschedule(view, job)
 
 
 def set_back_from(store: Reading) -> int:

@@ -8,7 +8,8 @@ from itertools import islice
 from ...proto.v1 import job_pb2
 from ..core import limits, rejection
 from ..model import keys, validate
-from ..model.record import DependsRecord, JobRecord, StateRecord
+from ..model.entities import Job
+from ..model.record import DependsRecord, JobRecord
 from ..model.view import View
 from ..occurrences import next_time
 
@@ -21,7 +22,7 @@ def jid_named(view: View, namespace: int, name: str) -> int | None:
     if value is None:
         return None
     jid = int.from_bytes(value, "big")
-    deleting = view.need(keys.state(jid), StateRecord).state == next_time.DELETING
+    deleting = view.job(jid).state.state == next_time.DELETING
     return None if deleting else jid
 
 
@@ -30,53 +31,49 @@ def downstream_of(view: View, jid: int) -> list[int]:
     return [keys.run_of(key)[1] for key in view.scan(prefix, keys.after(prefix))]
 
 
-def link(view: View, jid: int, job: JobRecord) -> None:
+def link(view: View, job: Job) -> None:
     """Let the upstream jobs know who depends on them."""
     depth = 0
-    for dependency in job.template.spec.upstream.jobs:
-        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+    for dependency in job.definition.template.spec.upstream.jobs:
+        source = jid_named(view, keys.namespace_of(job.jid), dependency.job)
         assert source is not None, f"upstream {dependency.job} was checked and is not there"
         depends = _depends(view, source)
         depth = max(depth, depends.depth)
-        edge = keys.edge(source, jid)
+        edge = keys.edge(source, job.jid)
         if view.get_raw(edge) is None:
             view.put_raw(edge)
             depends.dependents += 1
             _keep(view, source, depends)
-        key = keys.state(source)
-        state = view.need(key, StateRecord)
-        if not state.has_downstream:
-            state.has_downstream = True
+        upstream = view.job(source)
+        if not upstream.state.has_downstream:
+            view.change_state(upstream).has_downstream = True
             # What others depend on is not deleted by itself.
-            next_time.reschedule(view, source, state)
-            view.put(key, state)
-    own = _depends(view, jid)
+            next_time.reschedule(view, upstream)
+    own = _depends(view, job.jid)
     own.depth = depth + 1
-    _keep(view, jid, own)
+    _keep(view, job.jid, own)
 
 
-def unlink(view: View, jid: int, job: JobRecord) -> None:
+def unlink(view: View, job: Job) -> None:
     """Let the upstream jobs know that this one depends on them no more."""
-    for dependency in job.template.spec.upstream.jobs:
-        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+    for dependency in job.definition.template.spec.upstream.jobs:
+        source = jid_named(view, keys.namespace_of(job.jid), dependency.job)
         if source is None:
             continue
-        edge = keys.edge(source, jid)
+        edge = keys.edge(source, job.jid)
         if view.get_raw(edge) is not None:
             depends = _depends(view, source)
             depends.dependents -= 1
             _keep(view, source, depends)
         view.delete(edge)
-        key = keys.state(source)
-        state = view.need(key, StateRecord)
-        prefix = keys.of_job(keys.EDGE, source)
-        state.has_downstream = next(view.scan(prefix, keys.after(prefix)), None) is not None
-        next_time.reschedule(view, source, state)
-        view.put(key, state)
-    own = view.get(keys.depends(jid), DependsRecord)
+        upstream, prefix = view.job(source), keys.of_job(keys.EDGE, source)
+        others = next(view.scan(prefix, keys.after(prefix)), None)
+        view.change_state(upstream).has_downstream = others is not None
+        next_time.reschedule(view, upstream)
+    own = view.get(keys.depends(job.jid), DependsRecord)
     if own is not None:
         own.depth = 1
-        _keep(view, jid, own)
+        _keep(view, job.jid, own)
 
 
 def led_to(view: View, root: int, jids: Iterable[int]) -> set[int]:
@@ -241,7 +238,7 @@ def check(view: View, namespace: int, name: str, spec: job_pb2.JobSpec) -> None:
             Reason.ERROR_REASON_JOB_NOT_FOUND, f"spec.upstream.jobs: {none} first",
             job=gone[0], field="spec.upstream.jobs",
         )  # fmt: skip
-    waited_for = jid is not None and view.need(keys.state(jid), StateRecord).has_downstream
+    waited_for = jid is not None and view.job(jid).state.has_downstream
     if name in added or (added and waited_for):
         _check_circle(view, namespace, name, added)
     if added or former.join != spec.upstream.join:

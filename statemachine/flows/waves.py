@@ -19,13 +19,12 @@ from ...proto.v1 import flow_pb2, job_pb2, run_pb2
 from ..core import limits
 from ..core.instants import ms_or
 from ..model import keys
+from ..model.entities import Job, Run
 from ..model.phases import HALTED, HELD, READY
 from ..model.record import (
     FlowRecord,
     JobRecord,
     NoticeRecord,
-    RunRecord,
-    StateRecord,
     StepRecord,
     UpstreamRecord,
 )
@@ -71,18 +70,19 @@ def find(view: View, jid: int, occurrence: int) -> Wave | None:
     return None if flow is None or flow.going else Wave(jid, occurrence, flow)
 
 
-def start(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
-    """A run that others wait for begins a wave. The caller puts the run."""
-    run.flow_jid, run.flow_occurrence = jid, occurrence
-    key = keys.flow(jid, occurrence)
+def start(view: View, run: Run) -> None:
+    """A run that others wait for begins a wave. It is not under way yet."""
+    record = view.change_run(run)
+    record.flow_jid, record.flow_occurrence = run.jid, run.occurrence
+    key = keys.flow(run.jid, run.occurrence)
     flow = FlowRecord(live=1, created_at_ms=view.now_ms, ahead_ms=NEVER)
     before = view.get(key, FlowRecord)
     if before is not None:
         # What it has left behind counts for nothing, and goes with this one.
         flow.round, flow.timer_at_ms = before.round + 1, before.timer_at_ms
-        _take_off_list(view, Wave(jid, occurrence, before))
-    view.put_raw(keys.flow_by_age(keys.namespace_of(jid), view.now_ms, jid, occurrence))
-    _put(view, Wave(jid, occurrence, flow))
+        _take_off_list(view, Wave(run.jid, run.occurrence, before))
+    view.put_raw(keys.flow_by_age(keys.namespace_of(run.jid), view.now_ms, run.jid, run.occurrence))
+    _put(view, Wave(run.jid, run.occurrence, flow))
 
 
 def begin_anew(view: View, jid: int, occurrence: int) -> None:
@@ -93,29 +93,34 @@ def begin_anew(view: View, jid: int, occurrence: int) -> None:
         _put(view, wave)
 
 
-def reopen(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
-    """A run of a wave begins once more: what depends on it hears when it ends. The caller puts
-    the run, which is in no wave if that is gone, or has begun anew without it."""
-    wave = find(view, run.flow_jid, run.flow_occurrence) if run.flow_jid else None
-    if wave is not None and (wave.jid, wave.occurrence) != (jid, occurrence):
-        step = wave.step(view, jid)
-        wave = wave if step is not None and step.occurrence == occurrence else None
+def reopen(view: View, run: Run) -> None:
+    """A run of a wave begins once more: what depends on it hears when it ends. It is in no wave if
+    that is gone, or has begun anew without it."""
+    record = view.change_run(run)
+    wave = find(view, record.flow_jid, record.flow_occurrence) if record.flow_jid else None
+    if wave is not None and (wave.jid, wave.occurrence) != (run.jid, run.occurrence):
+        step = wave.step(view, run.jid)
+        wave = wave if step is not None and step.occurrence == run.occurrence else None
     if wave is None:
-        run.flow_jid = run.flow_occurrence = 0
+        record.flow_jid = record.flow_occurrence = 0
         return
     wave.flow.live += 1
     wave.flow.ended_at_ms = wave.flow.stuck_since_ms = 0
     _put(view, wave)
 
 
-def run_ended(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
+def run_ended(view: View, run: Run) -> None:
     """A run of a wave has ended: notice the jobs downstream, or begin to."""
-    flow = view.need(keys.flow(run.flow_jid, run.flow_occurrence), FlowRecord)
-    wave = Wave(run.flow_jid, run.flow_occurrence, flow)
+    record = run.record
+    flow = view.need(keys.flow(record.flow_jid, record.flow_occurrence), FlowRecord)
+    wave = Wave(record.flow_jid, record.flow_occurrence, flow)
     flow.live -= 1
-    flow.failed |= run.state == run_pb2.RUN_STATE_FAILED
-    if view.need(keys.state(jid), StateRecord).has_downstream:
-        notice = jid, NoticeRecord(occurrence=occurrence, state=run.state, round=flow.round)
+    flow.failed |= record.state == run_pb2.RUN_STATE_FAILED
+    if run.job.state.has_downstream:
+        notice = (
+            run.jid,
+            NoticeRecord(occurrence=run.occurrence, state=record.state, round=flow.round),
+        )
         _notify(view, wave, [notice], 0 if view.is_full else limits.STEP)
     _close(view, wave)
 
@@ -157,11 +162,13 @@ def _look(view: View, wave: Wave, jid: int, source: int, notice: NoticeRecord) -
     """One upstream of a step is over: see what that means. Whether others are to hear now that
     the step cannot run."""
     flow = wave.flow
-    job = view.need(keys.job(jid), JobRecord)
+    job = view.job(jid)
     step = wave.step(view, jid)
     is_new = step is None
     if step is None:
-        stuck_ms = ms_or(job.template.spec.upstream, "stuck_after", limits.STUCK_AFTER_MS)
+        stuck_ms = ms_or(
+            job.definition.template.spec.upstream, "stuck_after", limits.STUCK_AFTER_MS
+        )
         step = StepRecord(
             state=Step.STATE_WAITING, waiting_since_ms=view.now_ms,
             stuck_at_ms=view.now_ms + stuck_ms, round=flow.round,
@@ -173,49 +180,49 @@ def _look(view: View, wave: Wave, jid: int, source: int, notice: NoticeRecord) -
         step.ended = (*others, ended)
     was = verdict = step.state
     if verdict == Step.STATE_WAITING or (verdict == Step.STATE_CANNOT_RUN and notice.state):
-        verdict = _verdict(view, wave, jid, job, step)
+        verdict = _verdict(view, wave, job, step)
         waited = was == Step.STATE_WAITING and not is_new
         flow.waiting += (verdict == Step.STATE_WAITING) - waited
         flow.cannot_run -= was == Step.STATE_CANNOT_RUN != verdict
         if verdict == Step.STATE_WAITING and not waited:
             flow.stuck_since_ms = 0
             flow.ahead_ms = min(flow.ahead_ms, step.stuck_at_ms)
-    return _enact(view, wave, jid, job, step, verdict)
+    return _enact(view, wave, job, step, verdict)
 
 
 def _enact(
-    view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord,
+    view: View, wave: Wave, job: Job, step: StepRecord,
     verdict: Step.State.ValueType,
 ) -> bool:  # fmt: skip
     """Carry out what was found about a step, which is put here. Whether others are to hear now
     that it cannot run."""
     flow = wave.flow
     was, step.state = step.state, verdict
-    view.put(keys.step(wave.jid, wave.occurrence, jid), step)
+    view.put(keys.step(wave.jid, wave.occurrence, job.jid), step)
     if was == verdict:
         return False
     if verdict == Step.STATE_FIRED:
         flow.live += 1
-        before, view.subject = view.subject, keys.job(jid)
-        step.occurrence = _fire(view, wave, jid, job, step)
+        before, view.subject = view.subject, keys.job(job.jid)
+        step.occurrence = _fire(view, wave, job, step)
         view.subject = before
         return False
     if verdict == Step.STATE_WAITING:
         return False
     flow.cannot_run += 1
-    return view.need(keys.state(jid), StateRecord).has_downstream
+    return job.state.has_downstream
 
 
 def _verdict(
-    view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord, *, is_changed: bool = False
+    view: View, wave: Wave, job: Job, step: StepRecord, *, is_changed: bool = False
 ) -> Step.State.ValueType:
     """What becomes of a step; `is_changed`: its job may wait for one that is not in the wave."""
     met = lost = 0
     ends = {item.jid: item.state for item in step.ended}
-    upstream = job.template.spec.upstream
+    upstream = job.definition.template.spec.upstream
     awaited: list[int] = []
     for dependency in upstream.jobs:
-        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+        source = jid_named(view, keys.namespace_of(job.jid), dependency.job)
         if source in ends:
             if ends[source] in MET[dependency.condition]:
                 met += 1
@@ -274,12 +281,12 @@ def _look_at_changed(view: View, wave: Wave, jid: int) -> None:
     step = wave.step(view, jid)
     if step is None or step.state != Step.STATE_WAITING:
         return
-    job = view.need(keys.job(jid), JobRecord)
-    verdict = _verdict(view, wave, jid, job, step, is_changed=True)
+    job = view.job(jid)
+    verdict = _verdict(view, wave, job, step, is_changed=True)
     if verdict == Step.STATE_WAITING:
         return
     wave.flow.waiting -= 1
-    if _enact(view, wave, jid, job, step, verdict):
+    if _enact(view, wave, job, step, verdict):
         _notify(view, wave, [(jid, NoticeRecord(round=wave.flow.round))], limits.STEP)
     _close(view, wave)
 
@@ -289,26 +296,26 @@ def _cannot_run(view: View, wave: Wave, jid: int) -> bool:
     return step is not None and step.state == Step.STATE_CANNOT_RUN
 
 
-def _fire(view: View, wave: Wave, jid: int, job: JobRecord, step: StepRecord) -> int:
+def _fire(view: View, wave: Wave, job: Job, step: StepRecord) -> int:
     """A step's condition is met: its run begins, at the wave's scheduled time."""
-    state_key = keys.state(jid)
-    state = view.need(state_key, StateRecord)
-    occurrence = runs.free_occurrence(view, jid, state, keys.scheduled_of(wave.occurrence))
-    run = runs.new(job, run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN, view.now_ms)
-    run.flow_jid, run.flow_occurrence = wave.jid, wave.occurrence
-    run.upstream = step.ended
-    run.made_in = view.base + 1
-    usage = namespaces.usage_of(view, jid)
-    if state.state == job_pb2.JobStatus.STATE_PAUSED:
+    definition = job.definition
+    occurrence = runs.free_occurrence(view, job, keys.scheduled_of(wave.occurrence))
+    cause, outcome = run_pb2.CAUSE_UPSTREAM, run_pb2.OUTCOME_RAN
+    run = runs.new(job, occurrence, cause, outcome, view.now_ms)
+    record = view.change_run(run)
+    record.flow_jid, record.flow_occurrence = wave.jid, wave.occurrence
+    record.upstream = step.ended
+    record.made_in = view.base + 1
+    usage = namespaces.usage_of(view, job.jid)
+    if job.state.state == job_pb2.JobStatus.STATE_PAUSED:
         to = HALTED
     else:
-        verdict = overlap.judge_wanted(view, jid, state, job)
-        to = HELD if overlap.make_room(view, jid, state, verdict, occurrence) else READY
-    if to == READY and quota.is_taken(view, usage, job.namespace):
-        quota.wait(view, jid, state, usage)
+        verdict = overlap.judge_wanted(view, job)
+        to = HELD if overlap.make_room(view, job, verdict, occurrence) else READY
+    if to == READY and quota.is_taken(view, usage, definition.namespace):
+        quota.wait(view, job, usage)
         to = HELD
-    move(view, jid, occurrence, run, to, state, job.template)
-    view.put(state_key, state)
+    move(view, run, to)
     return occurrence
 
 

@@ -7,6 +7,7 @@ Others may use:
 * record: what lies in the tables.
 * specs: what jobs that are alike have in common.
 * former_specs: what a run does whose job was changed.
+* entities: a job and a run, as rules hand them to each other.
 * view: the state as a decision sees it.
 * layer: a state with writes over it that are not stored yet.
 * request: what the leader asks of the rules beside the messages of the API.

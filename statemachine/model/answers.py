@@ -8,42 +8,46 @@ from ...proto.v1 import common_pb2, job_pb2, run_pb2, schedule_pb2, worker_pb2
 from ..core import limits
 from ..core.instants import set_ms, timestamp
 from . import former_specs, keys, phases
-from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord, StateRecord
+from .entities import Job, Run
+from .record import AttemptRecord, JobRecord, LaneRecord, RunRecord
 from .view import View
 
 TIMES_KEPT = 1_024
 EDITS_KEPT = 4_096
 
 
-def lease(
-    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord
-) -> worker_pb2.Lease:
+def id_of(run: Run) -> str:
+    return keys.run_id(run.job.definition.name, run.jid, run.occurrence)
+
+
+def lease(view: View, run: Run) -> worker_pb2.Lease:
     # Field by field: a message that is made of keywords costs half as much again.
     # And bytes where many leases say the same: to read them costs a third of saying it.
-    template = ordered = job.template
-    payload = job.payload
-    if run.action_version != job.action_version:
-        ordered, payload = former_specs.former(view, jid, run)
-    answer = worker_pb2.Lease.FromString(ordered.lease + _times(occurrence >> 16, run.due_at_ms))
-    answer.namespace = job.namespace
-    answer.job = job.name
-    answer.run = keys.run_id(job.name, jid, occurrence)
-    answer.token = run.token
-    answer.attempt = run.attempt
-    answer.max_attempts = run.attempts_forgiven + template.max_attempts
-    if run.payload is not None:
-        answer.payload.CopyFrom(run.payload)
+    record, definition, occurrence = run.record, run.job.definition, run.occurrence
+    template = ordered = definition.template
+    payload = definition.payload
+    if record.action_version != definition.action_version:
+        ordered, payload = former_specs.former(view, run)
+    answer = worker_pb2.Lease.FromString(ordered.lease + _times(occurrence >> 16, record.due_at_ms))
+    answer.namespace = definition.namespace
+    answer.job = definition.name
+    answer.run = keys.run_id(definition.name, run.jid, occurrence)
+    answer.token = record.token
+    answer.attempt = record.attempt
+    answer.max_attempts = record.attempts_forgiven + template.max_attempts
+    if record.payload is not None:
+        answer.payload.CopyFrom(record.payload)
     elif payload is not None:
         answer.payload.MergeFromString(payload)
-    if run.deadline_at_ms:
-        set_ms(answer.deadline, run.deadline_at_ms)
-    if run.checkpoint:
-        answer.checkpoint = run.checkpoint
-    if run.heard_at_ms and template.spec.timeouts.HasField("heartbeat"):
+    if record.deadline_at_ms:
+        set_ms(answer.deadline, record.deadline_at_ms)
+    if record.checkpoint:
+        answer.checkpoint = record.checkpoint
+    if record.heard_at_ms and template.spec.timeouts.HasField("heartbeat"):
         answer.heartbeat_timeout.CopyFrom(template.spec.timeouts.heartbeat)
-    if run.flow_jid:
-        answer.flow = flow_id(view, run)
-        answer.upstream.extend(upstream(view, run))
+    if record.flow_jid:
+        answer.flow = flow_id(view, record)
+        answer.upstream.extend(upstream(view, record))
     return answer
 
 
@@ -82,9 +86,10 @@ def upstream(view: View, run: RunRecord) -> list[run_pb2.UpstreamResult]:
     return results
 
 
-def run(view: View, jid: int, occurrence: int, record: RunRecord, job: JobRecord) -> run_pb2.Run:
+def run(view: View, run: Run) -> run_pb2.Run:
+    record, definition = run.record, run.job.definition
     answer = run_pb2.Run(
-        namespace=job.namespace, id=keys.run_id(job.name, jid, occurrence), job=job.name,
+        namespace=definition.namespace, id=id_of(run), job=definition.name,
         state=record.state, cause=record.cause, outcome=record.outcome, attempt=record.attempt,
         priority=record.priority or common_pb2.PRIORITY_MEDIUM, token=record.token,
         unique_key=record.unique_key, cancel_requested=bool(record.cancel_at_ms),
@@ -94,7 +99,7 @@ def run(view: View, jid: int, occurrence: int, record: RunRecord, job: JobRecord
     )  # fmt: skip
     lane = view.need(keys.lane(record.lane), LaneRecord)
     answer.queue = lane.queue
-    set_ms(answer.scheduled_time, occurrence >> 16)
+    set_ms(answer.scheduled_time, run.occurrence >> 16)
     set_ms(answer.due_time, record.due_at_ms)
     for name, ms in (
         ("ready_time", record.ready_at_ms),
@@ -161,17 +166,19 @@ ENDS = {
 }
 
 
-def job(namespace: str, jid: int, record: JobRecord, state: StateRecord) -> job_pb2.Job:
+def job(job: Job) -> job_pb2.Job:
+    record = job.definition
     answer = job_pb2.Job(
-        namespace=namespace, name=record.name, spec=record.full_spec(), uid=jid,
+        namespace=record.namespace, name=record.name, spec=record.full_spec(), uid=job.jid,
         etag=etag(record.version), version=record.version, creator=record.creator,
         create_time=timestamp(record.created_at_ms), update_time=timestamp(record.updated_at_ms),
     )  # fmt: skip
-    status(record, jid, state, answer.status)
+    status(job, answer.status)
     return answer
 
 
-def status(record: JobRecord, jid: int, state: StateRecord, answer: job_pb2.JobStatus) -> None:
+def status(job: Job, answer: job_pb2.JobStatus) -> None:
+    state = job.state
     answer.state = state.state
     answer.pause_reason = state.pause_reason
     for name in ("fired", "succeeded", "failed", "skipped", "running", "held"):
@@ -188,7 +195,7 @@ def status(record: JobRecord, jid: int, state: StateRecord, answer: job_pb2.JobS
         if ms:
             set_ms(getattr(answer, name), ms)
     if state.last_state:
-        answer.last_run = keys.run_id(record.name, jid, state.last_occurrence)
+        answer.last_run = keys.run_id(job.definition.name, job.jid, state.last_occurrence)
         answer.last_state = state.last_state
     if state.edits:
         answer.edits.extend(

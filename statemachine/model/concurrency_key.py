@@ -16,7 +16,8 @@ import msgspec
 from ...proto.v1 import common_pb2
 from ..core import limits
 from . import former_specs
-from .record import JobRecord, RunRecord
+from .entities import Run
+from .record import RunRecord
 from .view import View
 
 PREFIX: Final = "payload."
@@ -52,27 +53,28 @@ def warning(key: str) -> str:
     )
 
 
-def of(view: View, jid: int, run: RunRecord, job: JobRecord) -> str:
+def of(view: View, run: Run) -> str:
     """The key that a run counts under now; empty for none."""
-    if run.exempt & RunRecord.KEY_OF_TRIGGER:
-        return run.limit_key
-    key = job.template.spec.concurrency.key
+    if run.record.exempt & RunRecord.KEY_OF_TRIGGER:
+        return run.record.limit_key
+    key = run.job.definition.template.spec.concurrency.key
     if not is_path(key):
         return key
     try:
-        return read(key, *_payload(view, jid, run, job))
+        return read(key, *_payload(view, run))
     except Unreadable:
         # Those that cannot be kept apart share one.
         return key
 
 
-def _payload(view: View, jid: int, run: RunRecord, job: JobRecord) -> tuple[bytes, str]:
+def _payload(view: View, run: Run) -> tuple[bytes, str]:
     """What a run's handler will get, and its media type."""
-    if run.payload is not None:
-        return run.payload.data, run.payload.content_type
-    stored = job.payload
-    if run.action_version != job.action_version:
-        _, stored = former_specs.former(view, jid, run)
+    record = run.record
+    if record.payload is not None:
+        return record.payload.data, record.payload.content_type
+    stored = run.job.definition.payload
+    if record.action_version != run.job.definition.action_version:
+        _, stored = former_specs.former(view, run)
     return of_job(stored)
 
 

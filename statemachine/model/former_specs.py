@@ -20,40 +20,43 @@ from __future__ import annotations
 from ..core import limits
 from ..core.rejection import Reason, Refused
 from . import keys
-from .record import FormerRecord, JobRecord, RunRecord, StateRecord
+from .entities import Job, Run
+from .record import FormerRecord
 from .specs import Template
 from .view import View
 
 
-def check_room(view: View, job: JobRecord, state: StateRecord) -> None:
+def check_room(view: View, job: Job) -> None:
     """Former specs may be large, and an import may change more of them than fit into a change."""
-    if view.has_bytes and state.live > state.former:
+    definition = job.definition
+    if view.has_bytes and job.state.live > job.state.former:
         raise Refused.because(
             Reason.ERROR_REASON_LIMIT_EXCEEDED,
-            f"runs of the job '{job.name}' are under way and keep what they do, and this call has "
-            "changed as much of that as one may; import this job in another call",
-            job=job.name, limit="change_bytes", maximum=limits.CHANGE_BYTES,
-            actual=limits.CHANGE_BYTES + job.weight(),
+            f"runs of the job '{definition.name}' are under way and keep what they do, and this "
+            "call has changed as much of that as one may; import this job in another call",
+            job=definition.name, limit="change_bytes", maximum=limits.CHANGE_BYTES,
+            actual=limits.CHANGE_BYTES + definition.weight(),
         )  # fmt: skip
 
 
-def keep(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
-    """The next version of a job has another action or payload. The caller puts both records."""
+def keep(view: View, job: Job) -> None:
+    """The next version of a job has another action or payload."""
+    state, definition = job.state, view.change_definition(job)
     live = state.live - state.former
     if live:
-        former = FormerRecord(template=job.template, payload=job.payload, live=live)
-        view.put(keys.former(jid, job.action_version), former)
-        state.former = state.live
-    job.action_version = job.version + 1
+        former = FormerRecord(template=definition.template, payload=definition.payload, live=live)
+        view.put(keys.former(job.jid, definition.action_version), former)
+        view.change_state(job).former = state.live
+    definition.action_version = definition.version + 1
 
 
-def ended(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
-    """A run has ended of a job that has former specs. The caller puts the state."""
-    key = keys.former(jid, run.action_version)
+def ended(view: View, run: Run) -> None:
+    """A run has ended of a job that has former specs."""
+    key = keys.former(run.jid, run.record.action_version)
     former = view.get(key, FormerRecord)
     if former is None:
         return
-    state.former -= 1
+    view.change_state(run.job).former -= 1
     former.live -= 1
     if former.live:
         view.put(key, former)
@@ -61,7 +64,7 @@ def ended(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
         view.delete(key)
 
 
-def former(view: View, jid: int, run: RunRecord) -> tuple[Template, bytes | None]:
+def former(view: View, run: Run) -> tuple[Template, bytes | None]:
     """What a run goes by whose job has changed: the template with its action, and its payload."""
-    record = view.need(keys.former(jid, run.action_version), FormerRecord)
+    record = view.need(keys.former(run.jid, run.record.action_version), FormerRecord)
     return record.template, record.payload

@@ -16,46 +16,49 @@ from __future__ import annotations
 
 from ..core.store import Reading
 from . import keys
-from .record import CatchUpRecord, MetaRecord, RunRecord, StateRecord
+from .entities import Job, Run
+from .record import CatchUpRecord, MetaRecord
 from .view import View
 
 
-def set_job(view: View, jid: int, state: StateRecord, at_ms: int) -> None:
-    """Move a job's timer; 0 takes it away. The caller puts the record."""
-    if state.timer_at_ms != at_ms:
+def set_job(view: View, job: Job, at_ms: int) -> None:
+    """Move a job's timer; 0 takes it away."""
+    if job.state.timer_at_ms != at_ms:
+        state = view.change_state(job)
         if state.timer_at_ms:
-            view.delete_raw(keys.job_timer(state.timer_at_ms, jid))
+            view.delete_raw(keys.job_timer(state.timer_at_ms, job.jid))
         if at_ms & keys.LATER:
-            view.put_later(keys.job_timer(at_ms, jid))
+            view.put_later(keys.job_timer(at_ms, job.jid))
         elif at_ms:
-            view.put_timer(keys.job_timer(at_ms, jid))
+            view.put_timer(keys.job_timer(at_ms, job.jid))
         state.timer_at_ms = at_ms
 
 
-def set_backlog(view: View, jid: int, state: StateRecord) -> None:
+def set_backlog(view: View, job: Job) -> None:
     """See that the backlog of a job goes on when its turn comes."""
-    at_ms = state.backlog[0].release_at_ms
+    at_ms = job.state.backlog[0].release_at_ms
     if not at_ms:
         return  # The end of a run lets it go on.
-    key = keys.catch_up(jid)
+    key = keys.catch_up(job.jid)
     place = keys.LATER | max(at_ms, view.now_ms)
     record = view.get(key, CatchUpRecord)
     if record is not None:
         if record.timer_at_ms <= place:
             return
-        view.delete_raw(keys.backlog_timer(record.timer_at_ms, jid))
+        view.delete_raw(keys.backlog_timer(record.timer_at_ms, job.jid))
     view.put(key, CatchUpRecord(timer_at_ms=place))
-    view.put_later(keys.backlog_timer(place, jid))
+    view.put_later(keys.backlog_timer(place, job.jid))
 
 
-def set_run(view: View, jid: int, occurrence: int, run: RunRecord, at_ms: int) -> None:
-    """Move a run's timer; 0 takes it away. The caller puts the record."""
-    if run.timer_at_ms != at_ms:
-        if run.timer_at_ms:
-            view.delete_raw(keys.run_timer(run.timer_at_ms, jid, occurrence))
+def set_run(view: View, run: Run, at_ms: int) -> None:
+    """Move a run's timer; 0 takes it away."""
+    if run.record.timer_at_ms != at_ms:
+        record = view.change_run(run)
+        if record.timer_at_ms:
+            view.delete_raw(keys.run_timer(record.timer_at_ms, run.jid, run.occurrence))
         if at_ms:
-            view.put_timer(keys.run_timer(at_ms, jid, occurrence))
-        run.timer_at_ms = at_ms
+            view.put_timer(keys.run_timer(at_ms, run.jid, run.occurrence))
+        record.timer_at_ms = at_ms
 
 
 def earliest(*instants_ms: int) -> int:

@@ -1,8 +1,9 @@
 """What a decision sees: the store, and over it everything this decision has written so far.
 
-Records are parsed once for a decision and handed out as they are; a rule changes one and then
-calls `put`. Scans see the writes too, for the tables in which rules scan. When the decision is
-done, `seal` turns the writes into a change. The store is never written here.
+Records are parsed once for a decision and handed out as they are. Jobs and runs are handed out as
+entities (entities.py), and what a rule takes of one to change it is written; of other kinds it
+changes a record and then calls `put`. Scans see the writes too, for the tables in which rules scan.
+When the decision is done, `seal` turns the writes into a change. The store is never written here.
 
 Scans see the writes only for tables in which a rule must find what its own decision wrote;
 `scan_stored` is for work in small steps, which finds the rest in the next step.
@@ -34,10 +35,12 @@ from ..core.store import Reading
 from ..schedule.calendar_days import CalendarDays
 from ..schedule.plan import Plan
 from . import keys
+from .entities import Job, Run, job_with, run_with
 from .record import (
     AnyRecord,
     CalendarRecord,
     Change,
+    JobRecord,
     MetaRecord,
     NamespaceRecord,
     QueueRecord,
@@ -84,6 +87,8 @@ _RECALLED = frozenset(
         keys.NAMESPACE,
     )
 )  # fmt: skip
+# Of which rules have jobs and runs, not records.
+_ENTITIES = frozenset(table[0] for table in (keys.RUN, keys.STATE, keys.JOB))
 # Of which a view need note nothing when a record is put.
 _QUIET = _RECALLED - _PREFIX.keys()
 RECALL_MAX = 32_768
@@ -96,6 +101,22 @@ FEW = 8
 DENSE = 4
 MANY = 64  # Keys written under the prefix of a scan above which they are sorted once for all.
 NO_TIMER = b"\xff"  # Behind every timer.
+
+
+class Lent(NamedTuple):
+    """What was parsed, by key; jobs by their numbers, and runs with their occurrence."""
+
+    records: dict[bytes, Record]
+    jobs: dict[int, Job]
+    runs: dict[tuple[int, int], Run]
+
+    @classmethod
+    def nothing(cls) -> Lent:
+        return cls({}, {}, {})
+
+    def size(self) -> int:
+        """How many records that is."""
+        return len(self.records) + 2 * len(self.jobs) + len(self.runs)
 
 
 class Recall:
@@ -112,30 +133,30 @@ class Recall:
 
     def __init__(self, most: int = RECALL_MAX) -> None:
         self._half = most // 2
-        self._young: dict[bytes, Record] = {}
-        self._old: dict[bytes, Record] = {}
+        self._young = Lent.nothing()
+        self._old = Lent.nothing()
         self._revision = -1
 
     def __len__(self) -> int:
-        return len(self._young) + len(self._old)
+        return self._young.size() + self._old.size()
 
-    def take(self, revision: int) -> tuple[dict[bytes, Record], dict[bytes, Record]]:
+    def take(self, revision: int) -> tuple[Lent, Lent]:
         """Both generations, for a view on the state with this revision."""
-        taken = (self._young, self._old) if revision == self._revision else ({}, {})
-        self._young, self._old = {}, {}
-        return taken
+        taken = self._young, self._old
+        self._young, self._old = Lent.nothing(), Lent.nothing()
+        return taken if revision == self._revision else (Lent.nothing(), Lent.nothing())
 
     def keep(self, view: View) -> None:
         """The view's change, if it had one, is the change that was applied last."""
         if view.is_spoiled:
-            self._young, self._old, self._revision = {}, {}, -1
+            self._young, self._old, self._revision = Lent.nothing(), Lent.nothing(), -1
             return
-        young, old = view.records, view.older
+        young, old = Lent(view.records, view.jobs, view.runs), view.older
         for key in view.passing:
-            young.pop(key, None)
-        if len(young) > self._half:
+            young.records.pop(key, None)
+        if (size := young.size()) > self._half:
             # If one decision looked at more than there is room for, all of it goes.
-            old, young = young if len(young) <= 2 * self._half else {}, {}
+            old, young = young if size <= 2 * self._half else Lent.nothing(), Lent.nothing()
         self._young, self._old = young, old
         self._revision = view.base + (1 if view.writes else 0)
 
@@ -149,14 +170,6 @@ class JobBatch:
     # Where each of them stands at first, which nobody may change; and its bytes.
     state: StateRecord
     encoded: bytes
-
-
-class EndedRun(NamedTuple):
-    """A run that has ended; see firing/effects.py."""
-
-    jid: int
-    occurrence: int
-    run: RunRecord
 
 
 class View:
@@ -178,6 +191,7 @@ class View:
         "base",
         "first_timer",
         "job_batches",
+        "jobs",
         "keeps",
         "lanes",
         "lanes_of_templates",
@@ -191,6 +205,7 @@ class View:
         "queues",
         "records",
         "restored",
+        "runs",
         "sessions",
         "since_ms",
         "stops",
@@ -214,7 +229,7 @@ class View:
     # What calendars say, by their keys, each with the record and the version that says so.
     calendars: dict[bytes, tuple[CalendarRecord, int, CalendarDays]] | None = None
     # Runs that have ended, of which others are still to hear.
-    ended: list[EndedRun] | None = None
+    ended: list[Run] | None = None
     # When there may be more for those that a grant was for: a queue with a rate may give again, or
     # the grant ended early. 0: nothing waits.
     allowance_ms = 0
@@ -233,9 +248,8 @@ class View:
         self.meta = MetaRecord() if value is None else parse(keys.META, value, MetaRecord)
         self.base = self.meta.revision
         # Parsed records by key. What is among the older ones is moved when somebody looks at it.
-        self.records: dict[bytes, Record]
-        self.older: dict[bytes, Record]
-        self.records, self.older = ({}, {}) if recall is None else recall.take(self.base)
+        lent = (Lent.nothing(), Lent.nothing()) if recall is None else recall.take(self.base)
+        (self.records, self.jobs, self.runs), self.older = lent
         # What was written: a record, whose bytes are made when sealing, or bytes; None: deleted.
         self._written: dict[bytes, Record | bytes | None] = {}
         self._new: set[bytes] = set()
@@ -297,9 +311,12 @@ class View:
     def _fetch(self, key: bytes, kind: type[AnyRecord]) -> Record | None:
         if key in self._written:
             value = self._written[key]
-            assert not isinstance(value, Record), f"{key!r} was put and is no record"
+            if isinstance(value, Record):
+                return value
+        elif key[0] in _ENTITIES and (record := self._of_entity(key)) is not None:
+            return record
         else:
-            record = self.older.pop(key, None)
+            record = self.older.records.pop(key, None)
             if record is not None:
                 self.records[key] = record
                 return record
@@ -311,13 +328,40 @@ class View:
         found = self.records[key] = parse(key, value, kind)
         return found
 
+    def _of_entity(self, key: bytes) -> Record | None:
+        """The record of a job or run that is handed out, or lent."""
+        if key[0] == keys.RUN[0]:
+            place = keys.run_of(key)
+            run = self.runs.get(place) or self.older.runs.get(place)
+            return None if run is None else run.record
+        jid = int.from_bytes(key[1:9], "big")
+        job = self.jobs.get(jid) or self.older.jobs.get(jid)
+        if job is None:
+            return None
+        return job.state if key[0] == keys.STATE[0] else job.definition
+
+    def read_jobs_ahead(self, jids: Iterable[int]) -> None:
+        """Read jobs that will be needed, given their numbers in order."""
+        jobs, older = self.jobs, self.older.jobs
+        missing = [jid for jid in jids if jid not in jobs and jid not in older]
+        definitions, states = [keys.job(jid) for jid in missing], [*map(keys.state, missing)]
+        self.read_ahead(definitions, JobRecord)
+        self.read_ahead(states, StateRecord)
+        records = self.records
+        for jid, key, state_key in zip(missing, definitions, states, strict=True):
+            if key in records and state_key in records:
+                definition, state = records.pop(key), records.pop(state_key)
+                assert isinstance(definition, JobRecord)
+                assert isinstance(state, StateRecord)
+                jobs[jid] = Job(jid, definition, state, state_key, jid >> keys.SERIAL_BITS)
+
     def read_ahead(self, found: list[bytes], kind: type[AnyRecord]) -> None:
         """Read records of one table that will be needed, given their keys in order.
 
         What lies close together is scanned: a step of a scan costs a third of a read in memory,
         and a tenth of one on disk. For the others, many reads at once are cheaper than one by one.
         """
-        records, older, written = self.records, self.older, self._written
+        records, older, written = self.records, self.older.records, self._written
         missing = [k for k in found if k not in records and k not in older and k not in written]
         for start in range(0, len(missing), STRETCH):
             stretch = missing[start : start + STRETCH]
@@ -332,6 +376,98 @@ class View:
             for key, value in read:
                 if value is not None and key in wanted:
                     records[key] = parse(key, value, kind)
+
+    def job(self, jid: int) -> Job:
+        """A job that must be there. Only `change_state` and `change_definition` may change it."""
+        job = self.jobs.get(jid)
+        if job is None:
+            job = self.find_job(jid)
+            assert job is not None, f"there is no job {jid}"
+        return job
+
+    def find_job(self, jid: int) -> Job | None:
+        """As `job`; None if there is no such job."""
+        job = self.jobs.get(jid) or self.older.jobs.pop(jid, None)
+        if job is None:
+            state_key, key = keys.state(jid), keys.job(jid)
+            state = self.get(state_key, StateRecord)
+            if state is None:
+                return None
+            job = job_with(jid, self.need(key, JobRecord), state)
+            # Lent as one from now on.
+            self.records.pop(state_key, None)
+            self.records.pop(key, None)
+        self.jobs[jid] = job
+        return job
+
+    def change_state(self, job: Job) -> StateRecord:
+        """Where a job stands, to be changed: it is written when this decision is sealed."""
+        state = self._written[job.key] = job.state
+        return state
+
+    def change_definition(self, job: Job) -> JobRecord:
+        """A job's definition, to be changed, as `change_state`."""
+        key, definition = keys.job(job.jid), job.definition
+        if key not in self._written:
+            self._weight += definition.weight()
+            self._noted[key[0]].append(key)
+        self._written[key] = definition
+        return definition
+
+    def run(self, place: tuple[int, int]) -> Run:
+        """The run under way of a job with an occurrence, which must be there. Only `change_run` may
+        change it."""
+        run = self.runs.get(place)
+        if run is None:
+            run = self.find_run(place)
+            assert run is not None, f"job {place[0]} has no run {place[1]} under way"
+        return run
+
+    def find_run(self, place: tuple[int, int]) -> Run | None:
+        """As `run`; None if there is no such run under way."""
+        run = self.runs.get(place)
+        if run is None:
+            run = self.older.runs.pop(place, None)
+            if run is None:
+                key = keys.run(*place)
+                record = self.get(key, RunRecord)
+                if record is None:
+                    return None
+                run = run_with(self.job(place[0]), place[1], record)
+                self.records.pop(key, None)
+            else:
+                run.job = self.job(place[0])
+            self.runs[place] = run
+        return run
+
+    def change_run(self, run: Run) -> RunRecord:
+        """The record of a run, to be changed, as `change_state`."""
+        record = run.record
+        if run.key not in self._written:
+            self._weight += record.weight()
+        self._written[run.key] = record
+        return record
+
+    def add_run(self, run: Run) -> RunRecord:
+        """The record of a run that is under way from now on, to be changed."""
+        record = self._written[run.key] = run.record
+        self._noted[run.key[0]].append(run.key)
+        self.runs[run.jid, run.occurrence] = run
+        return record
+
+    def end_run(self, run: Run) -> RunRecord:
+        """The record of a run that ends now, to be changed: it is under way no more."""
+        self.runs.pop((run.jid, run.occurrence), None)
+        if self._written.get(run.key) is not None:
+            # It is weighed in the history.
+            self._weight -= run.record.weight()
+        self._noted[run.key[0]].append(run.key)
+        self._written[run.key] = None
+        return run.record
+
+    def weigh(self, size: int) -> None:
+        """So many bytes more were added to what is to be written."""
+        self._weight += size
 
     def edit(self, key: bytes, kind: type[AnyRecord]) -> AnyRecord:
         """A record that must be there and is changed now: `need` and `put` in one."""
@@ -349,7 +485,24 @@ class View:
                 self._noted[key[0]].append(key)
             if key[0] not in _RECALLED:
                 self.passing.append(key)
+        if key[0] in _ENTITIES:
+            self._exchange(key, record)
         self.records[key] = written[key] = record
+
+    def _exchange(self, key: bytes, record: Record) -> None:
+        """Another record stands where that of a job or run stood, which have it from now on."""
+        if isinstance(record, RunRecord):
+            place = keys.run_of(key)
+            run = self.runs.get(place) or self.older.runs.get(place)
+            if run is not None:
+                run.record = record
+            return
+        jid = int.from_bytes(key[1:9], "big")
+        job = self.jobs.get(jid) or self.older.jobs.get(jid)
+        if job is not None and isinstance(record, StateRecord):
+            job.state = record
+        elif job is not None and isinstance(record, JobRecord):
+            job.definition = record
 
     def put_once(self, key: bytes, record: Record) -> None:
         """Put a record that nobody looks at again soon: it is not kept in memory."""
@@ -360,7 +513,9 @@ class View:
         table, written = key[0], self._written
         self.records.pop(key, None)
         if table in _RECALLED:
-            self.older.pop(key, None)
+            self.older.records.pop(key, None)
+            if table in _ENTITIES:
+                self._forget_entity(key)
         self._weight += len(value)
         if table in _PREFIX and key not in written:
             self._noted[table].append(key)
@@ -379,10 +534,10 @@ class View:
             return self._written[key]  # type: ignore[return-value]
         return self._read(key)
 
-    def note_end(self, jid: int, occurrence: int, run: RunRecord) -> None:
+    def note_end(self, run: Run) -> None:
         """A run has ended, and others wait for that."""
         self.ended = self.ended or []
-        self.ended.append(EndedRun(jid, occurrence, run))
+        self.ended.append(run)
 
     def set_back(self, to_ms: int) -> None:
         """Somebody sets the clock of the state back: the only way in which it does not go on."""
@@ -425,11 +580,21 @@ class View:
             del self._written[key]
             return
         self.records.pop(key, None)
-        self.older.pop(key, None)
+        self.older.records.pop(key, None)
+        if key[0] in _ENTITIES:
+            self._forget_entity(key)
         written = self._written
         if key[0] in _PREFIX and key not in written:
             self._noted[key[0]].append(key)
         written[key] = None
+
+    def _forget_entity(self, key: bytes) -> None:
+        if key[0] == keys.RUN[0]:
+            for runs in (self.runs, self.older.runs):
+                runs.pop(keys.run_of(key), None)
+        else:
+            for jobs in (self.jobs, self.older.jobs):
+                jobs.pop(int.from_bytes(key[1:9], "big"), None)
 
     def delete_raw(self, key: bytes) -> None:
         """Delete a derived entry that is stored."""

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from ...proto.v1 import run_pb2
 from ..core import limits
 from ..model import keys
+from ..model.entities import Job
 from ..model.record import (
-    JobRecord,
     LedgerRecord,
     ProofRecord,
     RunRecord,
@@ -55,14 +55,15 @@ PIECE = 1_000  # Entries that are looked at in one piece of making the table of 
 
 
 def record(
-    view: View, jid: int, state: StateRecord, scheduled_ms: int, outcome: run_pb2.Outcome.ValueType,
+    view: View, job: Job, scheduled_ms: int, outcome: run_pb2.Outcome.ValueType,
     *, is_known: bool = False, proof: ProofRecord | None = None,
-) -> None:  # fmt: skip
-    """Record what became of a scheduled time, which may be known to have had another outcome. The
-    caller puts the state."""
+) -> StateRecord:  # fmt: skip
+    """Record what became of a scheduled time, which may be known to have had another outcome; the
+    state of its job, which was taken for that."""
+    state = view.change_state(job)
     newest = scheduled_ms > state.last_scheduled_at_ms
     # A backlog is worked off while newer times fire, so a past one may be new all the same.
-    if newest or not (is_known or covering(view, jid, scheduled_ms) is not None):
+    if newest or not (is_known or covering(view, job.jid, scheduled_ms) is not None):
         state.fired += 1
         if newest:
             state.last_scheduled_at_ms = scheduled_ms
@@ -73,14 +74,15 @@ def record(
     else:
         proof = proof or decided(view)
         entry = encode(LedgerRecord(outcome=outcome, proof=proof))
-    view.put_encoded(keys.ledger(jid, scheduled_ms), entry)
+    view.put_encoded(keys.ledger(job.jid, scheduled_ms), entry)
     if not state.ledger_from_ms or scheduled_ms < state.ledger_from_ms:
         state.ledger_from_ms = scheduled_ms
     if newest and outcome not in WITH_RUN:
         # A run makes room when it leaves the history; this entry has none.
-        purge(view, jid, state, view.need(keys.job(jid), JobRecord).namespace)
+        purge(view, job)
     elif not newest:
-        view.backfilled.add(jid)
+        view.backfilled.add(job.jid)
+    return state
 
 
 def decided(view: View, due_ms: int = 0) -> ProofRecord:
@@ -101,13 +103,14 @@ def correct(view: View, jid: int, scheduled_ms: int, outcome: run_pb2.Outcome.Va
 
 
 def stretch(
-    view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int,
+    view: View, job: Job, plan: Plan, first: int, last: int,
     outcome: run_pb2.Outcome.ValueType, count: int = 0, proof: ProofRecord | None = None,
 ) -> None:  # fmt: skip
     """Record what became of all times from one to another that have no entry of their own, which
-    are so many if the caller knows. The caller puts the state."""
+    are so many if the caller knows."""
+    state = job.state
     proof = proof or decided(view)
-    own = own_entries(view, jid, state, first, last)
+    own = own_entries(view, job, first, last)
     # Of several schedules a count is exact up to some number only, and so is the difference of two.
     if own or not count or len(plan.repeats) + len(plan.onces) > 1:
         # The first may follow from the end of a run, and then no count finds it.
@@ -121,12 +124,12 @@ def stretch(
         proof = replace(proof, due_at_ms=0)
     if count < 1:
         return
-    record(view, jid, state, first, outcome, proof=proof)
+    state = record(view, job, first, outcome, proof=proof)
     if count > 1:
         entry = LedgerRecord(
             outcome=outcome, last_at_ms=last, count=count, made_in=view.base + 1, proof=proof
         )
-        _put_stretch(view, jid, first, entry)
+        _put_stretch(view, job.jid, first, entry)
         state.fired += count - 1
         state.skipped += count - 1
         state.last_scheduled_at_ms = max(last, state.last_scheduled_at_ms)
@@ -142,14 +145,14 @@ def knows(view: View, jid: int, scheduled_ms: int) -> bool:
     return view.get(keys.ledger(jid, scheduled_ms), LedgerRecord) is not None
 
 
-def own_entries(view: View, jid: int, state: StateRecord, first: int, last: int) -> list[int]:
+def own_entries(view: View, job: Job, first: int, last: int) -> list[int]:
     """The scheduled times of a range that have an entry of their own, in order, less those that
     somebody added. Ahead of what was decided on these are only those that were moved to before
     their time."""
-    if state.last_scheduled_at_ms < first:
+    if job.state.last_scheduled_at_ms < first:
         return []
     found = []
-    for key, value in _entries(view, keys.ledger(jid, first), keys.ledger(jid, last + 1)):
+    for key, value in _entries(view, keys.ledger(job.jid, first), keys.ledger(job.jid, last + 1)):
         if value not in OUTCOMES:
             entry = parse(key, value, LedgerRecord) if value else view.get(key, LedgerRecord)
             if entry is None or entry.added:
@@ -236,29 +239,31 @@ def few_ahead(view: View, jid: int, at_ms: int, table: bytes) -> bool:
     return len(list(islice(found, AHEAD + 1))) <= AHEAD and _indexed_to(view) >= keys.LEDGER_END
 
 
-def cut(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> None:
+def cut(view: View, job: Job, plan: Plan, at_ms: int) -> None:
     """End all stretches at an instant, so that what is behind it is decided on again; there are few
-    (`few_ahead`). The caller puts the state."""
-    low, end = keys.stretch(jid, at_ms + 1), keys.after(keys.of_job(keys.STRETCH, jid))
+    (`few_ahead`)."""
+    low, end = keys.stretch(job.jid, at_ms + 1), keys.after(keys.of_job(keys.STRETCH, job.jid))
     firsts = [keys.scheduled_at(key) for key in view.scan(low, end)]
-    begun = _stretch_before(view, jid, at_ms + 1)
-    if begun is not None and view.need(keys.ledger(jid, begun), LedgerRecord).last_at_ms > at_ms:
+    begun = _stretch_before(view, job.jid, at_ms + 1)
+    if (
+        begun is not None
+        and view.need(keys.ledger(job.jid, begun), LedgerRecord).last_at_ms > at_ms
+    ):
         firsts.append(begun)
     for first in firsts:
-        entry = drop(view, keys.ledger(jid, first))
+        entry, state = drop(view, keys.ledger(job.jid, first)), view.change_state(job)
         state.fired -= entry.count
         state.skipped -= entry.count
         if first <= at_ms:
             last = latest_scheduled_before(plan, at_ms + 1, ever=True) or first
             last = max(first, last)
-            stretch(view, jid, state, plan, first, last, entry.outcome, proof=entry.proof)
+            stretch(view, job, plan, first, last, entry.outcome, proof=entry.proof)
 
 
-def mark_ahead(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int) -> None:
+def mark_ahead(view: View, job: Job, plan: Plan, at_ms: int) -> None:
     """Other schedules need not name the times that were decided on ahead of them; there are few.
-    One that had only missed its schedules is open again when these name it. The caller puts the
-    state."""
-    low, end = keys.ledger(jid, at_ms + 1), keys.after(keys.of_job(keys.LEDGER, jid))
+    One that had only missed its schedules is open again when these name it."""
+    low, end = keys.ledger(job.jid, at_ms + 1), keys.after(keys.of_job(keys.LEDGER, job.jid))
     for key in [key for key, _ in _entries(view, low, end)]:
         entry = view.get(key, LedgerRecord)
         if entry is None or entry.last_at_ms:
@@ -266,6 +271,7 @@ def mark_ahead(view: View, jid: int, state: StateRecord, plan: Plan, at_ms: int)
         is_named = names(plan, keys.scheduled_at(key))
         if is_named and entry.added and entry.outcome == run_pb2.OUTCOME_MISSED:
             drop(view, key)
+            state = view.change_state(job)
             state.fired -= 1
             state.skipped -= 1
         else:
@@ -281,15 +287,15 @@ def drop(view: View, key: bytes) -> LedgerRecord:
     return entry
 
 
-def backfillable(
-    view: View, jid: int, job: JobRecord, state: StateRecord, times: list[int]
-) -> list[int]:
+def backfillable(view: View, job: Job, times: list[int]) -> list[int]:
     """Those of some scheduled times, in order, that may run, as far as the ledger knows; it is read
     once for all of them. `may_backfill` is asked again for each when its turn comes."""
-    alone, stretches = _read(view, jid, times[0], times[-1])
-    purged_ms = state.ledger_purged_ms
+    alone, stretches = _read(view, job.jid, times[0], times[-1])
+    purged_ms = job.state.ledger_purged_ms
     # Of what is older than the job, and was purged, only the history may know.
-    forgotten = times[0] < min(purged_ms, job.created_at_ms) and _has_runs(view, jid, times)
+    forgotten = times[0] < min(purged_ms, job.definition.created_at_ms) and _has_runs(
+        view, job.jid, times
+    )
     found, place = [], 0
     for at_ms in times:
         outcome = alone.get(at_ms)
@@ -299,8 +305,8 @@ def backfillable(
             if place < len(stretches) and stretches[place][0] <= at_ms:
                 outcome = stretches[place][1].outcome
         if outcome is None and at_ms < purged_ms:
-            older = at_ms < job.created_at_ms
-            if older and not (forgotten and not may_backfill(view, jid, job, state, at_ms)):
+            older = at_ms < job.definition.created_at_ms
+            if older and not (forgotten and not may_backfill(view, job, at_ms)):
                 found.append(at_ms)
         elif outcome is None or outcome in BACKFILLABLE:
             found.append(at_ms)
@@ -338,45 +344,43 @@ def _read(
     return alone, stretches
 
 
-def may_backfill(
-    view: View, jid: int, job: JobRecord, state: StateRecord, scheduled_ms: int
-) -> bool:
+def may_backfill(view: View, job: Job, scheduled_ms: int) -> bool:
     """Whether a past scheduled time may still run: it has no run, now or ever."""
-    found = covering(view, jid, scheduled_ms)
-    if found is None and job.created_at_ms <= scheduled_ms < state.ledger_purged_ms:
+    found = covering(view, job.jid, scheduled_ms)
+    if found is None and job.definition.created_at_ms <= scheduled_ms < job.state.ledger_purged_ms:
         # Nobody knows any more whether it ran.
         return False
     if found is not None and found[1].outcome not in BACKFILLABLE:
         return False
     # The ledger may be kept for a shorter time than runs are.
     occurrence = keys.occurrence_of(scheduled_ms)
-    if view.get(keys.run(jid, occurrence), RunRecord) is not None:
+    if view.get(keys.run(job.jid, occurrence), RunRecord) is not None:
         return False
-    past = view.get(keys.ended(jid, occurrence), RunRecord)
+    past = view.get(keys.ended(job.jid, occurrence), RunRecord)
     return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
 
 
-def take_out(view: View, jid: int, job: JobRecord, plan: Plan, scheduled_ms: int) -> bool:
+def take_out(view: View, job: Job, plan: Plan, scheduled_ms: int) -> bool:
     """A scheduled time of a stretch is to have an entry of its own, which the caller makes. Whether
     it had an outcome, there or alone."""
-    found = covering(view, jid, scheduled_ms)
+    found = covering(view, job.jid, scheduled_ms)
     if found is None or not found[1].last_at_ms:
         return found is not None
     first, entry = found
-    is_former = first <= job.schedules_since_ms
+    is_former = first <= job.definition.schedules_since_ms
     is_end = scheduled_ms in (first, entry.last_at_ms)
     if not is_end and (is_former or not names(plan, scheduled_ms)):
         # It is none of them; of what came under other schedules only the ends are known.
         return False
     entry.count -= 1
     if first != scheduled_ms and entry.count > 0:
-        view.put(keys.ledger(jid, first), entry)
+        view.put(keys.ledger(job.jid, first), entry)
         return True
-    drop(view, keys.ledger(jid, first))
+    drop(view, keys.ledger(job.jid, first))
     if entry.count > 0:
-        second = first + 1 if is_former else _second(view, jid, plan, first, entry.last_at_ms)
+        second = first + 1 if is_former else _second(view, job.jid, plan, first, entry.last_at_ms)
         entry.proof = replace(entry.proof, due_at_ms=0) if entry.proof else None
-        _put_stretch(view, jid, second, entry)
+        _put_stretch(view, job.jid, second, entry)
     return True
 
 
@@ -397,30 +401,35 @@ def _second(view: View, jid: int, plan: Plan, first: int, last: int) -> int:
     return at_ms + 1 if at_ms < last else first + 1
 
 
-def oldest(view: View, jid: int, state: StateRecord, most: int) -> list[bytes]:
-    first = keys.ledger(jid, state.ledger_from_ms)
-    return list(islice(view.scan_stored(first, keys.after(keys.of_job(keys.LEDGER, jid))), most))
+def oldest(view: View, job: Job, most: int) -> list[bytes]:
+    first = keys.ledger(job.jid, job.state.ledger_from_ms)
+    return list(
+        islice(view.scan_stored(first, keys.after(keys.of_job(keys.LEDGER, job.jid))), most)
+    )
 
 
-def purge(view: View, jid: int, state: StateRecord, namespace: str, most: int = PURGE) -> int:
-    """Drop a few entries that are older than the namespace keeps. The caller puts the state.
+def purge(view: View, job: Job, most: int = PURGE) -> int:
+    """Drop a few entries that are older than the namespace keeps.
 
     The answer is when the oldest of the others has had its time; 0 when there are none.
     """
-    keep_ms = namespaces.keep_ledger_ms(view, namespace)
+    state = job.state
+    keep_ms = namespaces.keep_ledger_ms(view, job.definition.namespace)
     edge_ms = view.now_ms - keep_ms
-    if jid in view.backfilled:
+    if job.jid in view.backfilled:
         # What this decision has put among the old entries is not stored yet: the mark must wait.
         return view.now_ms + limits.MINUTE_MS
     if 0 < state.ledger_from_ms < edge_ms:
-        for key in oldest(view, jid, state, most):
+        for key in oldest(view, job, most):
             entry = view.need(key, LedgerRecord)
             at_ms = keys.scheduled_at(key)
-            state.ledger_from_ms = at_ms
             last_ms = max(at_ms, entry.last_at_ms)
             if last_ms >= edge_ms:
+                if state.ledger_from_ms != at_ms:
+                    view.change_state(job).ledger_from_ms = at_ms
                 return last_ms + keep_ms + 1
             drop(view, key)
+            state = view.change_state(job)
             state.ledger_from_ms = at_ms + 1
             state.ledger_purged_ms = max(state.ledger_purged_ms, last_ms + 1)
     if not state.ledger_from_ms or state.ledger_from_ms > state.last_scheduled_at_ms:

@@ -6,19 +6,20 @@ for what is left then. The firing of a run pays nothing for this.
 
 from __future__ import annotations
 
-from ..model.record import JobRecord, StateRecord
+from ..model.entities import Job
+from ..model.record import StateRecord
 from ..model.view import View
 from . import ledger, next_time
 
 
-def step(
-    view: View, jid: int, job: JobRecord, state: StateRecord, most: int = ledger.PURGE
-) -> bool:
-    """Drop a few old entries, and plan the rest. True: the caller reschedules and puts the
-    state."""
+def step(view: View, job: Job, most: int = ledger.PURGE) -> bool:
+    """Drop a few old entries, and plan the rest. True: the caller reschedules."""
+    state = job.state
     before = state.ledger_from_ms, state.ledger_purge_at_ms
-    at_ms = ledger.purge(view, jid, state, job.namespace, most)
-    state.ledger_purge_at_ms = at_ms if idle(state) else 0
+    at_ms = ledger.purge(view, job, most)
+    planned_ms = at_ms if idle(state) else 0
+    if state.ledger_purge_at_ms != planned_ms:
+        view.change_state(job).ledger_purge_at_ms = planned_ms
     return (state.ledger_from_ms, state.ledger_purge_at_ms) != before
 
 

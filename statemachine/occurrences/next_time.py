@@ -9,7 +9,8 @@ from ..core import limits
 from ..core.field_fault import FieldFault
 from ..core.rejection import Reason
 from ..model import keys, specs, timers
-from ..model.record import BacklogRecord, CalendarRecord, EditRecord, JobRecord, StateRecord
+from ..model.entities import Job
+from ..model.record import BacklogRecord, CalendarRecord, EditRecord, StateRecord
 from ..model.view import View
 from ..schedule import zones
 from ..schedule.calendar_days import CalendarDays, read_calendar
@@ -32,20 +33,21 @@ class Unreadable(Exception):
     schedules otherwise than the one that accepted it."""
 
 
-def plan_of(view: View, jid: int, job: JobRecord) -> Plan:
-    template = job.template
-    place = (job.schedules, template.timing, job.schedules_since_ms)
+def plan_of(view: View, job: Job) -> Plan:
+    definition = job.definition
+    template = definition.template
+    place = (definition.schedules, template.timing, definition.schedules_since_ms)
     known = view.restored.get(place)
     if known is not None:
         return known
     try:
-        shape = specs.shape(template, job.schedules)
+        shape = specs.shape(template, definition.schedules)
         plan = restore_plan(
             shape,
-            seed=f"{job.namespace}/{job.name}",
-            created_at_ms=job.created_at_ms,
-            since_ms=job.schedules_since_ms,
-            calendars=calendars_of(view, keys.namespace_of(jid), template.calendars),
+            seed=f"{definition.namespace}/{definition.name}",
+            created_at_ms=definition.created_at_ms,
+            since_ms=definition.schedules_since_ms,
+            calendars=calendars_of(view, keys.namespace_of(job.jid), template.calendars),
         )
     except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
         why = f"its schedule cannot be read here: {type(error).__name__}: {error}"
@@ -63,10 +65,10 @@ def _in_words(fault: FieldFault) -> str:
     return fault.message
 
 
-def is_readable(view: View, jid: int, job: JobRecord) -> bool:
+def is_readable(view: View, job: Job) -> bool:
     """Whether its schedules can be computed here."""
     try:
-        plan_of(view, jid, job)
+        plan_of(view, job)
     except Unreadable:
         return False
     return True
@@ -97,22 +99,27 @@ def _days_of(view: View, key: bytes, record: CalendarRecord) -> CalendarDays:
     return days
 
 
-def advance(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
-    """Go on from a scheduled time to the next one. The caller sets the timer and puts the state."""
+def advance(view: View, job: Job, after_ms: int) -> None:
+    """Go on from a scheduled time to the next one. The caller sets the timer."""
+    state = job.state
     if state.once:
         # The plan would say the same, at ten times the price, and many of these are due at once.
+        state = view.change_state(job)
         state.next_scheduled_at_ms = state.next_due_at_ms = 0
     else:
-        advance_behind(view, jid, job, state, after_ms)
+        advance_behind(view, job, after_ms)
 
 
-def advance_behind(view: View, jid: int, job: JobRecord, state: StateRecord, after_ms: int) -> None:
-    """Set the next time behind an instant. The caller sets the timer and puts the state."""
+def advance_behind(view: View, job: Job, after_ms: int) -> None:
+    """Set the next time behind an instant. The caller sets the timer."""
+    state = view.change_state(job)
     state.next_scheduled_at_ms = state.next_due_at_ms = 0
     state.decided_ms = after_ms
-    if not job.schedules or (job.template.max_runs and runs_left(job, state, after_ms + 1) <= 0):
+    if not job.definition.schedules or (
+        job.definition.template.max_runs and runs_left(job, after_ms + 1) <= 0
+    ):
         return
-    plan = plan_of(view, jid, job)
+    plan = plan_of(view, job)
     scheduled_ms = next_scheduled(plan, after_ms, last_end_ms=last_end(view, state))
     if scheduled_ms is not None and scheduled_ms <= limits.INSTANT_MAX_MS:
         state.next_scheduled_at_ms = scheduled_ms
@@ -139,17 +146,20 @@ def awaits(state: StateRecord, scheduled_ms: int) -> bool:
     return any(edit.scheduled_at_ms == scheduled_ms for edit in state.edits)
 
 
-def apply_timing(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def apply_timing(view: View, job: Job) -> None:
     """Another jitter or max_runs changes no scheduled time: what lies ahead or waits stays. The
-    caller reschedules and puts the state."""
+    caller reschedules."""
+    state = job.state
     scheduled_ms = state.next_scheduled_at_ms
     if not scheduled_ms:
         # None was left behind what waits, or was moved to later; now there may be one.
-        advance_behind(view, jid, job, state, decided(state) or view.now_ms)
-    elif job.template.max_runs and runs_left(job, state, scheduled_ms) <= 0:
-        _stop(state)
+        advance_behind(view, job, decided(state) or view.now_ms)
+    elif job.definition.template.max_runs and runs_left(job, scheduled_ms) <= 0:
+        _stop(view, job)
     elif state.next_due_at_ms > view.now_ms:
-        state.next_due_at_ms = max(view.now_ms, due(plan_of(view, jid, job), scheduled_ms))
+        view.change_state(job).next_due_at_ms = max(
+            view.now_ms, due(plan_of(view, job), scheduled_ms)
+        )
 
 
 def decided_ahead(view: View, state: StateRecord) -> int:
@@ -161,60 +171,63 @@ def decided_ahead(view: View, state: StateRecord) -> int:
     return state.last_scheduled_at_ms if until > view.now_ms else 0
 
 
-def _behind_end(view: View, jid: int, job: JobRecord, state: StateRecord) -> int:
+def _behind_end(view: View, job: Job) -> int:
     """Where a job looks for its next time after the end of a run. Times that count from an end are
     none of those that were decided on ahead."""
+    state = job.state
     ahead = decided_ahead(view, state) and not _waiting(state)
-    if ahead and ledger.few_ahead(view, jid, view.now_ms, keys.STRETCH):
-        ledger.cut(view, jid, state, plan_of(view, jid, job), view.now_ms)
+    if ahead and ledger.few_ahead(view, job.jid, view.now_ms, keys.STRETCH):
+        ledger.cut(view, job, plan_of(view, job), view.now_ms)
         return view.now_ms - 1
     return max(state.last_scheduled_at_ms, view.now_ms - 1)
 
 
-def runs_left(job: JobRecord, state: StateRecord, from_ms: int) -> int:
+def runs_left(job: Job, from_ms: int) -> int:
     """How many scheduled times from an instant on a job with max_runs may have. What waits in
     the backlog, or was moved from before to later, will have been fired by then."""
+    state = job.state
     moved = sum(
         1 for edit in state.edits if edit.kind == Edit.KIND_MOVE and edit.scheduled_at_ms < from_ms
     )
-    return job.template.max_runs - state.fired - _waiting(state) - moved
+    return job.definition.template.max_runs - state.fired - _waiting(state) - moved
 
 
-def places_left(job: JobRecord, state: StateRecord) -> int:
+def places_left(job: Job) -> int:
     """How many of what was moved or added a job with max_runs may still have, beside what
     waits and what was moved to later from a time that it has passed."""
-    return runs_left(job, state, decided(state) + 1)
+    return runs_left(job, decided(job.state) + 1)
 
 
-def has_place(job: JobRecord, state: StateRecord, edit: EditRecord) -> bool:
+def has_place(job: Job, edit: EditRecord) -> bool:
     """Whether one that was moved or added may run: what the job has passed by keeps its place."""
-    if not job.template.max_runs:
+    if not job.definition.template.max_runs:
         return True
-    is_passed = edit.kind == MOVE and edit.scheduled_at_ms <= decided(state)
-    return is_passed or places_left(job, state) > 0
+    is_passed = edit.kind == MOVE and edit.scheduled_at_ms <= decided(job.state)
+    return is_passed or places_left(job) > 0
 
 
-def advance_if_idle(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def advance_if_idle(view: View, job: Job) -> None:
     """What was moved or waited became no run, so no end will set the next time of a job that goes
-    on from an end, and one with max_runs has some left after all. The caller reschedules and
-    puts the state."""
+    on from an end, and one with max_runs has some left after all. The caller reschedules."""
+    state = job.state
     if state.next_scheduled_at_ms or _waiting(state):
         return
     if state.after_end and state.live == state.held:
-        advance_behind(view, jid, job, state, _behind_end(view, jid, job, state))
-    elif state.fired < job.template.max_runs:
-        advance_behind(view, jid, job, state, decided(state))
+        advance_behind(view, job, _behind_end(view, job))
+    elif state.fired < job.definition.template.max_runs:
+        advance_behind(view, job, decided(state))
 
 
-def used_up(job: JobRecord, state: StateRecord) -> None:
+def used_up(view: View, job: Job) -> None:
     """One that was moved or added may be the last of all, though the schedules name more."""
-    first_ms = state.next_scheduled_at_ms
-    if first_ms and job.template.max_runs and runs_left(job, state, first_ms) <= 0:
-        _stop(state)
+    first_ms = job.state.next_scheduled_at_ms
+    if first_ms and job.definition.template.max_runs and runs_left(job, first_ms) <= 0:
+        _stop(view, job)
 
 
-def _stop(state: StateRecord) -> None:
+def _stop(view: View, job: Job) -> None:
     """It has no next time, though its schedules have one."""
+    state = view.change_state(job)
     state.decided_ms = state.next_scheduled_at_ms - 1
     state.next_scheduled_at_ms = state.next_due_at_ms = 0
 
@@ -245,38 +258,40 @@ def last_end(view: View, state: StateRecord) -> int | None:
     return state.last_end_at_ms or None
 
 
-def start(view: View, state: StateRecord, plan: Plan) -> None:
+def start(view: View, job: Job, plan: Plan) -> None:
     """Set a new job's first scheduled time. An instant that has passed already is due at once."""
     scheduled_ms = plan.first_ms
     if scheduled_ms is not None and scheduled_ms <= limits.INSTANT_MAX_MS:
+        state = view.change_state(job)
         state.next_scheduled_at_ms = scheduled_ms
         state.next_due_at_ms = max(due(plan, scheduled_ms), view.now_ms)
 
 
-def reschedule(view: View, jid: int, state: StateRecord) -> None:
-    """Set a job's state and timer to what lies ahead of it. The caller puts the state."""
+def reschedule(view: View, job: Job) -> None:
+    """Set a job's state and timer to what lies ahead of it."""
+    state = job.state
     if state.state == ACTIVE:
         # Most have a next time, and are not asked.
         if (
             not state.next_scheduled_at_ms
             and not ahead(state)
-            and (state.may_finish or (state.after_end and _is_used_up(view, jid, state)))
+            and (state.may_finish or (state.after_end and _is_used_up(view, job)))
         ):
-            state.state = FINISHED
+            view.change_state(job).state = FINISHED
     elif state.state == FINISHED and ahead(state):
-        state.state = ACTIVE
+        view.change_state(job).state = ACTIVE
     if state.delete_after_ms is not None and over(state):
         if not state.delete_at_ms:
-            state.delete_at_ms = view.now_ms + state.delete_after_ms
-    else:
-        state.delete_at_ms = 0
+            view.change_state(job).delete_at_ms = view.now_ms + state.delete_after_ms
+    elif state.delete_at_ms:
+        view.change_state(job).delete_at_ms = 0
     at_ms = next_wake(view, state)
     if at_ms != state.timer_at_ms:
         if 0 < at_ms < view.now_ms or at_ms & keys.LATER:
             at_ms = _behind_due(view, state, at_ms)
-        timers.set_job(view, jid, state, at_ms)
+        timers.set_job(view, job, at_ms)
     if state.backlog and state.state == ACTIVE:
-        timers.set_backlog(view, jid, state)
+        timers.set_backlog(view, job)
 
 
 def _behind_due(view: View, state: StateRecord, at_ms: int) -> int:
@@ -288,18 +303,18 @@ def _behind_due(view: View, state: StateRecord, at_ms: int) -> int:
     return later_bit | view.now_ms
 
 
-def _is_used_up(view: View, jid: int, state: StateRecord) -> bool:
+def _is_used_up(view: View, job: Job) -> bool:
     """Whether a job that goes on from the ends of its runs has had all that it may have: as many as
     its most, or no end of a run brings another before its end time."""
-    job = view.need(keys.job(jid), JobRecord)
-    if not state.fired or job.template.spec.upstream.jobs:
+    state = job.state
+    if not state.fired or job.definition.template.spec.upstream.jobs:
         return False
-    if 0 < job.template.max_runs <= state.fired:
+    if 0 < job.definition.template.max_runs <= state.fired:
         return True
     if state.live > state.held:
         return False
     after_ms = max(state.last_scheduled_at_ms, view.now_ms - 1)
-    return next_scheduled(plan_of(view, jid, job), after_ms, last_end_ms=view.now_ms) is None
+    return next_scheduled(plan_of(view, job), after_ms, last_end_ms=view.now_ms) is None
 
 
 def over(state: StateRecord) -> bool:
@@ -344,19 +359,18 @@ def edit_due(edit: EditRecord) -> int:
     return 0 if edit.kind == SKIP else edit.scheduled_at_ms
 
 
-def run_ended(view: View, jid: int, state: StateRecord) -> None:
-    """A run has ended, which some schedules and backlogs wait for. The caller puts the state."""
+def run_ended(view: View, job: Job) -> None:
+    """A run has ended, which some schedules and backlogs wait for."""
+    state = job.state
     waits = False
     if state.backlog:
-        first = state.backlog[0]
-        waits = not first.release_at_ms
+        waits = not state.backlog[0].release_at_ms
         if waits:
-            first.release_at_ms = view.now_ms
+            view.change_state(job).backlog[0].release_at_ms = view.now_ms
     if state.after_end and state.live == state.held and state.state in (ACTIVE, PAUSED):
         # A time that has come, and waits for its turn or for the job to go on, is decided first.
         if not 0 < state.next_scheduled_at_ms <= view.now_ms:
-            job = view.need(keys.job(jid), JobRecord)
-            advance(view, jid, job, state, _behind_end(view, jid, job, state))
+            advance(view, job, _behind_end(view, job))
     elif not waits and (state.live or state.delete_after_ms is None):
         return
-    reschedule(view, jid, state)
+    reschedule(view, job)

@@ -16,7 +16,8 @@ from enum import Enum
 
 from ...proto.v1 import schedule_pb2
 from ..core import limits
-from ..model.record import EditRecord, JobRecord, StateRecord
+from ..model.entities import Job
+from ..model.record import EditRecord, StateRecord
 from ..model.view import View
 from ..schedule.plan import (
     Plan,
@@ -100,23 +101,22 @@ class Stretch:
         return early, late
 
 
-def undecided(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, until_ms: int
-) -> tuple[list[Stretch], int]:
+def undecided(view: View, job: Job, plan: Plan, until_ms: int) -> tuple[list[Stretch], int]:
     """What a job has to decide on: times of its schedules up to an instant, and what was moved or
     added and is due, in the order in which it is due; and the last time of the schedules that was
     looked at, 0 if none was."""
+    state = job.state
     edits = list(_edited(view, state))
     first, last = state.next_scheduled_at_ms, 0
     found: list[Stretch] = []
     if 0 < first <= until_ms or 0 < state.next_due_at_ms <= view.now_ms:
         last = max(first, latest_scheduled_before(plan, until_ms + 1) or first)
-        if job.template.max_runs:
-            last = last_of_most(view, jid, job, state, plan, first, last)
+        if job.definition.template.max_runs:
+            last = last_of_most(view, job, plan, first, last)
         last = _within_days(plan, first, last)
-        found = list(_scheduled(view, jid, state, plan, last, edits))
-    if edits and job.template.max_runs:
-        edits = _with_place(job, state, plan, edits, sum(one.count for one in found), last)
+        found = list(_scheduled(view, job, plan, last, edits))
+    if edits and job.definition.template.max_runs:
+        edits = _with_place(job, plan, edits, sum(one.count for one in found), last)
     return sorted((*found, *edits), key=lambda one: (one.due_ms, one.first)), last
 
 
@@ -129,14 +129,14 @@ def _edited(view: View, state: StateRecord) -> Iterator[Stretch]:
 
 
 def _with_place(
-    job: JobRecord, state: StateRecord, plan: Plan, edits: list[Stretch], scheduled: int, last: int
+    job: Job, plan: Plan, edits: list[Stretch], scheduled: int, last: int
 ) -> list[Stretch]:
     """What was moved or added takes the places within max_runs that times of schedules leave. What
     was added and is named by the schedules since has the place of these."""
-    passed = max(last, next_time.decided(state))
+    passed = max(last, next_time.decided(job.state))
     of_schedules = [one for one in edits if one.first <= passed and _is_named(plan, one)]
     added = sum(not _is_moved(one) for one in of_schedules)
-    left = next_time.runs_left(job, state, passed + 1) - scheduled - added
+    left = next_time.runs_left(job, passed + 1) - scheduled - added
     others = sorted(
         (one for one in edits if one not in of_schedules), key=lambda one: (one.due_ms, one.first)
     )
@@ -160,8 +160,9 @@ def _within_days(plan: Plan, first: int, last: int) -> int:
 
 
 def _scheduled(
-    view: View, jid: int, state: StateRecord, plan: Plan, last: int, due_edits: list[Stretch]
+    view: View, job: Job, plan: Plan, last: int, due_edits: list[Stretch]
 ) -> Iterator[Stretch]:
+    state = job.state
     first = begin = state.next_scheduled_at_ms
     points: dict[int, EditRecord | None] = {
         edit.scheduled_at_ms: edit for edit in state.edits if first <= edit.scheduled_at_ms <= last
@@ -169,7 +170,7 @@ def _scheduled(
     # What was moved to before its time may wait by itself.
     points |= {at_ms: None for at_ms in next_time.waiting_alone(state) if first <= at_ms <= last}
     # What ran before its time has its outcome, whatever was changed since.
-    points |= dict.fromkeys(ledger.own_entries(view, jid, state, first, last))
+    points |= dict.fromkeys(ledger.own_entries(view, job, first, last))
     is_named = state.next_due_at_ms == due(plan, first) and not plan.rests
     if not points and not plan.calendars and not due_edits and is_named:
         # Nearly all jobs: both ends are known.
@@ -227,13 +228,11 @@ def _days(plan: Plan, begin: int, end: int) -> Iterator[tuple[int, int, Kind]]:
         yield begin, end, kind
 
 
-def last_of_most(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
-) -> int:
+def last_of_most(view: View, job: Job, plan: Plan, first: int, last: int) -> int:
     """The last of the times of a range that max_runs has room for."""
-    end = nth_scheduled(plan, first, last, max(1, next_time.runs_left(job, state, first)))
-    own = ledger.own_entries(view, jid, state, first, last)
-    alone = [at_ms for at_ms in next_time.waiting_alone(state) if first <= at_ms <= last]
+    end = nth_scheduled(plan, first, last, max(1, next_time.runs_left(job, first)))
+    own = ledger.own_entries(view, job, first, last)
+    alone = [at_ms for at_ms in next_time.waiting_alone(job.state) if first <= at_ms <= last]
     if alone:
         own = sorted([*own, *(at_ms for at_ms in alone if _names(plan, first, at_ms))])
     behind = iter(scheduled_times(plan, end + 1, last + 1, len(own)).times if own else ())

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from ...proto.v1 import job_pb2
 from ..core.instants import clock_text, set_ms
-from ..model.record import EditRecord, JobRecord, StateRecord
+from ..model.entities import Job
+from ..model.record import EditRecord
 from ..model.view import View
 from ..schedule.plan import Plan, due, excluded, latest_scheduled_before, next_scheduled
 from . import ledger, next_time
@@ -37,15 +38,14 @@ class Upcoming:
         return ", ".join([*shown, f"and {more} more"] if more else shown)
 
 
-def show(
-    view: View, jid: int, job: JobRecord, state: StateRecord, status: job_pb2.JobStatus
-) -> None:
+def show(view: View, job: Job, status: job_pb2.JobStatus) -> None:
     """Put the next time that will run into a status that holds the next one of the schedules."""
+    state = job.state
     ran_ahead = state.last_scheduled_at_ms >= state.next_scheduled_at_ms
-    if not state.edits and not job.template.calendars and not ran_ahead:
+    if not state.edits and not job.definition.template.calendars and not ran_ahead:
         return
     try:
-        ahead = upcoming(view, jid, job, state)
+        ahead = upcoming(view, job)
     except next_time.Unreadable:
         # The warnings of the job and its explanation say so.
         return
@@ -58,36 +58,37 @@ def show(
             set_ms(getattr(status, name), ms)
 
 
-def upcoming(view: View, jid: int, job: JobRecord, state: StateRecord) -> Upcoming:
+def upcoming(view: View, job: Job) -> Upcoming:
+    state = job.state
     found = Upcoming(state.next_scheduled_at_ms, state.next_due_at_ms)
     edited = {edit.scheduled_at_ms: edit for edit in state.edits}
     by_hand = min(
         (
             (at, edit.scheduled_at_ms)
             for edit in state.edits
-            if (at := next_time.edit_due(edit)) and next_time.has_place(job, state, edit)
+            if (at := next_time.edit_due(edit)) and next_time.has_place(job, edit)
         ),
         default=None,
     )
     if found.scheduled_ms:
-        plan = next_time.plan_of(view, jid, job)
-        ran = ran_before(view, jid, state)
-        _pass_over(plan, found, edited, ran, by_hand[0] if by_hand else None, _left(job, state))
+        plan = next_time.plan_of(view, job)
+        ran = ran_before(view, job)
+        _pass_over(plan, found, edited, ran, by_hand[0] if by_hand else None, _left(job))
     if by_hand and (not found.scheduled_ms or by_hand[0] <= found.due_ms):
         found.due_ms, found.scheduled_ms = by_hand
     return found
 
 
-def ran_before(view: View, jid: int, state: StateRecord) -> set[int]:
+def ran_before(view: View, job: Job) -> set[int]:
     """Times ahead that were moved to before their time, and have their outcome."""
-    first, last = state.next_scheduled_at_ms, state.last_scheduled_at_ms
-    return set(ledger.own_entries(view, jid, state, first, last)) if 0 < first <= last else set()
+    first, last = job.state.next_scheduled_at_ms, job.state.last_scheduled_at_ms
+    return set(ledger.own_entries(view, job, first, last)) if 0 < first <= last else set()
 
 
-def _left(job: JobRecord, state: StateRecord) -> int | None:
-    if not job.template.max_runs:
+def _left(job: Job) -> int | None:
+    if not job.definition.template.max_runs:
         return None
-    return next_time.runs_left(job, state, state.next_scheduled_at_ms)
+    return next_time.runs_left(job, job.state.next_scheduled_at_ms)
 
 
 def _pass_over(

@@ -38,8 +38,9 @@ Edit = schedule_pb2.OccurrenceEdit
 def audit(
     view: View, request: job_pb2.AuditJobRequest, workers: Workers
 ) -> job_pb2.AuditJobResponse:
-    jid, job, state = find(view, request.namespace, request.job)
-    plan = next_time.plan_of(view, jid, job)
+    found_job = find(view, request.namespace, request.job)
+    jid, job, state = found_job.jid, found_job.definition, found_job.state
+    plan = next_time.plan_of(view, found_job)
     since_ms = _since(job, state)
     evidence = Evidence(view, jid, job, state)
     past = _past(job, state, plan, evidence)

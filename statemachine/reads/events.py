@@ -22,6 +22,7 @@ from ..core.instants import set_ms
 from ..core.store import Reading
 from ..model import answers, keys, phases
 from ..model.difference import jid_in, namespace_in
+from ..model.entities import job_with, run_with
 from ..model.record import (
     AlertRecord,
     AuditEntryRecord,
@@ -46,6 +47,7 @@ from .jobs import check_word
 Event = event_pb2.Event
 Kind = event_pb2.EventKind
 Events = Iterator[Event]
+NO_STATE = StateRecord()  # Of a job that may be gone: what shows a run asks for none.
 FIELDS = ("job", "kind", "queue", "run")
 ENDS = {
     phases.SUCCEEDED: event_pb2.EVENT_KIND_RUN_SUCCEEDED,
@@ -171,7 +173,9 @@ def _run_event(
 ) -> Event:
     job = summary.job(jid)
     event = summary.event(kind, job)
-    event.run.CopyFrom(answers.run(summary.view, jid, occurrence, run, job))
+    event.run.CopyFrom(
+        answers.run(summary.view, run_with(job_with(jid, job, NO_STATE), occurrence, run))
+    )
     return event
 
 
@@ -234,7 +238,7 @@ def _job_event(
     summary: ChangeSummary, kind: Kind.ValueType, jid: int, job: JobRecord, state: StateRecord
 ) -> Event:
     event = summary.event(kind, job)
-    event.job_after.CopyFrom(answers.job(job.namespace, jid, job, state))
+    event.job_after.CopyFrom(answers.job(job_with(jid, job, state)))
     return event
 
 

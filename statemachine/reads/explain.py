@@ -17,6 +17,7 @@ from ..core.instants import clock_text, timestamp
 from ..firing import bring_back
 from ..flows import graph, waves
 from ..model import concurrency_key, keys, phases
+from ..model.entities import Job, Run
 from ..model.record import (
     JobRecord,
     KeyRecord,
@@ -43,15 +44,15 @@ WAVES = 100  # The newest waves that are asked for a step that waits.
 
 
 def explain_run(view: View, request: run_pb2.ExplainRunRequest, workers: Workers) -> Explanation:
-    jid, occurrence, run, job = run_calls.find(view, request.namespace, request.run)
-    found = list(_of_run(view, jid, occurrence, run, job, workers))
+    run = run_calls.find(view, request.namespace, request.run)
+    found = list(_of_run(view, run, workers))
     return Explanation(summary=_summary(f"The run {request.run}", found), obstacles=found)
 
 
 def explain_job(view: View, request: job_pb2.ExplainJobRequest, workers: Workers) -> Explanation:
-    jid, job, state = find(view, request.namespace, request.job)
-    found = list(_of_job(view, jid, job, state, workers))
-    return Explanation(summary=_summary(f"The job {job.name}", found), obstacles=found)
+    job = find(view, request.namespace, request.job)
+    found = list(_of_job(view, job, workers))
+    return Explanation(summary=_summary(f"The job {job.definition.name}", found), obstacles=found)
 
 
 def _summary(who: str, found: Sequence[Obstacle]) -> str:
@@ -65,51 +66,52 @@ def _obstacle(kind: Obstacle.Kind.ValueType, message: str, until_ms: int = 0) ->
     return Obstacle(kind=kind, message=message, until=timestamp(until_ms) if until_ms else None)
 
 
-def _of_run(
-    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, workers: Workers
-) -> Obstacles:
-    if run.ended_at_ms:
-        word = run_pb2.RunState.Name(run.state).removeprefix("RUN_STATE_")
-        yield _obstacle(Obstacle.KIND_ENDED, f"it ended as {word} at {clock_text(run.ended_at_ms)}")
-    elif run.phase == phases.LEASED:
-        asked = "; its end was asked for" if run.cancel_at_ms else ""
-        message = f"{run.worker} has it since {clock_text(run.leased_at_ms)}, attempt {run.attempt}"
-        yield _obstacle(Obstacle.KIND_RUNNING, message + asked, run.deadline_at_ms)
-    elif run.phase in phases.WAITING:
-        yield _held(view, jid, run, job)
-    elif run.phase == phases.DELAYED:
-        released = run.attempts and run.attempts[-1].end == run_pb2.Attempt.END_RELEASED
+def _of_run(view: View, run: Run, workers: Workers) -> Obstacles:
+    record = run.record
+    if record.ended_at_ms:
+        word = run_pb2.RunState.Name(record.state).removeprefix("RUN_STATE_")
+        yield _obstacle(
+            Obstacle.KIND_ENDED, f"it ended as {word} at {clock_text(record.ended_at_ms)}"
+        )
+    elif record.phase == phases.LEASED:
+        asked = "; its end was asked for" if record.cancel_at_ms else ""
+        since = clock_text(record.leased_at_ms)
+        message = f"{record.worker} has it since {since}, attempt {record.attempt}"
+        yield _obstacle(Obstacle.KIND_RUNNING, message + asked, record.deadline_at_ms)
+    elif record.phase in phases.WAITING:
+        yield _held(view, run)
+    elif record.phase == phases.DELAYED:
+        released = record.attempts and record.attempts[-1].end == run_pb2.Attempt.END_RELEASED
         why = "was given back" if released else "failed"
-        message = f"the last attempt {why}; the next one begins at {clock_text(run.retry_at_ms)}"
-        yield _obstacle(Obstacle.KIND_RETRY_WAIT, message, run.retry_at_ms)
-    elif view.need(keys.state(jid), StateRecord).state == next_time.BROKEN:
-        yield _broken(view, jid)
+        message = f"the last attempt {why}; the next one begins at {clock_text(record.retry_at_ms)}"
+        yield _obstacle(Obstacle.KIND_RETRY_WAIT, message, record.retry_at_ms)
+    elif run.job.state.state == next_time.BROKEN:
+        yield _broken(view, run.jid)
     else:
-        lane = view.need(keys.lane(run.lane), LaneRecord)
-        yield from _slots(view, jid, run, job)
+        lane = view.need(keys.lane(record.lane), LaneRecord)
+        yield from _slots(view, run)
         yield from _queue(view, lane)
-        yield from _namespace(view, jid, job)
-        if run.phase != phases.PARKED:
-            yield from _crew(view, jid, occurrence, run, lane, job.namespace, workers)
+        yield from _namespace(view, run.job)
+        if record.phase != phases.PARKED:
+            yield from _crew(view, run, lane, run.job.definition.namespace, workers)
 
 
-def _held(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacle:
-    if run.due_at_ms > view.now_ms:
-        message = f"it is due at {clock_text(run.due_at_ms)}"
-        return _obstacle(Obstacle.KIND_NOT_DUE, message, run.due_at_ms)
-    state = view.need(keys.state(jid), StateRecord)
-    if run.phase == phases.HALTED:
+def _held(view: View, run: Run) -> Obstacle:
+    if run.record.due_at_ms > view.now_ms:
+        message = f"it is due at {clock_text(run.record.due_at_ms)}"
+        return _obstacle(Obstacle.KIND_NOT_DUE, message, run.record.due_at_ms)
+    if run.record.phase == phases.HALTED:
         message = "it came while its job was paused; resume the job"
-        return _obstacle(Obstacle.KIND_JOB_PAUSED, message, state.pause_until_ms)
-    if state.quota_wait_since_ms:
-        usage = namespaces.usage_of(view, jid)
-        most = namespaces.live_runs(view, job.namespace)
+        return _obstacle(Obstacle.KIND_JOB_PAUSED, message, run.job.state.pause_until_ms)
+    if run.job.state.quota_wait_since_ms:
+        usage = namespaces.usage_of(view, run.jid)
+        most = namespaces.live_runs(view, run.job.definition.namespace)
         message = (
-            f"it waits for the quota of the namespace '{job.namespace}': {quota.used(usage)} runs "
-            f"are under way, and the most is {most}"
+            f"it waits for the quota of the namespace '{run.job.definition.namespace}': "
+            f"{quota.used(usage)} runs are under way, and the most is {most}"
         )
         return _obstacle(Obstacle.KIND_QUOTA, message)
-    live, held = state.live - state.held, state.held - state.later
+    live, held = run.job.state.live - run.job.state.held, run.job.state.held - run.job.state.later
     others = "1 run under way has" if live == 1 else f"{live} runs under way have"
     message = (
         f"the job's overlap policy holds it back until {others} ended; {held} "
@@ -118,17 +120,20 @@ def _held(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacle:
     return _obstacle(Obstacle.KIND_OVERLAP, message)
 
 
-def _slots(view: View, jid: int, run: RunRecord, job: JobRecord) -> Obstacles:
+def _slots(view: View, run: Run) -> Obstacles:
     """The limits of its job and key, whether it was parked for them already or not."""
-    limit = job.template.spec.concurrency
-    state = view.need(keys.state(jid), StateRecord)
-    if run.parking == RunRecord.PARKING_JOB or (limit.job and state.running >= limit.job):
-        message = f"{state.running} runs of the job are leased, and its limit is {limit.job}"
+    limit = run.job.definition.template.spec.concurrency
+    if run.record.parking == RunRecord.PARKING_JOB or (
+        limit.job and run.job.state.running >= limit.job
+    ):
+        message = (
+            f"{run.job.state.running} runs of the job are leased, and its limit is {limit.job}"
+        )
         yield _obstacle(Obstacle.KIND_JOB_LIMIT, message)
-    parked = run.parking == RunRecord.PARKING_KEY
-    key = run.limit_key if parked else concurrency_key.of(view, jid, run, job)
+    parked = run.record.parking == RunRecord.PARKING_KEY
+    key = run.record.limit_key if parked else concurrency_key.of(view, run)
     if key:
-        shared = view.get(keys.limit_key(keys.namespace_of(jid), key), KeyRecord)
+        shared = view.get(keys.limit_key(keys.namespace_of(run.jid), key), KeyRecord)
         running = shared.running if shared is not None else 0
         if parked or 0 < limit.key_limit <= running:
             message = (
@@ -156,19 +161,19 @@ def _queue(view: View, lane: LaneRecord) -> Obstacles:
             yield _obstacle(Obstacle.KIND_QUEUE_RATE, message, view.now_ms + wait_ms)
 
 
-def _namespace(view: View, jid: int, job: JobRecord) -> Obstacles:
-    quota = namespaces.quota(view, job.namespace).leases
-    usage = view.get(keys.usage(keys.namespace_of(jid)), UsageRecord)
+def _namespace(view: View, job: Job) -> Obstacles:
+    quota = namespaces.quota(view, job.definition.namespace).leases
+    usage = view.get(keys.usage(keys.namespace_of(job.jid)), UsageRecord)
     if quota and usage is not None and usage.leased >= quota:
         message = (
-            f"{usage.leased} runs of the namespace '{job.namespace}' are leased, and its quota is "
-            f"{quota}"
+            f"{usage.leased} runs of the namespace '{job.definition.namespace}' are leased, and "
+            f"its quota is {quota}"
         )
         yield _obstacle(Obstacle.KIND_NAMESPACE_LIMIT, message)
 
 
 def _crew(
-    view: View, jid: int, occurrence: int, run: RunRecord, lane: LaneRecord, namespace: str,
+    view: View, run: Run, lane: LaneRecord, namespace: str,
     workers: Workers,
 ) -> Obstacles:  # fmt: skip
     here = pulling(workers, namespace, lane.queue)
@@ -179,7 +184,7 @@ def _crew(
         slots = sum(worker.slots for worker in fitting)
         message = f"all {slots} slots of {len(fitting)} fitting workers are busy"
         yield _obstacle(Obstacle.KIND_NO_FREE_SLOT, message)
-    ahead = _ahead(view, jid, occurrence, run)
+    ahead = _ahead(view, run)
     if ahead:
         count = f"over {AHEAD}" if ahead > AHEAD else str(ahead)
         message = f"{count} runs of the same kind in its queue go first"
@@ -224,10 +229,10 @@ def _fits(lane: LaneRecord, worker: Worker) -> bool:
     return lanes.fits(lane, worker.offer.handlers, dict(worker.offer.labels))
 
 
-def _ahead(view: View, jid: int, occurrence: int, run: RunRecord) -> int:
-    own = keys.ready(run.lane, run.rank_ms, jid, occurrence)
-    lane = view.need(keys.lane(run.lane), LaneRecord)
-    first = keys.ready_in(run.lane) + lane.ready_from
+def _ahead(view: View, run: Run) -> int:
+    own = keys.ready(run.record.lane, run.record.rank_ms, run.jid, run.occurrence)
+    lane = view.need(keys.lane(run.record.lane), LaneRecord)
+    first = keys.ready_in(run.record.lane) + lane.ready_from
     count = 0
     for _ in view.stored.scan(first, own):
         count += 1
@@ -236,36 +241,36 @@ def _ahead(view: View, jid: int, occurrence: int, run: RunRecord) -> int:
     return count
 
 
-def _of_job(
-    view: View, jid: int, job: JobRecord, state: StateRecord, workers: Workers
-) -> Obstacles:
-    if state.state == next_time.PAUSED:
-        yield _paused(view, job, state)
-    if state.state == next_time.BROKEN:
-        yield _broken(view, jid)
+def _of_job(view: View, job: Job, workers: Workers) -> Obstacles:
+    if job.state.state == next_time.PAUSED:
+        yield _paused(view, job)
+    if job.state.state == next_time.BROKEN:
+        yield _broken(view, job.jid)
         return
-    if state.state == next_time.FINISHED:
+    if job.state.state == next_time.FINISHED:
         message = "nothing is left to happen; give it another schedule, or trigger it"
         yield _obstacle(Obstacle.KIND_FINISHED, message)
-    yield from _still(view, jid, job, state)
-    yield from _quota(view, jid, job)
-    yield from _overlap(view, jid, job, state)
-    yield from _backlog(state)
-    yield from _upstream(view, jid, job)
+    yield from _still(view, job)
+    yield from _quota(view, job)
+    yield from _overlap(view, job)
+    yield from _backlog(job.state)
+    yield from _upstream(view, job)
     yield from _no_worker(
-        _wanted(job), pulling(workers, job.namespace, _wanted(job).queue), workers
+        _wanted(job.definition),
+        pulling(workers, job.definition.namespace, _wanted(job.definition).queue),
+        workers,
     )
-    yield from _next(view, jid, job, state)
+    yield from _next(view, job)
 
 
-def _paused(view: View, job: JobRecord, state: StateRecord) -> Obstacle:
-    until = f" until {clock_text(state.pause_until_ms)}" if state.pause_until_ms else ""
-    actor = audit_log.paused_by(view, job, state)
+def _paused(view: View, job: Job) -> Obstacle:
+    until = f" until {clock_text(job.state.pause_until_ms)}" if job.state.pause_until_ms else ""
+    actor = audit_log.paused_by(view, job)
     by = f" by {actor}" if actor else ""
-    why = f" because of: {state.pause_reason}" if state.pause_reason else ""
-    then = "" if until else f"; 'raftsched job resume {job.name}' lets it go on"
+    why = f" because of: {job.state.pause_reason}" if job.state.pause_reason else ""
+    then = "" if until else f"; 'raftsched job resume {job.definition.name}' lets it go on"
     message = f"it is paused{until}{by}{why}{then}"
-    return _obstacle(Obstacle.KIND_JOB_PAUSED, message, state.pause_until_ms)
+    return _obstacle(Obstacle.KIND_JOB_PAUSED, message, job.state.pause_until_ms)
 
 
 def _wanted(job: JobRecord) -> LaneRecord:
@@ -278,11 +283,11 @@ def _wanted(job: JobRecord) -> LaneRecord:
     )
 
 
-def _still(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
-    until_ms = bring_back.stands_until(view, job, state)
+def _still(view: View, job: Job) -> Obstacles:
+    until_ms = bring_back.stands_until(view, job)
     if until_ms:
-        then = f"'raftsched job resume {job.name}' brings it back"
-        if why := bring_back.why_not(view, jid, job, state):
+        then = f"'raftsched job resume {job.definition.name}' brings it back"
+        if why := bring_back.why_not(view, job):
             then = f"it cannot be brought back, since {why}: delete it and create it anew"
         message = (
             f"it stands still until {clock_text(until_ms)}, since it decided on all times before "
@@ -298,22 +303,23 @@ def _broken(view: View, jid: int) -> Obstacle:
     return _obstacle(Obstacle.KIND_JOB_BROKEN, message)
 
 
-def _quota(view: View, jid: int, job: JobRecord) -> Obstacles:
-    most = namespaces.live_runs(view, job.namespace)
-    usage = view.get(keys.usage(keys.namespace_of(jid)), UsageRecord)
+def _quota(view: View, job: Job) -> Obstacles:
+    most = namespaces.live_runs(view, job.definition.namespace)
+    usage = view.get(keys.usage(keys.namespace_of(job.jid)), UsageRecord)
     if most and usage is not None and quota.used(usage) >= most:
         message = (
-            f"{quota.used(usage)} runs of the namespace '{job.namespace}' are under way, and its "
-            f"quota is {most}: a scheduled time that comes now is skipped, all else waits"
+            f"{quota.used(usage)} runs of the namespace '{job.definition.namespace}' are under "
+            f"way, and its quota is {most}: a scheduled time that comes now is skipped, all else "
+            "waits"
         )
         yield _obstacle(Obstacle.KIND_QUOTA, message)
 
 
-def _overlap(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
-    verdict = overlap.judge(view, jid, state, job)
+def _overlap(view: View, job: Job) -> Obstacles:
+    verdict = overlap.judge(view, job)
     if verdict in (overlap.SKIP, overlap.HOLD, overlap.HOLD_NEWEST):
         fate = "skipped" if verdict is overlap.SKIP else "held back"
-        live = state.live - state.held
+        live = job.state.live - job.state.held
         runs = "a run is" if live == 1 else f"{live} runs are"
         message = f"{runs} under way: a scheduled time that comes now is {fate}"
         yield _obstacle(Obstacle.KIND_OVERLAP, message)
@@ -330,20 +336,22 @@ def _backlog(state: StateRecord) -> Obstacles:
         yield _obstacle(Obstacle.KIND_OUTAGE_GUARD, message, backlog[0].release_at_ms)
 
 
-def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
-    names = [dependency.job for dependency in job.template.spec.upstream.jobs]
+def _upstream(view: View, job: Job) -> Obstacles:
+    names = [dependency.job for dependency in job.definition.template.spec.upstream.jobs]
     if not names:
         return
     listed = ", ".join(names)
-    prefix = keys.in_namespace(keys.FLOW_BY_AGE, keys.namespace_of(jid))
+    prefix = keys.in_namespace(keys.FLOW_BY_AGE, keys.namespace_of(job.jid))
     for looked, (key, _) in enumerate(view.stored.scan(prefix, keys.after(prefix))):
         if looked == WAVES:
             break
         wave = waves.find(view, *keys.run_of(key))
-        step = wave.step(view, jid) if wave is not None else None
+        step = wave.step(view, job.jid) if wave is not None else None
         if step is not None and step.state == waves.Step.STATE_WAITING:
             over = {item.jid for item in step.ended}
-            sources = {name: graph.jid_named(view, keys.namespace_of(jid), name) for name in names}
+            sources = {
+                name: graph.jid_named(view, keys.namespace_of(job.jid), name) for name in names
+            }
             missing = ", ".join(name for name in names if sources[name] not in over)
             flow_jid, flow_occurrence = keys.run_of(key)
             root = view.get(keys.job(flow_jid), JobRecord)
@@ -351,29 +359,29 @@ def _upstream(view: View, jid: int, job: JobRecord) -> Obstacles:
             message = f"the flow run {flow} waits for {missing}"
             yield _obstacle(Obstacle.KIND_UPSTREAM, message)
             return
-    if not job.schedules:
+    if not job.definition.schedules:
         yield _obstacle(Obstacle.KIND_UPSTREAM, f"it happens after {listed}; no flow run waits now")
 
 
-def _next(view: View, jid: int, job: JobRecord, state: StateRecord) -> Obstacles:
+def _next(view: View, job: Job) -> Obstacles:
     """Its next scheduled time that will run, and what is left out before it."""
-    if not state.next_scheduled_at_ms and not state.edits:
-        if state.after_end and state.live > state.held:
+    if not job.state.next_scheduled_at_ms and not job.state.edits:
+        if job.state.after_end and job.state.live > job.state.held:
             message = "its schedule counts from the end of a run, and one is under way"
             yield _obstacle(Obstacle.KIND_RUNNING, message)
-        elif not job.schedules and not job.template.spec.upstream.jobs:
+        elif not job.definition.schedules and not job.definition.template.spec.upstream.jobs:
             message = "it has no schedule, so it happens only manually; trigger it"
             yield _obstacle(Obstacle.KIND_BY_HAND, message)
         return
     try:
-        ahead = upcoming.upcoming(view, jid, job, state)
+        ahead = upcoming.upcoming(view, job)
     except next_time.Unreadable as unreadable:
         yield _obstacle(Obstacle.KIND_JOB_BROKEN, str(unreadable))
         return
     if not ahead.scheduled_ms:
         message = "no time that will run is known: calendars or edits leave out what lies ahead"
         yield _obstacle(Obstacle.KIND_EXCLUDED, message)
-    elif ahead.due_ms > view.now_ms and not bring_back.stands_until(view, job, state):
+    elif ahead.due_ms > view.now_ms and not bring_back.stands_until(view, job):
         message = f"it is due next at {clock_text(ahead.due_ms)}"
         yield _obstacle(Obstacle.KIND_NOT_DUE, message, ahead.due_ms)
     if ahead.left_out:

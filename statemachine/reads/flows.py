@@ -225,8 +225,8 @@ def _sorted(view: View, jobs: Mapping[int, JobRecord | None]) -> list[int]:
 
 def get_graph(view: View, request: flow_pb2.GetGraphRequest, workers: Workers) -> flow_pb2.Graph:
     """All that a job depends on, and all that depends on it."""
-    jid, job, _ = find(view, request.namespace, request.job)
-    around = {jid: job}
+    job = find(view, request.namespace, request.job)
+    jid, around = job.jid, {job.jid: job.definition}
     _gather(view, jid, around, _upstream_of)
     _gather(view, jid, around, lambda view, other, _: graph.downstream_of(view, other))
     answer = flow_pb2.Graph()

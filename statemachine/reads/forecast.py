@@ -13,6 +13,7 @@ from ..core.rejection import Fault, Refused
 from ..flows import graph
 from ..model import keys, validate
 from ..model.difference import record
+from ..model.entities import job_with
 from ..model.record import JobRecord, StateRecord, UsageRecord
 from ..model.view import View
 from ..model.workers import Workers
@@ -44,8 +45,8 @@ def preview_schedule(
     from_ms = ms_or(request, "from_time", view.now_ms)
     if request.schedules or request.HasField("timing"):
         return _preview_new(view, request, from_ms, count)
-    jid, job, state = find(view, request.namespace, request.job)
-    spec = job.full_spec()
+    job = find(view, request.namespace, request.job)
+    state, spec = job.state, job.definition.full_spec()
     edits = [
         Edit(
             scheduled_time=timestamp(edit.scheduled_at_ms), kind=edit.kind,
@@ -53,18 +54,17 @@ def preview_schedule(
         )
         for edit in state.edits
     ]  # fmt: skip
-    plan = next_time.plan_of(view, jid, job)
+    plan = next_time.plan_of(view, job)
     last_end_ms = next_time.last_end(view, state)
     left = None
     if spec.timing.max_runs:
         # Those before the next one are decided on already.
         next_ms = state.next_scheduled_at_ms or state.last_scheduled_at_ms + 1
         left = _left(plan, spec.timing.max_runs - state.fired, next_ms, from_ms)
-    ran = upcoming.ran_before(view, jid, state)
+    ran = upcoming.ran_before(view, job)
     seen = preview(plan, from_ms, count, edits=edits, last_end_ms=last_end_ms, left=left, ran=ran)
-    shown = _shown(
-        seen, plan, from_ms, spec.schedules, spec.timing.zone, f"{job.namespace}/{job.name}"
-    )
+    seed = f"{job.definition.namespace}/{job.definition.name}"
+    shown = _shown(seen, plan, from_ms, spec.schedules, spec.timing.zone, seed)
     if state.state in HALTED and seen:
         word, then = HALTED[state.state]
         shown.warnings.append(
@@ -185,17 +185,18 @@ def _dues(view: View, jid: int, state: StateRecord, end_ms: int, most: int) -> l
     dues = [at for at in (next_time.edit_due(edit) for edit in edits) if 0 < at < end_ms]
     if not 0 < state.next_due_at_ms < end_ms:
         return dues[:most]
-    job = record(view.stored, keys.job(jid), JobRecord)
-    assert job is not None, f"the state of job {jid} is there, but not the job"
-    plan = next_time.plan_of(view, jid, job)
+    definition = record(view.stored, keys.job(jid), JobRecord)
+    assert definition is not None, f"the state of job {jid} is there, but not the job"
+    job = job_with(jid, definition, state)
+    plan = next_time.plan_of(view, job)
     if plan.rests and not plan.repeats and not plan.onces:
         # What comes behind the next one follows from an end that nobody knows.
         return [*dues, state.next_due_at_ms][:most]
     shift_ms = due(plan, 0)
-    most_runs = job.template.max_runs
+    most_runs = definition.template.max_runs
     if most_runs:
         most = min(most, max(0, most_runs - state.fired))
     times = scheduled_times(plan, state.next_scheduled_at_ms, end_ms - shift_ms, most).times
-    apart = edited | upcoming.ran_before(view, jid, state)
+    apart = edited | upcoming.ran_before(view, job)
     dues += [at + shift_ms for at in times if at not in apart and excluded(plan, at) is None]
     return dues[:most]

@@ -12,6 +12,7 @@ from ..core import filters, limits, pages
 from ..core.instants import instant_of, ms_or, timestamp
 from ..core.rejection import Reason, Refused
 from ..model import answers, keys, validate
+from ..model.entities import Job, run_with
 from ..model.record import JobRecord, LedgerRecord, RunRecord, StateRecord, parse
 from ..model.view import View
 from ..model.workers import Workers
@@ -25,30 +26,28 @@ HISTORY_FIELDS = ("state", "scheduled_time", "outcome")
 
 
 def get(view: View, request: job_pb2.GetJobRequest, workers: Workers) -> job_pb2.Job:
-    jid, job, state = find(view, request.namespace, request.job)
-    answer = answers.job(job.namespace, jid, job, state)
-    _complete(view, jid, job, state, answer.status)
-    answer.status.paused_by = audit_log.paused_by(view, job, state)
+    job = find(view, request.namespace, request.job)
+    answer = answers.job(job)
+    _complete(view, job, answer.status)
+    answer.status.paused_by = audit_log.paused_by(view, job)
     return answer
 
 
 def get_status(
     view: View, request: job_pb2.GetJobStatusRequest, workers: Workers
 ) -> job_pb2.JobStatus:
-    jid, job, state = find(view, request.namespace, request.job)
+    job = find(view, request.namespace, request.job)
     answer = job_pb2.JobStatus()
-    answers.status(job, jid, state, answer)
-    _complete(view, jid, job, state, answer)
-    answer.paused_by = audit_log.paused_by(view, job, state)
-    answer.warnings.extend(job_warnings.warnings(view, jid, job, state))
+    answers.status(job, answer)
+    _complete(view, job, answer)
+    answer.paused_by = audit_log.paused_by(view, job)
+    answer.warnings.extend(job_warnings.warnings(view, job))
     return answer
 
 
-def _complete(
-    view: View, jid: int, job: JobRecord, state: StateRecord, status: job_pb2.JobStatus
-) -> None:
-    set_aside.show(view, jid, status)
-    upcoming.show(view, jid, job, state, status)
+def _complete(view: View, job: Job, status: job_pb2.JobStatus) -> None:
+    set_aside.show(view, job.jid, status)
+    upcoming.show(view, job, status)
 
 
 def list_jobs(
@@ -62,13 +61,11 @@ def list_jobs(
     found = view.stored.scan(pages.first_behind(paging, first, end), end)
 
     def show(entry: tuple[bytes, bytes]) -> job_pb2.Job | None:
-        jid = int.from_bytes(entry[1], "big")
-        job = view.need(keys.job(jid), JobRecord)
-        state = view.need(keys.state(jid), StateRecord)
-        if terms and not filters.matches(terms, _fields(job, state, terms)):
+        job = view.job(int.from_bytes(entry[1], "big"))
+        if terms and not filters.matches(terms, _fields(job.definition, job.state, terms)):
             return None
-        answer = answers.job(job.namespace, jid, job, state)
-        _complete(view, jid, job, state, answer.status)
+        answer = answers.job(job)
+        _complete(view, job, answer.status)
         return answer
 
     page = pages.fill(paging, found, pages.key_of, show)
@@ -127,7 +124,8 @@ def wrong_filter(text: str, why: str) -> Refused:
 def list_history(
     view: View, request: job_pb2.ListJobHistoryRequest, workers: Workers
 ) -> job_pb2.ListJobHistoryResponse:
-    jid, job, state = find(view, request.namespace, request.job)
+    job = find(view, request.namespace, request.job)
+    jid = job.jid
     terms = _in_ms(filters.parse(request.filter, HISTORY_FIELDS))
     check_word(terms, "state", run_pb2.RunState.keys(), "RUN_STATE_")
     check_word(terms, "outcome", run_pb2.Outcome.keys(), "OUTCOME_")
@@ -140,9 +138,9 @@ def list_history(
         occurrence, run = found
         if terms and not filters.matches(terms, _run_fields(occurrence, run)):
             return None
-        return answers.run(view, jid, occurrence, run, job)
+        return answers.run(view, run_with(job, occurrence, run))
 
-    page = pages.fill(paging, runs_of(view, jid, state, first, end), _place, show)
+    page = pages.fill(paging, runs_of(view, jid, job.state, first, end), _place, show)
     return job_pb2.ListJobHistoryResponse(runs=page.items, next_page_token=page.next_token)
 
 
@@ -217,7 +215,7 @@ def list_ledger(
     view: View, request: job_pb2.ListJobLedgerRequest, workers: Workers
 ) -> job_pb2.ListJobLedgerResponse:
     """What became of each scheduled time, newest first."""
-    jid, _, _ = find(view, request.namespace, request.job)
+    jid = find(view, request.namespace, request.job).jid
     first = ms_or(request, "from_time", 0)
     last = ms_or(request, "to_time", limits.INSTANT_MAX_MS)
     if faults := validate.period(request, first, last):

@@ -14,6 +14,7 @@ from ...proto.v1 import dead_letter_pb2, run_pb2
 from ..calls import runs as run_calls
 from ..core import filters, limits, pages
 from ..model import answers, keys
+from ..model.entities import run_with
 from ..model.phases import LEASED
 from ..model.record import JobRecord, LaneRecord, RunRecord, StateRecord, UsageRecord, parse
 from ..model.view import View
@@ -29,8 +30,7 @@ ListedRun = tuple[bytes, int, int, RunRecord]
 
 
 def get(view: View, request: run_pb2.GetRunRequest, workers: Workers) -> run_pb2.Run:
-    jid, occurrence, run, job = run_calls.find(view, request.namespace, request.run)
-    return answers.run(view, jid, occurrence, run, job)
+    return answers.run(view, run_calls.find(view, request.namespace, request.run))
 
 
 def list_runs(
@@ -64,10 +64,12 @@ def _source(
 def _shown(view: View, terms: Terms) -> Callable[[ListedRun], run_pb2.Run | None]:
     def show(found: ListedRun) -> run_pb2.Run | None:
         _, jid, occurrence, run = found
-        job = view.get(keys.job(jid), JobRecord)
-        if job is None or (terms and not filters.matches(terms, _fields(view, run, job))):
+        job = view.find_job(jid)
+        if job is None or (
+            terms and not filters.matches(terms, _fields(view, run, job.definition))
+        ):
             return None
-        return answers.run(view, jid, occurrence, run, job)
+        return answers.run(view, run_with(job, occurrence, run))
 
     return show
 
@@ -171,8 +173,7 @@ def _within(place: bytes, low: bytes, high: bytes) -> bytes:
 def get_dead(
     view: View, request: dead_letter_pb2.GetDeadLetterRequest, workers: Workers
 ) -> run_pb2.Run:
-    jid, occurrence, run, job = run_calls.find_dead(view, request.namespace, request.run)
-    return answers.run(view, jid, occurrence, run, job)
+    return answers.run(view, run_calls.find_dead(view, request.namespace, request.run))
 
 
 def list_dead(

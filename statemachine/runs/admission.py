@@ -19,8 +19,9 @@ from itertools import islice
 from ...proto.v1 import job_pb2
 from ..core import limits
 from ..model import concurrency_key, keys
+from ..model.entities import Job, Run
 from ..model.phases import READY
-from ..model.record import KeyRecord, RunRecord, StateRecord
+from ..model.record import KeyRecord
 from ..model.view import View
 from . import lanes, wait_queues
 from .move import move
@@ -33,42 +34,41 @@ AT_ONCE = 2
 KEYS_WOKEN = 100
 
 
-def has_left(view: View, jid: int, run: RunRecord, state: StateRecord) -> None:
+def has_left(view: View, run: Run) -> None:
     """A run has left: those that wait for a slot of its job or key try again.
 
     Not only when it gave a slot back: one that was admitted may have gone on to wait for another
     slot and end there, and then it is up to it to admit the next one.
     """
-    if state.parked:
-        _admit(view, keys.parked_by_job(jid), AT_ONCE)
-    if run.limit_key and (owner := _waited_for(view, jid, run.limit_key)):
+    if run.job.state.parked:
+        _admit(view, keys.parked_by_job(run.jid), AT_ONCE)
+    if run.record.limit_key and (owner := _waited_for(view, run.jid, run.record.limit_key)):
         _admit(view, owner, AT_ONCE)
 
 
-def admit_next(view: View, jid: int, run: RunRecord, name: str) -> bytes | None:
+def admit_next(view: View, run: Run, name: str) -> bytes | None:
     """A run that had this key, or was admitted by it, does not take its slot now: the next one of
     its lane tries in its place. That one's entry in the lane, if there is one."""
-    owner = _waited_for(view, jid, name)
-    wait_queue = keys.parked_in(owner, run.lane)
+    owner = _waited_for(view, run.jid, name)
+    wait_queue = keys.parked_in(owner, run.record.lane)
     if not owner or wait_queue not in wait_queues.of(view, owner):
         return None
     [found] = wait_queues.head(view, wait_queue, 1) or [b""]
-    return _admit_run(view, *keys.run_of(found)) if found else None
+    return _admit_run(view, keys.run_of(found)) if found else None
 
 
 def limits_changed(
     view: View,
-    jid: int,
-    state: StateRecord,
+    job: Job,
     old: job_pb2.ConcurrencyLimit,
     new: job_pb2.ConcurrencyLimit,
 ) -> None:
     """There may be more room for runs of a job than before; those that do not fit park again."""
-    if state.parked:
-        _admit(view, keys.parked_by_job(jid), limits.STEP)
+    if job.state.parked:
+        _admit(view, keys.parked_by_job(job.jid), limits.STEP)
     for name in sorted({old.key, new.key} - {""}):
-        for key in _keys_of(view, jid, name):
-            if owner := _waited_for(view, jid, key):
+        for key in _keys_of(view, job.jid, name):
+            if owner := _waited_for(view, job.jid, key):
                 _admit(view, owner, limits.STEP)
 
 
@@ -98,11 +98,11 @@ def _admit(view: View, owner: bytes, most: int) -> None:
     """Let the runs that wait first for this owner's slots take part again, so many of each lane."""
     for wait_queue in wait_queues.of(view, owner):
         for entry in wait_queues.head(view, wait_queue, most):
-            _admit_run(view, *keys.run_of(entry))
+            _admit_run(view, keys.run_of(entry))
 
 
-def _admit_run(view: View, jid: int, occurrence: int) -> bytes:
+def _admit_run(view: View, place: tuple[int, int]) -> bytes:
     """A run goes back to its lane with the rank it had; its entry there."""
-    run = view.need(keys.run(jid, occurrence), RunRecord)
-    move(view, jid, occurrence, run, READY, view.need(keys.state(jid), StateRecord))
-    return lanes.entry_of(jid, occurrence, run)
+    run = view.run(place)
+    move(view, run, READY)
+    return lanes.entry_of(run)

@@ -19,14 +19,13 @@ from ...proto.v1 import worker_pb2
 from ..core import limits
 from ..core.rejection import Refused
 from ..model import answers, keys
+from ..model.entities import Run
 from ..model.phases import ASIDE, PARKED
 from ..model.record import (
-    JobRecord,
     LaneRecord,
     QueueRecord,
     RunRecord,
     SessionRecord,
-    StateRecord,
     UsageRecord,
 )
 from ..model.request import Grant, Offer
@@ -240,48 +239,42 @@ def _lease(view: View, tenant: Tenant, cursor: LaneCursor, taker: Taker) -> work
     """Lease the first run of a lane, or park it when its job or key has no free slot. Either way it
     leaves its lane."""
     view.subject = cursor.entry
-    jid, occurrence = keys.run_of(cursor.entry)
-    run_key, state_key = keys.run(jid, occurrence), keys.state(jid)
-    job = view.need(keys.job(jid), JobRecord)
-    template = job.template
-    # It was fired in this very change, as a rule, and is among the writes already.
-    run = view.edit(run_key, RunRecord)
+    place = keys.run_of(cursor.entry)
+    run = view.runs.get(place) or view.run(place)
     view.delete(cursor.entry)
     cursor.granted += 1
-    if template.has_limit or run.limit_key:
-        why = _full(view, cursor, jid, run, job)
+    if run.job.definition.template.has_limit or run.record.limit_key:
+        why = _full(view, cursor, run)
         if why:
-            move.move(
-                view, jid, occurrence, run, PARKED, view.need(state_key, StateRecord), slot=why
-            )
+            move.move(view, run, PARKED, slot=why)
             return None
-    state = view.edit(state_key, StateRecord)
-    if state.state >= DELETING and (state.state == BROKEN or set_aside.find(view, jid)):
-        move.move(view, jid, occurrence, run, ASIDE, state)
-        _admit_next(view, cursor, jid, run)
+    state = run.job.state.state
+    if state >= DELETING and (state == BROKEN or set_aside.find(view, run.jid)):
+        move.move(view, run, ASIDE)
+        _admit_next(view, cursor, run)
         return None
     _count(tenant, cursor)
-    move.lease(view, jid, occurrence, run, template, state, taker.offer.worker, taker.session)
-    return answers.lease(view, jid, occurrence, run, job)
+    move.lease(view, run, taker.offer.worker, taker.session)
+    return answers.lease(view, run)
 
 
-def _admit_next(view: View, cursor: LaneCursor, jid: int, run: RunRecord) -> None:
+def _admit_next(view: View, cursor: LaneCursor, run: Run) -> None:
     """Its job was set aside; what waits behind it for a key goes on."""
-    if run.limit_key:
-        entry = admission.admit_next(view, jid, run, run.limit_key)
-        if not run.exempt & RunRecord.KEY_OF_TRIGGER:
-            run.limit_key = ""
+    record = run.record
+    if record.limit_key:
+        entry = admission.admit_next(view, run, record.limit_key)
+        if not record.exempt & RunRecord.KEY_OF_TRIGGER:
+            view.change_run(run).limit_key = ""
         if entry is not None:
             heappush(cursor.later, entry)
 
 
-def _full(view: View, cursor: LaneCursor, jid: int, run: RunRecord, job: JobRecord) -> int:
+def _full(view: View, cursor: LaneCursor, run: Run) -> int:
     """Whose limit keeps a run from being leased, if any."""
-    before = run.limit_key
-    state = view.need(keys.state(jid), StateRecord)
-    why = slots.full(view, jid, run, job, state)
-    if before and (why == RunRecord.PARKING_JOB or run.limit_key != before):
-        entry = admission.admit_next(view, jid, run, before)
+    before = run.record.limit_key
+    why = slots.full(view, run)
+    if before and (why == RunRecord.PARKING_JOB or run.record.limit_key != before):
+        entry = admission.admit_next(view, run, before)
         if entry is not None:
             heappush(cursor.later, entry)
     return why

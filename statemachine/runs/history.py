@@ -3,47 +3,51 @@
 from __future__ import annotations
 
 from ..model import keys
+from ..model.entities import Run, run_with
 from ..model.phases import FAILED
-from ..model.record import RunRecord, StateRecord, encode
+from ..model.record import RunRecord, encode
 from ..model.view import View
 from ..tenants import namespaces
 
 
-def archive(view: View, jid: int, occurrence: int, run: RunRecord, state: StateRecord) -> None:
+def archive(view: View, run: Run) -> None:
     """Put a run that has ended into the history, until it is purged."""
-    if run.phase == FAILED:
-        view.put_raw(keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occurrence))
+    record, jid, occurrence = run.record, run.jid, run.occurrence
+    if record.phase == FAILED:
+        view.put_raw(keys.dead(run.job.namespace, record.ended_at_ms, jid, occurrence))
         namespaces.usage_of(view, jid).dead += 1
-    at_ms = run.purge_at_ms = purge_at(view, jid, run, state)
-    view.put_timer(keys.purge_timer(at_ms, jid, occurrence))
-    view.put_encoded(keys.ended(jid, occurrence), encode(run))
+    view.put_timer(keys.purge_timer(record.purge_at_ms, jid, occurrence))
+    view.put_encoded(keys.ended(jid, occurrence), encode(record))
 
 
-def purge_at(view: View, jid: int, run: RunRecord, state: StateRecord) -> int:
+def purge_at(view: View, run: Run) -> int:
     """When a run that has ended leaves the history, as its job and its namespace say now."""
-    kept = view.keeps.get(jid >> keys.SERIAL_BITS) or namespaces.keep_times(view, jid)
-    well_ms, failed_ms = kept
-    return run.ended_at_ms + (failed_ms if run.phase == FAILED else state.keep_ms or well_ms)
+    job, record = run.job, run.record
+    well_ms, failed_ms = view.keeps.get(job.namespace) or namespaces.keep_times(view, job.jid)
+    failed = record.phase == FAILED
+    return record.ended_at_ms + (failed_ms if failed else job.state.keep_ms or well_ms)
 
 
 def purge(view: View, jid: int, occurrence: int) -> bool:
     """Its time in the history is over, unless it is to be kept for longer by now."""
     key = keys.ended(jid, occurrence)
-    run = view.need(key, RunRecord)
-    at_ms = purge_at(view, jid, run, view.need(keys.state(jid), StateRecord))
+    record = view.need(key, RunRecord)
+    run = run_with(view.job(jid), occurrence, record)
+    at_ms = purge_at(view, run)
     if at_ms > view.now_ms:
-        run.purge_at_ms = at_ms
+        record.purge_at_ms = at_ms
         view.put_timer(keys.purge_timer(at_ms, jid, occurrence))
-        view.put(key, run)
+        view.put(key, record)
         return False
-    forget(view, jid, occurrence, run)
+    forget(view, run)
     return True
 
 
-def forget(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
+def forget(view: View, run: Run) -> None:
     """Take a run that has ended out of the history."""
+    record, jid, occurrence = run.record, run.jid, run.occurrence
     view.delete(keys.ended(jid, occurrence))
-    view.delete(keys.purge_timer(run.purge_at_ms, jid, occurrence))
-    if run.phase == FAILED:
-        view.delete(keys.dead(keys.namespace_of(jid), run.ended_at_ms, jid, occurrence))
+    view.delete(keys.purge_timer(record.purge_at_ms, jid, occurrence))
+    if record.phase == FAILED:
+        view.delete(keys.dead(run.job.namespace, record.ended_at_ms, jid, occurrence))
         namespaces.usage_of(view, jid).dead -= 1

@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping
 from ...proto.v1 import common_pb2, job_pb2
 from ..core import limits
 from ..model import keys
+from ..model.entities import Run
 from ..model.record import LabelRecord, LaneRecord, QueueRecord, RunRecord
 from ..model.specs import EXECUTORS
 from ..model.view import View
@@ -160,21 +161,21 @@ def index_some(view: View) -> None:
         view.put_raw(keys.LANES_INDEXED, number.to_bytes(4, "big"))
 
 
-def entry_of(jid: int, occurrence: int, run: RunRecord) -> bytes:
+def entry_of(run: Run) -> bytes:
     """Where a ready run stands in its lane."""
-    return keys.ready(run.lane, run.rank_ms, jid, occurrence)
+    return keys.ready(run.record.lane, run.record.rank_ms, run.jid, run.occurrence)
 
 
-def enter(view: View, jid: int, occurrence: int, run: RunRecord, at_ms: int) -> None:
+def enter(view: View, run: Run, record: RunRecord, at_ms: int) -> None:
     """Put a run among the ready ones of its lane, with the turn it has, or one that counts from an
-    instant; 0: from now. The caller puts the run."""
-    lane = view.edit(keys.lane(run.lane), LaneRecord)
-    if not run.ready_at_ms:
-        run.ready_at_ms = view.now_ms
-    if not run.rank_ms:
-        run.rank_ms = (at_ms or view.now_ms) + BOOSTS[lane.priority]
+    instant; 0: from now. `record` is that of the run, to be changed."""
+    lane = view.edit(keys.lane(record.lane), LaneRecord)
+    if not record.ready_at_ms:
+        record.ready_at_ms = view.now_ms
+    if not record.rank_ms:
+        record.rank_ms = (at_ms or view.now_ms) + BOOSTS[lane.priority]
     # A run that enters is not in its lane, so its entry is not stored.
-    entry = keys.ready(run.lane, run.rank_ms, jid, occurrence)
+    entry = keys.ready(record.lane, record.rank_ms, run.jid, run.occurrence)
     view.put_new(entry)
     mark = entry[MARK:]
     if not lane.ready:
@@ -184,22 +185,22 @@ def enter(view: View, jid: int, occurrence: int, run: RunRecord, at_ms: int) -> 
     lane.ready += 1
 
 
-def leave(view: View, jid: int, occurrence: int, run: RunRecord) -> None:
+def leave(view: View, run: Run) -> None:
     """Take a run out of its lane before its turn."""
-    view.delete(entry_of(jid, occurrence, run))
-    lane = view.edit(keys.lane(run.lane), LaneRecord)
+    view.delete(entry_of(run))
+    lane = view.edit(keys.lane(run.record.lane), LaneRecord)
     lane.ready -= 1
     if not lane.ready:
         view.delete(busy_key(lane))
 
 
-def wait_queue_of(jid: int, run: RunRecord) -> bytes:
+def wait_queue_of(jid: int, record: RunRecord) -> bytes:
     """The wait queue in which a run is parked."""
-    return keys.parked_in(slot_owner(jid, run), run.lane)
+    return keys.parked_in(slot_owner(jid, record), record.lane)
 
 
-def slot_owner(jid: int, run: RunRecord) -> bytes:
+def slot_owner(jid: int, record: RunRecord) -> bytes:
     """Whose slot a parked run waits for."""
-    if run.parking == RunRecord.PARKING_JOB:
+    if record.parking == RunRecord.PARKING_JOB:
         return keys.parked_by_job(jid)
-    return keys.parked_by_key(keys.namespace_of(jid), run.limit_key)
+    return keys.parked_by_key(keys.namespace_of(jid), record.limit_key)

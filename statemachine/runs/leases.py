@@ -23,8 +23,9 @@ from itertools import islice
 from ...proto.v1 import job_pb2, run_pb2, worker_pb2
 from ..core.store import Reading
 from ..model import answers, keys
+from ..model.entities import Run
 from ..model.phases import LEASED
-from ..model.record import JobRecord, RunRecord, SessionRecord, parse
+from ..model.record import JobRecord, SessionRecord, parse
 from ..model.request import Again, Lapse, Resume, Resumed, WorkDone
 from ..model.view import View
 from ..tenants import idempotency
@@ -65,10 +66,7 @@ def taken(view: View, request: worker_pb2.LeaseRequest) -> list[worker_pb2.Lease
     if found is None:
         return None
     standing = [_run(view, key) for key in found if view.get_raw(key) is not None]
-    return [
-        answers.lease(view, jid, occurrence, run, view.need(keys.job(jid), JobRecord))
-        for jid, occurrence, run in standing
-    ]
+    return [answers.lease(view, run) for run in standing]
 
 
 def cancels(view: View, worker: str) -> list[Stop]:
@@ -76,9 +74,9 @@ def cancels(view: View, worker: str) -> list[Stop]:
     session = view.get(keys.session(worker), SessionRecord)
     found: list[Stop] = []
     for key in _of(view, session) if session is not None and session.cancels else ():
-        jid, occurrence, run = _run(view, key)
-        if run.cancel_at_ms:
-            found.append(runs.stop_word(view, jid, occurrence, run, Stop.KIND_CANCEL))
+        run = _run(view, key)
+        if run.record.cancel_at_ms:
+            found.append(runs.stop_word(run, Stop.KIND_CANCEL))
             if session is not None and len(found) == session.cancels:
                 break
     return found
@@ -99,7 +97,7 @@ def lapse(view: View, request: Lapse, actor: str) -> Generator[None, None, WorkD
             del found[count:]
             break
         view.subject = key
-        reports.attempt_failed(view, *_run(view, key), LAPSED, error)
+        reports.attempt_failed(view, _run(view, key), LAPSED, error)
         if view.ended is not None:
             yield
     if not session.leased:
@@ -152,7 +150,7 @@ def _end_others(
             continue
         if key not in request.but:
             view.subject = key
-            _end_unheard(view, request.worker, *_run(view, key))
+            _end_unheard(view, request.worker, _run(view, key))
             if view.ended is not None:
                 yield
     return None
@@ -170,37 +168,35 @@ def _value(view: View, lease: bytes) -> bytes:
     return value
 
 
-def _run(view: View, lease: bytes) -> tuple[int, int, RunRecord]:
-    jid, occurrence = keys.run_of(_value(view, lease))
-    return jid, occurrence, view.need(keys.run(jid, occurrence), RunRecord)
+def _run(view: View, lease: bytes) -> Run:
+    return view.run(keys.run_of(_value(view, lease)))
 
 
-def _end_unheard(view: View, worker: str, jid: int, occurrence: int, run: RunRecord) -> None:
+def _end_unheard(view: View, worker: str, run: Run) -> None:
     """End a lease that its worker does not hold; the attempt does not count."""
-    spec = view.need(keys.job(jid), JobRecord).template.spec
+    spec = view.need(keys.job(run.jid), JobRecord).template.spec
     if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
         # A worker that stopped its handlers by itself holds nothing either, so it may have begun.
         message = f"the worker {worker} does not hold it any more, and it may have begun"
         error = run_pb2.RunError(kind="lapsed", message=message)
-        reports.attempt_failed(view, jid, occurrence, run, LAPSED, error)
+        reports.attempt_failed(view, run, LAPSED, error)
     else:
-        reports.put_back(view, jid, occurrence, run)
+        reports.put_back(view, run)
 
 
 def _stop(view: View, session: SessionRecord | None, token: int, run_id: str) -> Stop | None:
     """What a worker hears about a lease that it lists; None when it may simply go on."""
     place = keys.run_key(run_id)
-    run = view.get(keys.run(*place), RunRecord) if place is not None else None
+    run = view.find_run(place) if place is not None else None
+    record = run.record if run is not None else None
     if (
-        place is None
-        or run is None
+        run is None
+        or record is None
         or session is None
-        or run.phase != LEASED
-        or run.token != token
-        or run.session != session.number
+        or record.phase != LEASED
+        or record.token != token
+        or record.session != session.number
     ):
-        message = reports.lost(run_id, token, run).message
+        message = reports.lost(run_id, token, record).message
         return Stop(token=token, run=run_id, kind=Stop.KIND_LOST, message=message)
-    if run.cancel_at_ms:
-        return runs.stop_word(view, *place, run, Stop.KIND_CANCEL)
-    return None
+    return runs.stop_word(run, Stop.KIND_CANCEL) if record.cancel_at_ms else None

@@ -13,16 +13,14 @@ from ...proto.v1 import common_pb2, job_pb2, run_pb2, worker_pb2
 from ..core import instants, limits, rejection
 from ..core.instants import ms_or
 from ..model import keys, policies, validate
+from ..model.entities import Run
 from ..model.phases import CANCELLED, DELAYED, FAILED, LEASED, READY, SUCCEEDED
 from ..model.record import (
     AttemptRecord,
-    JobRecord,
     ProgressRecord,
     RunRecord,
-    StateRecord,
 )
 from ..model.request import Note, Report
-from ..model.specs import Template
 from ..model.view import View
 from . import admission, runs
 from .move import move
@@ -59,20 +57,19 @@ def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
     place = keys.run_key(result.run)
     if place is None:
         return _no_run(result.run)
-    jid, occurrence = place
-    run = view.get(keys.run(jid, occurrence), RunRecord)
-    if run is None or run.token != result.token or run.phase != LEASED:
-        return _stale(view, jid, occurrence, run, result)
+    run = view.runs.get(place) or view.find_run(place)
+    if run is None or run.record.token != result.token or run.record.phase != LEASED:
+        return _stale(view, place, run, result)
     kind = result.WhichOneof("end")
     if kind == "success":
-        return _succeed(view, jid, occurrence, run, result)
+        return _succeed(view, run, result)
     wrong = _wrong_end(kind, result)
     if wrong is None:
-        _note_log(run, result.log_tail)
+        _note_log(view, view.change_run(run), result.log_tail)
         if kind == "failure":
-            _fail(view, jid, occurrence, run, result.failure)
+            _fail(view, run, result.failure)
         else:
-            _give_back(view, jid, occurrence, run, result.given_back)
+            _give_back(view, run, result.given_back)
     return wrong
 
 
@@ -99,36 +96,32 @@ def _wrong_end(kind: str | None, result: worker_pb2.Result) -> rejection.Rejecti
     return rejection.Refused.of(faults).rejection if faults else None
 
 
-def _succeed(
-    view: View, jid: int, occurrence: int, run: RunRecord, result: worker_pb2.Result
-) -> rejection.Rejection | None:
+def _succeed(view: View, run: Run, result: worker_pb2.Result) -> rejection.Rejection | None:
     success = result.success
-    if success.HasField("result"):
-        wrong = _wrong_payload(success.result)
-        if wrong is not None:
-            return wrong
-        run.result = success.result
+    has_result = success.HasField("result")
+    if has_result and (wrong := _wrong_payload(success.result)) is not None:
+        return wrong
+    record = view.end_run(run)
+    if has_result:
+        record.result = success.result
     if result.log_tail:
-        _note_log(run, result.log_tail)
+        _note_log(view, record, result.log_tail)
     # What an earlier attempt met stays with that attempt, and a cancel came too late.
-    run.error = None
-    runs.end(view, jid, occurrence, run, SUCCEEDED)
+    record.error = None
+    runs.end_as(view, run, record, SUCCEEDED)
     return None
 
 
-def _note_log(run: RunRecord, log_tail: bytes) -> None:
+def _note_log(view: View, record: RunRecord, log_tail: bytes) -> None:
     if log_tail:
-        run.log_tail = log_tail[-limits.LOG_TAIL_BYTES :]
+        record.log_tail = log_tail[-limits.LOG_TAIL_BYTES :]
+        view.weigh(len(record.log_tail))
 
 
-def _fail(
-    view: View, jid: int, occurrence: int, run: RunRecord, failure: worker_pb2.Failure
-) -> None:
+def _fail(view: View, run: Run, failure: worker_pb2.Failure) -> None:
     error = clip(failure.error)
     wait_ms = instants.to_ms(failure.retry_after) if failure.HasField("retry_after") else None
-    attempt_failed(
-        view, jid, occurrence, run, Attempt.END_FAILED, error, fatal=failure.fatal, wait_ms=wait_ms
-    )
+    attempt_failed(view, run, Attempt.END_FAILED, error, fatal=failure.fatal, wait_ms=wait_ms)
 
 
 def clip(error: run_pb2.RunError) -> run_pb2.RunError:
@@ -146,9 +139,7 @@ def clip(error: run_pb2.RunError) -> run_pb2.RunError:
 
 def attempt_failed(
     view: View,
-    jid: int,
-    occurrence: int,
-    run: RunRecord,
+    run: Run,
     how: Attempt.End.ValueType,
     error: run_pb2.RunError,
     *,
@@ -156,102 +147,93 @@ def attempt_failed(
     wait_ms: int | None = None,
 ) -> None:
     """An attempt ended without success: try again as the policy says, or end the run."""
-    if run.cancel_at_ms:
+    if run.record.cancel_at_ms:
         log_attempt(view, run, Attempt.END_CANCELLED if how == Attempt.END_FAILED else how, error)
-        runs.end(view, jid, occurrence, run, CANCELLED)
+        runs.end(view, run, CANCELLED)
         return
-    job = view.need(keys.job(jid), JobRecord)
-    run.error = error
-    at_ms = 0 if fatal else _retry_at(view, jid, occurrence, run, job, error.kind, wait_ms)
+    view.change_run(run).error = error
+    at_ms = 0 if fatal else _retry_at(view, run, error.kind, wait_ms)
     if how == Attempt.END_LAPSED and at_ms:
         # It was the worker that went away, not the work that failed.
         at_ms = view.now_ms
     log_attempt(view, run, how, error)
     if not at_ms:
-        runs.end(view, jid, occurrence, run, FAILED)
+        runs.end(view, run, FAILED)
         return
     if at_ms > view.now_ms:
-        _end_lease(view, jid, occurrence, run, job.template, DELAYED, at_ms)
+        _end_lease(view, run, DELAYED, at_ms)
     else:
-        _end_lease(view, jid, occurrence, run, job.template, READY)
+        _end_lease(view, run, READY)
 
 
-def _retry_at(
-    view: View, jid: int, occurrence: int, run: RunRecord, job: JobRecord, kind: str,
-    wait_ms: int | None,
-) -> int:  # fmt: skip
+def _retry_at(view: View, run: Run, kind: str, wait_ms: int | None) -> int:
     """When the next attempt may begin; 0 when there is none."""
-    spec = job.template.spec
-    retry = spec.retry
-    used = run.attempt - run.attempts_forgiven
+    record = run.record
+    template = run.job.definition.template
+    spec, retry = template.spec, template.spec.retry
+    used = record.attempt - record.attempts_forgiven
     if spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE or kind in retry.fatal_kinds:
         return 0
-    if used >= job.template.max_attempts:
+    if used >= template.max_attempts:
         return 0
     if wait_ms is None:
-        seed = jid.to_bytes(8, "big") + occurrence.to_bytes(8, "big")
+        seed = run.jid.to_bytes(8, "big") + run.occurrence.to_bytes(8, "big")
         wait_ms = policies.back_off_ms(retry, used, seed)
     at_ms = view.now_ms + wait_ms
     total_ms = ms_or(retry, "total", 0)
-    if total_ms and at_ms > run.ready_at_ms + total_ms:
+    if total_ms and at_ms > record.ready_at_ms + total_ms:
         return 0
     return at_ms
 
 
 def log_attempt(
-    view: View, run: RunRecord, how: Attempt.End.ValueType, error: run_pb2.RunError | None
+    view: View, run: Run, how: Attempt.End.ValueType, error: run_pb2.RunError | None
 ) -> None:
-    if len(run.attempts) == limits.ATTEMPTS_KEPT:
-        run.attempts = run.attempts[:1] + run.attempts[2:]
-        run.attempts_dropped += 1
+    record = view.change_run(run)
+    if len(record.attempts) == limits.ATTEMPTS_KEPT:
+        record.attempts = record.attempts[:1] + record.attempts[2:]
+        record.attempts_dropped += 1
     attempt = AttemptRecord(
-        number=run.attempt, worker=run.worker, token=run.token, started_at_ms=run.leased_at_ms,
-        ended_at_ms=view.now_ms, end=how, error=error,
+        number=record.attempt, worker=record.worker, token=record.token,
+        started_at_ms=record.leased_at_ms, ended_at_ms=view.now_ms, end=how, error=error,
     )  # fmt: skip
-    run.attempts = (*run.attempts, attempt)
+    record.attempts = (*record.attempts, attempt)
+    if error is not None:
+        # It may stand in the run itself as well.
+        view.weigh(2 * error.ByteSize())
 
 
-def _end_lease(
-    view: View,
-    jid: int,
-    occurrence: int,
-    run: RunRecord,
-    template: Template,
-    to: int,
-    at_ms: int = 0,
-) -> None:
+def _end_lease(view: View, run: Run, to: int, at_ms: int = 0) -> None:
     """Another attempt follows; see `move` for the instant. Others have its slots first."""
-    state = view.edit(keys.state(jid), StateRecord)
-    move(view, jid, occurrence, run, to, state, template, at_ms=at_ms)
-    admission.has_left(view, jid, run, state)
+    move(view, run, to, at_ms=at_ms)
+    admission.has_left(view, run)
 
 
-def _give_back(
-    view: View, jid: int, occurrence: int, run: RunRecord, back: worker_pb2.GivenBack
-) -> None:
+def _give_back(view: View, run: Run, back: worker_pb2.GivenBack) -> None:
     if back.checkpoint:
-        run.checkpoint = back.checkpoint
-    put_back(view, jid, occurrence, run, ms_or(back, "delay", 0))
+        view.change_run(run).checkpoint = back.checkpoint
+        view.weigh(len(back.checkpoint))
+    put_back(view, run, ms_or(back, "delay", 0))
 
 
-def put_back(view: View, jid: int, occurrence: int, run: RunRecord, delay_ms: int = 0) -> None:
+def put_back(view: View, run: Run, delay_ms: int = 0) -> None:
     """The attempt does not count, and the run keeps the rank it had when it became ready."""
-    if run.cancel_at_ms:
+    if run.record.cancel_at_ms:
         log_attempt(view, run, Attempt.END_CANCELLED, None)
-        runs.end(view, jid, occurrence, run, CANCELLED)
+        runs.end(view, run, CANCELLED)
         return
-    job = view.need(keys.job(jid), JobRecord)
     log_attempt(view, run, Attempt.END_RELEASED, None)
-    if job.template.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
-        message = f"the worker {run.worker} gave it back, and it is delivered at most once"
-        run.error = run_pb2.RunError(kind="given_back", message=message)
-        runs.end(view, jid, occurrence, run, FAILED)
+    record = view.change_run(run)
+    if run.job.definition.template.spec.delivery == job_pb2.DELIVERY_AT_MOST_ONCE:
+        message = f"the worker {record.worker} gave it back, and it is delivered at most once"
+        record.error = run_pb2.RunError(kind="given_back", message=message)
+        runs.end(view, run, FAILED)
         return
-    run.attempt -= 1
+    record.attempt -= 1
     if delay_ms > 0:
-        _end_lease(view, jid, occurrence, run, job.template, DELAYED, view.now_ms + delay_ms)
+        _end_lease(view, run, DELAYED, view.now_ms + delay_ms)
     else:
-        _end_lease(view, jid, occurrence, run, job.template, READY, run.ready_at_ms)
+        _end_lease(view, run, READY, record.ready_at_ms)
 
 
 def note(view: View, request: Note, actor: str) -> list[Ack]:
@@ -266,28 +248,28 @@ def note(view: View, request: Note, actor: str) -> list[Ack]:
 
 def _note_one(view: View, report: worker_pb2.ProgressReport) -> Ack:
     place = keys.run_key(report.run)
-    run = view.get(keys.run(*place), RunRecord) if place else None
-    if place is None or run is None or run.token != report.token or run.phase != LEASED:
-        ended = view.get(keys.ended(*place), RunRecord) if place and run is None else None
-        refusal = lost(report.run, report.token, run or ended)
+    run = view.find_run(place) if place else None
+    if run is None or run.record.token != report.token or run.record.phase != LEASED:
+        refusal = lost(report.run, report.token, _last_of(view, place, run) if place else None)
         return Ack(token=report.token, reason=refusal.word, message=refusal.message)
     if len(report.checkpoint) > limits.CHECKPOINT_BYTES:
         refusal = _over("checkpoint", limits.CHECKPOINT_BYTES, len(report.checkpoint))
         return Ack(token=report.token, reason=refusal.word, message=refusal.message)
+    record = view.change_run(run)
     if report.HasField("progress"):
-        run.progress = ProgressRecord(
+        record.progress = ProgressRecord(
             done=report.progress.done,
             total=report.progress.total,
             message=report.progress.message[: limits.PROGRESS_CHARS],
             at_ms=view.now_ms,
         )
     if report.checkpoint:
-        run.checkpoint = report.checkpoint
-    _note_log(run, report.log_tail)
-    if run.heard_at_ms:
+        record.checkpoint = report.checkpoint
+        view.weigh(len(report.checkpoint))
+    _note_log(view, record, report.log_tail)
+    if record.heard_at_ms:
         # The timer is not moved for each word: when it fires, it looks when the last one came.
-        run.heard_at_ms = view.now_ms
-    view.put(keys.run(*place), run)
+        record.heard_at_ms = view.now_ms
     return Ack(token=report.token)
 
 
@@ -296,10 +278,9 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     place = keys.run_key(request.run)
     if place is None:
         raise rejection.Refused(_no_run(request.run))
-    jid, occurrence = place
-    run = view.get(keys.run(jid, occurrence), RunRecord)
-    if run is None or run.token != request.token or run.phase != LEASED:
-        record = run or view.get(keys.ended(jid, occurrence), RunRecord)
+    run = view.find_run(place)
+    if run is None or run.record.token != request.token or run.record.phase != LEASED:
+        record = _last_of(view, place, run)
         found = _no_run(request.run) if record is None else lost(request.run, request.token, record)
         raise rejection.Refused(found)
     by_ms = ms_or(request, "by", 0)
@@ -310,20 +291,25 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
             field="by",
         )
     answer = worker_pb2.ExtendResponse()
-    if run.deadline_at_ms:
+    if run.record.deadline_at_ms:
         # Asking for more time never leaves less; a lease without a deadline needs none.
-        run.deadline_at_ms = max(run.deadline_at_ms, view.now_ms + by_ms)
-        arm(view, jid, occurrence, run, view.need(keys.job(jid), JobRecord).template)
-        view.put(keys.run(jid, occurrence), run)
-        instants.set_ms(answer.deadline, run.deadline_at_ms)
+        record = view.change_run(run)
+        record.deadline_at_ms = max(record.deadline_at_ms, view.now_ms + by_ms)
+        arm(view, run)
+        instants.set_ms(answer.deadline, record.deadline_at_ms)
     return answer
 
 
+def _last_of(view: View, place: tuple[int, int], run: Run | None) -> RunRecord | None:
+    """What is known of a run: where it stands, or how it ended."""
+    return run.record if run is not None else view.get(keys.ended(*place), RunRecord)
+
+
 def _stale(
-    view: View, jid: int, occurrence: int, run: RunRecord | None, result: worker_pb2.Result
+    view: View, place: tuple[int, int], run: Run | None, result: worker_pb2.Result
 ) -> rejection.Rejection | None:
     """A result without a live lease: fine if it is the one that was recorded."""
-    record = run or view.get(keys.ended(jid, occurrence), RunRecord)
+    record = _last_of(view, place, run)
     if record is None:
         return _no_run(result.run)
     kind = result.WhichOneof("end")

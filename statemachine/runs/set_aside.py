@@ -23,8 +23,9 @@ from ..core.instants import set_ms
 from ..core.rejection import Reason, Refused
 from ..core.store import Reading
 from ..model import answers, keys, timers
+from ..model.entities import Job
 from ..model.phases import ASIDE, READY
-from ..model.record import BrokenRecord, JobRecord, RunRecord, StateRecord, parse
+from ..model.record import BrokenRecord, JobRecord, parse
 from ..model.request import DropEntry, SetAside
 from ..model.view import View
 from ..occurrences import next_time
@@ -37,18 +38,17 @@ COUNTED = 10_000  # Jobs that are counted; more are "at least so many".
 def set_aside(view: View, request: SetAside, actor: str) -> bool:
     """Whether the job was not set aside before."""
     jid = request.jid
-    key = keys.state(jid)
-    state = view.get(key, StateRecord)
-    if state is None or view.get_raw(keys.broken(jid)) is not None:
+    job = view.find_job(jid)
+    if job is None or view.get_raw(keys.broken(jid)) is not None:
         return False
+    state = view.change_state(job)
     reason = request.reason[: limits.BROKEN_CHARS]
     record = BrokenRecord(reason=reason, at_ms=view.now_ms, was=state.state)
     view.put_once(keys.broken(jid), record)
-    timers.set_job(view, jid, state, 0)
+    timers.set_job(view, job, 0)
     if state.state != next_time.DELETING:
         # One that is being deleted stays so: its name is not to be found.
         state.state = next_time.BROKEN
-    view.put(key, state)
     return True
 
 
@@ -58,63 +58,63 @@ def drop_entry(view: View, request: DropEntry, actor: str) -> None:
 
 def repair(view: View, request: job_pb2.RepairJobRequest, actor: str) -> job_pb2.Job:
     """Bring a job back, if what broke it is mended as far as can be seen."""
-    jid, job, state = _find(view, request)
-    namespaces.check_etag(request.etag, job.version)
-    record = find(view, jid)
+    job = _find(view, request)
+    definition = job.definition
+    namespaces.check_etag(request.etag, definition.version)
+    record = find(view, job.jid)
     if record is not None:
         try:
-            next_time.plan_of(view, jid, job)
+            next_time.plan_of(view, job)
         except next_time.Unreadable as unreadable:
-            raise refusal(job, str(unreadable)) from None
-        bring_back(view, jid, state, record)
-        if state.state != next_time.DELETING:
-            next_time.advance_if_idle(view, jid, job, state)
-        next_time.reschedule(view, jid, state)
-        view.put(keys.state(jid), state)
-        subject = f"job/{job.name}"
-        audit_log.add(view, actor, "RepairJob", job.namespace, subject, request, record.reason)
-    return answers.job(job.namespace, jid, job, state)
+            raise refusal(definition, str(unreadable)) from None
+        bring_back(view, job, record)
+        if job.state.state != next_time.DELETING:
+            next_time.advance_if_idle(view, job)
+        next_time.reschedule(view, job)
+        subject, namespace = f"job/{definition.name}", definition.namespace
+        audit_log.add(view, actor, "RepairJob", namespace, subject, request, record.reason)
+    return answers.job(job)
 
 
-def _find(view: View, request: job_pb2.RepairJobRequest) -> tuple[int, JobRecord, StateRecord]:
+def _find(view: View, request: job_pb2.RepairJobRequest) -> Job:
     """The job of a name, even if it was set aside while it was being deleted."""
     number = namespaces.need(view, request.namespace).number
     value = view.get_raw(keys.job_name(number, request.job))
     jid = int.from_bytes(value, "big") if value is not None else 0
-    state = view.get(keys.state(jid), StateRecord) if jid else None
-    if state is None or (state.state == next_time.DELETING and find(view, jid) is None):
+    job = view.find_job(jid) if jid else None
+    if job is None or (job.state.state == next_time.DELETING and find(view, jid) is None):
         namespace = request.namespace or namespaces.DEFAULT
         raise Refused.because(
             Reason.ERROR_REASON_JOB_NOT_FOUND,
             f"there is no job '{request.job}' in the namespace '{namespace}'; list what there is",
             namespace=namespace, job=request.job,
         )  # fmt: skip
-    return jid, view.need(keys.job(jid), JobRecord), state
+    return job
 
 
-def bring_back(view: View, jid: int, state: StateRecord, record: BrokenRecord) -> None:
-    """It stands where it stood, and its runs take part again. The caller reschedules and puts the
-    state."""
-    view.delete(keys.broken(jid))
+def bring_back(view: View, job: Job, record: BrokenRecord) -> None:
+    """It stands where it stood, and its runs take part again. The caller reschedules."""
+    state = view.change_state(job)
+    view.delete(keys.broken(job.jid))
     state.state = record.was
     if state.live:
-        view.put_later(keys.return_timer(keys.LATER | view.now_ms, jid, state.live_from))
+        view.put_later(keys.return_timer(keys.LATER | view.now_ms, job.jid, state.live_from))
 
 
 def wake(view: View, jid: int, occurrence: int) -> None:
     """Some more runs of a job that came back take part again."""
-    state = view.get(keys.state(jid), StateRecord)
-    if state is None or state.state == next_time.BROKEN:
+    job = view.find_job(jid)
+    if job is None or job.state.state == next_time.BROKEN:
         return
     first, end = keys.run(jid, occurrence), keys.run(jid, keys.OCCURRENCE_MAX)
     for count, key in enumerate(list(islice(view.scan(first, end), limits.STEP + 1))):
-        at = keys.run_of(key)[1]
+        place = keys.run_of(key)
         if count == limits.STEP or (count and view.is_full):
-            view.put_later(keys.return_timer(keys.LATER | view.now_ms, jid, at))
+            view.put_later(keys.return_timer(keys.LATER | view.now_ms, *place))
             return
-        run = view.need(key, RunRecord)
-        if run.phase == ASIDE:
-            move(view, jid, at, run, READY, state)
+        run = view.run(place)
+        if run.record.phase == ASIDE:
+            move(view, run, READY)
 
 
 def find(view: View, jid: int) -> BrokenRecord | None:
@@ -124,11 +124,11 @@ def find(view: View, jid: int) -> BrokenRecord | None:
     return None if value is None else parse(key, value, BrokenRecord)
 
 
-def refuse(view: View, jid: int, job: JobRecord, state: StateRecord) -> None:
+def refuse(view: View, job: Job) -> None:
     """Refuse what cannot be done with a job that is set aside."""
-    if state.state == next_time.BROKEN:
-        record = find(view, jid)
-        raise refusal(job, record.reason if record is not None else "")
+    if job.state.state == next_time.BROKEN:
+        record = find(view, job.jid)
+        raise refusal(job.definition, record.reason if record is not None else "")
 
 
 def refusal(job: JobRecord, reason: str) -> Refused:

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from ..core import limits
 from ..model import concurrency_key, keys
+from ..model.entities import Run
 from ..model.record import (
-    JobRecord,
     KeyRecord,
     RunRecord,
-    StateRecord,
     UsageRecord,
 )
 from ..model.view import View
 
 
-def full(
-    view: View, jid: int, run: RunRecord, job: JobRecord, state: StateRecord,
-) -> int:  # fmt: skip
+def full(view: View, run: Run) -> int:
     """Whose limit keeps a run from being leased, if any."""
-    limit = job.template.spec.concurrency
-    if limit.job and state.running >= limit.job:
+    limit = run.job.definition.template.spec.concurrency
+    if limit.job and run.job.state.running >= limit.job:
         return RunRecord.PARKING_JOB
-    run.limit_key = concurrency_key.of(view, jid, run, job)
-    if run.limit_key and limit.key_limit:
-        key = keys.limit_key(keys.namespace_of(jid), run.limit_key)
+    name = view.change_run(run).limit_key = concurrency_key.of(view, run)
+    if name and limit.key_limit:
+        key = keys.limit_key(run.job.namespace, name)
         record = view.get(key, KeyRecord)
         if record is not None and record.running >= limit.key_limit:
             return RunRecord.PARKING_KEY

@@ -29,7 +29,7 @@ from ..model.record import (
 )
 from ..occurrences import ledger
 from ..occurrences.next_time import DELETING
-from ..runs.lanes import busy_key, entry_of, wait_queue_of
+from ..runs.lanes import busy_key, wait_queue_of
 
 # Entries that a record wants: key and value.
 Wanted = Iterator[tuple[bytes, bytes]]
@@ -118,7 +118,7 @@ def _of_run(jid: int, occurrence: int, run: RunRecord) -> Wanted:
     if run.timer_at_ms:
         yield keys.run_timer(run.timer_at_ms, jid, occurrence), b""
     if run.phase == READY:
-        yield entry_of(jid, occurrence, run), b""
+        yield keys.ready(run.lane, run.rank_ms, jid, occurrence), b""
     elif run.phase == PARKED:
         yield keys.parked(wait_queue_of(jid, run), run.rank_ms, jid, occurrence), b""
     elif run.phase == LEASED:

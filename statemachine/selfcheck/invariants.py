@@ -15,6 +15,7 @@ from ..core import limits
 from ..core.store import Reading
 from ..model import keys, phases
 from ..model.difference import Breach, jid_in, record, records
+from ..model.entities import job_with
 from ..model.record import (
     FlowRecord,
     JobRecord,
@@ -103,9 +104,8 @@ def _moves_on(store: Reading, key: bytes, job: JobRecord, state: StateRecord) ->
         return
     view = View(store, 0)
     again = copy(state)
-    next_time.advance_behind(
-        view, jid_in(key), job, again, max(state.last_scheduled_at_ms, view.now_ms)
-    )
+    behind_ms = max(state.last_scheduled_at_ms, view.now_ms)
+    next_time.advance_behind(view, job_with(jid_in(key), job, again), behind_ms)
     if again.next_scheduled_at_ms:
         yield Breach(key, f"the job {job.name} has times ahead, but no next one")
 
@@ -180,7 +180,7 @@ def _held(store: Reading, key: bytes, run: RunRecord) -> Iterator[Breach]:
     job = record(store, keys.job(jid), JobRecord)
     if state is None or job is None or state.state == next_time.DELETING:
         return
-    if state.quota_wait_since_ms or not runs.is_room(state, job):
+    if state.quota_wait_since_ms or not runs.is_room(job_with(jid, job, state)):
         return
     resting = state.state in (next_time.PAUSED, next_time.BROKEN)
     if run.phase == phases.HALTED and (resting or store.get(keys.resume(jid))):

@@ -11,7 +11,8 @@ from ...proto.v1 import job_pb2
 from ..core import limits
 from ..core.instants import to_ms
 from ..model import hiding, keys
-from ..model.record import AuditEntryRecord, JobRecord, NamespaceRecord, StateRecord, parse
+from ..model.entities import Job
+from ..model.record import AuditEntryRecord, NamespaceRecord, parse
 from ..model.view import View
 
 CHANGE_CHARS = 1_024
@@ -38,15 +39,18 @@ def add(
             return
 
 
-def paused_by(view: View, job: JobRecord, state: StateRecord) -> str:
+def paused_by(view: View, job: Job) -> str:
     """Who paused a job; empty if it is not paused, or the newest entries do not say."""
-    if state.state != job_pb2.JobStatus.STATE_PAUSED:
+    if job.state.state != job_pb2.JobStatus.STATE_PAUSED:
         return ""
     entries = view.stored.scan(keys.AUDIT, keys.after(keys.AUDIT))  # The newest comes first.
     for key, value in islice(entries, LOOKED_AT):
         entry = parse(key, value, AuditEntryRecord)
         subject = entry.namespace, entry.subject
-        if entry.method == "PauseJob" and subject == (job.namespace, f"job/{job.name}"):
+        if entry.method == "PauseJob" and subject == (
+            job.definition.namespace,
+            f"job/{job.definition.name}",
+        ):
             return entry.actor
     return ""
 

@@ -10,7 +10,8 @@ from itertools import islice
 
 from ..core import limits
 from ..model import keys
-from ..model.record import StateRecord, UsageRecord
+from ..model.entities import Job
+from ..model.record import UsageRecord
 from ..model.view import View
 from . import namespaces
 
@@ -30,14 +31,13 @@ def is_taken(view: View, usage: UsageRecord, name: str) -> bool:
     return is_full(view, usage, name) or usage.quota_waits > 0
 
 
-def wait(view: View, jid: int, state: StateRecord, usage: UsageRecord) -> None:
-    """Wait for the quota, if the job does not yet. The caller puts the state."""
-    if not state.quota_wait_since_ms:
-        state.quota_wait_since_ms = view.now_ms
-        number = keys.namespace_of(jid)
-        entry = keys.quota_wait(number, view.now_ms, jid)
+def wait(view: View, job: Job, usage: UsageRecord) -> None:
+    """Wait for the quota, if the job does not yet."""
+    if not job.state.quota_wait_since_ms:
+        view.change_state(job).quota_wait_since_ms = view.now_ms
+        entry = keys.quota_wait(job.namespace, view.now_ms, job.jid)
         view.put_raw(entry)
-        first = keys.first_quota_wait(number)
+        first = keys.first_quota_wait(job.namespace)
         known = view.get_raw(first)
         # Of a state of before nothing is known while others wait.
         if not usage.quota_waits or (known is not None and entry < known):
@@ -45,12 +45,13 @@ def wait(view: View, jid: int, state: StateRecord, usage: UsageRecord) -> None:
         usage.quota_waits += 1
 
 
-def leave(view: View, jid: int, state: StateRecord, usage: UsageRecord) -> None:
-    """Wait for the quota no more. The caller puts the state."""
+def leave(view: View, job: Job, usage: UsageRecord) -> None:
+    """Wait for the quota no more."""
+    state = job.state
     if state.quota_wait_since_ms:
-        number = keys.namespace_of(jid)
-        view.delete_raw(keys.quota_wait(number, state.quota_wait_since_ms, jid))
-        state.quota_wait_since_ms = 0
+        number = job.namespace
+        view.delete_raw(keys.quota_wait(number, state.quota_wait_since_ms, job.jid))
+        view.change_state(job).quota_wait_since_ms = 0
         usage.quota_waits -= 1
         if not usage.quota_waits:
             view.delete_raw(keys.first_quota_wait(number))

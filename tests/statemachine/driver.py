@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TypeVar, cast
 
 from google.protobuf.message import Message
@@ -27,11 +28,14 @@ from raftsched.statemachine.core.rejection import Rejection
 from raftsched.statemachine.core.store import Store
 from raftsched.statemachine.machine import Decision, Request, apply, decide, read_meta
 from raftsched.statemachine.model import answers, keys, timers
+from raftsched.statemachine.model.entities import Job, run_with
 from raftsched.statemachine.model.record import (
     JobRecord,
     LedgerRecord,
+    Record,
     RunRecord,
     StateRecord,
+    encode,
     parse,
 )
 from raftsched.statemachine.model.request import (
@@ -67,6 +71,25 @@ def image(store: Store) -> dict[bytes, bytes]:
     return dict(store.scan(b"\0", b"\xff" * 64))
 
 
+def untaken(store: Store, view: View) -> None:
+    """Nothing that a decision has only read differs from what is stored once it was applied."""
+    if view.is_spoiled:
+        return
+    jobs, runs = view.jobs.values(), view.runs.values()
+    lent: Iterable[tuple[bytes, Record]] = chain(
+        view.records.items(),
+        ((job.key, job.state) for job in jobs),
+        ((keys.job(job.jid), job.definition) for job in jobs),
+        ((run.key, run.record) for run in runs),
+    )
+    for key, record in lent:
+        stored = store.get(key)
+        assert stored is not None, f"{key!r} is lent and not stored"
+        # One of a format of before is another record in bytes.
+        same = stored == encode(record) or parse(key, stored, type(record)) == record
+        assert same, f"a rule changed {key!r} and did not take it for that: {record}"
+
+
 class Machine:
     """Requests in, replies out, one after the other."""
 
@@ -86,6 +109,8 @@ class Machine:
         # What failed in the last decision; and whether it may.
         self.failures: list[Failure] = []
         self.failing = False
+        # A test wrote into the store, behind the back of what is kept in memory.
+        self.memory_may_differ = False
         self._recall = Recall()
         # Where the next change goes on with what is due; see WorkDone.
         self._fresh_from = b""
@@ -128,6 +153,8 @@ class Machine:
             assert after.token >= before.token
             assert read_meta(self.store) == after
         self._recall.keep(view)
+        if not self.memory_may_differ:
+            untaken(self.store, view)
         self.failures = decision.failures
         if not self.failing and self.failures:
             raise self.failures[0].error
@@ -181,46 +208,45 @@ class Machine:
         return self.ask(request, run_pb2.Run)
 
     def job(self, name: str, namespace: str = "") -> job_pb2.Job:
-        jid, record, state = self._job(name, namespace)
-        return answers.job(record.namespace, jid, record, state)
+        return answers.job(self._job(name, namespace))
 
     def jid(self, name: str, namespace: str = "") -> int:
-        return self._job(name, namespace)[0]
+        return self._job(name, namespace).jid
 
     def state(self, name: str, namespace: str = "") -> StateRecord:
-        return self._job(name, namespace)[2]
+        return self._job(name, namespace).state
 
-    def _job(self, name: str, namespace: str) -> tuple[int, JobRecord, StateRecord]:
+    def _job(self, name: str, namespace: str) -> Job:
         return jobs.find(self.view(), namespace, name)
 
     # Runs.
 
     def run(self, run_id: str, namespace: str = "") -> run_pb2.Run:
         view = self.view()
-        return answers.run(view, *run_calls.find(view, namespace, run_id))
+        return answers.run(view, run_calls.find(view, namespace, run_id))
 
     def record(self, run_id: str, namespace: str = "") -> RunRecord:
-        return run_calls.find(self.view(), namespace, run_id)[2]
+        return run_calls.find(self.view(), namespace, run_id).record
 
     def live(self, name: str, namespace: str = "") -> list[run_pb2.Run]:
         """The runs of a job that are under way, oldest first."""
-        jid, job, _ = self._job(name, namespace)
-        prefix = keys.of_job(keys.RUN, jid)
-        return self._runs(jid, job, [key for key, _ in self.store.scan(prefix, keys.after(prefix))])
+        job = self._job(name, namespace)
+        prefix = keys.of_job(keys.RUN, job.jid)
+        return self._runs(job, [key for key, _ in self.store.scan(prefix, keys.after(prefix))])
 
     def ended(self, name: str, namespace: str = "") -> list[run_pb2.Run]:
         """The runs of a job that have ended, newest first."""
-        jid, job, _ = self._job(name, namespace)
-        prefix = keys.of_job(keys.ENDED, jid)
-        return self._runs(jid, job, [key for key, _ in self.store.scan(prefix, keys.after(prefix))])
+        job = self._job(name, namespace)
+        prefix = keys.of_job(keys.ENDED, job.jid)
+        return self._runs(job, [key for key, _ in self.store.scan(prefix, keys.after(prefix))])
 
-    def _runs(self, jid: int, job: JobRecord, found: Iterable[bytes]) -> list[run_pb2.Run]:
+    def _runs(self, job: Job, found: Iterable[bytes]) -> list[run_pb2.Run]:
         view = self.view()
         runs = []
         for key in found:
             place = keys.run_of(key) if key[:1] == keys.RUN else keys.ended_of(key)
             record = view.need(key, RunRecord)
-            runs.append(answers.run(view, jid, place[1], record, job))
+            runs.append(answers.run(view, run_with(job, place[1], record)))
         return runs
 
     def ledger(self, name: str, namespace: str = "") -> dict[int, LedgerRecord]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from raftsched.proto.v1 import job_pb2, run_pb2
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.firing import scheduled_time
-from raftsched.statemachine.model.record import JobRecord, StateRecord, UsageRecord
+from raftsched.statemachine.model.entities import Job
+from raftsched.statemachine.model.record import UsageRecord
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.occurrences.misfire import (
     COALESCE,
@@ -59,12 +60,10 @@ def _unless(one: Stretch, fate: Fate) -> Fate:
     return EXCLUDE if one.kind is EXCLUDED else SKIP
 
 
-def fire_at_once(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, one: Stretch
-) -> None:
+def fire_at_once(view: View, job: Job, plan: Plan, one: Stretch) -> None:
     """B3 and B4: what catches up does not wait for overlap or quota: it is skipped."""
     for each in _apart(one, plan):
-        scheduled_time.fire(view, jid, job, state, each.first, each.due_ms, run_pb2.CAUSE_SCHEDULE)
+        scheduled_time.fire(view, job, each.first, each.due_ms, run_pb2.CAUSE_SCHEDULE)
 
 
 def used(usage: UsageRecord) -> int:

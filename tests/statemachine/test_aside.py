@@ -20,7 +20,8 @@ from raftsched.statemachine.firing import scheduled_time
 from raftsched.statemachine.flows import waves
 from raftsched.statemachine.machine import decide
 from raftsched.statemachine.model import answers, keys
-from raftsched.statemachine.model.record import JobRecord, NamespaceRecord, RunRecord, StateRecord
+from raftsched.statemachine.model.entities import Job, Run
+from raftsched.statemachine.model.record import NamespaceRecord
 from raftsched.statemachine.model.request import (
     FireTimers,
     Lapse,
@@ -33,7 +34,6 @@ from raftsched.statemachine.model.request import (
     Resumed,
     WorkDone,
 )
-from raftsched.statemachine.model.specs import Template
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.occurrences import next_time
 from raftsched.statemachine.reads import events, explain, reads
@@ -49,16 +49,12 @@ Status = job_pb2.JobStatus
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, where: object, name: str, job: str) -> None:
-    """Let a function of the rules raise for one job, wherever its number or record is given."""
+    """Let a function of the rules raise for one job, wherever that or a run of it is given."""
     genuine = getattr(where, name)
 
     def planted(view: View, *args: object, **more: object) -> object:
-        jids = [one for one in args if isinstance(one, int)][:1]
-        named = [one.name for one in args if isinstance(one, JobRecord)]
-        found = [
-            view.need(keys.job(jid), JobRecord).name for jid in jids if jid > 1 << 9 or not named
-        ]
-        if job in named or job in found:
+        given = [one.job if isinstance(one, Run) else one for one in args]
+        if job in [one.definition.name for one in given if isinstance(one, Job)]:
             raise RuntimeError("planted")
         return genuine(view, *args, **more)
 
@@ -236,7 +232,7 @@ def test_a_result_that_cannot_be_taken_is_refused_and_the_others_are_taken(
         machine.create(name)
         machine.trigger(name)
     leases_ = machine.grant()
-    plant(monkeypatch, runs, "end", "bad")
+    plant(monkeypatch, runs, "end_as", "bad")
     results = tuple(
         worker_pb2.Result(run=lease.run, token=lease.token, success=worker_pb2.Success())
         for lease in leases_
@@ -285,19 +281,10 @@ def test_a_downstream_job_that_cannot_begin_is_set_aside_and_its_upstream_ends(
     [lease] = machine.grant()
     genuine = move.move
 
-    def begin(
-        view: View,
-        jid: int,
-        occurrence: int,
-        run: RunRecord,
-        to: int,
-        state: StateRecord,
-        template: Template,
-    ) -> None:
-        job = view.need(keys.job(jid), JobRecord)
-        if job.name == "bad" and state.state != next_time.BROKEN:
+    def begin(view: View, run: Run, to: int) -> None:
+        if run.job.definition.name == "bad" and run.job.state.state != next_time.BROKEN:
             raise RuntimeError("planted")
-        genuine(view, jid, occurrence, run, to, state, template)
+        genuine(view, run, to)
 
     monkeypatch.setattr(waves, "move", begin)
 
@@ -399,8 +386,8 @@ def test_a_refusal_after_a_touch_of_memory_leaves_nothing_behind(
     machine.create("a")
 
     def touching(view: View, request: job_pb2.PauseJobRequest, actor: str) -> object:
-        _, job, state = jobs.find(view, "", request.job)
-        job.name, state.live = "somebody else", 17
+        job = jobs.find(view, "", request.job)
+        job.definition.name, job.state.live = "somebody else", 17
         namespace = namespaces.need(view, "")
         namespace.version = 99
         raise Refused.because(Reason.ERROR_REASON_JOB_PAUSED, "no")
@@ -427,12 +414,11 @@ def test_a_job_that_would_make_a_change_too_large_is_set_aside(
         machine.create(name, cron="* * * * *")
     genuine = scheduled_time.fire
 
-    def fire(view: View, jid: int, job: JobRecord, *args: object) -> None:
-        genuine(view, jid, job, *args)  # type: ignore[arg-type]  # As they came.
-        if job.name == "bad":
-            for run in view.records.values():
-                if isinstance(run, RunRecord):
-                    run.log_tail = bytes(7 << 20)
+    def fire(view: View, job: Job, *args: object) -> None:
+        genuine(view, job, *args)  # type: ignore[arg-type]  # As they came.
+        if job.definition.name == "bad":
+            for run in view.runs.values():
+                run.record.log_tail = bytes(7 << 20)
 
     monkeypatch.setattr(scheduled_time, "fire", fire)
     machine.advance(MINUTE_MS)

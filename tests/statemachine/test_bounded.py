@@ -338,12 +338,12 @@ def test_what_may_be_backfilled_is_what_each_time_alone_says(seed: int) -> None:
         story.work()
     for name in NAMES:
         view = machine.view()
-        jid, job, state = jobs.find(view, "", name)
-        plan = next_time.plan_of(view, jid, job)
+        job = jobs.find(view, "", name)
+        plan = next_time.plan_of(view, job)
         first = machine.now_ms - dice.choice((1, 24, 60)) * HOUR_MS
         times = scheduled_times(plan, first, machine.now_ms, 10_000, ever=True).times
 
-        found = ledger.backfillable(view, jid, job, state, times)
+        found = ledger.backfillable(view, job, times)
 
-        alone = [at for at in times if ledger.may_backfill(view, jid, job, state, at)]
+        alone = [at for at in times if ledger.may_backfill(view, job, at)]
         assert found == alone, f"seed {seed}, {name}"

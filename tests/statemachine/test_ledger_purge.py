@@ -164,14 +164,16 @@ def test_the_mark_of_what_was_purged_never_goes_back(machine: Machine) -> None:
     machine.do(namespace_pb2.CreateNamespaceRequest(namespace=KEEP))
     machine.create("a", namespace="short", cron="0 * * * *")
     live_on(machine, 6)
-    jid, state = machine.jid("a", "short"), machine.state("a", "short")
+    jid = machine.jid("a", "short")
     old = keys.ledger(jid, START_MS - DAY_MS)
     machine.store.write([(old, ledger.ALONE[run_pb2.OUTCOME_RAN])], [])
+    view = machine.view()
+    job = view.job(jid)
+    state = view.change_state(job)
     state.ledger_from_ms = START_MS - DAY_MS
     purged_ms = state.ledger_purged_ms
 
-    view = machine.view()
-    ledger.purge(view, jid, state, "short", most=1)
+    ledger.purge(view, job, most=1)
 
     assert not list(view.scan_stored(old, old + b"\0"))
     assert state.ledger_purged_ms == purged_ms

@@ -4,7 +4,6 @@ what is held back now."""
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys, phases
+from raftsched.statemachine.model.entities import Job
 from raftsched.statemachine.model.record import RunRecord
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.runs import runs
@@ -85,15 +85,11 @@ def test_what_is_held_back_is_what_a_walk_finds(seed: int) -> None:
         story.act()
         for name in NAMES:
             view = story.machine.view()
-            jid, job, state = jobs.find(view, "", name)
-            spec, wanted = job.template.spec, held_back(view, jid)
-            some = [
-                occurrence
-                for occurrence in runs.not_for_later(view, jid, spec, state)
-                if occurrence in wanted
-            ]
+            job = jobs.find(view, "", name)
+            wanted = held_back(view, job.jid)
+            some = [at for at in runs.not_for_later(view, job) if at in wanted]
             assert some == wanted, f"seed {seed}"
-            assert state.held - state.later == len(wanted), f"seed {seed}"
+            assert job.state.held - job.state.later == len(wanted), f"seed {seed}"
     story.machine.check()
 
 
@@ -108,8 +104,7 @@ def test_a_thousand_for_later_cost_a_trigger_and_an_end_nothing(machine: Machine
     [lease] = machine.grant()
 
     looked = machine.view()
-    jid, job, state = jobs.find(looked, "", "a")
-    found = list(runs.not_for_later(looked, jid, job.template.spec, state))
+    found = list(runs.not_for_later(looked, jobs.find(looked, "", "a")))
     machine.succeed(lease)
 
     assert len(found) == 2
@@ -134,9 +129,9 @@ def test_those_that_are_too_late_are_looked_at_a_few_at_a_time(
     looked: list[int] = []
     genuine = runs._release
 
-    def release(view: View, jid: int, occurrence: int, *rest: Any) -> bool:  # noqa: ANN401
+    def release(view: View, job: Job, occurrence: int) -> bool:
         looked.append(occurrence)
-        return genuine(view, jid, occurrence, *rest)
+        return genuine(view, job, occurrence)
 
     monkeypatch.setattr(runs, "_release", release)
     monkeypatch.setattr(limits, "STEP", 3)

@@ -127,10 +127,10 @@ def test_the_timeline_of_every_world_of_three_is_what_a_reader_would_list(first:
         world = World(how, overlap=Overlap(rule=Overlap.RULE_ALLOW))
         world.machine.at(world.now_ms)
         view = world.machine.view()
-        jid, job, state = jobs.find(view, "", "a")
-        plan = next_time.plan_of(view, jid, job)
+        job = jobs.find(view, "", "a")
+        plan = next_time.plan_of(view, job)
         until_ms = view.now_ms - due(plan, 0)
-        found, _ = timeline.undecided(view, jid, job, state, plan, until_ms)
+        found, _ = timeline.undecided(view, job, plan, until_ms)
         told = [
             Time(one.due_ms + at_ms - one.first, at_ms, one.kind.name.lower())
             for one, at_ms in listed(found, plan)

@@ -13,7 +13,7 @@ from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.firing import catch_up, scheduled_time
-from raftsched.statemachine.model.record import JobRecord, StateRecord
+from raftsched.statemachine.model.entities import Job
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.occurrences import ledger, next_time, timeline
 from raftsched.statemachine.reads import reads
@@ -58,28 +58,28 @@ class World:
             wanted.scheduled_time.CopyFrom(timestamp(self.machine.now_ms + 400))
         self.machine.do_all(job_pb2.EditOccurrenceRequest(job="a", edit=wanted))
 
-    def fresh(self) -> tuple[View, int, JobRecord, StateRecord, Plan]:
+    def fresh(self) -> tuple[View, Job, Plan]:
         view = View(self.machine.store, self.now_ms)
-        jid, job, state = jobs.find(view, "", "a")
-        return view, jid, job, state, next_time.plan_of(view, jid, job)
+        job = jobs.find(view, "", "a")
+        return view, job, next_time.plan_of(view, job)
 
 
-def each_alone(view: View, jid: int, state: StateRecord, plan: Plan, first: int, last: int) -> None:
-    edits = {edit.scheduled_at_ms: edit for edit in state.edits}
+def each_alone(view: View, job: Job, plan: Plan, first: int, last: int) -> None:
+    edits = {edit.scheduled_at_ms: edit for edit in job.state.edits}
     times = scheduled_times(plan, first + 1, last + 1, 10_000).times
     for at_ms in (first, *times):
-        if ledger.knows(view, jid, at_ms):
+        if ledger.knows(view, job.jid, at_ms):
             continue
         edit = edits.get(at_ms)
         if edit is None:
-            ledger.record(view, jid, state, at_ms, MISSED)
+            ledger.record(view, job, at_ms, MISSED)
         elif edit.kind == Edit.KIND_SKIP:
-            scheduled_time.drop_edit(state, edit)
-            ledger.record(view, jid, state, at_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
+            scheduled_time.drop_edit(view, job, edit)
+            ledger.record(view, job, at_ms, run_pb2.OUTCOME_SKIPPED_BY_HAND)
 
 
-def said(view: View, jid: int, state: StateRecord, times: list[int]) -> object:
-    found = [ledger.covering(view, jid, at_ms) for at_ms in times]
+def said(view: View, job: Job, times: list[int]) -> object:
+    state, found = job.state, [ledger.covering(view, job.jid, at_ms) for at_ms in times]
     told = [None if one is None else one[1].outcome for one in found]
     return told, state.fired, state.skipped, state.last_scheduled_at_ms, state.edits
 
@@ -87,32 +87,31 @@ def said(view: View, jid: int, state: StateRecord, times: list[int]) -> object:
 @pytest.mark.parametrize("seed", range(150))
 def test_it_comes_to_the_same_as_to_decide_on_each_alone(seed: int) -> None:
     world = World(seed)
-    view, jid, job, state, plan = world.fresh()
+    view, job, plan = world.fresh()
+    state, template = job.state, job.definition.template
     first = state.next_scheduled_at_ms
     if not first:
         return
     last = max(first, *scheduled_times(plan, first, world.now_ms + 1, 10_000).times)
-    if job.template.max_runs:
-        last = one_by_one(view, jid, job, state, plan, first, last)
+    if template.max_runs:
+        last = one_by_one(view, job, plan, first, last)
     pending = {edit.scheduled_at_ms for edit in state.edits if edit.kind != Edit.KIND_SKIP}
     times = [at for at in scheduled_times(plan, first, last + 1, 10_000).times if at not in pending]
 
-    catch_up.give_up(view, jid, job, state)
+    catch_up.give_up(view, job)
 
-    wanted_view, jid, _, wanted, plan = world.fresh()
-    each_alone(wanted_view, jid, wanted, plan, first, last)
-    assert said(view, jid, state, times) == said(wanted_view, jid, wanted, times), f"seed {seed}"
+    wanted_view, wanted, plan = world.fresh()
+    each_alone(wanted_view, wanted, plan, first, last)
+    assert said(view, job, times) == said(wanted_view, wanted, times), f"seed {seed}"
 
 
-def one_by_one(
-    view: View, jid: int, job: JobRecord, state: StateRecord, plan: Plan, first: int, last: int
-) -> int:
-    left = max(1, next_time.runs_left(job, state, first))
+def one_by_one(view: View, job: Job, plan: Plan, first: int, last: int) -> int:
+    left = max(1, next_time.runs_left(job, first))
     end = first
     for count, at_ms in enumerate((first, *scheduled_times(plan, first + 1, last + 1, left).times)):
         if count < left:
             end = at_ms
-    for at_ms in ledger.own_entries(view, jid, state, first, last):
+    for at_ms in ledger.own_entries(view, job, first, last):
         if at_ms <= end and names(plan, at_ms):
             end = next(iter(scheduled_times(plan, end + 1, last + 1, 1).times), last)
     return end
@@ -121,15 +120,16 @@ def one_by_one(
 @pytest.mark.parametrize("seed", range(60))
 def test_the_last_of_the_most_runs_is_that_of_a_walk(seed: int) -> None:
     world = World(seed)
-    view, jid, job, state, plan = world.fresh()
+    view, job, plan = world.fresh()
+    state, template = job.state, job.definition.template
     first = state.next_scheduled_at_ms
-    if not first or not job.template.max_runs:
+    if not first or not template.max_runs:
         return
     last = scheduled_times(plan, first, world.now_ms, 10_000).times[-1]
 
-    found = timeline.last_of_most(view, jid, job, state, plan, first, last)
+    found = timeline.last_of_most(view, job, plan, first, last)
 
-    assert found == one_by_one(view, jid, job, state, plan, first, last), f"seed {seed}"
+    assert found == one_by_one(view, job, plan, first, last), f"seed {seed}"
 
 
 def test_an_audit_is_sound_where_a_stretch_has_outcomes_of_others_in_it(machine: Machine) -> None:

@@ -16,6 +16,7 @@ from raftsched.statemachine.core.instants import duration, timestamp
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.machine import read_meta
 from raftsched.statemachine.model import keys
+from raftsched.statemachine.model.entities import Run, job_with, run_with
 from raftsched.statemachine.model.phases import (
     ASIDE,
     CANCELLED,
@@ -35,10 +36,10 @@ from raftsched.statemachine.model.phases import (
     TABLE,
     name,
 )
-from raftsched.statemachine.model.record import RunRecord, StateRecord, parse
+from raftsched.statemachine.model.record import JobRecord, RunRecord, StateRecord, parse
 from raftsched.statemachine.model.request import SetAside
 from raftsched.statemachine.model.view import View
-from raftsched.statemachine.runs.move import NoSuchMove, lease, move
+from raftsched.statemachine.runs.move import NoSuchMove, end, lease, move
 
 from .driver import HOUR_MS, MINUTE_MS, Machine
 from .old_runs import as_format_1
@@ -306,18 +307,29 @@ def test_a_move_that_is_not_in_the_table_is_refused_before_anything_is_written(
     was: int, to: int
 ) -> None:
     view = View(MemoryStore(), 1)
-    run, state = RunRecord(phase=was), StateRecord()
+    run = run_in(was)
+
+    def go() -> None:
+        if to in ENDS:
+            end(view, run, run.record, to)
+        else:
+            move(view, run, to)
 
     with pytest.raises(NoSuchMove, match=f"cannot go from {name(was)} to {name(to)}"):
-        move(view, 1, 2, run, to, state)
+        go()
 
-    assert (run, state, view.writes) == (RunRecord(phase=was), StateRecord(), 0)
+    assert run.record == RunRecord(phase=was)
+    assert (run.job.state, view.writes) == (StateRecord(), 0)
+
+
+def run_in(phase: int) -> Run:
+    return run_with(job_with(1, JobRecord(), StateRecord()), 2, RunRecord(phase=phase))
 
 
 @pytest.mark.parametrize("was", [was for was in MOVES if was != READY], ids=name)
 def test_only_a_ready_run_is_leased(was: int) -> None:
     with pytest.raises(NoSuchMove, match=f"cannot go from {name(was)} to LEASED"):
-        lease(None, 1, 2, RunRecord(phase=was), None, None, "w", None)  # type: ignore[arg-type]
+        lease(None, run_in(was), "w", None)  # type: ignore[arg-type]
 
 
 def test_each_phase_is_in_both_tables_and_can_be_reached() -> None:

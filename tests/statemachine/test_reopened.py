@@ -6,6 +6,7 @@ import pytest
 
 from raftsched.proto.v1 import dead_letter_pb2, flow_pb2, job_pb2, run_pb2
 from raftsched.statemachine.flows import waves
+from raftsched.statemachine.model.entities import run_with
 
 from .asking import ask
 from .driver import Machine, job_of, with_mask
@@ -115,7 +116,7 @@ def test_a_run_whose_wave_is_gone_is_in_none(machine: Machine) -> None:
     assert waves.find(view, jid, machine.record(run).flow_occurrence) is not None
     record = machine.record(run)
     record.flow_occurrence += 1
-    waves.reopen(view, jid, 0, record)
+    waves.reopen(view, run_with(view.job(jid), 0, record))
 
     assert (record.flow_jid, record.flow_occurrence) == (0, 0)
 

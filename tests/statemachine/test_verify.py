@@ -251,6 +251,7 @@ def test_a_leader_that_holds_a_wrong_counter_in_memory_forgets_it_when_it_is_men
     state = parse(key, world[key], StateRecord)
     state.parked += 1
     machine.store.write([(key, encode(state))], [])
+    machine.memory_may_differ = True
     machine.advance(60_000)
     machine.fire()
 

@@ -18,8 +18,8 @@ from raftsched.statemachine.firing import dispatch
 from raftsched.statemachine.model.view import View
 
 
-def fires_with_old_arguments(view: View, jid: int) -> None:
-    """A rule that takes two more by now."""
+def fires_with_old_arguments(view: View) -> None:
+    """A rule that takes one more by now."""
 
 
 def old_arguments() -> AbstractContextManager[None]:
