@@ -145,6 +145,8 @@ def joined(
         requested=older.requested + newer.requested,
         requested_ended=older.requested_ended + newer.requested_ended,
         requested_under_way=older.requested_under_way + newer.requested_under_way,
+        waiting=[*older.waiting, *newer.waiting][:1000],
+        waiting_times=older.waiting_times + newer.waiting_times,
     )
 
 
@@ -163,6 +165,10 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
     if answer.requested:
         counts = f"{answer.requested_ended} with an outcome, {answer.requested_under_way} under way"
         session.say(f"{answer.requested} triggered or backfilled: {counts}.")
+    if answer.waiting_times:
+        session.say(f"{answer.waiting_times} wait for their outcome:")
+    for waits in answer.waiting[:SHOWN_MAX]:
+        session.say(f"  {waiting(waits, look)}")
     if answer.HasField("comparable_since"):
         session.say(f"Compared since {look.time(answer.comparable_since)}.")
     if answer.outcomes:
@@ -178,6 +184,15 @@ def show(session: Session, name: str, answer: job_pb2.AuditJobResponse) -> None:
         echo(sentence(finding, look), err=True)
     if len(answer.findings) > SHOWN_MAX:
         echo(f"and {len(answer.findings) - SHOWN_MAX} others; -o json shows them", err=True)
+
+
+def waiting(waits: job_pb2.AuditWaiting, look: Look) -> str:
+    """What waits, since when and for what."""
+    when = look.time(waits.scheduled_time)
+    if waits.HasField("last_scheduled_time"):
+        when += f" to {look.time(waits.last_scheduled_time)} ({waits.count})"
+    since = f", since {look.time(waits.since_time)}" if waits.HasField("since_time") else ""
+    return f"{when}{since}: waits for {waits.awaits}"
 
 
 def sentence(finding: job_pb2.AuditFinding, look: Look) -> str:

@@ -2303,6 +2303,8 @@ class AuditJobResponse(_message.Message):
     REQUESTED_FIELD_NUMBER: _builtins.int
     REQUESTED_ENDED_FIELD_NUMBER: _builtins.int
     REQUESTED_UNDER_WAY_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    WAITING_TIMES_FIELD_NUMBER: _builtins.int
     sound: _builtins.bool
     """True when nothing is wrong, and nothing of the range could not be judged."""
     expected: _builtins.int
@@ -2321,6 +2323,8 @@ class AuditJobResponse(_message.Message):
     """How many of these have an outcome."""
     requested_under_way: _builtins.int
     """How many of these have a run under way, or wait for one."""
+    waiting_times: _builtins.int
+    """How many scheduled times wait."""
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutcomeCount]:
         """Outcomes by kind."""
@@ -2343,6 +2347,12 @@ class AuditJobResponse(_message.Message):
         1,000.
         """
 
+    @_builtins.property
+    def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditWaiting]:
+        """Scheduled times that have come and wait for their outcome, each where its first one lies; at
+        most 1,000. What waits although nothing keeps it is wrong, and is named in `findings` too.
+        """
+
     def __init__(
         self,
         *,
@@ -2359,14 +2369,62 @@ class AuditJobResponse(_message.Message):
         requested: _builtins.int = ...,
         requested_ended: _builtins.int = ...,
         requested_under_way: _builtins.int = ...,
+        waiting: _abc.Iterable[Global___AuditWaiting] | None = ...,
+        waiting_times: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["comparable_since", b"comparable_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparable_since", b"comparable_since", "expected", b"expected", "findings", b"findings", "gaps", b"gaps", "outcomes", b"outcomes", "recorded", b"recorded", "requested", b"requested", "requested_ended", b"requested_ended", "requested_under_way", b"requested_under_way", "sound", b"sound", "surprises", b"surprises", "unjudged", b"unjudged", "wrong", b"wrong"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparable_since", b"comparable_since", "expected", b"expected", "findings", b"findings", "gaps", b"gaps", "outcomes", b"outcomes", "recorded", b"recorded", "requested", b"requested", "requested_ended", b"requested_ended", "requested_under_way", b"requested_under_way", "sound", b"sound", "surprises", b"surprises", "unjudged", b"unjudged", "waiting", b"waiting", "waiting_times", b"waiting_times", "wrong", b"wrong"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AuditJobResponse: _TypeAlias = AuditJobResponse  # noqa: Y015
+
+@_typing.final
+class AuditWaiting(_message.Message):
+    """Scheduled times that have come and have no outcome yet."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
+    LAST_SCHEDULED_TIME_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    AWAITS_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """How many."""
+    awaits: _builtins.str
+    """For what, for people: "the resume of the job"."""
+    @_builtins.property
+    def scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """The scheduled time; of many the first."""
+
+    @_builtins.property
+    def last_scheduled_time(self) -> _timestamp_pb2.Timestamp:
+        """Of many, one behind the other: the last. Unset: one alone."""
+
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Since when they wait: when they were chosen to run, else when the first was due. Unset: not
+        known.
+        """
+
+    def __init__(
+        self,
+        *,
+        scheduled_time: _timestamp_pb2.Timestamp | None = ...,
+        last_scheduled_time: _timestamp_pb2.Timestamp | None = ...,
+        count: _builtins.int = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+        awaits: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_scheduled_time", b"last_scheduled_time", "scheduled_time", b"scheduled_time", "since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaits", b"awaits", "count", b"count", "last_scheduled_time", b"last_scheduled_time", "scheduled_time", b"scheduled_time", "since_time", b"since_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditWaiting: _TypeAlias = AuditWaiting  # noqa: Y015
 
 @_typing.final
 class AuditFinding(_message.Message):

@@ -5,7 +5,7 @@ The comparison begins where the present schedules took force, since nobody knows
 more, or where the ledger begins that is kept; it ends at the next scheduled time, since what comes
 behind was not decided on yet. Times that follow from the end of a run cannot be computed anew, so
 in a job with such a schedule no entry is a surprise. What was moved, or waits in a backlog, is not
-missing: it gets its outcome when it is due.
+missing: it gets its outcome when it is due, and what has come is named with what it waits for.
 
 Nothing here asks the rules: what should stand there is computed from schedules (schedule/), the
 ledger, the history and the audit log. What these do not say cannot be judged, and is not sound.
@@ -27,7 +27,7 @@ from ..model.view import View
 from ..model.workers import Workers
 from ..occurrences import next_time
 from ..schedule.plan import Plan, count_scheduled, scheduled_times
-from . import audit_batches, audit_book, audit_requests
+from . import audit_batches, audit_book, audit_requests, audit_waiting
 from .audit_book import SHOWN, UNJUDGED, WRONG, Book, Finding, too_many
 from .audit_evidence import Evidence
 from .audit_times import Times
@@ -59,6 +59,13 @@ def audit(
     found += (one for one in batches if judged_from <= one.at_ms < end)
     asked_from = ms_or(request, "from_time", job.created_at_ms)
     asked = audit_requests.look(job, state, plan, evidence, asked_from, end)
+    low = first if request.HasField("from_time") else 0
+    waiting = [
+        one
+        for one in audit_waiting.look(jid, job, state, plan, evidence)
+        if one.count > 0 and low <= one.first < end
+    ]
+    found += (one.finding() for one in waiting if not one.awaits)
     findings = audit_book.joined(found) + asked.findings
     counts = Counter[int]()
     for one in findings:
@@ -70,6 +77,8 @@ def audit(
         findings=[one.answer() for one in findings[:SHOWN]],
         wrong=counts[WRONG], unjudged=counts[UNJUDGED], requested=asked.asked,
         requested_ended=asked.ended, requested_under_way=asked.under_way,
+        waiting=[one.answer() for one in waiting[:SHOWN]],
+        waiting_times=sum(one.count for one in waiting),
     )  # fmt: skip
     for outcome, count in sorted(_outcomes(plan, book, first, end).items()):
         answer.outcomes.add(outcome=run_pb2.Outcome.ValueType(outcome), count=count)

@@ -534,6 +534,21 @@ def test_what_cannot_be_judged_ends_with_8(cli: Cli, stage: Stage) -> None:
     assert "Try: raftsched audit x --from 2026-01-01T01:00:00.001Z" in done.stderr
 
 
+def test_what_waits_is_named_with_what_it_waits_for(cli: Cli, stage: Stage) -> None:
+    answer = job_pb2.AuditJobResponse(sound=True, waiting_times=4)
+    one = answer.waiting.add(count=4, awaits="the resume of the job")
+    one.scheduled_time.FromMilliseconds(NOW)
+    one.last_scheduled_time.FromMilliseconds(NOW + 3_600_000)
+    one.since_time.FromMilliseconds(NOW + 1)
+    stage.nodes[0].faults.append(saying(answer))
+
+    done = cli("audit", "x")
+
+    said = (done.stdout + done.stderr).splitlines()
+    span = "2026-01-01T00:00:00Z to 2026-01-01T01:00:00Z (4), since 2026-01-01T00:00:00.001Z"
+    assert f"  {span}: waits for the resume of the job" in said, said
+
+
 def test_what_was_asked_for_is_counted(cli: Cli, stage: Stage) -> None:
     cli.ok("job", "create", "x", "--handler", "h")
     for _ in range(3):
