@@ -99,15 +99,16 @@ class DeadLetterServiceServicer(object):
         """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
         and tokens go on. It does what its job says now, by the job's present limits, retries and
         timeouts, but in the queue and with the priority that it had, which may be those of its
-        trigger. In a flow what depends on it may run after all when it ends. Refused with
-        DEAD_LETTER_NOT_FOUND.
+        trigger. In a flow what depends on it may run after all when it ends. It takes its business key
+        again. Refused with DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has that.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RequeueDeadLetters(self, request, context):
-        """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
+        """Let up to 1,000 run again, newest first. Call again while `more` is true. One whose business
+        key another run has stays a dead letter, and is not counted. Refused with FILTER_INVALID, and
         with LIMIT_EXCEEDED if none of the newest 200,000 fits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -48,11 +48,12 @@ class DeadLetterServiceStub:
     """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
     and tokens go on. It does what its job says now, by the job's present limits, retries and
     timeouts, but in the queue and with the priority that it had, which may be those of its
-    trigger. In a flow what depends on it may run after all when it ends. Refused with
-    DEAD_LETTER_NOT_FOUND.
+    trigger. In a flow what depends on it may run after all when it ends. It takes its business key
+    again. Refused with DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has that.
     """
     RequeueDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]
-    """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
+    """Let up to 1,000 run again, newest first. Call again while `more` is true. One whose business
+    key another run has stays a dead letter, and is not counted. Refused with FILTER_INVALID, and
     with LIMIT_EXCEEDED if none of the newest 200,000 fits.
     """
     PurgeDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.PurgeDeadLettersRequest, _dead_letter_pb2.PurgeDeadLettersResponse]
@@ -79,11 +80,12 @@ class DeadLetterServiceAsyncStub(DeadLetterServiceStub):
     """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
     and tokens go on. It does what its job says now, by the job's present limits, retries and
     timeouts, but in the queue and with the priority that it had, which may be those of its
-    trigger. In a flow what depends on it may run after all when it ends. Refused with
-    DEAD_LETTER_NOT_FOUND.
+    trigger. In a flow what depends on it may run after all when it ends. It takes its business key
+    again. Refused with DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has that.
     """
     RequeueDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]  # type: ignore[assignment]
-    """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
+    """Let up to 1,000 run again, newest first. Call again while `more` is true. One whose business
+    key another run has stays a dead letter, and is not counted. Refused with FILTER_INVALID, and
     with LIMIT_EXCEEDED if none of the newest 200,000 fits.
     """
     PurgeDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.PurgeDeadLettersRequest, _dead_letter_pb2.PurgeDeadLettersResponse]  # type: ignore[assignment]
@@ -131,8 +133,8 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
         and tokens go on. It does what its job says now, by the job's present limits, retries and
         timeouts, but in the queue and with the priority that it had, which may be those of its
-        trigger. In a flow what depends on it may run after all when it ends. Refused with
-        DEAD_LETTER_NOT_FOUND.
+        trigger. In a flow what depends on it may run after all when it ends. It takes its business key
+        again. Refused with DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has that.
         """
 
     @_abc_1.abstractmethod
@@ -141,7 +143,8 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _dead_letter_pb2.RequeueDeadLettersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_dead_letter_pb2.RequeueDeadLettersResponse, _abc.Awaitable[_dead_letter_pb2.RequeueDeadLettersResponse]]:
-        """Let up to 1,000 run again. Call again while `more` is true. Refused with FILTER_INVALID, and
+        """Let up to 1,000 run again, newest first. Call again while `more` is true. One whose business
+        key another run has stays a dead letter, and is not counted. Refused with FILTER_INVALID, and
         with LIMIT_EXCEEDED if none of the newest 200,000 fits.
         """
 

@@ -588,7 +588,9 @@ Global___UpstreamResult: _TypeAlias = UpstreamResult  # noqa: Y015
 
 @_typing.final
 class UniqueKey(_message.Message):
-    """A business key: at most one run of a job with this key is there at a time."""
+    """A business key: at most one run of a job with this key is under way at a time. A dead letter that
+    is requeued takes its key again, and is refused where another run has it by then.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -605,7 +607,9 @@ class UniqueKey(_message.Message):
         POLICY_REJECT: UniqueKey._Policy.ValueType  # 2
         """Refuse with UNIQUE_KEY_TAKEN."""
         POLICY_REPLACE: UniqueKey._Policy.ValueType  # 3
-        """Cancel the run that holds it, then make the new one."""
+        """Cancel the run that holds it, without a grace, then make the new one. A worker that has it is
+        to stop: its handler may go on until it hears that, and what it reports is refused.
+        """
 
     class Policy(_Policy, metaclass=_PolicyEnumTypeWrapper):
         """What happens when the key is taken."""
@@ -617,7 +621,9 @@ class UniqueKey(_message.Message):
     POLICY_REJECT: UniqueKey.Policy.ValueType  # 2
     """Refuse with UNIQUE_KEY_TAKEN."""
     POLICY_REPLACE: UniqueKey.Policy.ValueType  # 3
-    """Cancel the run that holds it, then make the new one."""
+    """Cancel the run that holds it, without a grace, then make the new one. A worker that has it is
+    to stop: its handler may go on until it hears that, and what it reports is refused.
+    """
 
     KEY_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int

@@ -74,7 +74,8 @@ def _go_through(view: View, body: Letters, *, is_whole: bool) -> tuple[int, Lett
 
 
 def _do(view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.Term]) -> bool:
-    """Whether a letter fits; then it is requeued or purged."""
+    """Whether a letter fits; then it is requeued or purged. One whose business key another run
+    holds is left where it is."""
     jid, occurrence = keys.run_of(key)
     record = view.need(keys.ended(jid, occurrence), RunRecord)
     job = view.job(jid)
@@ -87,6 +88,8 @@ def _do(view: View, request: Requeue | Purge, key: bytes, wanted: list[filters.T
     run = run_with(job, occurrence, record)
     if isinstance(request, Purge):
         history.forget(view, run)
+    elif run_calls.other_holder(view, run) is not None:
+        return False
     else:
         run_calls.begin_again(view, run)
     return True

@@ -17,12 +17,11 @@ from ..model.record import (
     LedgerRecord,
     ProofRecord,
     RunRecord,
-    UniqueRecord,
     UsageRecord,
 )
 from ..model.view import View
 from ..occurrences import ledger, next_time, upcoming
-from ..runs import lanes, overlap, runs, set_aside
+from ..runs import lanes, overlap, runs, set_aside, unique_keys
 from ..runs.move import move
 from ..schedule.plan import names, next_scheduled, scheduled_times
 from ..tenants import namespaces, quota
@@ -55,7 +54,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
     if taken is not None:
         held = view.find_run((job.jid, taken))
         if held is not None:
-            runs.cancel(view, held, "a newer run took its unique key", 0)
+            runs.cancel_now(view, held, "a newer run took its unique key")
             # One that was held goes before the new one.
             effects.carry_out(view)
     verdict = _verdict(view, request, job)
@@ -63,7 +62,7 @@ def trigger(view: View, request: job_pb2.TriggerJobRequest, actor: str) -> run_p
     run = _triggered(view, request, job, occurrence, due_ms)
     waits = not later and overlap.make_room(view, job, verdict, occurrence)
     if run.record.unique_key:
-        _take(view, run, run.record.unique_key)
+        unique_keys.take(view, run, run.record.unique_key)
     if job.state.has_downstream:
         waves.start(view, run)
     move(view, run, LATER if later else HELD if waits else READY)
@@ -178,26 +177,10 @@ def _holder(view: View, jid: int, request: job_pb2.TriggerJobRequest) -> int | N
     unique = request.unique
     if not unique.key:
         return None
-    taken = view.get(keys.unique(jid, unique.key), UniqueRecord)
-    if taken is None or 0 < taken.until_ms <= view.now_ms:
-        return None
-    if unique.policy == Unique.POLICY_REJECT:
-        run = keys.run_id(request.job, jid, taken.occurrence)
-        raise Refused.because(
-            Reason.ERROR_REASON_UNIQUE_KEY_TAKEN,
-            f"the run {run} holds the key '{unique.key}'; wait for its end, or take another key",
-            unique_key=unique.key, run=run,
-        )  # fmt: skip
-    return taken.occurrence
-
-
-def _take(view: View, run: Run, name: str) -> None:
-    """Give a business key to a run; the time for which another one held it is over."""
-    key = keys.unique(run.jid, name)
-    before = view.get(key, UniqueRecord)
-    if before is not None and before.until_ms:
-        view.delete(keys.unique_timer(before.until_ms, run.jid, name))
-    view.put(key, UniqueRecord(occurrence=run.occurrence))
+    taken = unique_keys.holder(view, jid, unique.key)
+    if taken is not None and unique.policy == Unique.POLICY_REJECT:
+        raise unique_keys.taken(jid, request.job, taken, unique.key)
+    return taken
 
 
 def _show(view: View, job: Job, occurrence: int) -> run_pb2.Run:

@@ -14,7 +14,7 @@ from ..model.entities import Run, run_with
 from ..model.phases import CANCELLED, DELAYED, FAILED, READY
 from ..model.record import LaneRecord, RunRecord
 from ..model.view import View
-from ..runs import lanes, runs
+from ..runs import lanes, runs, unique_keys
 from ..runs.move import move
 from ..tenants import audit_log, namespaces
 
@@ -152,6 +152,9 @@ def requeue(
     view: View, request: dead_letter_pb2.RequeueDeadLetterRequest, actor: str
 ) -> run_pb2.Run:
     run = find_dead(view, request.namespace, request.run)
+    holder = other_holder(view, run)
+    if holder is not None:
+        raise unique_keys.taken(run.jid, run.job.definition.name, holder, run.record.unique_key)
     begin_again(view, run)
     audit_log.add(
         view,
@@ -164,15 +167,23 @@ def requeue(
     return answers.run(view, run)
 
 
+def other_holder(view: View, run: Run) -> int | None:
+    """The other run that holds a dead letter's business key, if any."""
+    name = run.record.unique_key
+    holder = unique_keys.holder(view, run.jid, name) if name else None
+    return None if holder == run.occurrence else holder
+
+
 def begin_again(view: View, run: Run) -> None:
-    """A run that failed begins again.
+    """A run that failed begins again, and has its business key again.
 
     The overlap policy is not asked: somebody wants just this run.
     """
     record, job = view.change_run(run), run.job
     record.error = None
     waves.reopen(view, run)
-    record.unique_key = ""
+    if record.unique_key:
+        unique_keys.take(view, run, record.unique_key)
     # It does what the job says now, which asks for the workers that can.
     record.action_version = job.definition.action_version
     lane = view.need(keys.lane(record.lane), LaneRecord)

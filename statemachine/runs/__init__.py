@@ -32,6 +32,7 @@ Others may use:
 * runs: a run is made, held back and let go on, cancelled, and ends.
 * history: runs that have ended.
 * overlap: what happens while other runs of the job are under way.
+* unique_keys: which run holds a business key.
 * lanes: the order of ready runs.
 * slots: what a lease takes and gives back.
 * admission: runs that wait for a slot go back to their lane.

@@ -240,6 +240,13 @@ def cancel(view: View, run: Run, message: str, grace_ms: int) -> None:
     timers.set_run(view, run, timers.earliest(record.timer_at_ms, record.cancel_at_ms))
 
 
+def cancel_now(view: View, run: Run, message: str) -> None:
+    """End a run at once; a worker that has it is to stop, and what it reports is too late."""
+    view.change_run(run).error = run_pb2.RunError(kind="cancelled", message=message)
+    stop(view, run, worker_pb2.Stop.KIND_LOST)
+    end(view, run, CANCELLED)
+
+
 def stop(view: View, run: Run, kind: worker_pb2.Stop.Kind.ValueType) -> None:
     """Ask the worker of a running attempt to stop; call it before the lease is dropped."""
     if run.record.phase == LEASED:
