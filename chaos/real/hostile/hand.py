@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from ....proto.v1 import worker_pb2
-from .field import Field, Over, Stream
+from .field import POLL_S, Field, Over, Stream
 
 SLOTS = 200
 END_S = 0.2
+WELCOME_S, WORK_S = 15.0, 1.0
 # How a run of a job ends.
 End = Callable[[worker_pb2.Lease, worker_pb2.Result], None]
 
@@ -29,6 +31,7 @@ class Hand:
     def __init__(self, field: Field, name: str, end: End = succeed, slots: int = SLOTS) -> None:
         self.field, self.name, self.end, self.slots = field, name, end, slots
         self.taken = 0
+        self.welcomed = False
 
     def hello(self) -> worker_pb2.WorkRequest:
         hello = worker_pb2.WorkerHello(
@@ -44,6 +47,7 @@ class Hand:
             await asyncio.sleep(END_S)
 
     async def _work(self, stream: Stream) -> None:
+        self.welcomed = True
         beating = asyncio.create_task(beat(stream))
         try:
             while True:
@@ -72,7 +76,13 @@ async def beat(stream: Stream) -> None:
 
 @asynccontextmanager
 async def working(field: Field, end: End = succeed, count: int = 1) -> AsyncIterator[list[Hand]]:
-    """Workers for as long as the block lasts."""
+    """Workers for as long as the block lasts, which begins when a leader welcomed one. What came
+    before may have taken all of the attack's time, so they get some of their own.
+    """
     hands = [Hand(field, f"hand-{number}", end) for number in range(count)]
+    limit = time.monotonic() + WELCOME_S
     async with field.tasks([hand.live() for hand in hands]):
+        while not any(hand.welcomed for hand in hands) and time.monotonic() < limit:
+            await asyncio.sleep(POLL_S)
+        field.until = max(field.until, time.monotonic() + WORK_S)
         yield hands

@@ -140,3 +140,14 @@ async def test_an_attack_that_nobody_heard_is_wrong() -> None:
 
 def test_all_that_greet_are_attacks() -> None:
     assert set(GREET) <= set(ATTACKS)
+
+
+async def test_a_worker_is_heard_although_what_came_first_took_all_the_time() -> None:
+    async with three() as nodes:
+        addresses = tuple((node.address, "", "") for node in nodes)
+        name = "triggers-for-one-instant"
+        found = await attacker.play(
+            Told(name, 1, "tenant", 0.01, SECONDS, 1.0, addresses, {"worker": "w"})
+        )
+        assert nodes[2].welcomed.is_set()
+    assert found.wrong == []
