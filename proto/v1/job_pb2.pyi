@@ -798,7 +798,8 @@ class ConcurrencyLimit(_message.Message):
     """
     key_limit: _builtins.int
     """The limit for that key, 1 to 1,000,000. Where jobs of one key disagree, the run's own job
-    counts.
+    counts. When it is raised or taken away, the runs that wait first go on at once, up to 100 of a
+    key, and the others when these end.
     """
     def __init__(
         self,

@@ -136,10 +136,11 @@ def _slots(view: View, run: Run) -> Obstacles:
         shared = view.get(keys.limit_key(keys.namespace_of(run.jid), key), KeyRecord)
         running = shared.running if shared is not None else 0
         if parked or 0 < limit.key_limit <= running:
-            message = (
-                f"{running} runs with the key '{key}' are leased, and the limit is "
-                f"{limit.key_limit}"
-            )
+            most = limit.key_limit
+            holds = f"the limit is {most}" if most else "there is no limit by now"
+            if not 0 < most <= running:
+                holds += "; it goes on when one of these ends"
+            message = f"{running} runs with the key '{key}' are leased, and {holds}"
             yield _obstacle(Obstacle.KIND_KEY_LIMIT, message)
 
 

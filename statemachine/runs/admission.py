@@ -21,7 +21,7 @@ from ..core import limits
 from ..model import concurrency_key, keys
 from ..model.entities import Job, Run
 from ..model.phases import READY
-from ..model.record import KeyRecord
+from ..model.record import KeyRecord, RunRecord
 from ..model.view import View
 from . import lanes, wait_queues
 from .move import move
@@ -32,6 +32,8 @@ AT_ONCE = 2
 # Of a limit for each value of a field, so many values are looked at when it changes. What waits for
 # the others goes on when the next run of the same value ends.
 KEYS_WOKEN = 100
+# Of a job whose limit changes, so many runs are asked for keys that their triggers named.
+RUNS_LOOKED_AT = 1000
 
 
 def has_left(view: View, run: Run) -> None:
@@ -66,10 +68,10 @@ def limits_changed(
     """There may be more room for runs of a job than before; those that do not fit park again."""
     if job.state.parked:
         _admit(view, keys.parked_by_job(job.jid), limits.STEP)
-    for name in sorted({old.key, new.key} - {""}):
-        for key in _keys_of(view, job.jid, name):
-            if owner := _waited_for(view, job.jid, key):
-                _admit(view, owner, limits.STEP)
+    found = {key for name in {old.key, new.key} - {""} for key in _keys_of(view, job.jid, name)}
+    for key in sorted(found | _keys_of_triggers(view, job)):
+        if owner := _waited_for(view, job.jid, key):
+            _admit(view, owner, limits.STEP)
 
 
 def _keys_of(view: View, jid: int, name: str) -> list[str]:
@@ -80,6 +82,21 @@ def _keys_of(view: View, jid: int, name: str) -> list[str]:
     first = keys.limit_key(namespace, f"{name}=")
     some = islice(view.scan_stored(first, keys.after(first)), KEYS_WOKEN)
     return [name, *map(keys.name_of_limit_key, some)]
+
+
+def _keys_of_triggers(view: View, job: Job) -> set[str]:
+    """The keys for which the first of a job's runs wait, as the trigger of each named it."""
+    first = keys.run(job.jid, job.state.live_from)
+    scanned = view.scan(first, keys.run(job.jid, keys.OCCURRENCE_MAX)) if job.state.live else ()
+    found: set[str] = set()
+    for key in islice(scanned, RUNS_LOOKED_AT):
+        record = view.run(keys.run_of(key)).record
+        is_named = record.exempt & RunRecord.KEY_OF_TRIGGER
+        if is_named and record.parking == RunRecord.PARKING_KEY:
+            found.add(record.limit_key)
+        if len(found) == KEYS_WOKEN:
+            break
+    return found
 
 
 def _waited_for(view: View, jid: int, name: str) -> bytes:

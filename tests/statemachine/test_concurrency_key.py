@@ -259,3 +259,20 @@ def test_any_payload_gives_a_bounded_key_or_a_word(value: object) -> None:
     text = key.removeprefix("payload.a.b=")
     assert 1 <= len(text) <= limits.LIMIT_KEY_CHARS
     assert min(text) >= " "
+
+
+@pytest.mark.parametrize(("most", "more"), [(3, 2), (0, 5)])
+def test_a_limit_that_is_raised_or_removed_counts_for_keys_of_triggers(
+    machine: Machine, most: int, more: int
+) -> None:
+    machine.create("a", overlap=ALLOW, concurrency=limit("own"))
+    for _ in range(6):
+        machine.do(job_pb2.TriggerJobRequest(job="a", concurrency_key="z"))
+    assert len(machine.grant()) == 1
+
+    concurrency = limit("own", most) if most else job_pb2.ConcurrencyLimit()
+    machine.do(with_mask("spec.concurrency", name="a", concurrency=concurrency))
+    machine.check()
+
+    assert len(machine.grant()) == more
+    machine.check()
