@@ -91,8 +91,10 @@ class CalendarServiceServicer(object):
     def UpdateCalendar(self, request, context):
         """Change description, rules or zone. Days that have passed stay as they were decided, and what
         was chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so
-        does what came while a job was paused, on which is decided at its resume. Refused with
-        CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
+        does what has come and is not decided on: while a job was paused, on which is decided at its
+        resume, or while the cluster was down. A backfill goes by the rules of the instant at which the
+        turn of a time comes. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
+        ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,8 +44,10 @@ class CalendarServiceStub:
     UpdateCalendar: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.UpdateCalendarRequest, _calendar_pb2.Calendar]
     """Change description, rules or zone. Days that have passed stay as they were decided, and what
     was chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so
-    does what came while a job was paused, on which is decided at its resume. Refused with
-    CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
+    does what has come and is not decided on: while a job was paused, on which is decided at its
+    resume, or while the cluster was down. A backfill goes by the rules of the instant at which the
+    turn of a time comes. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
+    ETAG_MISMATCH.
     """
     DeleteCalendar: _grpc.UnaryUnaryMultiCallable[_calendar_pb2.DeleteCalendarRequest, _calendar_pb2.DeleteCalendarResponse]
     """Delete one. Refused with CALENDAR_NOT_FOUND, ETAG_MISMATCH, IN_USE (jobs name it)."""
@@ -66,8 +68,10 @@ class CalendarServiceAsyncStub(CalendarServiceStub):
     UpdateCalendar: _aio.UnaryUnaryMultiCallable[_calendar_pb2.UpdateCalendarRequest, _calendar_pb2.Calendar]  # type: ignore[assignment]
     """Change description, rules or zone. Days that have passed stay as they were decided, and what
     was chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so
-    does what came while a job was paused, on which is decided at its resume. Refused with
-    CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
+    does what has come and is not decided on: while a job was paused, on which is decided at its
+    resume, or while the cluster was down. A backfill goes by the rules of the instant at which the
+    turn of a time comes. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
+    ETAG_MISMATCH.
     """
     DeleteCalendar: _aio.UnaryUnaryMultiCallable[_calendar_pb2.DeleteCalendarRequest, _calendar_pb2.DeleteCalendarResponse]  # type: ignore[assignment]
     """Delete one. Refused with CALENDAR_NOT_FOUND, ETAG_MISMATCH, IN_USE (jobs name it)."""
@@ -109,8 +113,10 @@ class CalendarServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_calendar_pb2.Calendar, _abc.Awaitable[_calendar_pb2.Calendar]]:
         """Change description, rules or zone. Days that have passed stay as they were decided, and what
         was chosen to run and waits for its turn runs; what lies ahead follows the new rules, and so
-        does what came while a job was paused, on which is decided at its resume. Refused with
-        CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID, ETAG_MISMATCH.
+        does what has come and is not decided on: while a job was paused, on which is decided at its
+        resume, or while the cluster was down. A backfill goes by the rules of the instant at which the
+        turn of a time comes. Refused with CALENDAR_NOT_FOUND, FIELD_INVALID, MASK_INVALID,
+        ETAG_MISMATCH.
         """
 
     @_abc_1.abstractmethod

@@ -56,10 +56,12 @@ class JobServiceStub:
     is done, and version and etag stay. Scheduled times that have passed are not fired again: those
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
     start or end name other instants then, and stay as they are if they are only written otherwise.
+    What a backfill planned still runs; of what it left to do where the new ones name other instants
+    the oldest 100 do, and the warnings count the rest.
     What was moved or skipped manually and is not named by the new schedules goes: a move is
     MISSED. A single time that is new and has passed runs at once, as at creation, unless it has an
-    outcome already or `max_runs` leaves none. The warnings name each of these, with
-    `validate_only` before it happens. Runs under way keep
+    outcome already or `max_runs` leaves none. The warnings name each of these, and count what is
+    MISSED, with `validate_only` before it happens. Runs under way keep
     the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
     and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
     all that CreateJob says about a spec.
@@ -179,10 +181,12 @@ class JobServiceAsyncStub(JobServiceStub):
     is done, and version and etag stay. Scheduled times that have passed are not fired again: those
     that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
     start or end name other instants then, and stay as they are if they are only written otherwise.
+    What a backfill planned still runs; of what it left to do where the new ones name other instants
+    the oldest 100 do, and the warnings count the rest.
     What was moved or skipped manually and is not named by the new schedules goes: a move is
     MISSED. A single time that is new and has passed runs at once, as at creation, unless it has an
-    outcome already or `max_runs` leaves none. The warnings name each of these, with
-    `validate_only` before it happens. Runs under way keep
+    outcome already or `max_runs` leaves none. The warnings name each of these, and count what is
+    MISSED, with `validate_only` before it happens. Runs under way keep
     the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
     and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
     all that CreateJob says about a spec.
@@ -329,10 +333,12 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         is done, and version and etag stay. Scheduled times that have passed are not fired again: those
         that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
         start or end name other instants then, and stay as they are if they are only written otherwise.
+        What a backfill planned still runs; of what it left to do where the new ones name other instants
+        the oldest 100 do, and the warnings count the rest.
         What was moved or skipped manually and is not named by the new schedules goes: a move is
         MISSED. A single time that is new and has passed runs at once, as at creation, unless it has an
-        outcome already or `max_runs` leaves none. The warnings name each of these, with
-        `validate_only` before it happens. Runs under way keep
+        outcome already or `max_runs` leaves none. The warnings name each of these, and count what is
+        MISSED, with `validate_only` before it happens. Runs under way keep
         the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
         and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
         all that CreateJob says about a spec.

@@ -302,11 +302,11 @@ def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
     if rescheduled and job.state.state == next_time.ACTIVE:
         _check_books(view, job)
     record = set_aside.find(view, job.jid) if job.state.state == next_time.BROKEN else None
-    former = None
+    former, notes = None, list[str]()
     if rescheduled and (record is None or next_time.is_readable(view, job)):
         # Of schedules that cannot be read nobody knows which times they had.
         former = next_time.plan_of(view, job)
-        since_ms = _close_books(view, job, former, plan, since_ms)
+        since_ms, notes = _close_books(view, job, former, plan, since_ms)
     comes_back = anew and since_ms == view.now_ms and next_time.decided_ahead(view, job.state) > 0
     if comes_back:
         bring_back.free(view, job)
@@ -327,7 +327,6 @@ def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
     if _decides(old) != _decides(new):
         definition.policies_since_ms = view.now_ms
     definition.lane = _wire(view, namespace, job, known, plan)
-    notes: list[str] = []
     if anew:
         is_other, state = rescheduled or comes_back, job.state
         notes += _go_on(view, job, since_ms) if is_other else ()
@@ -421,10 +420,12 @@ def _check_books(view: View, job: Job) -> None:
         )  # fmt: skip
 
 
-def _close_books(view: View, job: Job, old: Plan, new: Plan, since_ms: int) -> int:
+def _close_books(
+    view: View, job: Job, old: Plan, new: Plan, since_ms: int
+) -> tuple[int, list[str]]:
     """See to what has come under the old schedules, before they are gone: what is due fires; what
     waits for its turn, its jitter or a resume waits on if the new ones name it as well, and is
-    missed else. The answer is from when on the new ones count."""
+    missed else. The answer is from when on the new ones count, and what is given up."""
     if job.state.state == next_time.ACTIVE:
         for _ in range(limits.STEP):
             if not job.state.next_scheduled_at_ms or job.state.next_due_at_ms > view.now_ms:
@@ -434,20 +435,36 @@ def _close_books(view: View, job: Job, old: Plan, new: Plan, since_ms: int) -> i
             backlog.release(view, job, backfills=False)
     may_stay = since_ms == view.now_ms and not next_time.decided_ahead(view, job.state)
     if may_stay and (first_ms := other_schedules.stays(view, job.state, old, new)):
-        return max(first_ms - 1, job.definition.schedules_since_ms)
+        return max(first_ms - 1, job.definition.schedules_since_ms), []
+    given_up, skipped = 0, job.state.skipped
     if job.state.backlog:
         if since_ms == view.now_ms:
             backlog.cut(view, job, old, view.now_ms)
-        other_schedules.keep_waiting(view, job, old, new)
+        given_up = other_schedules.keep_waiting(view, job, old, new)
         next_time.advance_if_idle(view, job)
+    missed = job.state.skipped - skipped
     first_ms = job.state.next_scheduled_at_ms
-    if not 0 < first_ms <= view.now_ms:
-        return since_ms
-    if may_stay and other_schedules.are_same(old, new, first_ms, view.now_ms + 1):
-        return first_ms - 1
-    other_schedules.keep_undecided(view, job, old, new)
-    catch_up.give_up(view, job)
-    return since_ms
+    if 0 < first_ms <= view.now_ms:
+        if may_stay and other_schedules.are_same(old, new, first_ms, view.now_ms + 1):
+            return first_ms - 1, list(_given_up(missed, given_up))
+        other_schedules.keep_undecided(view, job, old, new)
+        missed += catch_up.give_up(view, job)
+    return since_ms, list(_given_up(missed, given_up))
+
+
+def _given_up(missed: int, planned: int) -> Iterator[str]:
+    """What an update says of what waited."""
+    if missed:
+        number = (
+            "1 scheduled time that has passed and waits is" if missed == 1
+            else f"{missed} scheduled times that have passed and wait are"
+        )  # fmt: skip
+        yield f"{number} MISSED, since the new schedules do not name what was to run"
+    if planned:
+        yield (
+            f"{planned} times of a backfill do not run: of those that the new schedules name "
+            f"otherwise {limits.STEP} wait on; let it end first, or run the others by a trigger"
+        )
 
 
 def delete(view: View, request: job_pb2.DeleteJobRequest, actor: str) -> job_pb2.DeleteJobResponse:

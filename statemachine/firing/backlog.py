@@ -114,7 +114,10 @@ def release(view: View, job: Job, *, backfills: bool = True) -> None:
         if _may_run(view, job, part):
             due_ms = part.due_at_ms or due(plan, scheduled_ms)
             proof = ProofRecord(part.decided_at_ms, part.decided_in, due_ms)
-            if not scheduled_time.fire(view, job, scheduled_ms, due_ms, part.cause, waited=proof):
+            if not scheduled_time.fire(
+                view, job, scheduled_ms, due_ms, part.cause, waited=proof,
+                is_edited=part.due_at_ms > 0,
+            ):  # fmt: skip
                 # Its overlap policy lets it run only when the last has ended.
                 part.release_at_ms = 0
                 return
@@ -185,10 +188,15 @@ def may_backfill(view: View, job: Job, scheduled_ms: int) -> bool:
 def backfillable(view: View, job: Job, plan: Plan, times: list[int]) -> list[int]:
     """Those of some past scheduled times that may run, as `may_backfill` says of one, and do not
     wait to run already."""
-    for _, calendar in plan.calendars:
-        times = calendar.leaves_in(times, plan.zone)
     for part in job.state.backlog:
         times = [at for at in times if not part.next_at_ms <= at < part.to_ms]
+    return runnable(view, job, plan, times)
+
+
+def runnable(view: View, job: Job, plan: Plan, times: list[int]) -> list[int]:
+    """Those of some past scheduled times that may run, as `may_backfill` says of one."""
+    for _, calendar in plan.calendars:
+        times = calendar.leaves_in(times, plan.zone)
     return ledger.backfillable(view, job, times) if times else []
 
 

@@ -83,13 +83,14 @@ def _drop_without_place(view: View, job: Job, kept: set[int]) -> None:
             scheduled_time.drop_edit(view, job, edit)
 
 
-def give_up(view: View, job: Job) -> None:
-    """What came under schedules that are about to go, and is not decided on, is missed. The caller
-    reschedules."""
+def give_up(view: View, job: Job) -> int:
+    """What came under schedules that are about to go, and is not decided on, is missed; how many
+    times that are. The caller reschedules."""
     plan = next_time.plan_of(view, job)
     found, last = timeline.undecided(view, job, plan, view.now_ms)
     missed = [one for one in found if one.edit is None or one.kind is timeline.SKIPPED]
     _carry_out(view, job, plan, misfire.miss(missed), last)
+    return sum(one.count for one in missed if one.kind is timeline.OPEN)
 
 
 def _carry_out(

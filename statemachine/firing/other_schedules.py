@@ -2,7 +2,8 @@
 the new ones name it as well.
 
 Where both name the same instants all of it stays as it is. Else each time that both name waits by
-itself, the newest of them; what the new ones do not name is missed.
+itself, the newest of them; what the new ones do not name is missed. What a backfill planned
+was asked for by its times, and waits on whatever names them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..schedule.plan import (
     scheduled_times,
 )
 from . import backlog
+from .scheduled_time import BACKFILL
 
 LOOKED_AT = 1_000  # Times of one range, the newest, that may wait on by themselves.
 
@@ -48,9 +50,10 @@ def are_same(old: Plan, new: Plan, first: int, end: int) -> bool:
     return not mine.cut and mine == scheduled_times(new, first, end, limits.MISFIRE_RUNS, ever=True)
 
 
-def keep_waiting(view: View, job: Job, old: Plan, new: Plan) -> None:
+def keep_waiting(view: View, job: Job, old: Plan, new: Plan) -> int:
     """What waits in the backlog and both name waits on by itself; what was added does in any case,
-    and backfills go. The caller reschedules."""
+    and so does what a backfill planned. How many of these are given up, since they are too many.
+    The caller reschedules."""
     kept: list[BacklogRecord] = []
     for part in next_time.missed(job.state)[::-1]:
         if not part.due_at_ms:
@@ -60,10 +63,36 @@ def keep_waiting(view: View, job: Job, old: Plan, new: Plan) -> None:
             kept.append(part)
         else:
             backlog.miss(view, job, old, part)
+    planned, given_up = _planned(view, job, old, new)
     backlog.clear(view, job)
     for part in sorted(kept, key=lambda part: part.next_at_ms):
         if not ledger.knows(view, job.jid, part.next_at_ms):
             backlog.add(view, job, part, old.jitter_ms)
+    for part in planned:
+        backlog.add(view, job, part, old.jitter_ms)
+    return given_up
+
+
+def _planned(view: View, job: Job, old: Plan, new: Plan) -> tuple[list[BacklogRecord], int]:
+    """What of the backfills goes on: the oldest of those that the new schedules name otherwise wait
+    by themselves; and how many do not wait any more."""
+    kept: list[BacklogRecord] = []
+    given_up = 0
+    for part in job.state.backlog:
+        if part.cause != BACKFILL:
+            continue
+        if part.due_at_ms or are_same(old, new, part.next_at_ms, part.to_ms):
+            kept.append(part)
+            continue
+        times = scheduled_times(old, part.next_at_ms, part.to_ms, limits.BACKFILL_RUNS, ever=True)
+        mine = backlog.runnable(view, job, old, times.times)
+        most = max(0, limits.STEP - len(kept))
+        kept += (
+            replace(part, next_at_ms=at_ms, to_ms=at_ms + 1, left=1, due_at_ms=due(old, at_ms))
+            for at_ms in mine[:most]
+        )
+        given_up += len(mine[most:])
+    return kept, given_up
 
 
 def _names(plan: Plan, at_ms: int) -> bool:

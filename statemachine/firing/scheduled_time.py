@@ -87,7 +87,7 @@ def fire(
     run = runs.new(job, occurrence, cause, outcome, due_ms)
     waits = verdict is not overlap.GO and overlap.make_room(view, job, verdict, occurrence)
     if cause == BACKFILL:
-        _record_backfilled(view, job, scheduled_ms, outcome)
+        _record_backfilled(view, job, scheduled_ms, outcome, is_former=is_edited)
     elif outcome == RAN and not is_edited and not patient:
         ledger.record(view, job, scheduled_ms, outcome)
     else:
@@ -114,12 +114,14 @@ def mark(view: View, jid: int, plan: Plan, scheduled_ms: int) -> None:
 
 
 def _record_backfilled(
-    view: View, job: Job, scheduled_ms: int, outcome: run_pb2.Outcome.ValueType
-) -> None:
-    """A backfill takes the place of what was recorded without a run having begun."""
+    view: View, job: Job, scheduled_ms: int, outcome: run_pb2.Outcome.ValueType,
+    *, is_former: bool,
+) -> None:  # fmt: skip
+    """A backfill takes the place of what was recorded without a run having begun. `is_former`: it
+    was planned by the schedules of then, which named it."""
     plan = next_time.plan_of(view, job)
     proof = _of_before(view, job, scheduled_ms)
-    is_known = ledger.take_out(view, job, plan, scheduled_ms)
+    is_known = ledger.take_out(view, job, plan, scheduled_ms, is_named=is_former)
     occurrence = keys.occurrence_of(scheduled_ms)
     skipped = view.get(keys.ended(job.jid, occurrence), RunRecord)
     if skipped is not None:

@@ -225,7 +225,8 @@ class BacklogRecord(RecordPart):
     release_at_ms: int = 0
     # SCHEDULE or BACKFILL, as the runs will say.
     cause: run_pb2.Cause.ValueType = run_pb2.CAUSE_UNSPECIFIED
-    # For one that somebody moved or added: when it was due.
+    # For one that somebody moved or added, or that a backfill planned by former schedules: when it
+    # was due.
     due_at_ms: int = 0
     # See ProofRecord.
     decided_at_ms: int = 0

@@ -360,16 +360,18 @@ def may_backfill(view: View, job: Job, scheduled_ms: int) -> bool:
     return past is None or past.state == run_pb2.RUN_STATE_SKIPPED
 
 
-def take_out(view: View, job: Job, plan: Plan, scheduled_ms: int) -> bool:
+def take_out(
+    view: View, job: Job, plan: Plan, scheduled_ms: int, *, is_named: bool = False
+) -> bool:
     """A scheduled time of a stretch is to have an entry of its own, which the caller makes. Whether
-    it had an outcome, there or alone."""
+    it had an outcome, there or alone. `is_named`: it is one of them for certain."""
     found = covering(view, job.jid, scheduled_ms)
     if found is None or not found[1].last_at_ms:
         return found is not None
     first, entry = found
     is_former = first <= job.definition.schedules_since_ms
     is_end = scheduled_ms in (first, entry.last_at_ms)
-    if not is_end and (is_former or not names(plan, scheduled_ms)):
+    if not (is_end or is_named) and (is_former or not names(plan, scheduled_ms)):
         # It is none of them; of what came under other schedules only the ends are known.
         return False
     entry.count -= 1

@@ -134,7 +134,7 @@ def missed(state: StateRecord) -> list[BacklogRecord]:
 
 def waiting_alone(state: StateRecord) -> list[int]:
     """What waits in the backlog by itself, as it was moved or added."""
-    return [part.next_at_ms for part in state.backlog if part.due_at_ms]
+    return [part.next_at_ms for part in missed(state) if part.due_at_ms]
 
 
 def awaits(state: StateRecord, scheduled_ms: int) -> bool:

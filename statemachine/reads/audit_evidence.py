@@ -166,6 +166,19 @@ class Evidence:
         )
         return frozenset(islice(found, limits.LOOKED_AT))
 
+    def backfilled(self, first_ms: int, end_ms: int) -> Iterator[tuple[int, RunRecord]]:
+        """The runs of backfills in a range of scheduled times, and where they stand."""
+        stored, jid = self.view.stored, self.jid
+        for occurrence in sorted(self.occurrences(first_ms, end_ms)):
+            key = keys.run(jid, occurrence)
+            value = stored.get(key)
+            if value is None:
+                key = keys.ended(jid, occurrence)
+                value = stored.get(key)
+            run = RunRecord() if value is None else parse(key, value, RunRecord)
+            if run.cause == run_pb2.CAUSE_BACKFILL:
+                yield occurrence, run
+
     @cached_property
     def runs(self) -> list[RunRecord]:
         """The runs of the job, at most so many: those under way, then the newest."""

@@ -122,15 +122,18 @@ def _backfills(
 ) -> None:  # fmt: skip
     """Each time that was planned waits, runs, or has an outcome."""
     looked = 0
+    seen: set[int] = set()
     schedules_ms = max(job.schedules_since_ms, evidence.schedules_ms)
     changed_ms = max(schedules_ms, evidence.calendars_ms, evidence.set_back_ms)
     for note in notes:
         planned = PLANNED.fullmatch(note.change)
-        if planned is None or note.at_ms <= changed_ms:
-            # It was planned by schedules that nobody knows any more.
+        if planned is None:
             continue
         number, first, last = int(planned[1]), instant_of(planned[2]), instant_of(planned[3])
         if first is None or last is None:
+            continue
+        if note.at_ms <= changed_ms:
+            _of_before(asked, number, first, last, state, evidence, seen)
             continue
         found = scheduled_times(plan, first, last + 1, limits.AUDIT_TIMES - looked, ever=True)
         looked += len(found.times)
@@ -179,6 +182,24 @@ def _backfill(
         asked.lost(note.at_ms, f"{planned}, and it has neither run nor outcome", lost)
     if passed:
         asked.lost(note.at_ms, f"{planned}, and it still has the outcome of before", passed)
+
+
+def _of_before(
+    asked: Requests, number: int, first: int, last: int, state: StateRecord, evidence: Evidence,
+    seen: set[int],
+) -> None:  # fmt: skip
+    """It was planned by schedules or calendars that nobody knows any more: what has a run or waits
+    is counted, and what is missing cannot be named."""
+    for occurrence, run in evidence.backfilled(first, last + 1):
+        if number and occurrence not in seen:
+            number -= 1
+            seen.add(occurrence)
+            asked.asked += 1
+            asked.has(run)
+    inside = (one for one in state.backlog if first <= one.next_at_ms <= last)
+    waiting = min(number, sum(part.left for part in inside if part.cause == BACKFILL))
+    asked.asked += waiting
+    asked.under_way += waiting
 
 
 def _waiting(state: StateRecord, cause: run_pb2.Cause.ValueType) -> list[tuple[int, int]]:

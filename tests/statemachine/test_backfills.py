@@ -6,14 +6,14 @@ from itertools import combinations
 
 import pytest
 
-from raftsched.proto.v1 import job_pb2, run_pb2, worker_pb2
+from raftsched.proto.v1 import job_pb2, run_pb2, schedule_pb2, worker_pb2
 from raftsched.statemachine.core.instants import timestamp, to_ms
 from raftsched.statemachine.core.store import MemoryStore
 from raftsched.statemachine.model import keys
 from raftsched.statemachine.model.record import LedgerRecord, ProofRecord, encode
 
 from .asking import ask
-from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine
+from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, with_mask
 
 Misfire = job_pb2.MisfirePolicy
 Overlap = job_pb2.OverlapPolicy
@@ -174,3 +174,73 @@ def test_a_newer_run_waits_for_the_end_of_a_backfilled_one(machine: Machine) -> 
     machine.fire_all()
     [lease] = machine.grant()
     assert lease.run == new.id
+
+
+def update(machine: Machine, expression: str, *, dry: bool = False) -> list[str]:
+    """Give the job another schedule; what the answer warns of."""
+    wanted = [schedule_pb2.Schedule(cron=schedule_pb2.Cron(expression=expression))]
+    request = with_mask("spec.schedules", name="a", schedules=wanted)
+    request.validate_only = dry
+    return list(machine.ask(request, job_pb2.Job).status.warnings)
+
+
+@pytest.mark.parametrize("expression", ["30 * * * *", "0 */2 * * *", "*/30 * * * *", "0 0 1 1 *"])
+@pytest.mark.parametrize("again", [False, True])
+def test_what_a_backfill_planned_runs_when_the_schedules_change(
+    machine: Machine, expression: str, again: bool
+) -> None:
+    """It was asked for by its times."""
+    missed(machine, 8)
+    assert backfill(machine, START_MS + HALF, machine.now_ms, 1) == 8
+    work(machine, 3 * MINUTE_MS)
+    assert len(backfilled(machine)) == 3
+
+    assert update(machine, expression, dry=True) == []
+    assert update(machine, expression) == []
+    if again:
+        assert update(machine, "15 * * * *") == []
+    answer = audit(machine)
+    assert (answer.requested, answer.requested_ended, answer.requested_under_way) == (8, 3, 5)
+    work(machine, 8 * MINUTE_MS)
+
+    assert backfilled(machine) == list(range(1, 9))
+    answer = audit(machine)
+    assert (answer.sound, answer.requested, answer.requested_ended) == (True, 8, 8)
+    assert sum(max(1, entry.count) for entry in machine.ledger("a").values()) == 8
+    assert machine.job("a").status.backlog == 0
+    machine.check()
+
+
+def test_an_update_says_how_many_times_of_a_backfill_it_gives_up(machine: Machine) -> None:
+    machine.create("a", cron="* * * * *", misfire=SKIP)
+    machine.advance(1)
+    assert backfill(machine, START_MS - 4 * HOUR_MS, START_MS, 1) == 240
+
+    dry = update(machine, "30 12 * * *", dry=True)
+    said = update(machine, "30 12 * * *")
+
+    assert dry == said
+    assert said[0].startswith("140 times of a backfill do not run")
+    assert machine.job("a").status.backlog == 100
+    machine.check()
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_an_update_says_how_many_times_it_makes_missed(machine: Machine, paused: bool) -> None:
+    misfire = Misfire(rule=Misfire.RULE_ALL)
+    machine.create("a", cron="0 * * * *", misfire=misfire)
+    machine.advance(HOUR_MS)
+    machine.fire_all()
+    if paused:
+        machine.do(job_pb2.PauseJobRequest(job="a"))
+    machine.advance(5 * HOUR_MS)
+    machine.fire_all()
+
+    dry = update(machine, "0 */2 * * *", dry=True)
+    said = update(machine, "0 */2 * * *")
+
+    assert dry == said
+    # 03:00 and 05:00; of what waits 02:00 has begun where it could.
+    assert said[0].startswith("2 scheduled times that have passed and wait are MISSED")
+    assert update(machine, "0 */2 * * *") == []
+    machine.check()

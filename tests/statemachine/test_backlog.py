@@ -339,26 +339,6 @@ def test_what_waits_when_the_schedules_change_is_missed(machine: Machine) -> Non
     assert len(machine.live("a")) == 2
 
 
-def test_what_a_backfill_was_to_run_keeps_its_outcome_when_the_schedules_change(
-    machine: Machine,
-) -> None:
-    machine.create("a", every_ms=MINUTE_MS, overlap=ALLOW, misfire=Misfire(rule=Misfire.RULE_SKIP))
-    outage(machine)
-    outage(machine, 1)
-    before = outcomes(machine)
-    backfill = job_pb2.BackfillJobRequest(
-        job="a", from_time=timestamp(START_MS), to_time=timestamp(machine.now_ms)
-    )
-    machine.do(backfill)
-
-    reschedule(machine, "*/2 * * * *")
-    outage(machine, 2_000)
-
-    assert outcomes(machine) == before
-    assert usage(machine) == 0
-    assert [run.cause for run in machine.live("a")] == [run_pb2.CAUSE_SCHEDULE]
-
-
 @pytest.mark.parametrize("most", [0, 5, 100])
 def test_what_waits_still_runs_when_the_most_of_runs_changes(machine: Machine, most: int) -> None:
     timing = schedule_pb2.Timing(max_runs=5)
