@@ -277,8 +277,9 @@ class Timing(_message.Message):
     """For times that exist twice."""
     max_runs: _builtins.int
     """After so many scheduled times, whatever became of them, the job is finished. What was moved or
-    added manually counts too, and does not run where none is left for it; what was moved to later
-    keeps its place. What a backfill runs does not count, and needs no place. 0: no maximum.
+    added manually counts too, in the order in which it is due, and does not run where none is left
+    for it; what was moved to later keeps its place. What a backfill runs does not count, and needs
+    no place. 0: no maximum.
     """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:

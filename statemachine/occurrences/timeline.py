@@ -112,9 +112,10 @@ def undecided(view: View, job: Job, plan: Plan, until_ms: int) -> tuple[list[Str
     if 0 < first <= until_ms or 0 < state.next_due_at_ms <= view.now_ms:
         last = max(first, latest_scheduled_before(plan, until_ms + 1) or first)
         if job.definition.template.max_runs:
-            last = last_of_most(view, job, plan, first, last)
-        last = _within_days(plan, first, last)
-        found = list(_scheduled(view, job, plan, last, edits))
+            last = last_of_most(view, job, plan, first, last, edits)
+        if last:
+            last = _within_days(plan, first, last)
+            found = list(_scheduled(view, job, plan, last, edits))
     if edits and job.definition.template.max_runs:
         edits = _with_place(job, plan, edits, sum(one.count for one in found), last)
     return sorted((*found, *edits), key=lambda one: (one.due_ms, one.first)), last
@@ -228,16 +229,49 @@ def _days(plan: Plan, begin: int, end: int) -> Iterator[tuple[int, int, Kind]]:
         yield begin, end, kind
 
 
-def last_of_most(view: View, job: Job, plan: Plan, first: int, last: int) -> int:
-    """The last of the times of a range that max_runs has room for."""
-    end = nth_scheduled(plan, first, last, max(1, next_time.runs_left(job, first)))
+def last_of_most(
+    view: View, job: Job, plan: Plan, first: int, last: int, edits: list[Stretch]
+) -> int:
+    """The last of the times of a range that max_runs has room for; 0 if what was moved or added,
+    and is due before them, takes all of that."""
     own = ledger.own_entries(view, job, first, last)
     alone = [at_ms for at_ms in next_time.waiting_alone(job.state) if first <= at_ms <= last]
     if alone:
         own = sorted([*own, *(at_ms for at_ms in alone if _names(plan, first, at_ms))])
+    left = next_time.runs_left(job, first)
+    before = _before_their_time(plan, first, edits, own, left) if edits else []
+    if before and left <= len(before):
+        return 0
+    own = sorted({*own, *(one.first for one in before if _is_moved(one) and one.first <= last)})
+    end = nth_scheduled(plan, first, last, max(1, left - len(before)))
     behind = iter(scheduled_times(plan, end + 1, last + 1, len(own)).times if own else ())
     for at_ms in own:
         # It ran before its time, or waits by itself, and was counted then.
         if at_ms <= end:
             end = next(behind, last)
     return end
+
+
+def _before_their_time(
+    plan: Plan, first: int, edits: list[Stretch], own: list[int], left: int
+) -> list[Stretch]:
+    """Of what was added, or moved to before its time, what takes a place within max_runs: each does
+    if the times that are due before it, and others like it, leave one."""
+    early = [
+        one
+        for one in edits
+        if (
+            one.first >= first and one.due_ms < due(plan, one.first)
+            if _is_moved(one)
+            else not _is_named(plan, one)
+        )
+    ]
+    gone = sorted({*own, *(one.first for one in early if _is_moved(one))})
+    placed: list[Stretch] = []
+    for one in sorted(early, key=lambda one: (one.due_ms, one.first)):
+        at_ms = one.due_ms - due(plan, 0)
+        end = at_ms + (at_ms < one.first)
+        times = (first < end) + count_scheduled(plan, first + 1, end).number
+        if times - bisect_left(gone, end) + len(placed) < left:
+            placed.append(one)
+    return placed
