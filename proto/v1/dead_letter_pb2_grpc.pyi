@@ -49,7 +49,10 @@ class DeadLetterServiceStub:
     and tokens go on. It does what its job says now, by the job's present limits, retries and
     timeouts, but in the queue and with the priority that it had, which may be those of its
     trigger. In a flow what depends on it may run after all when it ends. It takes its business key
-    again. Refused with DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has that.
+    again. Unless it was triggered with force it waits for the resume of a paused job, and where
+    the overlap policy or the quota allows no more runs under way; it takes the place of none, and
+    while it is held back it gives way to none. Refused with DEAD_LETTER_NOT_FOUND, and with
+    UNIQUE_KEY_TAKEN if another run has its key.
     """
     RequeueDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]
     """Let up to 1,000 run again, newest first. Call again while `more` is true. One whose business
@@ -81,7 +84,10 @@ class DeadLetterServiceAsyncStub(DeadLetterServiceStub):
     and tokens go on. It does what its job says now, by the job's present limits, retries and
     timeouts, but in the queue and with the priority that it had, which may be those of its
     trigger. In a flow what depends on it may run after all when it ends. It takes its business key
-    again. Refused with DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has that.
+    again. Unless it was triggered with force it waits for the resume of a paused job, and where
+    the overlap policy or the quota allows no more runs under way; it takes the place of none, and
+    while it is held back it gives way to none. Refused with DEAD_LETTER_NOT_FOUND, and with
+    UNIQUE_KEY_TAKEN if another run has its key.
     """
     RequeueDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]  # type: ignore[assignment]
     """Let up to 1,000 run again, newest first. Call again while `more` is true. One whose business
@@ -134,7 +140,10 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         and tokens go on. It does what its job says now, by the job's present limits, retries and
         timeouts, but in the queue and with the priority that it had, which may be those of its
         trigger. In a flow what depends on it may run after all when it ends. It takes its business key
-        again. Refused with DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has that.
+        again. Unless it was triggered with force it waits for the resume of a paused job, and where
+        the overlap policy or the quota allows no more runs under way; it takes the place of none, and
+        while it is held back it gives way to none. Refused with DEAD_LETTER_NOT_FOUND, and with
+        UNIQUE_KEY_TAKEN if another run has its key.
         """
 
     @_abc_1.abstractmethod

@@ -597,10 +597,11 @@ Global___MisfirePolicy: _TypeAlias = MisfirePolicy  # noqa: Y015
 @_typing.final
 class OverlapPolicy(_message.Message):
     """What happens when a scheduled time comes while runs have not ended. What somebody triggers, and
-    what other jobs bring, is never skipped and gives way to no other while it is held back: it waits
-    where the policy says no. Only REPLACE cancels it for a newer run. What a backfill runs waits for
-    room as well, and not even REPLACE cancels it: the newer run waits for its end. Under QUEUE_ONE,
-    QUEUE and REPLACE what was missed, and may run now, goes before what is due at that instant.
+    what other jobs bring, waits where the policy says no. Only under REPLACE it gives way to a newer
+    run: it ends CANCELLED if it is under way, and SKIPPED with the outcome REPLACED if it is held
+    back by then, as after a pause. What a backfill runs waits for room as well, and not even REPLACE
+    cancels it: the newer run waits for its end. Under QUEUE_ONE, QUEUE and REPLACE what was missed,
+    and may run now, goes before what is due at that instant.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -11,12 +11,13 @@ from ..core.rejection import Reason, Refused
 from ..flows import waves
 from ..model import answers, keys, validate
 from ..model.entities import Run, run_with
-from ..model.phases import CANCELLED, DELAYED, FAILED, READY
+from ..model.phases import CANCELLED, DELAYED, FAILED, HALTED, HELD, READY
 from ..model.record import LaneRecord, RunRecord
 from ..model.view import View
-from ..runs import lanes, runs, unique_keys
+from ..occurrences import next_time
+from ..runs import lanes, overlap, runs, unique_keys
 from ..runs.move import move
-from ..tenants import audit_log, namespaces
+from ..tenants import audit_log, namespaces, quota
 
 
 def find(view: View, namespace: str, run_id: str) -> Run:
@@ -175,10 +176,7 @@ def other_holder(view: View, run: Run) -> int | None:
 
 
 def begin_again(view: View, run: Run) -> None:
-    """A run that failed begins again, and has its business key again.
-
-    The overlap policy is not asked: somebody wants just this run.
-    """
+    """A run that failed begins again, and has its business key again."""
     record, job = view.change_run(run), run.job
     record.error = None
     waves.reopen(view, run)
@@ -190,4 +188,21 @@ def begin_again(view: View, run: Run) -> None:
     spec = job.definition.template.spec
     record.lane = lanes.lane_for(view, job.namespace, spec, lane.queue, lane.priority)
     record.exempt |= RunRecord.EXEMPT_DEADLINE
-    move(view, run, READY)
+    move(view, run, _where(view, run))
+
+
+def _where(view: View, run: Run) -> int:
+    """Where a run goes that somebody wants again: what was forced at first is so now, and others
+    wait for the resume, for room and for the quota. It takes the place of none."""
+    job = run.job
+    if run.record.exempt & RunRecord.EXEMPT_OVERLAP:
+        return READY
+    if job.state.state == next_time.PAUSED:
+        return HALTED
+    if not runs.is_room(job) or overlap.waits_for_room(view, job):
+        return HELD
+    usage = namespaces.usage_of(view, job.jid)
+    if quota.is_taken(view, usage, job.definition.namespace):
+        quota.wait(view, job, usage)
+        return HELD
+    return READY

@@ -1,8 +1,9 @@
 """A job fires again: what came to it while it was paused goes on, as its misfire policy says.
 
-Runs for later go on in any case, since somebody asked for them. Steps of waves are like scheduled
-times that were missed: what is late by no more than the grace goes on, and of the others those that
-the policy chooses. They may be many, so they are looked at in steps.
+Runs for later, and those that were requeued, go on in any case, since somebody asked for them.
+Steps of waves are like scheduled times that were missed: what is late by no more than the grace
+goes on, and of the others those that the policy chooses. They may be many, so they are looked at in
+steps.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..core import limits
 from ..model import keys
 from ..model.entities import Job, Run
 from ..model.phases import HALTED, HELD
-from ..model.record import JobRecord, ResumeRecord
+from ..model.record import JobRecord, ResumeRecord, RunRecord
 from ..model.view import View
 from ..runs import overlap, runs
 from ..runs.move import move
@@ -73,7 +74,8 @@ def _decide(
     view: View, run: Run,
     record: ResumeRecord, rule: job_pb2.MisfirePolicy.Rule.ValueType,
 ) -> None:  # fmt: skip
-    if run.record.cause == run_pb2.CAUSE_UPSTREAM:
+    is_requeued = run.record.exempt & RunRecord.EXEMPT_DEADLINE
+    if run.record.cause == run_pb2.CAUSE_UPSTREAM and not is_requeued:
         is_late = run.record.due_at_ms + run.job.definition.template.grace_ms < record.at_ms
         if is_late and record.chosen >= _most(run.job.definition, rule):
             outcome = COALESCED if rule in (Misfire.RULE_LATEST, Misfire.RULE_EARLIEST) else MISSED

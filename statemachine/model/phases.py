@@ -97,7 +97,11 @@ MOVES: dict[int, dict[int, str]] = {
         CANCELLED: _BY_HAND,
     },
     SUCCEEDED: {},
-    FAILED: {READY: "somebody requeues it"},
+    FAILED: {
+        HELD: "somebody requeues it, and the overlap policy or the quota says that it waits",
+        HALTED: "somebody requeues it while its job is paused",
+        READY: "somebody requeues it",
+    },
     CANCELLED: {},
     SKIPPED: {},
 }

@@ -10,7 +10,7 @@ from ..core import limits
 from ..model import keys
 from ..model.entities import Job, Run
 from ..model.phases import SKIPPED, WAITING
-from ..model.record import JobRecord, RoomRecord
+from ..model.record import JobRecord, RoomRecord, RunRecord
 from ..model.view import View
 from ..occurrences import ledger
 from . import runs
@@ -158,6 +158,9 @@ def _give_way(view: View, run: Run, room: RoomRecord) -> None:
     is_wanted = bool(run.occurrence & 0xFFFF) and not room.replaces
     if record.cause == run_pb2.CAUSE_BACKFILL or is_wanted:
         # Somebody asked for it, or a wave brought it: it waits until it has run.
+        return
+    if record.phase in WAITING and record.exempt & RunRecord.EXEMPT_DEADLINE:
+        # It was requeued, and may have run before.
         return
     if record.phase in WAITING and record.due_at_ms <= room.came_at_ms:
         message = "a newer run took its place while it was held back"

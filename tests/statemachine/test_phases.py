@@ -41,7 +41,7 @@ from raftsched.statemachine.model.request import SetAside
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.runs.move import NoSuchMove, end, lease, move
 
-from .driver import HOUR_MS, MINUTE_MS, Machine
+from .driver import HOUR_MS, MINUTE_MS, Machine, with_mask
 from .old_runs import as_format_1
 
 Spec = Mapping[str, Any]
@@ -206,6 +206,18 @@ def requeued(machine: Machine, run: str) -> None:
     machine.do(dead_letter_pb2.RequeueDeadLetterRequest(run=run))
 
 
+def requeued_beside(machine: Machine, run: str) -> None:
+    overlap = job_pb2.OverlapPolicy(rule=job_pb2.OverlapPolicy.RULE_SKIP)
+    machine.do(with_mask("spec.overlap", name="a", overlap=overlap))
+    machine.trigger("a")
+    requeued(machine, run)
+
+
+def requeued_in_pause(machine: Machine, run: str) -> None:
+    machine.do(job_pb2.PauseJobRequest(job="a"))
+    requeued(machine, run)
+
+
 def retried(machine: Machine, run: str) -> None:
     machine.do(run_pb2.RetryRunRequest(run=run))
 
@@ -242,6 +254,8 @@ STORIES: dict[tuple[int, int], Story] = {
     (LEASED, SUCCEEDED): reported("success"),
     (LEASED, FAILED): reported("fatal"),
     (DELAYED, READY): retried,
+    (FAILED, HELD): requeued_beside,
+    (FAILED, HALTED): requeued_in_pause,
     (FAILED, READY): requeued,
 }
 
