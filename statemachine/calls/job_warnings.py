@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -11,7 +12,7 @@ from ..model import concurrency_key, keys
 from ..model.entities import Job
 from ..model.record import JobRecord
 from ..model.view import View
-from ..occurrences import next_time
+from ..occurrences import next_time, upcoming
 from . import templates
 
 MANY_DUE = 1_000  # So many jobs due in one second are worth a warning.
@@ -23,6 +24,8 @@ def warnings(view: View, job: Job) -> list[str]:
         warned = next_time.plan_of(view, job).warnings
     except next_time.Unreadable as unreadable:
         warned = (str(unreadable),)
+    else:
+        warned = (*warned, *_nothing_ahead(view, job))
     found = [*warned, *templates.check(job.definition.template).at_odds]
     found += _key_of_schedules(job.definition)
     # Taken away above it since it was made: one that is made so is refused.
@@ -31,6 +34,15 @@ def warnings(view: View, job: Job) -> list[str]:
     if job.state.next_due_at_ms and not job.definition.template.spec.timing.HasField("jitter"):
         found += _many_due(view, job.state.next_due_at_ms)
     return found
+
+
+def _nothing_ahead(view: View, job: Job) -> Iterator[str]:
+    """Calendars may leave out all that the schedules name."""
+    if not job.state.next_scheduled_at_ms or not job.definition.template.calendars:
+        return
+    ahead = upcoming.upcoming(view, job)
+    if not ahead.scheduled_ms and ahead.left_out:
+        yield f"its calendars leave out what lies ahead: {ahead.left_out}; it may never run"
 
 
 def _key_of_schedules(job: JobRecord) -> list[str]:

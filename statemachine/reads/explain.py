@@ -256,12 +256,17 @@ def _of_job(view: View, job: Job, workers: Workers) -> Obstacles:
     yield from _overlap(view, job)
     yield from _backlog(job.state)
     yield from _upstream(view, job)
+    ahead = list(_next(view, job))
+    is_none = bool(ahead) and ahead[0].kind == Obstacle.KIND_EXCLUDED
+    if is_none:
+        yield from ahead
     yield from _no_worker(
         _wanted(job.definition),
         pulling(workers, job.definition.namespace, _wanted(job.definition).queue),
         workers,
     )
-    yield from _next(view, job)
+    if not is_none:
+        yield from ahead
 
 
 def _paused(view: View, job: Job) -> Obstacle:

@@ -10,6 +10,7 @@ from ..calls.jobs import find
 from ..core import limits
 from ..core.instants import iso_text, ms_or, set_ms, timestamp, to_ms
 from ..core.rejection import Fault, Refused
+from ..firing import bring_back
 from ..flows import graph
 from ..model import keys, validate
 from ..model.difference import record
@@ -69,6 +70,11 @@ def preview_schedule(
         word, then = HALTED[state.state]
         shown.warnings.append(
             f"the job is {word}: none of these happens at its time until it is {then}"
+        )
+    if seen and (until_ms := bring_back.stands_until(view, job)):
+        shown.warnings.append(
+            f"the job stands still until {iso_text(until_ms)}, since it decided on all times up to "
+            "then by a clock that was ahead: of these none up to then happens unless it is resumed"
         )
     return shown
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.proto.v1 import calendar_pb2, job_pb2, schedule_pb2
+from raftsched.proto.v1 import calendar_pb2, cluster_pb2, job_pb2, schedule_pb2
 from raftsched.statemachine.calls import job_warnings
 from raftsched.statemachine.core.instants import duration, timestamp, to_ms
 from raftsched.statemachine.core.rejection import Reason
-from raftsched.statemachine.model.request import Offer, SetAside
+from raftsched.statemachine.model.request import Offer, SetAside, SetTime
 from raftsched.statemachine.model.view import View
 from raftsched.statemachine.model.workers import Worker
 from raftsched.statemachine.reads import forecast as forecasts
@@ -71,6 +71,23 @@ def test_a_preview_says_that_a_job_does_not_fire_now(machine: Machine) -> None:
         "paused": ["the job is paused: none of these happens at its time until it is resumed"],
         "broken": ["the job is BROKEN: none of these happens at its time until it is repaired"],
     }
+
+
+def test_a_preview_says_that_a_job_stands_still(machine: Machine) -> None:
+    """A clock was ahead, and the job decided on these times."""
+    machine.create("a", cron="0 * * * *")
+    machine.advance(6 * HOUR_MS + MINUTE_MS)
+    machine.fire()
+    ahead_ms = machine.now_ms
+    machine.at(START_MS + HOUR_MS + MINUTE_MS)
+    machine.do(SetTime(cluster_pb2.SetStateTimeRequest(), ahead_ms, machine.now_ms))
+
+    request = job_pb2.PreviewScheduleRequest(job="a")
+    [said] = ask(machine, request, Answer).warnings
+
+    assert said.startswith("the job stands still until 2026-01-01T06:00:00Z")
+    machine.do(job_pb2.ResumeJobRequest(job="a"))
+    assert not ask(machine, request, Answer).warnings
 
 
 def test_a_preview_shows_five_times_and_no_more_than_a_job_has_left(machine: Machine) -> None:

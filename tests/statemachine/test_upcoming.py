@@ -117,7 +117,22 @@ def test_a_calendar_that_leaves_out_everything_is_not_searched_for_ever(machine:
 
     assert not status(machine).HasField("next_due_time")
     assert status(machine).left_out.endswith("UTC and what follows")
-    assert "no time that will run is known" in " ".join(explained(machine))
+    assert "no time that will run is known" in explained(machine)[0]
+
+
+def test_a_job_whose_calendars_leave_out_every_day_has_a_warning(machine: Machine) -> None:
+    rules = [calendar_pb2.CalendarRule(weekday=day) for day in range(1, 8)]
+    made = calendar_pb2.Calendar(name="holidays", rules=rules)
+    machine.do(calendar_pb2.CreateCalendarRequest(calendar=made))
+
+    job = machine.create("a", cron="0 * * * *", timing=HOLIDAYS)
+
+    [said] = job.status.warnings
+    assert said.startswith("its calendars leave out what lies ahead: 2026-01-01 01:00:00")
+    assert "no time that will run is known" in explained(machine)[0]
+    del made.rules[3:]
+    machine.do(calendar_pb2.UpdateCalendarRequest(calendar=made))
+    assert not machine.create("b", cron="0 * * * *", timing=HOLIDAYS).status.warnings
 
 
 @pytest.mark.parametrize("every_ms", [7 * MINUTE_MS, HOUR_MS, 5 * HOUR_MS])
