@@ -1682,7 +1682,7 @@ class BackfillJobResponse(_message.Message):
     """Scheduled times that will run."""
     left_alone: _builtins.int
     """Scheduled times in the range that are left alone, as they ran, are under way, wait for their
-    run already, or are left out by a calendar.
+    run already, are left out by a calendar, or were skipped or moved manually.
     """
     def __init__(
         self,

@@ -254,11 +254,10 @@ class JobServiceServicer(object):
 
     def BackfillJob(self, request, context):
         """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
-        REPLACED) are left alone, and so are those that a calendar leaves out now, or that wait for
-        their run already. What it runs does not count towards `max_runs`, nor does that limit it.
-        Refused with
-        JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
-        than 10,000 scheduled times).
+        REPLACED) are left alone, and so are those that a calendar leaves out now, that somebody skipped
+        or moved to an instant to come, or that wait for their run already. What it runs does not count
+        towards `max_runs`, nor does that limit it. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+        FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000 scheduled times).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -99,11 +99,10 @@ class JobServiceStub:
     """
     BackfillJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]
     """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
-    REPLACED) are left alone, and so are those that a calendar leaves out now, or that wait for
-    their run already. What it runs does not count towards `max_runs`, nor does that limit it.
-    Refused with
-    JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
-    than 10,000 scheduled times).
+    REPLACED) are left alone, and so are those that a calendar leaves out now, that somebody skipped
+    or moved to an instant to come, or that wait for their run already. What it runs does not count
+    towards `max_runs`, nor does that limit it. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+    FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000 scheduled times).
     """
     DropBacklog: _grpc.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]
     """Give up the missed scheduled times of a job that still wait for their run, after an outage or
@@ -224,11 +223,10 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     BackfillJob: _aio.UnaryUnaryMultiCallable[_job_pb2.BackfillJobRequest, _job_pb2.BackfillJobResponse]  # type: ignore[assignment]
     """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
-    REPLACED) are left alone, and so are those that a calendar leaves out now, or that wait for
-    their run already. What it runs does not count towards `max_runs`, nor does that limit it.
-    Refused with
-    JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
-    than 10,000 scheduled times).
+    REPLACED) are left alone, and so are those that a calendar leaves out now, that somebody skipped
+    or moved to an instant to come, or that wait for their run already. What it runs does not count
+    towards `max_runs`, nor does that limit it. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+    FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000 scheduled times).
     """
     DropBacklog: _aio.UnaryUnaryMultiCallable[_job_pb2.DropBacklogRequest, _job_pb2.DropBacklogResponse]  # type: ignore[assignment]
     """Give up the missed scheduled times of a job that still wait for their run, after an outage or
@@ -412,11 +410,10 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.BackfillJobResponse, _abc.Awaitable[_job_pb2.BackfillJobResponse]]:
         """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
-        REPLACED) are left alone, and so are those that a calendar leaves out now, or that wait for
-        their run already. What it runs does not count towards `max_runs`, nor does that limit it.
-        Refused with
-        JOB_NOT_FOUND, JOB_BROKEN, FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more
-        than 10,000 scheduled times).
+        REPLACED) are left alone, and so are those that a calendar leaves out now, that somebody skipped
+        or moved to an instant to come, or that wait for their run already. What it runs does not count
+        towards `max_runs`, nor does that limit it. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+        FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000 scheduled times).
         """
 
     @_abc_1.abstractmethod

@@ -177,6 +177,8 @@ def _may_run(view: View, job: Job, part: BacklogRecord) -> bool:
 
 def may_backfill(view: View, job: Job, scheduled_ms: int) -> bool:
     """Whether a past scheduled time may still run: it has not, and no calendar leaves it out."""
+    if scheduled_ms in _decided_by_hand(job):
+        return False
     if (
         job.definition.template.calendars
         and excluded(next_time.plan_of(view, job), scheduled_ms) is not None
@@ -193,10 +195,18 @@ def backfillable(view: View, job: Job, plan: Plan, times: list[int]) -> list[int
     return runnable(view, job, plan, times)
 
 
+def _decided_by_hand(job: Job) -> set[int]:
+    """The times that somebody skipped, or moved to another instant."""
+    kinds = (next_time.MOVE, next_time.SKIP)
+    return {edit.scheduled_at_ms for edit in job.state.edits if edit.kind in kinds}
+
+
 def runnable(view: View, job: Job, plan: Plan, times: list[int]) -> list[int]:
     """Those of some past scheduled times that may run, as `may_backfill` says of one."""
     for _, calendar in plan.calendars:
         times = calendar.leaves_in(times, plan.zone)
+    by_hand = _decided_by_hand(job)
+    times = [at_ms for at_ms in times if at_ms not in by_hand]
     return ledger.backfillable(view, job, times) if times else []
 
 

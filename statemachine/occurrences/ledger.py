@@ -39,7 +39,6 @@ BACKFILLABLE = frozenset(
     {
         run_pb2.OUTCOME_SKIPPED_OVERLAP,
         run_pb2.OUTCOME_SKIPPED_CALENDAR,
-        run_pb2.OUTCOME_SKIPPED_BY_HAND,
         run_pb2.OUTCOME_COALESCED,
         run_pb2.OUTCOME_MISSED,
         run_pb2.OUTCOME_SKIPPED_DEADLINE,

@@ -134,7 +134,8 @@ def missed(state: StateRecord) -> list[BacklogRecord]:
 
 def waiting_alone(state: StateRecord) -> list[int]:
     """What waits in the backlog by itself, as it was moved or added."""
-    return [part.next_at_ms for part in missed(state) if part.due_at_ms]
+    mine = run_pb2.CAUSE_SCHEDULE
+    return [part.next_at_ms for part in state.backlog if part.due_at_ms and part.cause == mine]
 
 
 def awaits(state: StateRecord, scheduled_ms: int) -> bool:

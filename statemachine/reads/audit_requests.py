@@ -156,6 +156,7 @@ def _backfill(
     book = audit_book.read(view, jid, times[0], times[-1] + 1)
     runs = evidence.occurrences(times[0], times[-1] + 1)
     parts, missed = _waiting(state, BACKFILL), _waiting(state, SCHEDULE)
+    edited = {edit.scheduled_at_ms for edit in state.edits}
     given_up = any(one.at_ms >= note.at_ms for one in evidence.about_job("DropBacklog"))
     waiting = lost = passed = 0
     for at_ms in times:
@@ -166,8 +167,8 @@ def _backfill(
         is_live = view.stored.get(keys.run(jid, keys.occurrence_of(at_ms))) is not None
         if is_live or (waits and not has_run and not is_run):
             waiting += 1
-        elif any(first <= at_ms < end for first, end in missed):
-            # It waited when the backfill was planned, which left it alone.
+        elif at_ms in edited or any(first <= at_ms < end for first, end in missed):
+            # The backfill left it alone.
             continue
         elif book.find(at_ms) is None and not is_run and not given_up:
             lost += at_ms >= state.ledger_purged_ms and excluded(plan, at_ms) is None

@@ -17,6 +17,7 @@ from .driver import HOUR_MS, MINUTE_MS, START_MS, Machine, with_mask
 
 Misfire = job_pb2.MisfirePolicy
 Overlap = job_pb2.OverlapPolicy
+Edit = schedule_pb2.OccurrenceEdit
 SKIP = Misfire(rule=Misfire.RULE_SKIP)
 HALF = HOUR_MS // 2
 
@@ -243,4 +244,34 @@ def test_an_update_says_how_many_times_it_makes_missed(machine: Machine, paused:
     # 03:00 and 05:00; of what waits 02:00 has begun where it could.
     assert said[0].startswith("2 scheduled times that have passed and wait are MISSED")
     assert update(machine, "0 */2 * * *") == []
+    machine.check()
+
+
+def test_a_backfill_leaves_alone_what_was_skipped_or_moved(machine: Machine) -> None:
+    """Somebody said of each of them when it is to run, or that it is not."""
+    machine.create("a", cron="0 * * * *", misfire=SKIP)
+    for hour, to_hour in ((2, 0), (4, 0), (3, 9)):
+        edit = Edit(
+            scheduled_time=timestamp(START_MS + hour * HOUR_MS),
+            kind=Edit.KIND_MOVE if to_hour else Edit.KIND_SKIP,
+            moved_to=timestamp(START_MS + to_hour * HOUR_MS + HALF) if to_hour else None,
+        )
+        machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=edit))
+    machine.advance(2 * HOUR_MS + HALF)
+    machine.fire_all()
+    machine.do(job_pb2.PauseJobRequest(job="a"))
+    machine.advance(3 * HOUR_MS)
+
+    # 02:00 was skipped, 03:00 is moved, 04:00 is to be skipped when it is decided on.
+    assert backfill(machine, START_MS + HALF, machine.now_ms) == 2
+    machine.do(job_pb2.ResumeJobRequest(job="a"))
+    work(machine, MINUTE_MS)
+
+    assert backfilled(machine) == [1, 5]
+    answer = audit(machine)
+    assert (answer.wrong, answer.requested, answer.requested_ended) == (0, 2, 2)
+    work(machine, 4 * HOUR_MS + MINUTE_MS, MINUTE_MS)
+    ran = {(to_ms(run.scheduled_time) - START_MS) // HOUR_MS for run in machine.ended("a")}
+    assert 3 in ran
+    assert not ran & {2, 4}
     machine.check()
