@@ -44,7 +44,7 @@ def decide(view: View, job: Job) -> bool:
     # What is to stand for those that were missed must not be skipped.
     most = namespaces.live_runs(view, definition.namespace)
     is_full = most > 0 and quota.used(namespaces.usage_of(view, job.jid)) >= most
-    is_behind = bool(state.backlog) and comes_behind(view, job)
+    is_behind = state.backlog != () and comes_behind(view, job)
     limits_ms = definition.template.grace_ms, definition.template.start_deadline_ms
     chosen = misfire.choose(
         spec.misfire, due_now, plan, view.now_ms, *limits_ms, room, is_full=is_full,

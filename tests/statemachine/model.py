@@ -307,6 +307,8 @@ class Model:
     def _wake_job(self, job: Job) -> None:
         if job.paused:
             self.resume(job.name)
+        if job.next_ms is not None and job.next_due_ms <= self.now_ms:
+            self._end_overdue(job)
         while job.next_ms is not None and job.next_due_ms <= self.now_ms:
             self._decide(job)
             if job.next_ms is None or job.next_due_ms > self.now_ms:
@@ -341,7 +343,7 @@ class Model:
         times = [Time(when, ms, "open") for when, ms in zip(at_ms, due, strict=True)]
         found = fates(
             times, rule, job.spec.misfire_maximum, self.now_ms, job.spec.grace_ms, room,
-            deadline_ms=job.spec.start_deadline_ms,
+            deadline_ms=job.spec.start_deadline_ms, is_behind=self._is_behind(job),
         )  # fmt: skip
         decided = [ms for ms in due if found[ms] != "run"]
         wait = [ms for ms in decided if found[ms] == "wait"]
@@ -354,12 +356,35 @@ class Model:
             job.advance(decided[-1])
 
     def _room(self, job: Job) -> int | None:
-        """How many runs may begin where the overlap policy skips."""
-        limit = job.spec.overlap_limit
-        if job.spec.overlap not in ("ALLOW", "SKIP"):
-            return None
-        limit = limit or (1 if job.spec.overlap == "SKIP" else 0)
-        return max(0, limit - job.under_way()) if limit else None
+        """How many runs may begin, or be held back."""
+        limit, under_way = job.spec.overlap_limit or 1, job.under_way()
+        match job.spec.overlap:
+            case "REPLACE":
+                return 1
+            case "QUEUE_ONE":
+                return 1 if under_way else 2
+            case "QUEUE":
+                held = len(job.live()) - under_way
+                return max(0, limit - held) + (0 if under_way else 1)
+            case "SKIP":
+                return max(0, limit - under_way)
+        return max(0, limit - under_way) if job.spec.overlap_limit else None
+
+    def _is_behind(self, job: Job) -> bool:
+        """Whether something older waits, and goes first."""
+        if not job.backlog or job.spec.overlap not in ("REPLACE", "QUEUE_ONE", "QUEUE"):
+            return False
+        blocked = self._overlap(job) in ("skip", "hold newest", "replace")
+        return job.backlog[0].release_ms <= self.now_ms and not blocked
+
+    def _end_overdue(self, job: Job) -> None:
+        """A run whose time is up stands in the way of nothing that is due."""
+        spec = job.spec
+        limits = (spec.start_deadline_ms, spec.attempt_timeout_ms, spec.queue_timeout_ms)
+        if any(limits) or spec.run_timeout_ms:
+            for run in job.live():
+                if 0 < self._run_wakes(run) <= self.now_ms:
+                    self._wake_run(run)
 
     def _turn(self) -> int:
         """The outage guard: one missed scheduled time a millisecond becomes a run, and what was not
