@@ -194,7 +194,10 @@ class JobServiceServicer(object):
         outcome already or `max_runs` leaves none. The warnings name each of these, and count what is
         MISSED, with `validate_only` before it happens. Runs under way keep
         the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
-        and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
+        and delivery are the present ones: the queue, run and heartbeat timeouts, the start deadline and
+        `retry.total` count for runs under way as soon as they are changed, a new heartbeat timeout from
+        then on; but an attempt keeps the time it was given (`timeouts.attempt`), and whether another
+        follows is decided when one fails, so one that was promised by then is made. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
         all that CreateJob says about a spec.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -63,7 +63,10 @@ class JobServiceStub:
     outcome already or `max_runs` leaves none. The warnings name each of these, and count what is
     MISSED, with `validate_only` before it happens. Runs under way keep
     the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
-    and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
+    and delivery are the present ones: the queue, run and heartbeat timeouts, the start deadline and
+    `retry.total` count for runs under way as soon as they are changed, a new heartbeat timeout from
+    then on; but an attempt keeps the time it was given (`timeouts.attempt`), and whether another
+    follows is decided when one fails, so one that was promised by then is made. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
     all that CreateJob says about a spec.
     """
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]
@@ -187,7 +190,10 @@ class JobServiceAsyncStub(JobServiceStub):
     outcome already or `max_runs` leaves none. The warnings name each of these, and count what is
     MISSED, with `validate_only` before it happens. Runs under way keep
     the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
-    and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
+    and delivery are the present ones: the queue, run and heartbeat timeouts, the start deadline and
+    `retry.total` count for runs under way as soon as they are changed, a new heartbeat timeout from
+    then on; but an attempt keeps the time it was given (`timeouts.attempt`), and whether another
+    follows is decided when one fails, so one that was promised by then is made. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
     all that CreateJob says about a spec.
     """
     DeleteJob: _aio.UnaryUnaryMultiCallable[_job_pb2.DeleteJobRequest, _job_pb2.DeleteJobResponse]  # type: ignore[assignment]
@@ -338,7 +344,10 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         outcome already or `max_runs` leaves none. The warnings name each of these, and count what is
         MISSED, with `validate_only` before it happens. Runs under way keep
         the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
-        and delivery are the present ones. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
+        and delivery are the present ones: the queue, run and heartbeat timeouts, the start deadline and
+        `retry.total` count for runs under way as soon as they are changed, a new heartbeat timeout from
+        then on; but an attempt keeps the time it was given (`timeouts.attempt`), and whether another
+        follows is decided when one fails, so one that was promised by then is made. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
         all that CreateJob says about a spec.
         """
 

@@ -39,7 +39,7 @@ from ..model.record import (
 from ..model.specs import SpecParts
 from ..model.view import JobBatch, View
 from ..occurrences import ledger, ledger_purge, next_time
-from ..runs import admission, lanes, runs, set_aside
+from ..runs import admission, lanes, runs, set_aside, timeouts
 from ..schedule.compiler import compile_plan, shape_of
 from ..schedule.plan import Plan, count_scheduled, due, names
 from ..tenants import audit_log, namespaces
@@ -345,7 +345,13 @@ def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
         runs.look_at_held(view, job)
     if old.concurrency != new.concurrency:
         admission.limits_changed(view, job, old.concurrency, new.concurrency)
+    if _time_limits(old) != _time_limits(new):
+        timeouts.limits_changed(view, job)
     return notes
+
+
+def _time_limits(spec: job_pb2.JobSpec) -> tuple[object, ...]:
+    return spec.timeouts, spec.misfire.start_deadline, spec.retry.total
 
 
 def _go_on(view: View, job: Job, since_ms: int) -> Iterator[str]:

@@ -23,7 +23,7 @@ from ..model.record import EditRecord, JobRecord, RunRecord, StateRecord, Unique
 from ..model.request import FireTimer, FireTimers, WorkDone
 from ..model.view import View
 from ..occurrences import ledger, ledger_purge, next_time
-from ..runs import history, overlap, runs, set_aside
+from ..runs import history, overlap, runs, set_aside, timeouts
 from ..runs.move import count_in, move
 from ..runs.reports import attempt_failed, log_attempt
 from ..runs.timeouts import arm, start_deadline
@@ -163,6 +163,8 @@ def _wake_rare(view: View, kind: bytes, key: bytes) -> None:
         resume.wake(view, int.from_bytes(key[10:18], "big"))
     elif kind == keys.WAKE_HELD:
         runs.wake_held(view, int.from_bytes(key[10:18], "big"))
+    elif kind == keys.WAKE_LIMITS:
+        timeouts.arm_some(view, *keys.run_of(key))
     elif kind == keys.WAKE_RETURN:
         set_aside.wake(view, *keys.run_of(key))
     else:
@@ -393,7 +395,7 @@ def _wake_running(view: View, run: Run) -> None:
     elif 0 < record.deadline_at_ms <= now_ms:
         taken_ms = record.deadline_at_ms - record.leased_at_ms
         _attempt_over(view, run, "timeout.attempt", f"it took over {taken_ms} ms")
-    elif heartbeat_ms and record.heard_at_ms + heartbeat_ms <= now_ms:
+    elif heartbeat_ms and 0 < record.heard_at_ms <= now_ms - heartbeat_ms:
         message = f"it reported no progress for {heartbeat_ms} ms"
         _attempt_over(view, run, "timeout.heartbeat", message)
     else:

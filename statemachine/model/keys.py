@@ -78,6 +78,7 @@ WAKE_HELD = b"H"
 WAKE_QUOTA = b"Q"
 WAKE_RESUME = b"V"
 WAKE_WAVES = b"W"
+WAKE_LIMITS = b"L"
 
 # Timers of what can wait stand in a range of their own, behind all others: they have this bit.
 LATER = 1 << 62
@@ -212,6 +213,11 @@ def resume_timer(at_ms: int, jid: int) -> bytes:
 def waves_timer(at_ms: int, jid: int, looked: int, place: bytes) -> bytes:
     """How many waves were looked at, and where among the flows by age to go on."""
     return _TIMER_ONE.pack(TIMER, at_ms, WAKE_WAVES, jid) + looked.to_bytes(4, "big") + place
+
+
+def limits_timer(at_ms: int, jid: int, occurrence: int) -> bytes:
+    """From which run of a job on timers are to be set anew."""
+    return _TIMER_TWO.pack(TIMER, at_ms, WAKE_LIMITS, jid, occurrence)
 
 
 def quota_timer(at_ms: int, number: int) -> bytes:

@@ -70,6 +70,6 @@ def next_timeout(run: RunRecord, timeouts: job_pb2.Timeouts) -> int:
             at_ms = run.ready_at_ms + to_ms(timeouts.run)
         if timeouts.HasField("queue") and not run.started_at_ms:
             at_ms = earliest(at_ms, run.ready_at_ms + to_ms(timeouts.queue))
-    if run.state == run_pb2.RUN_STATE_RUNNING and timeouts.HasField("heartbeat"):
+    if run.heard_at_ms and timeouts.HasField("heartbeat"):
         at_ms = earliest(at_ms, run.heard_at_ms + to_ms(timeouts.heartbeat))
     return at_ms

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ...proto.v1 import run_pb2
 from ..core import limits
-from ..model import policies, timers
-from ..model.entities import Run
+from ..model import keys, policies, timers
+from ..model.entities import Job, Run
 from ..model.phases import LATER, LEASED
 from ..model.record import RunRecord
 from ..model.view import View
@@ -29,6 +31,31 @@ def arm(view: View, run: Run) -> None:
                 at_ms = timers.earliest(at_ms, policies.retries_end(record, template))
     if at_ms != record.timer_at_ms:
         timers.set_run(view, run, at_ms)
+
+
+def limits_changed(view: View, job: Job) -> None:
+    """A job has other limits of time: those of its runs under way count by them, in steps."""
+    if job.state.live:
+        at_ms = keys.LATER | view.now_ms
+        view.put_later(keys.limits_timer(at_ms, job.jid, job.state.live_from))
+
+
+def arm_some(view: View, jid: int, first: int) -> None:
+    """Set the timers of some more runs of a job anew."""
+    job = view.find_job(jid)
+    if job is None:
+        return
+    scanned = view.scan(keys.run(jid, first), keys.run(jid, keys.OCCURRENCE_MAX))
+    for done, key in enumerate(list(islice(scanned, limits.STEP + 1))):
+        if done and (done == limits.STEP or view.is_full):
+            at_ms = keys.LATER | view.now_ms
+            view.put_later(keys.limits_timer(at_ms, *keys.run_of(key)))
+            return
+        run = view.run(keys.run_of(key))
+        if run.record.phase == LEASED and job.definition.template.has_timeouts:
+            # Nobody noted before when it was heard.
+            view.change_run(run).heard_at_ms = view.now_ms
+        arm(view, run)
 
 
 def start_deadline(run: Run) -> int:

@@ -185,7 +185,7 @@ def _timer_wanted(store: Reading, key: bytes, value: bytes) -> bool:
         number = int.from_bytes(key[10:18], "big")
         usage = record(store, keys.usage(number), UsageRecord)
         return usage is not None and usage.quota_timer_ms == at_ms
-    if kind in (keys.WAKE_HELD, keys.WAKE_WAVES):
+    if kind in (keys.WAKE_HELD, keys.WAKE_WAVES, keys.WAKE_LIMITS):
         return store.get(keys.JOB + key[10:18]) is not None
     if kind == keys.WAKE_BACKLOG:
         goes_on = record(store, keys.CATCH_UP + key[10:], CatchUpRecord)
