@@ -39,7 +39,7 @@ HEALTH_BYTES = 512  # The same for the health service, whose answers are small.
 # What may have come on all connections and was not heard, beside the messages that are being read;
 # and with those. Windows and pings of a connection come without a call, and are not counted. What
 # went with its connection gRPC still works off, so fast.
-UNHEARD_BYTES, READ_BYTES = 4 << 20, 64 << 20
+UNHEARD_BYTES, READ_BYTES = 4 << 20, 32 << 20
 SILENT_RATE = 64 << 10
 DONE_RATE = 1 << 20
 LITTLE_BYTES = 16 << 10  # Who sent less is not broken off for all others.
@@ -100,7 +100,8 @@ class Strangers:
         self._asked: dict[str, int] = {}
         self._reading: dict[str, int] = {}
         self._meters: dict[str, Meter] = {}
-        # Since when much waits to be heard on which; and what of it went with its connection.
+        # What waits to be heard on which, since when it is much, and what went with its connection.
+        self._beside: dict[str, float] = {}
         self._waiting: dict[str, Since] = {}
         self._gone, self._looked = 0.0, 0.0
         self._turns = 0
@@ -198,7 +199,7 @@ class Strangers:
                 meter.count(received(one), heard.get(peer, 0), asked.get(peer, 0), now)
 
         took = each_connection(visit)
-        gone = sum(one.unheard for peer, one in self._meters.items() if peer not in meters)
+        gone = sum(size for peer, size in self._beside.items() if peer not in meters)
         self._gone = max(0.0, self._gone - DONE_RATE * (at - self._looked)) + gone
         self._meters, self._looked = meters, at
         strangers, largest = self._strangers(now), self._largest(now)
@@ -221,7 +222,8 @@ class Strangers:
     def _largest(self, now: Since) -> set[str]:
         """Connections on which most came that was not heard, if it is too much for all of them."""
         whole = {peer: meter.unheard for peer, meter in self._meters.items()}
-        beside = {peer: size - self._reading.get(peer, 0) for peer, size in whole.items()}
+        beside = {peer: max(0.0, size - self._reading.get(peer, 0)) for peer, size in whole.items()}
+        self._beside = beside
         much = {peer for peer, size in beside.items() if size > LITTLE_BYTES}
         self._waiting = {peer: self._waiting.get(peer, now) for peer in much}
         over = sum(beside[peer] for peer in much) + self._gone - UNHEARD_BYTES

@@ -20,6 +20,7 @@ LIST = "/raftsched.v1.JobService/ListJobs"
 CREATE = "/raftsched.v1.JobService/CreateJob"
 IMPORT = "/raftsched.v1.JobService/ImportJobs"
 WATCH = "/raftsched.v1.EventService/WatchEvents"
+WORK = "/raftsched.v1.WorkerService/Work"
 REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 PRIORITY, ALTSVC = 2, 10
 BREATH_S = 0.005
@@ -343,3 +344,47 @@ async def pipelined_probes(field: Field) -> None:
             await probes_answer(field)
 
     await field.many(5_000, one, at_once=20)
+
+
+@attack("-", 6)
+async def frames_that_never_end(field: Field) -> None:
+    """Workers' frames of 3 MiB that come but for the last bytes, on 200 streams."""
+    token, size = field.told.tokens["worker"], 3 << 20
+
+    async def talk(connection: http2.Connection, number: int) -> None:
+        windows: dict[int, int] = {}
+        left = dict[int, int]()
+        for place in range(20):
+            hello = worker_pb2.WorkerHello(
+                worker=f"{field.namespace}-{number}-{place}", namespaces=[field.namespace],
+                handlers=["work"], slots=1,
+            )  # fmt: skip
+            stream = connection.begin(http2.headers(WORK, token))
+            first = worker_pb2.WorkRequest(hello=hello).SerializeToString()
+            begun = http2.message(first) + http2.message(b"", length=size)
+            connection.send(stream, begun)
+            windows[stream], left[stream] = http2.FIRST_WINDOW - len(begun), size - 100
+            windows[0] = windows.get(0, http2.FIRST_WINDOW) - len(begun)
+            field.found.calls += 1
+        async with field.tasks([connection.allowed(windows)]):
+            while field.goes_on and not connection.reader.at_eof():
+                for stream, rest in left.items():
+                    piece = min(rest, windows[stream], windows[0], 16_000)
+                    if piece > 0:
+                        connection.send(stream, bytes(piece))
+                        left[stream] -= piece
+                        windows[stream] -= piece
+                        windows[0] -= piece
+                await connection.writer.drain()
+                await asyncio.sleep(BREATH_S)
+        sent = sum(size - rest for rest in left.values()) / (1 << 20)
+        field.found.figures["sent_mb"] = round(field.found.figures.get("sent_mb", 0) + sent)
+
+    async def one(number: int) -> None:
+        node = field.told.nodes[number % len(field.told.nodes)]
+        connection = await http2.Connection.open(node[0])
+        with suppress(OSError):
+            await talk(connection, number)
+        connection.close()
+
+    await asyncio.gather(*map(one, range(10)))

@@ -14,6 +14,7 @@ END_STREAM, END_HEADERS, ACK = 1, 4, 1
 INITIAL_WINDOW = 4
 CANCEL = 8
 READ = 1 << 16
+FIRST_WINDOW = (1 << 16) - 1
 
 
 def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
@@ -83,6 +84,15 @@ class Connection:
 
     def reset(self, stream: int) -> None:
         self.writer.write(frame(RST_STREAM, 0, stream, struct.pack(">I", CANCEL)))
+
+    async def allowed(self, windows: dict[int, int]) -> None:
+        """Read on, and note what may still be sent on each stream, and on all (0)."""
+        while True:
+            head = await self.reader.readexactly(9)
+            kind, stream = head[3], int.from_bytes(head[5:], "big") & 0x7FFFFFFF
+            body = await self.reader.readexactly(int.from_bytes(head[:3], "big"))
+            if kind == WINDOW:
+                windows[stream] = windows.get(stream, FIRST_WINDOW) + int.from_bytes(body, "big")
 
     async def swallow(self) -> None:
         """Read and forget, until the other side ends it."""

@@ -209,6 +209,14 @@ def test_what_is_read_is_bounded_for_all_of_them(
     port.look(LOOK_S)
     assert 0 < sum(is_cut(ours) for ours, _ in flood) < len(flood)
     assert not is_cut(little)
+    # gRPC forgets a message with its connection.
+    monkeypatch.setattr(module, "UNHEARD_BYTES", 1 << 18)
+    for ours, _ in flood:
+        ours.close()
+    others = fill(port, "others", 3, LITTLE_BYTES + (30 << 10))
+    port.look(SOON_S)
+    port.look(SOON_S)
+    assert not any(map(is_cut, others))
 
 
 def test_what_went_with_its_connection_counts_until_it_is_worked_off(
