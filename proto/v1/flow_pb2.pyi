@@ -49,8 +49,8 @@ class Flow(_message.Message):
         STATE_SUCCEEDED: Flow._State.ValueType  # 3
         """All steps ended as their conditions asked, or were not asked for."""
         STATE_FAILED: Flow._State.ValueType  # 4
-        """It ended with a failure that no other job waits for, or that kept a step from running. A
-        failure that some job waits for, and did, is that job's business.
+        """It ended with a failure for which no other job ran, or that kept a step from running. A
+        failure for which another job ran, as it names that end, is that job's business.
         """
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
@@ -65,8 +65,8 @@ class Flow(_message.Message):
     STATE_SUCCEEDED: Flow.State.ValueType  # 3
     """All steps ended as their conditions asked, or were not asked for."""
     STATE_FAILED: Flow.State.ValueType  # 4
-    """It ended with a failure that no other job waits for, or that kept a step from running. A
-    failure that some job waits for, and did, is that job's business.
+    """It ended with a failure for which no other job ran, or that kept a step from running. A
+    failure for which another job ran, as it names that end, is that job's business.
     """
 
     NAMESPACE_FIELD_NUMBER: _builtins.int

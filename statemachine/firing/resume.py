@@ -84,6 +84,8 @@ def _decide(
             return
         # Under LATEST one in time stands for those that were missed before it.
         record.chosen += is_late or rule == Misfire.RULE_LATEST
+        if is_late:
+            view.change_run(run).outcome = run_pb2.OUTCOME_LATE
     move(view, run, HELD)
 
 

@@ -25,6 +25,7 @@ from ..model.record import (
     FlowRecord,
     JobRecord,
     NoticeRecord,
+    RunRecord,
     StepRecord,
     UpstreamRecord,
 )
@@ -107,6 +108,11 @@ def reopen(view: View, run: Run) -> None:
     wave.flow.live += 1
     wave.flow.ended_at_ms = wave.flow.stuck_since_ms = 0
     _put(view, wave)
+
+
+def runs_again(view: View, ended: UpstreamRecord) -> bool:
+    """Whether a run that has ended in a wave was requeued, so that its next end counts."""
+    return view.get(keys.run(ended.jid, ended.occurrence), RunRecord) is not None
 
 
 def run_ended(view: View, run: Run) -> None:

@@ -353,8 +353,10 @@ def _upstream(view: View, job: Job) -> Obstacles:
             break
         wave = waves.find(view, *keys.run_of(key))
         step = wave.step(view, job.jid) if wave is not None else None
-        if step is not None and step.state == waves.Step.STATE_WAITING:
-            over = {item.jid for item in step.ended}
+        if step is None or step.occurrence:
+            continue
+        over = {item.jid for item in step.ended if not waves.runs_again(view, item)}
+        if step.state == waves.Step.STATE_WAITING or len(over) < len(step.ended):
             sources = {
                 name: graph.jid_named(view, keys.namespace_of(job.jid), name) for name in names
             }

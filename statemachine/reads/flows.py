@@ -120,15 +120,17 @@ def _state(
         well = not record.failed and not record.cannot_run
         return Flow.STATE_SUCCEEDED if well else Flow.STATE_FAILED
     steps = flow.steps
-    waited_for = {
+    fired = {step.job for step in steps if step.state == Step.STATE_FIRED}
+    handled = {
         dependency.job
         for job in jobs
-        if job is not None
+        if job is not None and job.name in fired
         for dependency in job.template.spec.upstream.jobs
+        if run_pb2.RUN_STATE_FAILED in waves.MET[dependency.condition]
     }
-    # A failure that another job waits for is that job's business; a failure at the end is not.
+    # A failure for which another job ran is that job's business; any other is not.
     failed = (step for step in steps if step.run_state == run_pb2.RUN_STATE_FAILED)
-    lost = any(step.job not in waited_for for step in failed)
+    lost = any(step.job not in handled for step in failed)
     return Flow.STATE_FAILED if lost or _did_harm(steps) else Flow.STATE_SUCCEEDED
 
 
@@ -177,7 +179,7 @@ def _upstream(
     lost: list[str] = []
     awaited: dict[str, bool] = {}
     sources: dict[str, int] = {}
-    ends = {item.jid: item.state for item in step.ended}
+    ends = {item.jid: item.state for item in step.ended if not waves.runs_again(view, item)}
     for dependency in job.template.spec.upstream.jobs:
         source = graph.jid_named(view, keys.namespace_of(jid), dependency.job)
         if source is not None and source in ends:

@@ -89,6 +89,7 @@ def test_at_the_resume_the_misfire_policy_chooses(
     of_them = 0 if latest and now else ran[0]
     assert work_off(machine) == ["a"] * (of_them + now)
     assert outcomes(machine)[of_late] == 5 - of_them
+    assert (outcomes(machine)["LATE"], outcomes(machine)["RAN"]) == (of_them, now)
     assert work_off(machine) == ["b"] * (of_them + now)
     machine.check()
 

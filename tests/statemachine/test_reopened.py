@@ -204,3 +204,51 @@ def test_a_step_that_waits_for_another_of_its_wave_goes_on_waiting(machine: Mach
     changed(machine, "left", "right")
 
     assert not machine.live("join")
+
+
+def test_what_depends_on_a_step_that_runs_again_is_shown_as_waiting(machine: Machine) -> None:
+    flow = chain(machine)
+    work_off(machine, "root")
+    assert {step.state for step in shown(machine, flow).steps[1:]} == {Step.STATE_CANNOT_RUN}
+    requeue(machine)
+
+    found = shown(machine, flow)
+    assert {step.state for step in found.steps[1:]} == {Step.STATE_WAITING}
+    assert list(found.steps[1].because) == ["root"]
+    why = ask(machine, job_pb2.ExplainJobRequest(job="left"), run_pb2.Explanation)
+    assert "waits for root" in why.summary
+    work_off(machine)
+    assert shown(machine, flow).state == Flow.STATE_SUCCEEDED
+
+
+def upstream(join: int, **conditions: int) -> job_pb2.Upstream:
+    found = job_pb2.Upstream(join=job_pb2.Upstream.Join.ValueType(join))
+    for name, condition in conditions.items():
+        found.jobs.add(job=name, condition=job_pb2.Dependency.Condition.ValueType(condition))
+    return found
+
+
+SUCCESS, FAILURE = job_pb2.Dependency.CONDITION_SUCCESS, job_pb2.Dependency.CONDITION_FAILURE
+ALL, ANY = job_pb2.Upstream.JOIN_ALL, job_pb2.Upstream.JOIN_ANY
+
+
+@pytest.mark.parametrize(
+    ("waits", "state"),
+    [
+        (upstream(ANY, a=SUCCESS, b=SUCCESS), Flow.STATE_FAILED),
+        (upstream(ALL, a=FAILURE, b=FAILURE), Flow.STATE_FAILED),
+        (upstream(ALL, a=SUCCESS, b=FAILURE), Flow.STATE_SUCCEEDED),
+        (upstream(ANY, b=FAILURE), Flow.STATE_SUCCEEDED),
+    ],
+)
+def test_a_failure_for_which_no_job_ran_fails_the_flow(
+    machine: Machine, waits: job_pb2.Upstream, state: int
+) -> None:
+    machine.create("a", retry=ONCE)
+    machine.create("b", after=["a"], retry=ONCE)
+    machine.create("d", upstream=waits)
+    flow = machine.trigger("a").id
+    work_off(machine, "b")
+
+    assert shown(machine, flow).state == state
+    machine.check()
