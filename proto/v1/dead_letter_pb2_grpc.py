@@ -96,14 +96,14 @@ class DeadLetterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RequeueDeadLetter(self, request, context):
-        """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-        and tokens go on. It does what its job says now, by the job's present limits, retries and
-        timeouts, but in the queue and with the priority that it had, which may be those of its
-        trigger. In a flow what depends on it may run after all when it ends. It takes its business key
-        again. Unless it was triggered with force it waits for the resume of a paused job, and where
-        the overlap policy or the quota allows no more runs under way; it takes the place of none, and
-        while it is held back it gives way to none. Refused with DEAD_LETTER_NOT_FOUND, and with
-        UNIQUE_KEY_TAKEN if another run has its key.
+        """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers and
+        tokens go on. It does what its job says now, by the job's present limits, retries and timeouts,
+        but in the queue and with the priority that it had, which may be those of its trigger. In a
+        flow what depends on it may run after all when it ends; until then its earlier end counts. It
+        takes its business key again. Unless it was triggered with force it waits for the resume of a
+        paused job, and where the overlap policy or the quota allows no more runs under way; it takes
+        the place of none, and while it is held back it gives way to none. Refused with
+        DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has its key.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

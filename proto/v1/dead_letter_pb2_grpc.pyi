@@ -45,14 +45,14 @@ class DeadLetterServiceStub:
     PAYLOAD_TOO_LARGE.
     """
     RequeueDeadLetter: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLetterRequest, _run_pb2.Run]
-    """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-    and tokens go on. It does what its job says now, by the job's present limits, retries and
-    timeouts, but in the queue and with the priority that it had, which may be those of its
-    trigger. In a flow what depends on it may run after all when it ends. It takes its business key
-    again. Unless it was triggered with force it waits for the resume of a paused job, and where
-    the overlap policy or the quota allows no more runs under way; it takes the place of none, and
-    while it is held back it gives way to none. Refused with DEAD_LETTER_NOT_FOUND, and with
-    UNIQUE_KEY_TAKEN if another run has its key.
+    """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers and
+    tokens go on. It does what its job says now, by the job's present limits, retries and timeouts,
+    but in the queue and with the priority that it had, which may be those of its trigger. In a
+    flow what depends on it may run after all when it ends; until then its earlier end counts. It
+    takes its business key again. Unless it was triggered with force it waits for the resume of a
+    paused job, and where the overlap policy or the quota allows no more runs under way; it takes
+    the place of none, and while it is held back it gives way to none. Refused with
+    DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has its key.
     """
     RequeueDeadLetters: _grpc.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]
     """Let up to 1,000 run again, newest first. Call again while `more` is true. One whose business
@@ -80,14 +80,14 @@ class DeadLetterServiceAsyncStub(DeadLetterServiceStub):
     PAYLOAD_TOO_LARGE.
     """
     RequeueDeadLetter: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLetterRequest, _run_pb2.Run]  # type: ignore[assignment]
-    """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-    and tokens go on. It does what its job says now, by the job's present limits, retries and
-    timeouts, but in the queue and with the priority that it had, which may be those of its
-    trigger. In a flow what depends on it may run after all when it ends. It takes its business key
-    again. Unless it was triggered with force it waits for the resume of a paused job, and where
-    the overlap policy or the quota allows no more runs under way; it takes the place of none, and
-    while it is held back it gives way to none. Refused with DEAD_LETTER_NOT_FOUND, and with
-    UNIQUE_KEY_TAKEN if another run has its key.
+    """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers and
+    tokens go on. It does what its job says now, by the job's present limits, retries and timeouts,
+    but in the queue and with the priority that it had, which may be those of its trigger. In a
+    flow what depends on it may run after all when it ends; until then its earlier end counts. It
+    takes its business key again. Unless it was triggered with force it waits for the resume of a
+    paused job, and where the overlap policy or the quota allows no more runs under way; it takes
+    the place of none, and while it is held back it gives way to none. Refused with
+    DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has its key.
     """
     RequeueDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.RequeueDeadLettersRequest, _dead_letter_pb2.RequeueDeadLettersResponse]  # type: ignore[assignment]
     """Let up to 1,000 run again, newest first. Call again while `more` is true. One whose business
@@ -136,14 +136,14 @@ class DeadLetterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _dead_letter_pb2.RequeueDeadLetterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_pb2.Run, _abc.Awaitable[_run_pb2.Run]]:
-        """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers
-        and tokens go on. It does what its job says now, by the job's present limits, retries and
-        timeouts, but in the queue and with the priority that it had, which may be those of its
-        trigger. In a flow what depends on it may run after all when it ends. It takes its business key
-        again. Unless it was triggered with force it waits for the resume of a paused job, and where
-        the overlap policy or the quota allows no more runs under way; it takes the place of none, and
-        while it is held back it gives way to none. Refused with DEAD_LETTER_NOT_FOUND, and with
-        UNIQUE_KEY_TAKEN if another run has its key.
+        """Let one run again: it becomes PENDING, with fresh attempts and the same id; attempt numbers and
+        tokens go on. It does what its job says now, by the job's present limits, retries and timeouts,
+        but in the queue and with the priority that it had, which may be those of its trigger. In a
+        flow what depends on it may run after all when it ends; until then its earlier end counts. It
+        takes its business key again. Unless it was triggered with force it waits for the resume of a
+        paused job, and where the overlap policy or the quota allows no more runs under way; it takes
+        the place of none, and while it is held back it gives way to none. Refused with
+        DEAD_LETTER_NOT_FOUND, and with UNIQUE_KEY_TAKEN if another run has its key.
         """
 
     @_abc_1.abstractmethod

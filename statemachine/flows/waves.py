@@ -242,6 +242,7 @@ def _verdict(
         awaited = sorted(led_to(view, wave.jid, awaited))
     elif awaited and is_changed:
         inside = led_to(view, wave.jid, awaited)
+        inside = {source for source in inside if not _has_passed(view, wave, source)}
         lost += len(awaited) - len(inside)
         awaited = sorted(inside)
     if upstream.join == Join.JOIN_ANY:
@@ -251,6 +252,27 @@ def _verdict(
     if lost or not (met or awaited):
         return Step.STATE_CANNOT_RUN
     return Step.STATE_WAITING if awaited else Step.STATE_FIRED
+
+
+def _has_passed(view: View, wave: Wave, jid: int) -> bool:
+    """Whether all that a job waits for had ended in a wave before it waited for that."""
+    if wave.flow.notices or wave.step(view, jid) is not None:
+        return False
+    for dependency in view.need(keys.job(jid), JobRecord).template.spec.upstream.jobs:
+        source = jid_named(view, keys.namespace_of(jid), dependency.job)
+        if source is None:
+            continue
+        step = wave.step(view, source)
+        occurrence = wave.occurrence if source == wave.jid else step.occurrence if step else 0
+        if occurrence:
+            is_open = view.get(keys.run(source, occurrence), RunRecord) is not None
+        elif step is not None:
+            is_open = step.state == Step.STATE_WAITING
+        else:
+            is_open = bool(led_to(view, wave.jid, [source]))
+        if is_open:
+            return False
+    return True
 
 
 def is_middle(view: View, wave: Wave) -> bool:

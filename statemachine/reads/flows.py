@@ -167,7 +167,7 @@ def _step(view: View, wave: Wave, jid: int, job: JobRecord | None, cannot: set[i
             step.state = Step.STATE_WAITING
         if step.state == Step.STATE_CANNOT_RUN:
             cannot.add(jid)
-        step.because.extend(lost if step.state == Step.STATE_CANNOT_RUN else awaited)
+        step.because.extend(lost or awaited if step.state == Step.STATE_CANNOT_RUN else awaited)
     return step
 
 

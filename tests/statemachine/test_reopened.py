@@ -252,3 +252,25 @@ def test_a_failure_for_which_no_job_ran_fails_the_flow(
 
     assert shown(machine, flow).state == state
     machine.check()
+
+
+def test_a_job_that_is_added_too_late_for_a_flow_is_not_waited_for(machine: Machine) -> None:
+    machine.create("a")
+    machine.create("b", after=["a"])
+    machine.create("c", after=["a"])
+    machine.create("d", after=["b", "c"])
+    flow = machine.trigger("a").id
+    machine.succeed(machine.grant()[0])
+    machine.fire_all()
+    leases = machine.grant()
+    machine.succeed(leases[0])
+    machine.create("y", after=["a"])
+    waits = upstream(ALL, b=SUCCESS, c=SUCCESS, y=SUCCESS)
+    machine.do(with_mask("spec.upstream", name="d", upstream=waits))
+    machine.succeed(leases[1])
+    machine.fire_all()
+    machine.check()
+
+    found = shown(machine, flow)
+    assert found.state == Flow.STATE_FAILED
+    assert (found.steps[-1].state, list(found.steps[-1].because)) == (Step.STATE_CANNOT_RUN, ["y"])
