@@ -84,7 +84,7 @@ def add(view: View, wanted: job_pb2.Job, actor: str) -> tuple[int, JobRecord, St
     batch = view.job_batches.get((number, template, schedules))
     if batch is None:
         known = templates.check(template)
-        plan = check(view, namespace, wanted, parts, known, view.now_ms)
+        plan = check(view, namespace, wanted, parts, known, view.now_ms, view.now_ms)
     elif faults := _faults(name, spec, notes, ()):
         raise Refused.of(faults)
     name_key = keys.job_name(number, name)
@@ -170,11 +170,11 @@ def _wire(
 
 def check(
     view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: SpecParts,
-    known: CheckedTemplate, since_ms: int,
+    known: CheckedTemplate, since_ms: int, created_ms: int,
 ) -> Plan:  # fmt: skip
     """Refuse a wrong job with all its faults at once; otherwise its schedules, compiled."""
     faults = _faults(wanted.name, wanted.spec, parts.notes, known.faults)
-    plan = _plan(view, namespace, wanted, parts, since_ms)
+    plan = _plan(view, namespace, wanted, parts, since_ms, created_ms)
     if not isinstance(plan, Plan):
         faults += [Fault(f"spec.{fault.path}", fault.reason, fault.message) for fault in plan]
     if faults:
@@ -212,8 +212,9 @@ def _faults(
 
 
 def _plan(
-    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: SpecParts, since_ms: int
-) -> Plan | list[FieldFault]:
+    view: View, namespace: NamespaceRecord, wanted: job_pb2.Job, parts: SpecParts, since_ms: int,
+    created_ms: int,
+) -> Plan | list[FieldFault]:  # fmt: skip
     """The plan of a job, or what is wrong with its schedules. What has nothing of the job's own in
     it is compiled once in a decision for all jobs that have the same."""
     place = (parts.schedules, parts.template.timing, since_ms)
@@ -223,7 +224,7 @@ def _plan(
         plan = compile_plan(
             wanted.spec.schedules, wanted.spec.timing,
             seed=f"{namespace.settings.name}/{wanted.name}", shape=shape,
-            created_at_ms=view.now_ms, since_ms=since_ms,
+            created_at_ms=created_ms, since_ms=since_ms,
             calendars=next_time.calendars_of(view, namespace.number, parts.template.calendars),
         )  # fmt: skip
         if shape.is_common and isinstance(plan, Plan):
@@ -293,7 +294,8 @@ def replace_spec(view: View, job: Job, merged: job_pb2.Job) -> list[str]:
     since_ms = _begin(view, job) if anew else job.definition.schedules_since_ms
     parts = specs.of(new)
     known = templates.check(parts.template)
-    plan = check(view, namespace, merged, parts, known, since_ms)
+    created_ms = job.definition.created_at_ms
+    plan = check(view, namespace, merged, parts, known, since_ms, created_ms)
     grown = len(new.payload.data) - len(old.payload.data)
     _check_quota(view, namespace, 0, grown)
     reordered = old.action != new.action or job.definition.payload != payload_of(new)
@@ -356,7 +358,6 @@ def _time_limits(spec: job_pb2.JobSpec) -> tuple[object, ...]:
 
 def _go_on(view: View, job: Job, since_ms: int) -> Iterator[str]:
     """Look at what was changed by hand, or has run before its time, by other schedules."""
-    # By the plan that the job goes on with: what was checked counts intervals from now.
     plan = next_time.plan_of(view, job)
     yield from map(_gone, scheduled_time.drop_unnamed(view, job, plan))
     if since_ms <= view.now_ms < job.state.last_scheduled_at_ms:

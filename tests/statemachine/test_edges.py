@@ -113,7 +113,7 @@ def test_times_that_were_due_under_the_old_schedules_get_their_outcome(machine: 
     for name in ("active", "paused"):
         machine.create(name, every_ms=MINUTE_MS, overlap=ALLOW)
     machine.do(job_pb2.PauseJobRequest(job="paused"))
-    machine.advance(3 * MINUTE_MS + 1)
+    machine.advance(3 * MINUTE_MS)
     hourly = schedule_pb2.Schedule(interval=schedule_pb2.Interval(every=duration(HOUR_MS)))
 
     for name in ("active", "paused"):

@@ -33,6 +33,10 @@ WRITTEN: dict[str, tuple[list[Schedule], set[int]]] = {
     "hourly": (cron("0 * * * *"), set(range(1, 9))),
     "rate": (rate(1), set(range(1, 9))),
     "union": (cron("0 */2 * * *", "0 1-23/2 * * *"), set(range(1, 9))),
+    "rate since creation": (
+        [Schedule(interval=schedule_pb2.Interval(every=duration(HOUR_MS)))],
+        set(range(1, 9)),
+    ),
     "even": (cron("0 */2 * * *"), {2, 4, 6, 8}),
     "rate of two": (rate(2), {2, 4, 6, 8}),
     "odd": (cron("0 1-23/2 * * *"), {1, 3, 5, 7}),
