@@ -33,10 +33,10 @@ def forget_every_tenth_firing() -> None:
     honest = scheduled_time.left_out
     count = 0
 
-    def left_out(*arguments: Any) -> bool:  # noqa: ANN401
+    def left_out(*arguments: Any, **more: Any) -> bool:  # noqa: ANN401
         nonlocal count
         count += 1
-        return not count % 10 or honest(*arguments)
+        return not count % 10 or honest(*arguments, **more)
 
     replace(scheduled_time, "left_out", left_out)
 
