@@ -9,8 +9,8 @@ once more if it fails. Each kind of work has the time that it has otherwise.
 
 What somebody asked for and fails is refused. What the leader does by itself is divided: firing
 timers into its timers, a report into its results. What still fails alone is set aside with its job,
-and tried once more, since it may go on without that job; if it does not, it is given up, whatever
-it is.
+and tried again, since it may go on without that job; if it still fails, with other jobs at fault up
+to five times, it is given up, whatever it is.
 
 A view says what it works on where a request is about many (`View.subject`), so it is known whose
 fault a failure was. What fails behind others and not alone is done, and noted with its job ("done

@@ -4,8 +4,9 @@ A view hands one out by its number and keeps it, with the keys under which it st
 whoever needs a job need not look for its parts. What is read of one is `state`, `definition` or
 `record`. To change it a rule takes it from the view (`change_state`, `change_definition`,
 `change_run`), and what was taken is written when the decision is sealed: there is nothing to put
-afterwards, and nothing to forget. `tests/statemachine/driver.py` compares what was read only with
-what is stored, after each decision.
+afterwards, and nothing to forget. The record of a run that ends is taken by `end_run` and written
+when the run moves to the history; nobody changes it behind that. `tests/statemachine/driver.py`
+compares what was read only with what is stored, after each decision.
 """
 
 from __future__ import annotations

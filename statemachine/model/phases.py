@@ -144,7 +144,7 @@ TABLE: dict[int, Row] = {
 }
 
 ENDS = frozenset({SUCCEEDED, FAILED, CANCELLED, SKIPPED})
-# Runs that wait for something else than a worker; they stand in nobody's way.
+# Runs that are held back: they stand in no other's way, and are counted apart.
 WAITING = frozenset({LATER, HELD, HALTED})
 # What a run becomes in a grant, when its turn in its lane comes.
 AT_ITS_RANK = frozenset({LEASED, PARKED, ASIDE})

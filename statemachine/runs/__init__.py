@@ -34,7 +34,7 @@ Others may use:
 * overlap: what happens while other runs of the job are under way.
 * unique_keys: which run holds a business key.
 * lanes: the order of ready runs.
-* slots: what a lease takes and gives back.
+* slots: how many runs of a job or key may be leased at once.
 * admission: runs that wait for a slot go back to their lane.
 * grants: runs are given to workers.
 * reports: what workers say of one lease.

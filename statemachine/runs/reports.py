@@ -217,7 +217,7 @@ def _give_back(view: View, run: Run, back: worker_pb2.GivenBack) -> None:
 
 
 def put_back(view: View, run: Run, delay_ms: int = 0) -> None:
-    """The attempt does not count, and the run keeps the rank it had when it became ready."""
+    """The attempt does not count, and without a delay the run keeps the rank it had."""
     if run.record.cancel_at_ms:
         log_attempt(view, run, Attempt.END_CANCELLED, None)
         runs.end(view, run, CANCELLED)

@@ -1,6 +1,6 @@
 """The life of a run outside its lease: it is made, held back and let go on, cancelled, and ends.
 
-Whatever ends a run goes through `end`.
+Whatever ends a run goes through `end_as`.
 """
 
 from __future__ import annotations

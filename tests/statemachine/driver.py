@@ -152,9 +152,9 @@ class Machine:
             assert after.fingerprint != before.fingerprint
             assert after.token >= before.token
             assert read_meta(self.store) == after
-        self._recall.keep(view)
         if not self.memory_may_differ:
             untaken(self.store, view)
+        self._recall.keep(view)
         self.failures = decision.failures
         if not self.failing and self.failures:
             raise self.failures[0].error
