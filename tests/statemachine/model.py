@@ -1,7 +1,8 @@
 """The rules once more, small, slow and obviously right: plain lists, no tables, no counters.
 
-It knows one namespace and one queue, jobs at a fixed rate, once or by hand, and what may happen to
-their runs. test_against_model.py drives it and the real rules with the same requests and compares.
+It knows one namespace with a quota of runs and one queue, jobs at a fixed rate, once or by hand,
+what people change of single times, backfills, and what may happen to runs.
+test_against_model.py drives it and the real rules with the same requests and compares.
 """
 
 from __future__ import annotations
@@ -9,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby, takewhile
 
 from .missed_model import Time, fates
 
 CANCEL_GRACE_MS = 30_000
 BOOST_MS = {"HIGH": 0, "MEDIUM": 60_000, "LOW": 120_000}
 LIVE = ("PENDING", "RUNNING", "RETRYING")
-OUTCOMES = {"miss": "MISSED", "coalesce": "COALESCED", "expire": "SKIPPED_DEADLINE"}
+OUTCOMES = {"miss": "MISSED", "coalesce": "COALESCED", "expire": "SKIPPED_DEADLINE",
+            "skipped": "SKIPPED_BY_HAND"}  # fmt: skip
+# What waits for its turn waits on then.
+NO_ROOM = ("skip", "hold newest", "replace")
+# After which a backfill may run a time.
+WITHOUT_RUN = {"MISSED", "COALESCED", "SKIPPED_DEADLINE", "SKIPPED_OVERLAP", "SKIPPED_QUOTA"}
 
 
 @dataclass
@@ -52,6 +59,7 @@ class Run:
     serial: int
     due_ms: int
     outcome: str
+    is_backfilled: bool = False
     state: str = "PENDING"
     held: bool = False
     ready_ms: int = 0
@@ -75,8 +83,25 @@ class Stretch:
     """Scheduled times that are still to run, one after the other."""
 
     times: list[int]
-    # When the next one is released; 0: at the next end of a run.
+    # When the next one is released; 0: at the next end of a run, or when the quota has room.
     release_ms: int
+    # When it is due, if somebody moved or added it.
+    due_ms: int = 0
+    # Of a backfill: from one time to the next.
+    pace_ms: int = 0
+
+    @property
+    def place(self) -> tuple[bool, int, int]:
+        return self.pace_ms > 0, self.due_ms or self.times[0], self.times[0]
+
+
+@dataclass
+class Edit:
+    """What somebody changed of one scheduled time."""
+
+    kind: str
+    # When it is due; 0 for one that is skipped.
+    due_ms: int
 
 
 @dataclass
@@ -89,6 +114,7 @@ class Job:
     created_ms: int
     paused: bool = False
     pause_until_ms: int = 0
+    resumed_ms: int = 0
     next_ms: int | None = None
     next_due_ms: int = 0
     fired: int = 0
@@ -99,6 +125,11 @@ class Job:
     runs: list[Run] = field(default_factory=list)
     # Stretches of scheduled times still to run, the first of them at work.
     backlog: list[Stretch] = field(default_factory=list)
+    # When its backlog is looked at; 0: it stands in no line.
+    catch_up_ms: int = 0
+    edits: dict[int, Edit] = field(default_factory=dict)
+    # Runs that were skipped before they began, and in whose place a backfill put others.
+    again: list[Run] = field(default_factory=list)
 
     def live(self) -> list[Run]:
         return sorted((run for run in self.runs if run.state in LIVE), key=lambda run: run.place)
@@ -115,16 +146,38 @@ class Job:
             return self.created_ms + steps * self.spec.every_ms
         return None
 
-    def up_to(self, ms: int) -> Iterator[int]:
-        """The scheduled times from the next one on, as far as they have come."""
-        at = self.next_ms
-        while at is not None and at <= ms:
+    def names(self, ms: int) -> bool:
+        """Whether the schedule names an instant."""
+        return self.after(ms - 1) == ms
+
+    def knows(self, ms: int) -> bool:
+        """Whether a time has its outcome, or waits since it was moved to before."""
+        return ms in self.ledger or any(part.due_ms and ms in part.times for part in self.backlog)
+
+    def first_edit(self, now_ms: int) -> int | None:
+        """Of what was moved or added and is due the first."""
+        due = [(edit.due_ms, at) for at, edit in self.edits.items() if 0 < edit.due_ms <= now_ms]
+        return min(due)[1] if due else None
+
+    def missed(self) -> list[Stretch]:
+        """What waits, less what a backfill is to run."""
+        return [part for part in self.backlog if not part.pace_ms]
+
+    def from_on(self, ms: int) -> Iterator[int]:
+        """The scheduled times from an instant on."""
+        at = self.after(ms - 1)
+        while at is not None:
             yield at
             at = self.after(at)
 
+    def up_to(self, ms: int) -> Iterator[int]:
+        """The scheduled times from the next one on, as far as they have come."""
+        if self.next_ms is not None:
+            yield from takewhile(lambda at: at <= ms, self.from_on(self.next_ms))
+
     def advance(self, ms: int) -> None:
         self.next_ms = self.after(ms)
-        waiting = sum(len(part.times) for part in self.backlog)
+        waiting = sum(len(part.times) for part in self.missed())
         if self.spec.max_runs and self.fired + waiting >= self.spec.max_runs:
             self.next_ms = None
         self.next_due_ms = self.next_ms or 0
@@ -134,7 +187,8 @@ class Job:
         if self.paused:
             return "PAUSED"
         scheduled = self.spec.every_ms or self.spec.once_ms
-        ahead = self.next_ms is not None or self.backlog
+        edited = any(edit.due_ms for edit in self.edits.values())
+        ahead = self.next_ms is not None or self.backlog or edited
         return "FINISHED" if scheduled and not ahead else "ACTIVE"
 
 
@@ -148,6 +202,13 @@ class Model:
         self.token = 0
         # When the next missed scheduled time may become a run.
         self.guard_ms = 0
+        # How many runs may be under way; 0: any number. Jobs that wait for it, and since when.
+        self.quota = 0
+        self.quota_waits: dict[str, int] = {}
+        # When those are served; 0: when a run ends.
+        self.serve_ms = 0
+        # Runs under way of jobs that were deleted.
+        self.leaving = 0
 
     # What users do.
 
@@ -159,7 +220,53 @@ class Model:
         self.jobs[name] = job
 
     def delete(self, name: str) -> None:
+        """Its runs end behind what is due."""
+        self.leaving += self.jobs[name].under_way()
+        self.quota_waits.pop(name, None)
         del self.jobs[name]
+
+    def limit(self, quota: int) -> None:
+        self.quota = quota
+        self._wake_quota()
+
+    def edit(self, name: str, kind: str, at_ms: int, due_ms: int) -> bool:
+        """Skip, move or add a time ahead; False if that is refused."""
+        job = self.jobs[name]
+        is_past = at_ms <= self.now_ms or (kind == "MOVE" and due_ms <= self.now_ms)
+        if is_past or at_ms in job.ledger or job.names(at_ms) != (kind != "ADD"):
+            return False
+        job.edits[at_ms] = Edit(kind, {"SKIP": 0, "MOVE": due_ms, "ADD": at_ms}[kind])
+        return True
+
+    def revert(self, name: str, at_ms: int) -> None:
+        """One that was moved, and whose own time has passed meanwhile, is missed."""
+        job = self.jobs[name]
+        edit = job.edits.pop(at_ms)
+        is_open = job.next_ms is not None and job.next_ms <= at_ms
+        if edit.kind != "MOVE" or at_ms > self.now_ms or is_open or at_ms in job.ledger:
+            return
+        parts = job.missed()
+        if parts and parts[0].times[0] <= at_ms <= parts[-1].times[-1]:
+            self._wait(job, Stretch([at_ms], self.now_ms))
+        else:
+            self._record(job, [at_ms], "MISSED")
+
+    def backfill(self, name: str, from_ms: int, to_ms: int, a_minute: int) -> int:
+        """Run past times that had no run; how many."""
+        job = self.jobs[name]
+        times = list(takewhile(lambda at: at < to_ms, job.from_on(from_ms)))
+        for part in job.backlog:
+            times = [at for at in times if not part.times[0] <= at <= part.times[-1]]
+        times = [at for at in times if self._may_backfill(job, at)]
+        others = sorted(part.times[0] for part in job.backlog)
+        for _, group in groupby(times, key=lambda at: sum(other <= at for other in others)):
+            self._wait(job, Stretch(list(group), self.now_ms, pace_ms=60_000 // a_minute))
+        return len(times)
+
+    @staticmethod
+    def _may_backfill(job: Job, at_ms: int) -> bool:
+        """It had no run, and nobody skipped it or moved it to another instant."""
+        return at_ms not in job.edits and job.ledger.get(at_ms, "MISSED") in WITHOUT_RUN
 
     def pause(self, name: str, until_ms: int = 0) -> None:
         job = self.jobs[name]
@@ -167,6 +274,9 @@ class Model:
 
     def resume(self, name: str) -> None:
         job = self.jobs[name]
+        # What was due meanwhile is behind all else that is.
+        is_over = 0 < job.pause_until_ms <= self.now_ms
+        job.resumed_ms = job.pause_until_ms if is_over else self.now_ms
         job.paused, job.pause_until_ms = False, 0
 
     def trigger(self, name: str, force: bool, refuse: bool = False) -> Run | str:
@@ -174,6 +284,8 @@ class Model:
         job = self.jobs[name]
         if job.paused and not force:
             return "JOB_PAUSED"
+        if self._is_full():
+            return "QUOTA_EXCEEDED"
         verdict = "go" if force else self._overlap(job)
         if refuse and verdict not in ("go", "replace"):
             return "OVERLAP_REFUSED"
@@ -260,28 +372,52 @@ class Model:
                 for run in job.live()
             ]  # fmt: skip
         due = [item for item in due if 0 < item[0] <= self.now_ms]
-        # Backlogs have a line of their own, behind all that is due.
-        line = sorted(self._backlogs_due(), key=lambda job: (job.backlog[0].release_ms, job.uid))
+        # What can wait has a line of its own, behind all that is due; what comes into it meanwhile
+        # goes behind.
+        line = self._line()
         for at_ms, _, _, fire, wakes in sorted(due, key=lambda item: item[:3]):
             # Something that fired before may have moved it.
             if wakes() == at_ms:
                 fire()
-                line += [job for job in self._backlogs_due() if job not in line]
-        for job in line:
-            self._release(job)
-        return bool(due or line)
+                begun = self.settle()
+                line += begun if line else []
+        if self.leaving:
+            self.leaving = 0
+            self._wake_quota()
+        for _, kind, uid in line or self._line():
+            if kind == "Q":
+                self._serve_quota()
+            for job in [job for job in self.jobs.values() if kind == "K" and job.uid == uid]:
+                job.catch_up_ms = 0
+                if not job.paused:
+                    self._release(job)
+            self.settle()
+        return bool(due or line or self._line())
 
-    def _backlogs_due(self) -> list[Job]:
-        return [
-            job
-            for job in self.jobs.values()
-            if job.backlog and not job.paused and 0 < job.backlog[0].release_ms <= self.now_ms
-        ]
+    def settle(self) -> list[tuple[int, str, int]]:
+        """Backlogs that come into the line of what can wait; those of them that are due."""
+        begun = []
+        for job in self.jobs.values():
+            if job.paused or not job.backlog or not job.backlog[0].release_ms:
+                continue
+            at_ms = max(job.backlog[0].release_ms, self.now_ms)
+            if not 0 < job.catch_up_ms <= at_ms:
+                job.catch_up_ms = at_ms
+                begun += [(at_ms, "K", job.uid)] * (at_ms <= self.now_ms)
+        return begun
+
+    def _line(self) -> list[tuple[int, str, int]]:
+        """What can wait and is due: backlogs, and those that wait for the quota."""
+        found = [(job.catch_up_ms, "K", job.uid) for job in self.jobs.values()]
+        found.append((self.serve_ms, "Q", 0))
+        return sorted(item for item in found if 0 < item[0] <= self.now_ms)
 
     def _job_wakes(self, job: Job) -> int:
         if job.paused:
             return job.pause_until_ms
-        return job.next_due_ms
+        edited = (edit.due_ms for edit in job.edits.values())
+        first_ms = _first(job.next_due_ms, *edited)
+        return max(first_ms, job.resumed_ms) if first_ms else 0
 
     def _run_wakes(self, run: Run) -> int:
         if run.state not in LIVE:
@@ -302,95 +438,202 @@ class Model:
 
     def _start_deadline(self, run: Run) -> int:
         late_ms = run.job.spec.start_deadline_ms
-        return run.due_ms + late_ms if late_ms else 0
+        return run.due_ms + late_ms if late_ms and not run.is_backfilled else 0
 
     def _wake_job(self, job: Job) -> None:
         if job.paused:
             self.resume(job.name)
-        if job.next_ms is not None and job.next_due_ms <= self.now_ms:
-            self._end_overdue(job)
-        while job.next_ms is not None and job.next_due_ms <= self.now_ms:
-            self._decide(job)
-            if job.next_ms is None or job.next_due_ms > self.now_ms:
+        self._end_overdue(job)
+        while True:
+            edited = job.first_edit(self.now_ms)
+            is_due = job.next_ms is not None and job.next_due_ms <= self.now_ms
+            if edited is None and not is_due:
                 break
+            if self._decide(job):
+                continue
+            if edited is not None:
+                due_ms = job.edits[edited].due_ms
+                if not is_due or (due_ms, edited) < (job.next_due_ms, job.next_ms or 0):
+                    del job.edits[edited]
+                    self._fire(job, edited, due_ms)
+                    continue
+            assert job.next_ms is not None
             scheduled_ms = job.next_ms
-            self._fire(job, scheduled_ms, job.next_due_ms)
+            if not self._is_left_out(job, scheduled_ms):
+                self._fire(job, scheduled_ms, job.next_due_ms)
             job.advance(scheduled_ms)
+
+    def _end_overdue(self, job: Job) -> None:
+        """A run whose time is up stands in the way of nothing that comes now."""
+        spec = job.spec
+        timeouts_ms = (spec.attempt_timeout_ms, spec.queue_timeout_ms, spec.run_timeout_ms)
+        if spec.start_deadline_ms or any(timeouts_ms):
+            for run in job.live():
+                if 0 < self._run_wakes(run) <= self.now_ms:
+                    self._wake_run(run)
+
+    def _is_left_out(self, job: Job, at_ms: int) -> bool:
+        """Whether it has its outcome, or gets it at another instant."""
+        edit = job.edits.get(at_ms)
+        if edit is not None and edit.kind == "SKIP":
+            del job.edits[at_ms]
+            self._record(job, [at_ms], "SKIPPED_BY_HAND")
+        return edit is not None or job.knows(at_ms)
 
     def _release(self, job: Job) -> None:
         while job.backlog and 0 < job.backlog[0].release_ms <= self.now_ms:
             part = job.backlog[0]
-            if not self._fire(job, part.times[0], part.times[0], patient=True):
-                part.release_ms = 0
-                break
+            at_ms = part.times[0]
+            may_run = self._may_backfill(job, at_ms) if part.pace_ms else at_ms not in job.ledger
+            if may_run:
+                if not self._fire(job, at_ms, part.due_ms or at_ms, part):
+                    part.release_ms = 0
+                    break
+                if part.pace_ms:
+                    part.release_ms = max(part.release_ms, self.now_ms - 1_000) + part.pace_ms
+                elif len(part.times) > 1:
+                    part.release_ms = self._turn()
             del part.times[0]
-            if part.times:
-                part.release_ms = self._turn()
-            else:
+            if not part.times:
                 del job.backlog[0]
-                if job.backlog:
-                    job.backlog[0].release_ms = self._turn()
+                if not job.backlog:
+                    break
+                behind = job.backlog[0]
+                if not behind.pace_ms:
+                    behind.release_ms = self._turn()
+                elif part.pace_ms:
+                    behind.release_ms = max(behind.release_ms, part.release_ms)
 
-    def _decide(self, job: Job) -> None:
-        """What is due but does not run now: it waits, or something else becomes of it."""
-        due = list(job.up_to(self.now_ms))
+    def _decide(self, job: Job) -> bool:
+        """What is due but does not run now: it waits, or something else becomes of it. Whether
+        there was any."""
+        due = []
+        if job.next_ms is not None and job.next_due_ms <= self.now_ms:
+            due = list(job.up_to(self.now_ms))
         if job.spec.max_runs:
-            waiting = sum(len(part.times) for part in job.backlog)
+            waiting = sum(len(part.times) for part in job.missed())
             due = due[: max(1, job.spec.max_runs - job.fired - waiting)]
-        rule, room = job.spec.misfire, self._room(job)
         # A single time in the past is due at once.
-        at_ms = [max(ms, job.next_due_ms) for ms in due]
-        times = [Time(when, ms, "open") for when, ms in zip(at_ms, due, strict=True)]
+        times = [
+            Time(max(at, job.next_due_ms), at, "skipped" if at in job.edits else "open")
+            for at in due
+            if not job.knows(at) and (at not in job.edits or job.edits[at].kind == "SKIP")
+        ]
+        edited = {at: edit for at, edit in job.edits.items() if 0 < edit.due_ms <= self.now_ms}
+        times += [Time(edit.due_ms, at, "open") for at, edit in edited.items()]
         found = fates(
-            times, rule, job.spec.misfire_maximum, self.now_ms, job.spec.grace_ms, room,
-            deadline_ms=job.spec.start_deadline_ms, is_behind=self._is_behind(job),
+            times, job.spec.misfire, job.spec.misfire_maximum, self.now_ms, job.spec.grace_ms,
+            self._room(job), is_full=self._is_full(), is_behind=self._comes_behind(job),
+            deadline_ms=job.spec.start_deadline_ms,
         )  # fmt: skip
-        decided = [ms for ms in due if found[ms] != "run"]
-        wait = [ms for ms in decided if found[ms] == "wait"]
-        for ms in decided:
-            if found[ms] != "wait":
-                self._record(job, [ms], OUTCOMES[found[ms]])
-        if wait:
-            job.backlog.append(Stretch(wait, 0 if job.backlog else self._turn()))
-        if decided:
-            job.advance(decided[-1])
+        running = [at for at in due if found.get(at) == "run" and at not in edited]
+        passed = [at for at in due if not running or at < running[0]]
+        alone = [at for at in edited if found[at] != "run"]
+        parts: list[Stretch] = []
+        is_next = False
+        for time in sorted(times):
+            at, fate = time.scheduled_ms, found[time.scheduled_ms]
+            if at not in (alone if at in edited else passed):
+                continue
+            if fate != "wait":
+                self._record(job, [at], OUTCOMES[fate])
+            before = parts[-1].times[-1] if is_next and not parts[-1].due_ms else None
+            between = [at for at in job.edits if before is not None and before < at < time.due_ms]
+            if fate == "wait" and (at in alone or before is None or between):
+                parts.append(Stretch([at], 0, time.due_ms if at in alone else 0))
+            elif fate == "wait":
+                parts[-1].times.append(at)
+            is_next = fate == "wait"
+        for part in parts:
+            part.release_ms = self.now_ms if job.missed() else self._turn()
+            self._wait(job, part)
+        for at in {*passed, *alone} & set(job.edits):
+            if at in alone or job.edits[at].kind == "SKIP":
+                del job.edits[at]
+        was = job.next_ms
+        if passed:
+            job.advance(passed[-1])
+        if running and passed:
+            job.next_ms = job.next_due_ms = running[0]
+        return job.next_ms != was or bool(alone)
+
+    def _wait(self, job: Job, part: Stretch) -> None:
+        """Backfills behind what was missed, and that in the order in which it is due."""
+        job.backlog = sorted([*job.backlog, part], key=lambda part: part.place)
+        for behind in job.backlog[1:]:
+            behind.release_ms = behind.release_ms or self.now_ms
 
     def _room(self, job: Job) -> int | None:
-        """How many runs may begin, or be held back."""
-        limit, under_way = job.spec.overlap_limit or 1, job.under_way()
+        """How many runs may begin, or be held back; None: any number."""
+        under_way, limit = job.under_way(), job.spec.overlap_limit
+        held = len(job.live()) - under_way
         match job.spec.overlap:
             case "REPLACE":
                 return 1
             case "QUEUE_ONE":
                 return 1 if under_way else 2
             case "QUEUE":
-                held = len(job.live()) - under_way
-                return max(0, limit - held) + (0 if under_way else 1)
+                return max(0, (limit or 1) - held) + (not under_way)
             case "SKIP":
-                return max(0, limit - under_way)
-        return max(0, limit - under_way) if job.spec.overlap_limit else None
+                return max(0, (limit or 1) - under_way)
+        return max(0, limit - under_way) if limit else None
 
-    def _is_behind(self, job: Job) -> bool:
-        """Whether something older waits, and goes first."""
-        if not job.backlog or job.spec.overlap not in ("REPLACE", "QUEUE_ONE", "QUEUE"):
+    def _comes_behind(self, job: Job) -> bool:
+        """Whether what was missed may run now, and what is due now would take its place."""
+        if not job.backlog or job.spec.overlap in ("SKIP", "ALLOW") or self._is_full():
             return False
-        blocked = self._overlap(job) in ("skip", "hold newest", "replace")
-        return job.backlog[0].release_ms <= self.now_ms and not blocked
-
-    def _end_overdue(self, job: Job) -> None:
-        """A run whose time is up stands in the way of nothing that is due."""
-        spec = job.spec
-        limits = (spec.start_deadline_ms, spec.attempt_timeout_ms, spec.queue_timeout_ms)
-        if any(limits) or spec.run_timeout_ms:
-            for run in job.live():
-                if 0 < self._run_wakes(run) <= self.now_ms:
-                    self._wake_run(run)
+        first = job.backlog[0]
+        is_now = not first.pace_ms and first.release_ms <= self.now_ms
+        return is_now and self._overlap(job) not in NO_ROOM
 
     def _turn(self) -> int:
         """The outage guard: one missed scheduled time a millisecond becomes a run, and what was not
         used of that in the last 100 ms is caught up with."""
         self.guard_ms = max(self.guard_ms, self.now_ms - 100) + 1
         return self.guard_ms - 1
+
+    def _is_full(self) -> bool:
+        """Whether the quota of runs is used up."""
+        under_way = self.leaving + sum(job.under_way() for job in self.jobs.values())
+        return bool(self.quota) and under_way >= self.quota
+
+    def _wait_for_quota(self, job: Job) -> None:
+        self.quota_waits.setdefault(job.name, self.now_ms)
+
+    def _wake_quota(self) -> None:
+        if self.quota_waits and not self.serve_ms:
+            self.serve_ms = self.now_ms
+
+    def _serve_quota(self) -> None:
+        """Each of those that wait for the quota has a run, as long as there is room."""
+        self.serve_ms = 0
+        waiting = sorted((since, self.jobs[name].uid, name) for name, since in
+                         self.quota_waits.items())  # fmt: skip
+        for _, _, name in waiting:
+            if self._is_full():
+                return
+            del self.quota_waits[name]
+            self._serve_one(self.jobs[name])
+        self._wake_quota()
+
+    def _serve_one(self, job: Job) -> None:
+        if self._let_held_go(job):
+            held = any(run.held for run in job.live())
+            if job.backlog or (held and self._is_room(job)):
+                self._wait_for_quota(job)
+        elif job.backlog and not job.backlog[0].release_ms:
+            job.backlog[0].release_ms = self.now_ms
+
+    def _let_held_go(self, job: Job) -> bool:
+        """The first run that is held begins, if there is room; those that are too late are skipped
+        when their timers fire."""
+        if not self._is_room(job):
+            return False
+        for run in job.live():
+            if run.held and not 0 < self._start_deadline(run) <= self.now_ms:
+                self._ready(run)
+                return True
+        return False
 
     def _wake_run(self, run: Run) -> None:
         now_ms, spec = self.now_ms, run.job.spec
@@ -422,21 +665,44 @@ class Model:
             job.fired += 1
             job.last_ms = ms
 
-    def _fire(self, job: Job, scheduled_ms: int, due_ms: int, *, patient: bool = False) -> bool:
+    def _fire(
+        self, job: Job, scheduled_ms: int, due_ms: int, waited: Stretch | None = None
+    ) -> bool:
+        """A time gets its run, or its outcome without one; False: it has waited, and waits on."""
         late_ms = self.now_ms - due_ms
-        if job.spec.start_deadline_ms and late_ms >= job.spec.start_deadline_ms:
+        is_backfill = waited is not None and waited.pace_ms > 0
+        deadline_ms = 0 if is_backfill else job.spec.start_deadline_ms
+        if deadline_ms and late_ms >= deadline_ms:
             self._record(job, [scheduled_ms], "SKIPPED_DEADLINE")
             return True
+        if self._is_full():
+            if waited is None:
+                self._record(job, [scheduled_ms], "SKIPPED_QUOTA")
+            else:
+                self._wait_for_quota(job)
+            return waited is None
         verdict = self._overlap(job)
-        if verdict == "skip" or (patient and verdict in ("hold newest", "replace")):
-            if not patient:
+        if verdict == "skip" or (waited and verdict in NO_ROOM):
+            if waited is None:
                 self._record(job, [scheduled_ms], "SKIPPED_OVERLAP")
-            return not patient
+            return waited is None
         outcome = "LATE" if late_ms > job.spec.grace_ms else "RAN"
         held = self._make_room(job, verdict)
-        self._record(job, [scheduled_ms], outcome)
-        self._begin(Run(job, scheduled_ms, 0, due_ms, outcome, held=held))
+        if not is_backfill or (scheduled_ms not in job.ledger and self._awaits(job, scheduled_ms)):
+            self._record(job, [scheduled_ms], outcome)
+        job.ledger[scheduled_ms] = outcome
+        # What a policy skipped before it began gives its place to the backfill.
+        skipped = [run for run in job.runs if run.place == (job.uid, scheduled_ms, 0)]
+        job.runs = [run for run in job.runs if run.place != (job.uid, scheduled_ms, 0)]
+        job.again += skipped
+        self._begin(Run(job, scheduled_ms, 0, due_ms, outcome, is_backfill, held=held))
         return True
+
+    @staticmethod
+    def _awaits(job: Job, at_ms: int) -> bool:
+        """Whether the job is still to decide on a past time."""
+        waits = any(at_ms in part.times for part in job.missed())
+        return waits or at_ms in job.edits or (job.next_ms is not None and job.next_ms <= at_ms)
 
     def _overlap(self, job: Job) -> str:
         under_way, held = job.under_way(), len(job.live()) - job.under_way()
@@ -457,7 +723,7 @@ class Model:
     def _make_room(self, job: Job, verdict: str) -> bool:
         if verdict in ("hold newest", "replace"):
             for run in job.live():
-                if run.serial and verdict == "hold newest":
+                if run.is_backfilled or (run.serial and verdict == "hold newest"):
                     continue
                 if run.held:
                     self._drop(run, "REPLACED")
@@ -508,12 +774,14 @@ class Model:
         job = run.job
         run.state, run.held, run.turn = state, False, None
         run.retry_ms = run.cancel_ms = run.deadline_ms = 0
-        waiting = [other for other in job.live() if other.held]
+        self._wake_quota()
+        waiting = any(other.held for other in job.live())
         if waiting and self._is_room(job):
-            # Those that are too late are skipped when their timers fire.
-            late = [0 < self._start_deadline(other) <= self.now_ms for other in waiting]
-            if not all(late):
-                self._ready(waiting[late.index(False)])
+            if self._is_full() or self.quota_waits:
+                self._wait_for_quota(job)
+                # As who waited before: those are served now.
+            else:
+                self._let_held_go(job)
         if job.backlog and not job.backlog[0].release_ms:
             job.backlog[0].release_ms = self.now_ms
 

@@ -9,8 +9,9 @@ from itertools import cycle, product
 from random import Random
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 
-from raftsched.proto.v1 import calendar_pb2, job_pb2, run_pb2, schedule_pb2
+from raftsched.proto.v1 import calendar_pb2, job_pb2, namespace_pb2, run_pb2, schedule_pb2
 from raftsched.statemachine.calls import jobs
 from raftsched.statemachine.core import limits
 from raftsched.statemachine.core.instants import duration, timestamp
@@ -216,10 +217,15 @@ OUTCOMES = {"run": "RAN", "coalesce": "COALESCED", "miss": "MISSED",
 BUSY = {"ALLOW": None, "SKIP": 1, "SKIP, busy": 0, "QUEUE": 101, "QUEUE, short": 2}
 
 
-def check_outcomes(
-    how: tuple[str, ...], rule: str, maximum: int, grace_ms: int, overlap: str, deadline_ms: int = 0
-) -> None:
+# Whether another job has used up the quota of runs; whether the job was paused, or nobody led.
+QUOTAS, DOWN = ("", "quota"), ("outage", "pause")
+Setting = tuple[tuple[str, int], int, str, str, str]
+SETTINGS: list[Setting] = list(product(POLICIES, GRACES, BUSY, QUOTAS, DOWN))
+
+
+def check_outcomes(how: tuple[str, ...], setting: Setting, deadline_ms: int = 0) -> None:
     """The same through all of the rules, and the ledger."""
+    (rule, maximum), grace_ms, overlap, quota, down = setting
     policy = Misfire(
         rule=Misfire.Rule.Value(f"RULE_{rule}"), maximum=maximum, grace=duration(grace_ms)
     )
@@ -228,18 +234,28 @@ def check_outcomes(
     kind = overlap.split(",", maxsplit=1)[0]
     world = World(how, misfire=policy)
     machine = world.machine
-    running = []
     limit = {"QUEUE": 100, "QUEUE, short": 1}.get(overlap, 0)
     wanted = Overlap(rule=Overlap.Rule.Value(f"RULE_{kind}"), limit=limit)
     machine.do(with_mask("spec.overlap", name="a", overlap=wanted))
     if overlap == "SKIP, busy":
         machine.trigger("a")
-        running = machine.grant()
+    if quota:
+        machine.create("b")
+        machine.trigger("b")
+    running = machine.grant()
+    if quota:
+        limit_runs(machine, len(running))
+    if down == "pause":
+        machine.do(job_pb2.PauseJobRequest(job="a"))
+        machine.at(world.now_ms)
+        machine.fire_all()
+        machine.do(job_pb2.ResumeJobRequest(job="a"))
     machine.at(world.now_ms)
     room = BUSY[overlap]
     model = fates(
-        world.times(), rule, maximum, world.now_ms, grace_ms, room, deadline_ms=deadline_ms
-    )
+        world.times(), rule, maximum, world.now_ms, grace_ms, room,
+        is_full=bool(quota), deadline_ms=deadline_ms,
+    )  # fmt: skip
     machine.fire_all()
     for lease in running:
         machine.succeed(lease)
@@ -254,50 +270,56 @@ def check_outcomes(
     lateness = {time.scheduled_ms: world.now_ms - time.due_ms for time in world.times()}
     for at_ms, fate in model.items():
         right = OUTCOMES.get(fate, "LATE" if lateness[at_ms] > grace_ms else "RAN")
-        if fate == "run" and room == 0:
-            right = "SKIPPED_OVERLAP"
-        assert told.get(at_ms) == right, f"{how}, {rule} {maximum}, {grace_ms}, {overlap}: {fate}"
+        if fate == "run" and (quota or room == 0):
+            right = "SKIPPED_QUOTA" if quota else "SKIPPED_OVERLAP"
+        assert told.get(at_ms) == right, f"{how}, {setting}, {deadline_ms}: {fate} of {at_ms}"
     machine.check()
     answer = audit(machine)
-    assert not answer.wrong, f"{how}, {rule} {maximum}, grace {grace_ms}, {overlap}: {answer}"
+    assert not answer.wrong, f"{how}, {setting}, {deadline_ms}: {answer}"
+
+
+def limit_runs(machine: Machine, runs: int) -> None:
+    settings = namespace_pb2.Namespace(name="default", quota=namespace_pb2.Quota(live_runs=runs))
+    mask = FieldMask(paths=["quota"])
+    machine.do(namespace_pb2.UpdateNamespaceRequest(namespace=settings, update_mask=mask))
 
 
 def audit(machine: Machine) -> job_pb2.AuditJobResponse:
     return ask(machine, job_pb2.AuditJobRequest(job="a"), job_pb2.AuditJobResponse)
 
 
-def cases(most: int) -> Iterator[tuple[tuple[str, ...], str, int, int, str]]:
-    for how in worlds(most):
-        for (rule, maximum), grace_ms, overlap in product(POLICIES, GRACES, BUSY):
-            yield how, rule, maximum, grace_ms, overlap
-
-
 @pytest.mark.parametrize("seed", range(200))
 def test_the_ledger_of_some_worlds_of_six_is_that_of_the_model(seed: int) -> None:
     dice = Random(seed)
     how = tuple(dice.choices(HOW, k=dice.randrange(4, MOST + 1)))
-    case = *dice.choice(POLICIES), dice.choice(GRACES), dice.choice([*BUSY])
-    check_outcomes(how, *case, dice.choice(DEADLINES))
+    check_outcomes(how, dice.choice(SETTINGS), dice.choice(DEADLINES))
 
 
 @pytest.mark.parametrize("first", HOW)
 def test_the_ledger_of_every_world_of_three_is_that_of_the_model(first: str) -> None:
-    """Each world under two of the policies and the like, so that all of these are met."""
-    settings = list(product(POLICIES, GRACES, BUSY))
-    dice = Random(7)
-    dice.shuffle(settings)
-    around = cycle(settings)
-    for how in worlds(3):
-        for (rule, maximum), grace_ms, overlap in (next(around), next(around)):
+    """Each world under two of the settings, so that all of these are met three times."""
+    around = Random(7).sample(SETTINGS, len(SETTINGS))
+    for place, how in enumerate(worlds(3)):
+        for number in (2 * place, 2 * place + 1):
             if how[0] == first:
-                check_outcomes(how, rule, maximum, grace_ms, overlap)
+                check_outcomes(how, around[number % len(around)])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+def test_the_ledger_of_every_world_of_two_is_that_of_the_model_under_all_settings() -> None:
+    for how, setting, deadline_ms in product(worlds(2), SETTINGS, DEADLINES[:2]):
+        check_outcomes(how, setting, deadline_ms)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 def test_the_ledger_of_every_world_of_three_is_that_of_the_model_under_all_policies() -> None:
-    for case in cases(3):
-        check_outcomes(*case)
+    """What stands beside the policies by turns, one with each of them."""
+    beside = cycle(Random(11).sample(list(product(QUOTAS, DOWN, DEADLINES)), 12))
+    for how, policy, grace_ms, overlap in product(worlds(3), POLICIES, GRACES, BUSY):
+        quota, down, deadline_ms = next(beside)
+        check_outcomes(how, (policy, grace_ms, overlap, quota, down), deadline_ms)
 
 
 @pytest.mark.parametrize("rule", ["SKIP", "ALLOW", "QUEUE_ONE", "QUEUE", "REPLACE"])
