@@ -63,8 +63,8 @@ USED = (
     "secret, or ask an admin for a token of your own (raftsched token create)"
 )
 REVOKED = (
-    "the access token that opened this stream was revoked or has expired, or there was none and "
-    "one is needed now; ask an admin for a new one"
+    "the access token of this call was revoked or has expired while it lasted, or it showed none "
+    "and one is needed now; ask an admin for a new one"
 )
 CATCH_UP_S = 1.0  # How long a follower may take to hear of a token that was just made.
 CATCH_UP_LOOK_S = 0.01
@@ -155,8 +155,8 @@ class Access:
             self._check_place(call, request, token)
 
     def check(self, call: Call) -> None:
-        """Refuse whoever opened a stream with a token that is valid no more, or, before there were
-        tokens, without one."""
+        """Refuse whoever began a call that lasts with a token that is valid no more, or, before
+        there were tokens, without one."""
         if not self._is_closed():
             return
         if access.find(self.node.replica.store, call.digest, self._now_ms()) is None:

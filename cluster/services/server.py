@@ -33,6 +33,7 @@ from .cluster_status import StatusView
 from .event_calls import EventCalls
 from .forward import Peers
 from .health import SERVICE, Health
+from .lasting import Lasting
 from .leadership import LOOK_S, Leadership
 from .observer import Nobody, Observer
 from .port import Node
@@ -119,7 +120,8 @@ class Server:
         self.events = EventCalls(
             node, self.feed, self._access.admit, self.shares.answers, self._unread
         )
-        self._waits = Waits(node, self.shares.waits)
+        self._lasting = Lasting(self._access.check)
+        self._waits = Waits(node, self.shares.waits, self._lasting)
         self._leadership.listeners.append(self._waits.wake_all)
         # The cluster itself is asked of real nodes only.
         real = cast("RealNode", node)
@@ -129,7 +131,7 @@ class Server:
             "EventService/ListEvents": self.events.list,
             "RunService/WaitRun": self._waits.wait,
             "AccessService/CreateAccessToken": self._access.create,
-            **WorkerCalls(node, self.shares.waits).calls(),
+            **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
             **self._cluster.calls(),
         }
         rates = Rates(node)
@@ -145,7 +147,7 @@ class Server:
         self.work = Work(
             node, node.sessions, self._leadership, self._access.admit, self.shares, self._strangers
         )
-        self._streams = Streams(self.calls, self._access.check)
+        self._streams = Streams(self.calls, self._lasting)
         self._following: dict[str, tuple[Follow, Share]] = {
             "EventService/WatchEvents": (self.events.watch, self.shares.watchers),
             "ClusterService/Backup": (
@@ -208,7 +210,7 @@ class Server:
             self._leadership.look()
             self._peers.follow(self.node.leader_address, loop.time(), DEPOSED_S)
             self.work.look(loop.time())
-            self._streams.look(loop.time())
+            self._lasting.look(loop.time())
             self.calls.bodies.look(self._leadership.clock())
             self._health.look(loop.time())
             self._unread.look(loop.time())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from itertools import islice
 from typing import Any
 
 import grpc
@@ -16,24 +14,19 @@ from ...statemachine.core.rejection import Refused
 from .body import parsed
 from .call import Call, Context
 from .calls import Calls, fail, refuse
+from .lasting import Lasting
 from .shares import Share
 from .status import code_of
 
-LOOK_AGAIN_S = 5.0  # After so long it is looked again whether a caller may still have its stream.
-LOOKED_AT = 100  # Of them in one look, of which there are fifty a second.
 Follow = Callable[[Call, Any], Awaitable[None]]
 
 
 class Streams:
     """Serves the calls that are streams. What a stream raises ends it with a named refusal."""
 
-    def __init__(self, calls: Calls, check: Callable[[Call], None]) -> None:
+    def __init__(self, calls: Calls, lasting: Lasting) -> None:
         # How calls are admitted, read, counted and refused is the same for streams.
-        self.calls = calls
-        # Refuses a caller whose access token is valid no more.
-        self.check = check
-        # When each was looked at; the one of longest ago is first.
-        self.open: OrderedDict[Call, float] = OrderedDict()
+        self.calls, self.lasting = calls, lasting
 
     def following(
         self, method: Method, follow: Follow, share: Share
@@ -80,25 +73,11 @@ class Streams:
 
     async def _follow(self, call: Call, follow: Follow, request: object) -> None:
         """A stream, as long as whoever opened it may have it."""
-        self.open[call] = call.began
         try:
             async with asyncio.timeout(None) as call.ending:
-                await follow(call, request)
+                with self.lasting.watched(call):
+                    await follow(call, request)
         except TimeoutError:
             if call.ended_by is None:
                 raise
             raise Refused(call.ended_by) from None
-        finally:
-            del self.open[call]
-
-    def look(self, now: float) -> None:
-        """End some of those whose access token is valid no more; soon it was all of them."""
-        for call, looked_at in list(islice(self.open.items(), LOOKED_AT)):
-            if looked_at > now - LOOK_AGAIN_S:
-                break
-            self.open[call] = now
-            self.open.move_to_end(call)
-            try:
-                self.check(call)
-            except Refused as refusal:
-                call.end(refusal.rejection)

@@ -16,6 +16,7 @@ from ...statemachine.machine import Prepared
 from ...statemachine.model import keys
 from ...statemachine.model.record import MetaRecord
 from .call import Call
+from .lasting import Lasting
 from .port import Node
 from .shares import Share
 
@@ -34,8 +35,8 @@ ENDED = frozenset(
 class Waits:
     """Who waits for which run."""
 
-    def __init__(self, node: Node, share: Share) -> None:
-        self.node, self.share = node, share
+    def __init__(self, node: Node, share: Share, lasting: Lasting) -> None:
+        self.node, self.share, self.lasting = node, share, lasting
         self._waiting: dict[bytes, set[asyncio.Future[None]]] = {}
         node.replica.listeners.append(self._applied)
 
@@ -51,8 +52,9 @@ class Waits:
                 return run
             place = keys.run_key(run.id)
             assert place is not None, f"{run.id} was read by this very id"
-            with self.share.taken(call.caller):
+            with self.share.taken(call.caller), self.lasting.watched(call):
                 await self._ended(keys.run(*place), left)
+            self.lasting.check(call)
 
     async def _run(self, call: Call, request: run_pb2.WaitRunRequest) -> run_pb2.Run:
         ask = run_pb2.GetRunRequest(namespace=request.namespace, run=request.run)

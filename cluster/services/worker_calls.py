@@ -26,6 +26,7 @@ from ..sessions import Session, Words
 from . import places
 from .call import Call
 from .calls import Own
+from .lasting import Lasting
 from .port import Node
 from .shares import Share
 from .turns import Turns
@@ -106,8 +107,8 @@ class Poll:
 class WorkerCalls:
     """The unary calls of the worker service that are no rules."""
 
-    def __init__(self, node: Node, waits: Share) -> None:
-        self.node, self.waits = node, waits
+    def __init__(self, node: Node, waits: Share, lasting: Lasting) -> None:
+        self.node, self.waits, self.lasting = node, waits, lasting
         # Of workers that call for leases.
         self._turns = Turns()
 
@@ -129,7 +130,7 @@ class WorkerCalls:
         if self.node.leader.skew_ms:
             raise refusals.clock_skew(self.node.leader.skew_ms)
         await places.need_of(self.node, request.hello, call.timeout())
-        with self.waits.taken(call.caller):
+        with self.waits.taken(call.caller), self.lasting.watched(call):
             return await self._lease(call, request)
 
     async def _lease(
@@ -148,9 +149,12 @@ class WorkerCalls:
         session = poll.session = await self._open(call, request.hello, poll)
         try:
             await self._listen(call, request, poll, session)
-        except asyncio.CancelledError:
-            # Nobody hears the answer. With a request_id the caller finds them again.
-            poll.left = not request.request_id
+            self.lasting.check(call)
+        except (asyncio.CancelledError, Refused) as error:
+            # Nobody hears the answer. With a request_id the caller finds them again, if it is one
+            # whose access token is still valid.
+            refused = isinstance(error, Refused) or call.ended_by is not None
+            poll.left = refused or not request.request_id
             if poll.left and poll.taken:
                 session.report(given_back(poll.taken))
             raise

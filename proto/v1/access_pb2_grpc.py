@@ -81,10 +81,11 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RevokeAccessToken(self, request, context):
-        """It is not valid from now on; streams that were opened with it end with UNAUTHENTICATED within
-        ten seconds. The last one of an admin for all namespaces without an end stays: else
-        nobody could make others, or the cluster would open to everybody. Create another such one
-        first. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (the last one of that kind).
+        """It is not valid from now on; streams that were opened with it, and calls that wait (Lease,
+        WaitRun), end with UNAUTHENTICATED within ten seconds. The last one of an admin for all
+        namespaces without an end stays: else nobody could make others, or the cluster would open to
+        everybody. Create another such one first. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID
+        (the last one of that kind).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

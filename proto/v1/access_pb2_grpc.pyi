@@ -44,10 +44,11 @@ class AccessServiceStub:
     ListAccessTokens: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
     RevokeAccessToken: _grpc.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]
-    """It is not valid from now on; streams that were opened with it end with UNAUTHENTICATED within
-    ten seconds. The last one of an admin for all namespaces without an end stays: else
-    nobody could make others, or the cluster would open to everybody. Create another such one
-    first. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (the last one of that kind).
+    """It is not valid from now on; streams that were opened with it, and calls that wait (Lease,
+    WaitRun), end with UNAUTHENTICATED within ten seconds. The last one of an admin for all
+    namespaces without an end stays: else nobody could make others, or the cluster would open to
+    everybody. Create another such one first. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID
+    (the last one of that kind).
     """
     ListAuditRecords: _grpc.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]
     """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`. Refused with
@@ -70,10 +71,11 @@ class AccessServiceAsyncStub(AccessServiceStub):
     ListAccessTokens: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAccessTokensRequest, _access_pb2.ListAccessTokensResponse]  # type: ignore[assignment]
     """List them by name, without their secrets. Refused with PAGE_TOKEN_INVALID."""
     RevokeAccessToken: _aio.UnaryUnaryMultiCallable[_access_pb2.RevokeAccessTokenRequest, _access_pb2.RevokeAccessTokenResponse]  # type: ignore[assignment]
-    """It is not valid from now on; streams that were opened with it end with UNAUTHENTICATED within
-    ten seconds. The last one of an admin for all namespaces without an end stays: else
-    nobody could make others, or the cluster would open to everybody. Create another such one
-    first. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (the last one of that kind).
+    """It is not valid from now on; streams that were opened with it, and calls that wait (Lease,
+    WaitRun), end with UNAUTHENTICATED within ten seconds. The last one of an admin for all
+    namespaces without an end stays: else nobody could make others, or the cluster would open to
+    everybody. Create another such one first. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID
+    (the last one of that kind).
     """
     ListAuditRecords: _aio.UnaryUnaryMultiCallable[_access_pb2.ListAuditRecordsRequest, _access_pb2.ListAuditRecordsResponse]  # type: ignore[assignment]
     """Who changed what, newest first. Filter fields: `actor`, `method`, `subject`. Refused with
@@ -111,10 +113,11 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_pb2.RevokeAccessTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_pb2.RevokeAccessTokenResponse, _abc.Awaitable[_access_pb2.RevokeAccessTokenResponse]]:
-        """It is not valid from now on; streams that were opened with it end with UNAUTHENTICATED within
-        ten seconds. The last one of an admin for all namespaces without an end stays: else
-        nobody could make others, or the cluster would open to everybody. Create another such one
-        first. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID (the last one of that kind).
+        """It is not valid from now on; streams that were opened with it, and calls that wait (Lease,
+        WaitRun), end with UNAUTHENTICATED within ten seconds. The last one of an admin for all
+        namespaces without an end stays: else nobody could make others, or the cluster would open to
+        everybody. Create another such one first. Refused with ACCESS_TOKEN_NOT_FOUND, FIELD_INVALID
+        (the last one of that kind).
         """
 
     @_abc_1.abstractmethod

@@ -6,9 +6,10 @@ import asyncio
 
 import grpc
 import pytest
+from google.protobuf import duration_pb2
 
 from raftsched.cluster.bootstrap import digest
-from raftsched.cluster.services import streams
+from raftsched.cluster.services import lasting
 from raftsched.proto.contract import methods
 from raftsched.proto.v1 import (
     access_pb2,
@@ -393,7 +394,7 @@ async def test_streams_end_with_the_token_that_opened_them(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those that were opened before there were tokens."""
-    monkeypatch.setattr(streams, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(lasting, "LOOK_AGAIN_S", 0.05)
     served = await start("a")
     events: Anything = event_pb2_grpc.EventServiceStub(served.channel)
     everything = event_pb2.WatchEventsRequest()
@@ -420,6 +421,70 @@ async def test_streams_end_with_the_token_that_opened_them(
     while not (await kept.read()).events:
         pass
     kept.cancel()
+
+
+async def test_calls_that_wait_end_with_their_token(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the leader and through a follower; a run that comes then is for somebody else."""
+    monkeypatch.setattr(lasting, "LOOK_AGAIN_S", 0.05)
+    leader, served = await start("a"), await start("b")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    mine = bearer(await make(served, "short", Role.ROLE_EDITOR, root))
+    await jobs(served).CreateJob(create("report"), metadata=bearer(root))
+    trigger = job_pb2.TriggerJobRequest(job="report")
+    run = await jobs(served).TriggerJob(trigger, metadata=bearer(root))
+    wait = run_pb2.WaitRunRequest(run=run.id, timeout=duration_pb2.Duration(seconds=30))
+    waiting = []
+    for number, one in enumerate((leader, served)):
+        workers: Anything = worker_pb2_grpc.WorkerServiceStub(one.channel)
+        lease = worker_pb2.LeaseRequest(
+            hello=worker_pb2.WorkerHello(worker=f"w{number}", queues=["other"]),
+            wait=duration_pb2.Duration(seconds=30),
+            request_id=f"r{number}",
+        )
+        waiting.append(workers.Lease(lease, metadata=mine))
+        runs: Anything = run_pb2_grpc.RunServiceStub(one.channel)
+        waiting.append(runs.WaitRun(wait, metadata=mine))
+    sessions, shares = leader.node.sessions.by_worker, leader.server.shares
+    async with asyncio.timeout(10):
+        while len(sessions) < 2 or shares.waits.total < 4:
+            await asyncio.sleep(0.01)
+    revoke = access_pb2.RevokeAccessTokenRequest(access_token="short")
+    await access(served).RevokeAccessToken(revoke, metadata=bearer(root))
+    async with asyncio.timeout(10):
+        for call in waiting:
+            assert (await refused(call)).reason == "UNAUTHENTICATED"
+    assert [session.credits for session in sessions.values()] == [0, 0]
+
+
+async def test_no_run_leaves_for_a_token_that_was_revoked_while_its_call_waited(
+    start: Start,
+) -> None:
+    """The run comes before anybody has looked at the token again."""
+    served = await start("a")
+    root = await make(served, "root", Role.ROLE_ADMIN)
+    mine = bearer(await make(served, "short", Role.ROLE_WORKER, root))
+    await jobs(served).CreateJob(create("report"), metadata=bearer(root))
+    workers: Anything = worker_pb2_grpc.WorkerServiceStub(served.channel)
+    lease = worker_pb2.LeaseRequest(
+        hello=worker_pb2.WorkerHello(worker="w1"),
+        wait=duration_pb2.Duration(seconds=30),
+        request_id="r1",
+    )
+    waiting = workers.Lease(lease, metadata=mine)
+    async with asyncio.timeout(10):
+        while "w1" not in served.node.sessions.by_worker:
+            await asyncio.sleep(0.01)
+    revoke = access_pb2.RevokeAccessTokenRequest(access_token="short")
+    await access(served).RevokeAccessToken(revoke, metadata=bearer(root))
+    trigger = job_pb2.TriggerJobRequest(job="report")
+    run = await jobs(served).TriggerJob(trigger, metadata=bearer(root))
+    assert (await refused(waiting)).reason == "UNAUTHENTICATED"
+    # It was given back, so the next worker gets it.
+    lease.hello.worker = "w2"
+    [taken] = (await workers.Lease(lease, metadata=bearer(root))).leases
+    assert taken.run == run.id
 
 
 async def test_payloads_are_for_those_who_may_see_them(start: Start) -> None:
