@@ -98,7 +98,7 @@ class User:
         interval.anchor.CopyFrom(timestamp(ANCHOR_MS))
         spec.retry.first.CopyFrom(duration(dice.choice((100, 500))))
         if dice.random() < 0.5:
-            spec.misfire.grace.CopyFrom(duration(dice.choice((0, 200, 1_000))))
+            spec.misfire.grace.CopyFrom(duration(dice.choice((0, 1_000, 2_500))))
             spec.misfire.rule = dice.choice(
                 (
                     job_pb2.MisfirePolicy.RULE_LATEST,
