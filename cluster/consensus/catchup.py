@@ -40,8 +40,8 @@ class CatchUp(State):
             progress.offered != latest.index
             and now - progress.fetched_at > 10 * self.settings.probe
         ):
+            # Not at once where one was offered just now: each answer would bring another offer.
             progress.offered = latest.index
-            progress.offer_at = now
         if progress.offered and now >= progress.offer_at:
             progress.offer_at = now + 4 * self.settings.probe
             manifest = self.snapshots.by_index.get(progress.offered)
