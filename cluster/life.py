@@ -218,7 +218,7 @@ class Life:
         except (OSError, faults.Refused) as error:
             # Somebody took a port between the look at it and now.
             raise CannotStart(Exit.ADDRESS_TAKEN, str(error)) from error
-        self.watch = Watch(self.node, self.metrics, self._renew)
+        self.watch = Watch(self.node, self.metrics, self._renew, self._say_who_may_call)
         self.webhooks = Webhooks(self.node)
         self.memory.start()
         # What is here now stays; the collector need not look at it again and again.
@@ -236,17 +236,22 @@ class Life:
                 "goes by a virtual clock, which stands still until a test moves it: nothing fires "
                 "by itself here, and this is no node for real work"
             )
-        if self.node.bootstrap.digest:
-            says.warning(
-                "no access token was made yet, so every call is refused; on this machine: "
-                f"raftsched token bootstrap --secret-file {self.node.bootstrap.file}",
-                file=str(self.node.bootstrap.file),
-            )
-        elif open_to_all(self.config, self.node):
-            says.warning("no access token was made yet: whoever reaches this node may do all")
         for doubt in (*doubts(self.config), *tls.faults(self.config)):
             says.warning(doubt)
         systemd.notify("READY=1")
+
+    def _say_who_may_call(self) -> None:
+        """Warn where there is no access token; to be asked when the state is known."""
+        if access.any_token(self.node.replica.store):
+            return
+        file = self.node.bootstrap.file
+        if self.node.bootstrap.digest:
+            says.warning(
+                "no access token was made yet, so every call is refused; on this machine: "
+                f"raftsched token bootstrap --secret-file {file}", file=str(file),
+            )  # fmt: skip
+        elif open_to_all(self.config):
+            says.warning("no access token was made yet: whoever reaches this node may do all")
 
     def _renew(self) -> None:
         """Take certificates that have changed, and see how long they are valid."""
@@ -332,11 +337,9 @@ def reflects(config: Config) -> bool:
     return not config.tokens if config.reflection == "auto" else config.reflection == "on"
 
 
-def open_to_all(config: Config, node: Node) -> bool:
-    """Whether strangers can come in, as far as this node's state says."""
-    if is_loopback(doors.client(config)) or config.tls.server.ca_file:
-        return False
-    return not access.any_token(node.replica.store)
+def open_to_all(config: Config) -> bool:
+    """Whether strangers can come in as long as there is no access token."""
+    return not (is_loopback(doors.client(config)) or config.tls.server.ca_file)
 
 
 def virtual_clock(config: Config, file: Path) -> VirtualClock:

@@ -18,6 +18,7 @@ says = structlog.get_logger("raftsched.cluster.watch")
 
 PERIOD = 0.25
 RENEW_SECONDS = 5.0
+RECENT_SECONDS = 1.0  # A state no older than that is the cluster's.
 ALONE_SECONDS = 5.0  # Without a leader for so long is worth a line; an election is not.
 
 
@@ -25,11 +26,13 @@ class Watch:
     """A task; it may not end before `stop`."""
 
     def __init__(
-        self, node: Node, metrics: Metrics, renew: Callable[[], None] = lambda: None
+        self, node: Node, metrics: Metrics, renew: Callable[[], None], begin: Callable[[], None]
     ) -> None:
         self.node, self.metrics = node, metrics
         # Takes certificates that have changed.
         self._renew, self._renewed_at = renew, 0.0
+        # What to do when the state is known for the first time.
+        self._begin: Callable[[], None] | None = begin
         self._leader = ""
         self._without_since = 0.0
         self._founding = ""
@@ -58,9 +61,17 @@ class Watch:
         if now - self._renewed_at > RENEW_SECONDS:
             self._renewed_at = now
             self._renew()
+        self._look_at_state()
         self._look_at_leader(now)
         self._look_at_links()
         self._look_at_workers()
+
+    def _look_at_state(self) -> None:
+        """Until a leader was heard and what it knows applied, an old state may lack anything."""
+        node = self.node
+        if self._begin is not None and (node.leads or node.driver.staleness() < RECENT_SECONDS):
+            begin, self._begin = self._begin, None
+            begin()
 
     def _look_at_leader(self, now: float) -> None:
         leader = self.node.leader_name

@@ -250,6 +250,25 @@ async def test_with_tls_on_every_door_calls_are_passed_on_and_strangers_are_not_
                 await stranger.jobs.get("safe")
 
 
+async def test_that_there_is_no_token_is_said_only_where_it_is_true(tmp_path: Path) -> None:
+    untold = "no access token was made yet"
+    async with cluster(tmp_path, 1, arguments={"n1": ("--tokens",)}) as running:
+        [node] = running.nodes.values()
+        await until(lambda: untold in node.log.read_text(), 20)
+        secret = (tmp_path / "n1" / "bootstrap-secret").read_text().strip()
+        async with AsyncClient(running.address("n1"), token=secret, timeout=10) as first:
+            made = await first.access.create_token("root", "admin", namespace="")
+
+        node.kill()
+        node.log.write_text("")
+        node.start()
+        async with AsyncClient(running.address("n1"), token=made.secret, timeout=20) as client:
+            await client.jobs.create("safe", handler="nobody")
+        await node.stop()
+
+        assert untold not in node.log.read_text()
+
+
 @pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl to make certificates")
 async def test_with_tokens_clients_need_no_certificate_and_calls_are_passed_on(
     tmp_path: Path,
