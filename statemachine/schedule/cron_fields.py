@@ -112,7 +112,9 @@ class CronFields:
         """Return the first named wall times from `low` on and before `high`, at most so many, in a
         tenth of the time of a walk."""
         found: list[int] = []
-        pieces = self._pieces_of_a_day()
+        first, after_s = divmod(low, DAY_S)
+        last, before_s = divmod(high - 1, DAY_S)
+        pieces = self._pieces_of_a_day(*((after_s, before_s) if first == last else (0, DAY_S - 1)))
         for day in self._days(low // DAY_S, -(-high // DAY_S)):
             for begin, times in pieces:
                 base = day * DAY_S + begin
@@ -124,12 +126,22 @@ class CronFields:
                     return found[: min(most, bisect_left(found, high))]
         return found[: min(most, bisect_left(found, high))]
 
-    def _pieces_of_a_day(self) -> list[tuple[int, list[int]]]:
-        """The times of a day in pieces that are not large: where each begins, and its times."""
-        within = [minute * 60 + second for minute in self.minutes for second in self.seconds]
-        if len(within) * len(self.hours) > HOUR_S:
-            return [(hour * HOUR_S, within) for hour in self.hours]
-        return [(0, [hour * HOUR_S + time for hour in self.hours for time in within])]
+    def _pieces_of_a_day(self, first: int, last: int) -> list[tuple[int, list[int]]]:
+        """The times of a day in pieces that are not large: where each begins, and its times. Hours
+        without any from the first second to the last are not among them, nor minutes if those two
+        are in one hour: jobs that are late ask for a few seconds, again and again."""
+        (begin, begin_s), (end, end_s) = divmod(first, HOUR_S), divmod(last, HOUR_S)
+        hours = [hour for hour in self.hours if begin <= hour <= end]
+        minutes: Iterable[int] = self.minutes
+        if begin == end:
+            minutes = [at for at in minutes if begin_s // 60 <= at <= end_s // 60]
+        within = [minute * 60 + second for minute in minutes for second in self.seconds]
+        if not within:
+            return []
+        if len(within) * len(hours) > HOUR_S:
+            return [(hour * HOUR_S, within) for hour in hours]
+        times = [hour * HOUR_S + time for hour in hours for time in within]
+        return [(0, times)] if times else []
 
     def _days(self, low: int, high: int) -> Iterator[int]:
         """Yield the named days (counted from 1970) from `low` on and before `high`."""
