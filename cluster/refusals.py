@@ -180,6 +180,11 @@ def session_lost(worker: str, why: str) -> Rejection:
     )
 
 
+def unknown_session(worker: str) -> Refused:
+    why = "this leader does not know it, or it was silent for too long"
+    return Refused(session_lost(worker, why))
+
+
 def worker_not_found(worker: str) -> Refused:
     return refused(
         Reason.ERROR_REASON_WORKER_NOT_FOUND,

@@ -19,12 +19,11 @@ from typing import Any, cast
 from google.protobuf.message import Message
 
 from ...proto.contract import Method, Role, Scope
-from ...proto.v1 import access_pb2, options_pb2
+from ...proto.v1 import access_pb2, options_pb2, worker_pb2
 from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.model import keys
-from ...statemachine.model.record import NamespaceRecord, parse
 from ...statemachine.model.request import CreateToken, TokenCreated
-from ...statemachine.runs import leases
+from ...statemachine.runs import leases, reports
 from ...statemachine.tenants import access, namespaces
 from .. import refusals
 from ..bootstrap import PREFIX as BOOTSTRAP_PREFIX
@@ -40,9 +39,10 @@ PREFIX = "rs_"  # So that a secret that was published is found by those who look
 SECRET_BYTES = 32
 CREATE = "AccessService/CreateAccessToken"
 BOOTSTRAPPED = "bootstrap"  # Who made the first token, in the audit log.
-# Places that are no namespace: the whole cluster, and what is not there. No name holds such a sign.
-ALL, NOWHERE = "*", "?"
-WORDS = {ALL: "the cluster itself", NOWHERE: "what is not there"}
+# Places that are no namespace: the whole cluster, and where somebody else's worker is, which is not
+# named. No name holds such a sign.
+ALL, TAKEN = "*", "?"
+WORDS = {ALL: "the cluster itself", TAKEN: "a worker id that is taken; give the worker another id"}
 # What an empty namespace means.
 EMPTY = {
     Scope.SCOPE_DEFAULT: namespaces.DEFAULT,
@@ -255,8 +255,9 @@ class Access:
         """A token for one namespace opens nothing else."""
         method, where = call.method, token.namespace
         if method.scope == Scope.SCOPE_OF_WORK:
-            places = self._of_worker(request, where)
-        elif method.scope in EMPTY:
+            self._check_work(request, where)
+            return
+        if method.scope in EMPTY:
             if method.scope == Scope.SCOPE_VISIBLE:
                 # So it is shown no more than that.
                 asked = cast(Any, request)
@@ -269,11 +270,10 @@ class Access:
             if place != where:
                 about = WORDS.get(place, place)
                 why = f"this token is for the namespace {where}, and the call is about {about}"
-                raise forbidden(token, method.needs, why, place)
+                raise forbidden(token, method.needs, why, "" if place == TAKEN else place)
 
     def _places(self, request: Message, default: str, where: str) -> Iterator[str]:
-        """The namespaces that a request is about; `default` is where it names none. That it is
-        about `where` is found out without a look at all that there are."""
+        """The namespaces that a request is about; `default` is where it names none."""
         asked = cast(Any, request)
         fields = request.DESCRIPTOR.fields_by_name
         for field in fields.values():
@@ -288,43 +288,40 @@ class Access:
         if hello is not None:
             yield from hello.namespaces or (namespaces.DEFAULT,)
             # Who says hello under the name of a worker takes over what that one has.
-            yield from self._of_session(hello.worker, where)
+            if not self._is_of(hello.worker, where):
+                yield TAKEN
 
-    def _of_worker(self, asked: Any, where: str) -> Iterator[str]:  # noqa: ANN401
-        """The namespaces of the runs and the worker that a request names."""
+    def _check_work(self, asked: Any, where: str) -> None:  # noqa: ANN401
+        """What is of another namespace is answered as if it were not there."""
         fields = asked.DESCRIPTOR.fields_by_name
-        yield from self._of_session(getattr(asked, "worker", ""), where)
         runs = [asked.run] if "run" in fields else []
         for name in ("results", "progress"):
             runs += [said.run for said in getattr(asked, name, ())]
-        numbers = {keys.namespace_of(place[0]) for run in runs if (place := keys.run_key(run))}
-        yield from self._names(numbers, where)
+        expected = number_of(self.node, where)
+        for run in runs:
+            place = keys.run_key(run)
+            if place is not None and keys.namespace_of(place[0]) != expected:
+                raise Refused(reports.no_run(run))
+        worker = getattr(asked, "worker", "")
+        if self._is_of(worker, where):
+            return
+        if isinstance(asked, worker_pb2.HeartbeatRequest):
+            raise refusals.unknown_session(worker)
+        if isinstance(asked, worker_pb2.DrainWorkerRequest):
+            raise refusals.worker_not_found(worker)
+        # Results are judged by their tokens; the worker that they name is not heard by it.
+        asked.worker = ""
 
-    def _of_session(self, worker: str, where: str) -> Iterator[str]:
-        """The namespaces that a worker serves; of one that this leader knows by its leases only,
-        those of the leases."""
+    def _is_of(self, worker: str, where: str) -> bool:
+        """Whether the session of a worker, if there is one, is of one namespace only; of one that
+        this leader knows by its leases, whether these are."""
         session = self.node.sessions.by_worker.get(worker)
         if session is None:
-            return
+            return True
         if not session.unmet:
-            yield from session.fit[0]
-            return
-        yield from self._names(leases.namespaces_of(self.node.replica.store, worker), where)
-
-    def _names(self, numbers: Iterable[int], where: str) -> Iterator[str]:
-        expected = number_of(self.node, where)
-        others = sorted({number for number in numbers if number != expected})
-        if others:
-            # It is refused; the names are for its words.
-            names = self._numbered()
-            yield from (names.get(number, NOWHERE) for number in others)
-
-    def _numbered(self) -> dict[int, str]:
-        store = self.node.replica.store
-        found = {0: namespaces.DEFAULT}
-        for key, value in store.scan(keys.NAMESPACE, keys.after(keys.NAMESPACE)):
-            found[parse(key, value, NamespaceRecord).number] = key[1:].decode()
-        return found
+            return all(namespace == where for namespace in session.fit[0])
+        found = leases.namespaces_of(self.node.replica.store, worker)
+        return set(found) <= {number_of(self.node, where)}
 
     def _now_ms(self) -> int:
         return self.node.sessions.wall_ms()

@@ -230,8 +230,7 @@ class WorkerCalls:
         sessions = self.node.sessions
         session = sessions.by_worker.get(request.worker)
         if session is None or session.lapsing:
-            why = "this leader does not know it, or it was silent for too long"
-            raise Refused(refusals.session_lost(request.worker, why))
+            raise refusals.unknown_session(request.worker)
         session.hear()
         stopped: dict[int, Stop] = {}
         notes = tuple(request.progress)

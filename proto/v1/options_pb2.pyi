@@ -70,7 +70,9 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     SCOPE_VISIBLE: _Scope.ValueType  # 3
     """The one that the request names; an empty one means all that the caller may see."""
     SCOPE_OF_WORK: _Scope.ValueType  # 4
-    """The request names none: those of the runs or of the worker that it names."""
+    """The request names none: those of the runs or of the worker that it names. What is of another
+    namespace is answered as if it were not there: RUN_NOT_FOUND, SESSION_LOST, WORKER_NOT_FOUND.
+    """
     SCOPE_ALL: _Scope.ValueType  # 5
     """All: no token for one namespace opens it."""
     SCOPE_NONE: _Scope.ValueType  # 6
@@ -92,7 +94,9 @@ belongs to that must be an ADMIN, and have a token for all namespaces, as must w
 SCOPE_VISIBLE: Scope.ValueType  # 3
 """The one that the request names; an empty one means all that the caller may see."""
 SCOPE_OF_WORK: Scope.ValueType  # 4
-"""The request names none: those of the runs or of the worker that it names."""
+"""The request names none: those of the runs or of the worker that it names. What is of another
+namespace is answered as if it were not there: RUN_NOT_FOUND, SESSION_LOST, WORKER_NOT_FOUND.
+"""
 SCOPE_ALL: Scope.ValueType  # 5
 """All: no token for one namespace opens it."""
 SCOPE_NONE: Scope.ValueType  # 6

@@ -56,7 +56,7 @@ def report(view: View, request: Report, actor: str) -> Generator[None, None, lis
 def take(view: View, result: worker_pb2.Result) -> rejection.Rejection | None:
     place = keys.run_key(result.run)
     if place is None:
-        return _no_run(result.run)
+        return no_run(result.run)
     run = view.runs.get(place) or view.find_run(place)
     if run is None or run.record.token != result.token or run.record.phase != LEASED:
         return _stale(view, place, run, result)
@@ -277,11 +277,11 @@ def extend(view: View, request: worker_pb2.ExtendRequest, actor: str) -> worker_
     """More time for an attempt."""
     place = keys.run_key(request.run)
     if place is None:
-        raise rejection.Refused(_no_run(request.run))
+        raise rejection.Refused(no_run(request.run))
     run = view.find_run(place)
     if run is None or run.record.token != request.token or run.record.phase != LEASED:
         record = _last_of(view, place, run)
-        found = _no_run(request.run) if record is None else lost(request.run, request.token, record)
+        found = no_run(request.run) if record is None else lost(request.run, request.token, record)
         raise rejection.Refused(found)
     by_ms = ms_or(request, "by", 0)
     if not limits.SECOND_MS <= by_ms <= limits.DAY_MS:
@@ -311,7 +311,7 @@ def _stale(
     """A result without a live lease: fine if it is the one that was recorded."""
     record = _last_of(view, place, run)
     if record is None:
-        return _no_run(result.run)
+        return no_run(result.run)
     kind = result.WhichOneof("end")
     if kind == "success" and record.phase == SUCCEEDED and record.token == result.token:
         return None
@@ -332,7 +332,7 @@ def lost(run_id: str, token: int, run: RunRecord | None) -> rejection.Rejection:
     )
 
 
-def _no_run(run_id: str) -> rejection.Rejection:
+def no_run(run_id: str) -> rejection.Rejection:
     return rejection.Rejection(
         Reason.ERROR_REASON_RUN_NOT_FOUND,
         f"there is no run '{run_id}', or its history was purged; send the id of the lease",

@@ -316,15 +316,21 @@ async def test_a_token_for_one_namespace_opens_nothing_else(split: tuple[Served,
         jobs(served).CreateJob(job_pb2.CreateJobRequest(job=elsewhere), metadata=mine),
         jobs(served).ImportJobs(job_pb2.ImportJobsRequest(jobs=both), metadata=mine),
         workers.Lease(lease, metadata=mine),
-        workers.Complete(complete, metadata=mine),
-        workers.ReportResults(report, metadata=mine),
-        workers.Heartbeat(worker_pb2.HeartbeatRequest(worker="w1"), metadata=mine),
-        workers.DrainWorker(worker_pb2.DrainWorkerRequest(worker="w1"), metadata=mine),
         names.ListNamespaces(namespace_pb2.ListNamespacesRequest(), metadata=mine),
         names.GetNamespace(namespace_pb2.GetNamespaceRequest(namespace="default"), metadata=mine),
     ):
         found = await refused(call)
         assert found.reason == "FORBIDDEN", found
+    lost = worker_pb2.HeartbeatRequest(worker="w1")
+    gone = worker_pb2.DrainWorkerRequest(worker="w1")
+    for call, reason in (
+        (workers.Complete(complete, metadata=mine), "RUN_NOT_FOUND"),
+        (workers.ReportResults(report, metadata=mine), "RUN_NOT_FOUND"),
+        (workers.Heartbeat(lost, metadata=mine), "SESSION_LOST"),
+        (workers.DrainWorker(gone, metadata=mine), "WORKER_NOT_FOUND"),
+    ):
+        found = await refused(call)
+        assert found.reason == reason, found
     lease.hello.worker = "w2"
     lease.hello.namespaces.append("team")
     [own] = (await workers.Lease(lease, metadata=mine)).leases
@@ -510,6 +516,48 @@ async def test_payloads_are_for_those_who_may_see_them(start: Start) -> None:
         assert [b"secret" in one.SerializeToString() for one in shown] == [see] * 4
 
 
+async def test_what_is_of_another_namespace_is_answered_as_what_is_not_there(
+    split: tuple[Served, str, str],
+) -> None:
+    """Word for word, so that nobody learns of it or of the namespace."""
+    served, root, editor = split
+    workers: Anything = worker_pb2_grpc.WorkerServiceStub(served.channel)
+    hello = worker_pb2.WorkerHello(worker="theirs")
+    theirs = worker_pb2.LeaseRequest(hello=hello, maximum=1)
+    [other] = (await workers.Lease(theirs, metadata=bearer(root))).leases
+    mine = bearer(editor)
+    [own] = (
+        await workers.Lease(
+            worker_pb2.LeaseRequest(
+                hello=worker_pb2.WorkerHello(worker="mine", namespaces=["team"])
+            ),
+            metadata=mine,
+        )
+    ).leases
+    number = own.run.split(".")[1]
+    missing = own.run.replace(number, str(int(number) + 99))
+    for method, request, there, nowhere in (
+        (workers.Complete, worker_pb2.CompleteRequest, {"run": other.run}, {"run": missing}),
+        (workers.Fail, worker_pb2.FailRequest, {"run": other.run}, {"run": missing}),
+        (workers.Release, worker_pb2.ReleaseRequest, {"run": other.run}, {"run": missing}),
+        (workers.Extend, worker_pb2.ExtendRequest, {"run": other.run}, {"run": missing}),
+        (workers.Heartbeat, worker_pb2.HeartbeatRequest, {"worker": "theirs"}, {"worker": "no"}),
+        (workers.DrainWorker, worker_pb2.DrainWorkerRequest, {"worker": "theirs"},
+         {"worker": "no"}),
+    ):  # fmt: skip
+        found = await refused(method(request(**there), metadata=mine))
+        nothing = await refused(method(request(**nowhere), metadata=mine))
+        [(key, here)] = there.items()
+        assert found.message.replace(here, nowhere[key]) == nothing.message
+        assert (found.reason, found.values) == (nothing.reason, {**nothing.values, key: here})
+    lease = worker_pb2.LeaseRequest(
+        hello=worker_pb2.WorkerHello(worker="theirs", namespaces=["team"])
+    )
+    found = await refused(workers.Lease(lease, metadata=mine))
+    assert found.reason == "FORBIDDEN"
+    assert "default" not in found.message + str(found.values)
+
+
 async def test_nobody_takes_over_a_worker_of_another_namespace(
     split: tuple[Served, str, str],
 ) -> None:
@@ -574,7 +622,7 @@ async def test_a_worker_goes_on_at_a_new_leader_that_knows_it_by_its_leases_only
     found = await refused(
         workers.Heartbeat(worker_pb2.HeartbeatRequest(worker="w1"), metadata=mine)
     )
-    assert found.reason == "FORBIDDEN"
+    assert found.reason == "SESSION_LOST"
     found = await refused(
         workers.Heartbeat(worker_pb2.HeartbeatRequest(worker="w9"), metadata=mine)
     )

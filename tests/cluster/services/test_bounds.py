@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 
 from raftsched.cluster.services import rates, work
-from raftsched.cluster.services.access import Access
 from raftsched.cluster.services.rates import Rates
 from raftsched.proto.v1 import (
     job_pb2,
@@ -16,13 +15,12 @@ from raftsched.proto.v1 import (
     run_pb2,
     run_pb2_grpc,
     worker_pb2,
-    worker_pb2_grpc,
 )
 
 from .conftest import Served, Start
 from .talk import Anything, create, refused
-from .test_access import Role, bearer, jobs, make
-from .test_work import named, trigger
+from .test_access import jobs
+from .test_work import trigger
 from .worker import Worker
 
 
@@ -115,32 +113,6 @@ async def test_namespaces_that_are_not_there_push_no_bucket_out(
         await refused(jobs(served).ListJobs(job_pb2.ListJobsRequest(namespace=f"x{number}")))
     found = await refused(jobs(served).ListJobs(job_pb2.ListJobsRequest(namespace="team")))
     assert found.reason == "RATE_LIMITED"
-
-
-async def test_a_worker_of_one_namespace_is_admitted_without_a_look_at_all(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = await start("a")
-    await named(served.node, "team")
-    await trigger(served.node, 1)
-    root = await make(served, "root", Role.ROLE_ADMIN)
-    secret = await make(served, "w", Role.ROLE_WORKER, root, namespace="default")
-    worker = await Worker(served.channel, metadata=bearer(secret)).hello(credits=1)
-    await worker.until(lambda: bool(worker.leases))
-    looked: list[object] = []
-    numbered = Access._numbered
-
-    def note(access: Access) -> dict[int, str]:
-        looked.append(access)
-        return numbered(access)
-
-    monkeypatch.setattr(Access, "_numbered", note)
-    [lease] = worker.leases
-    stub: Anything = worker_pb2_grpc.WorkerServiceStub(served.channel)
-    progress = worker_pb2.ProgressReport(run=lease.run, token=lease.token, checkpoint=b"x")
-    request = worker_pb2.HeartbeatRequest(worker="w1", progress=[progress])
-    await stub.Heartbeat(request, metadata=bearer(secret))
-    assert looked == []
 
 
 async def test_whoever_waits_for_a_run_is_not_asked_about_others(
