@@ -1910,7 +1910,8 @@ class PreviewScheduleResponse(_message.Message):
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What may not mean what it seems to: "59/15 in the minutes means minute 59 only"; and that the
-        job is paused, set aside, or stands still after SetStateTime, so that none of these happens now.
+        job is paused, set aside, or stands still after SetStateTime, so that none of these happens
+        now.
         """
 
     def __init__(

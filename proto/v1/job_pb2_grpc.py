@@ -187,18 +187,18 @@ class JobServiceServicer(object):
         is done, and version and etag stay. Scheduled times that have passed are not fired again: those
         that are not due yet or wait for their turn are MISSED if schedules, zone, gap or fold rule,
         start or end name other instants then, and stay as they are if they are only written otherwise.
-        What a backfill planned still runs; of what it left to do where the new ones name other instants
-        the oldest 100 do, and the warnings count the rest.
-        What was moved or skipped manually and is not named by the new schedules goes: a move is
-        MISSED. A single time that is new and has passed runs at once, as at creation, unless it has an
-        outcome already or `max_runs` leaves none. The warnings name each of these, and count what is
-        MISSED, with `validate_only` before it happens. Runs under way keep
-        the action, payload, queue, priority and labels they were made with; limits, retries, timeouts
-        and delivery are the present ones: the queue, run and heartbeat timeouts, the start deadline and
-        `retry.total` count for runs under way as soon as they are changed, a new heartbeat timeout from
-        then on; but an attempt keeps the time it was given (`timeouts.attempt`), and whether another
-        follows is decided when one fails, so one that was promised by then is made. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and
-        all that CreateJob says about a spec.
+        What a backfill planned still runs; of what it left to do where the new ones name other
+        instants the oldest 100 do, and the warnings count the rest. What was moved or skipped manually
+        and is not named by the new schedules goes: a move is MISSED. A single time that is new and has
+        passed runs at once, as at creation, unless it has an outcome already or `max_runs` leaves
+        none. The warnings name each of these, and count what is MISSED, with `validate_only` before it
+        happens. Runs under way keep the action, payload, queue, priority and labels they were made
+        with; limits, retries, timeouts and delivery are the present ones: the queue, run and heartbeat
+        timeouts, the start deadline and `retry.total` count for runs under way as soon as they are
+        changed, a new heartbeat timeout from then on; but an attempt keeps the time it was given
+        (`timeouts.attempt`), and whether another follows is decided when one fails, so one that was
+        promised by then is made. Refused with JOB_NOT_FOUND, ETAG_MISMATCH, MASK_INVALID, and all that
+        CreateJob says about a spec.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -257,9 +257,9 @@ class JobServiceServicer(object):
 
     def BackfillJob(self, request, context):
         """Run a past range of scheduled times, at a rate. Those that became a run (RAN, LATE or
-        REPLACED) are left alone, and so are those that a calendar leaves out now, that somebody skipped
-        or moved to an instant to come, or that wait for their run already. What it runs does not count
-        towards `max_runs`, nor does that limit it. Refused with JOB_NOT_FOUND, JOB_BROKEN,
+        REPLACED) are left alone, and so are those that a calendar leaves out now, that somebody
+        skipped or moved to an instant to come, or that wait for their run already. What it runs does
+        not count towards `max_runs`, nor does that limit it. Refused with JOB_NOT_FOUND, JOB_BROKEN,
         FIELD_INVALID (an empty or a future range), LIMIT_EXCEEDED (more than 10,000 scheduled times).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
