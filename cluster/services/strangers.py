@@ -48,6 +48,7 @@ HEARD_S, HEARD_TURNS = 0.1, 3
 LOOK_S = 5.0  # Between two looks at the connections,
 GROWN_BYTES = 8 << 20  # or less, if the process has grown by so much or somebody is over a limit,
 LEAST_S = 0.02  # but no less than this, and than so many times what the last look took.
+QUIET_S = 0.1  # The thread sleeps so long where nobody is over a limit, and costs little then.
 REST = 10
 # Who has shown who they are before so many others did is a stranger again.
 KNOWN_MAX = 20_000
@@ -171,7 +172,7 @@ class Strangers:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(LEAST_S):
+            while not self._stop.wait(LEAST_S if self._hurry else QUIET_S):
                 self.look(time.monotonic())
         except Exception as error:
             # The loop raises it, and the node ends.

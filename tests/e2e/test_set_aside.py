@@ -18,10 +18,10 @@ from .processes import SRC, cluster, fetch, until
 PATCH = """
 from raftsched.statemachine.firing import scheduled_time
 genuine = scheduled_time.fire
-def fire(view, jid, job, *others, **more):
-    if job.name == "bad":
+def fire(view, job, *others, **more):
+    if job.definition.name == "bad":
         raise RuntimeError("planted")
-    return genuine(view, jid, job, *others, **more)
+    return genuine(view, job, *others, **more)
 scheduled_time.fire = fire
 """
 
