@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -225,22 +227,44 @@ async def ended(
 
 
 @pytest.mark.slow
-async def test_an_idle_cluster_costs_less_than_two_percent_of_a_core_a_node(
+async def test_an_idle_node_costs_less_than_an_empty_loop_that_wakes_a_thousand_times_a_second(
     tmp_path: Path,
 ) -> None:
+    """Some 2 % of a core. How much the same work takes differs by half from hour to hour, so it is
+    held against other work of its kind beside it."""
     seconds, windows = 5.0, 4
     shares: list[dict[str, float]] = []
-    async with cluster(tmp_path) as running, working(running.endpoints):
-        # What a start leaves to do, such as the first flush.
-        await asyncio.sleep(2)
-        # On a crowded machine the same work takes more processor time, never less.
-        while len(shares) < windows and not (shares and max(shares[-1].values()) < 0.02):
-            before = {name: node.cpu_seconds() for name, node in running.nodes.items()}
-            await asyncio.sleep(seconds)
-            after = {name: node.cpu_seconds() for name, node in running.nodes.items()}
-            shares.append({name: (after[name] - before[name]) / seconds for name in after})
+    empty = subprocess.Popen([sys.executable, "-c", EMPTY_LOOP])
+    try:
+        async with cluster(tmp_path) as running, working(running.endpoints):
+            # What a start leaves to do, such as the first flush.
+            await asyncio.sleep(2)
+            while len(shares) < windows and not (shares and max(shares[-1].values()) < 1):
+                before = {name: node.cpu_seconds() for name, node in running.nodes.items()}
+                began = ran_seconds(empty.pid)
+                await asyncio.sleep(seconds)
+                took = ran_seconds(empty.pid) - began
+                after = {name: node.cpu_seconds() for name, node in running.nodes.items()}
+                shares.append({name: (after[name] - before[name]) / took for name in after})
+    finally:
+        empty.kill()
+        empty.wait()
 
-    assert max(shares[-1].values()) < 0.02, shares
+    assert max(shares[-1].values()) < 1, shares
+
+
+EMPTY_LOOP = """
+import asyncio
+async def main():
+    while True:
+        await asyncio.sleep(0.001)
+asyncio.run(main())
+"""
+
+
+def ran_seconds(pid: int) -> float:
+    """The processor time of a process with one thread."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 @pytest.mark.slow
