@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..cluster.consensus.bench import free_ports as free_ports
+from ..cluster.raft.bench import free_ports as free_ports
 
 LOOPBACK = "127.0.0.1"
 READY_S = 20.0

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from .config import EXAMPLE, KEYS, PREFIX, ConfigWrong, Loaded, load, text_of, warnings
-from .refusal import CannotStart, Exit
+from .ops.config import EXAMPLE, KEYS, PREFIX, ConfigWrong, Loaded, load, text_of, warnings
+from .ops.exits import CannotStart, Exit
 
 if TYPE_CHECKING:
-    from .renewal import Renewed, Standing
+    from .ops.recovery import Renewed, Standing
 
 Command = Callable[..., None]
 FILE_VARIABLE = f"{PREFIX}CONFIG"
@@ -109,7 +109,7 @@ def node(
     loaded = read_config(file, flags)
     # gRPC's own lines go to stderr past our log, and say nothing that an error does not say.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from .life import live
+    from .ops.lifecycle import live
 
     try:
         code = run(live(loaded.config, clock))
@@ -172,7 +172,7 @@ def check(file: Path | None, **flags: str | None) -> None:
     Examples:
       raftsched node config check --config node.toml
     """
-    from . import tls
+    from .ops import tls
 
     loaded = read_config(file, flags)
     try:
@@ -232,10 +232,10 @@ Examples:
 @config_options
 def restore(archive: Path, other_cluster: bool, file: Path | None, **flags: str | None) -> None:
     loaded = read_config(file, flags)
-    from . import renewal
+    from .ops import recovery
 
     with ending_well():
-        made = renewal.restore(loaded.config, archive, other=other_cluster)
+        made = recovery.restore(loaded.config, archive, other=other_cluster)
     tell(made, loaded.config.name)
 
 
@@ -258,11 +258,11 @@ Examples:
 @config_options
 def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | None) -> None:
     config = read_config(file, flags).config
-    from . import renewal
+    from .ops import recovery
 
     typed = confirm or ""
 
-    def confirmed(standing: renewal.Standing) -> bool:
+    def confirmed(standing: recovery.Standing) -> bool:
         nonlocal typed
         click.echo(story_of(standing, config.name), err=True)
         said = confirm
@@ -276,9 +276,9 @@ def recover(look: bool, confirm: str | None, file: Path | None, **flags: str | N
 
     with ending_well():
         if look:
-            click.echo(story_of(renewal.look(config), config.name))
+            click.echo(story_of(recovery.look(config), config.name))
             return
-        made = renewal.recover(config, confirmed)
+        made = recovery.recover(config, confirmed)
     if made is None:
         refuse(
             Exit.CONFIG,

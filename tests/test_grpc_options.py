@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 
 from raftsched.client import links
-from raftsched.cluster.services import forward, server
+from raftsched.cluster.api import forward, server
 
 [PATH] = (Path(grpc.__file__).parent / "_cython").glob("cygrpc*.so")
 LIBRARY = PATH.read_bytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...cluster.leader import Leader
+from ...cluster.node.leader_loop import Leader
 from ...proto.v1 import worker_pb2
 from ...statemachine.firing import scheduled_time
 from ...statemachine.model import keys

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...cluster.refusal import Exit
+from ...cluster.ops.exits import Exit
 from . import history
 from .ends import (
     attempts_are_explained,

@@ -22,12 +22,12 @@ from typing import Any
 import msgspec
 
 from ...cluster import main
-from ...cluster import node as nodes
-from ...cluster.consensus import driver
-from ...cluster.consensus.disk import RealDisk
-from ...cluster.consensus.message import Message
-from ...cluster.consensus.transport import Links
-from ...cluster.replica import Replica
+from ...cluster.node import node as nodes
+from ...cluster.node.applier import Replica
+from ...cluster.raft import driver
+from ...cluster.raft.disk import RealDisk
+from ...cluster.raft.message import Message
+from ...cluster.raft.transport import Links
 from ...statemachine.model.entities import Job
 from ...statemachine.model.view import View
 from ...statemachine.occurrences import next_time

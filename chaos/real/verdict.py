@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ...cluster.refusal import Exit
+from ...cluster.ops.exits import Exit
 from .history import OK, Call, Probe, Seen
 from .jobs import HERD
 from .lateness import busy, calm, crowded, firsts, percentile

@@ -12,10 +12,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from ...cluster.consensus.core import Core
-from ...cluster.consensus.journal import Journal, JournalLimits
-from ...cluster.consensus.message import Message, VoteReply
-from ...cluster.consensus.walled import LEADER
+from ...cluster.raft.core import Core
+from ...cluster.raft.journal import Journal, JournalLimits
+from ...cluster.raft.message import Message, VoteReply
+from ...cluster.raft.walled import LEADER
 from .disk import SimDisk
 from .world import Violation
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ...cluster.consensus.core import Core
-from ...cluster.consensus.faults import Refused
-from ...cluster.consensus.walled import LEADER
+from ...cluster.raft.core import Core
+from ...cluster.raft.faults import Refused
+from ...cluster.raft.walled import LEADER
 from .world import Violation
 
 if TYPE_CHECKING:

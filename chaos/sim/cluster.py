@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from ...cluster.consensus.core import Core
-from ...cluster.consensus.faults import Damaged
-from ...cluster.consensus.journal import Journal
-from ...cluster.consensus.message import Message
-from ...cluster.consensus.walled import LEADER
-from ...cluster.leader import Leader
-from ...cluster.sessions import Sessions
+from ...cluster.node.leader_loop import Leader
+from ...cluster.node.worker_sessions import Sessions
+from ...cluster.raft.core import Core
+from ...cluster.raft.faults import Damaged
+from ...cluster.raft.journal import Journal
+from ...cluster.raft.message import Message
+from ...cluster.raft.walled import LEADER
 from .checker import Checker, holds
 from .client import Caller, Client
 from .faults import Faults

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...cluster.consensus.message import Append, AppendAck, Message, decode
+from ...cluster.raft.message import Append, AppendAck, Message, decode
 from .client import PATIENCE
 from .cluster import Cluster
 from .node import SimNode

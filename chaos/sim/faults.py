@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...cluster.consensus.core import Core
-from ...cluster.consensus.faults import Refused
-from ...cluster.consensus.membership import Configuration
-from ...cluster.consensus.record import HEADER_BYTES, SEAL
-from ...cluster.consensus.segment import SUFFIX, read
+from ...cluster.raft.core import Core
+from ...cluster.raft.faults import Refused
+from ...cluster.raft.membership import Configuration
+from ...cluster.raft.record import HEADER_BYTES, SEAL
+from ...cluster.raft.segment import SUFFIX, read
 from .disk import SimDisk
 from .world import Violation
 

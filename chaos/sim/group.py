@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from ...cluster.consensus.core import Core
-from ...cluster.consensus.journal import Journal, JournalLimits
-from ...cluster.consensus.message import Introduce, Message
-from ...cluster.consensus.port import Settings
+from ...cluster.raft.core import Core
+from ...cluster.raft.journal import Journal, JournalLimits
+from ...cluster.raft.message import Introduce, Message
+from ...cluster.raft.port import Settings
 from .disk import SimDisk
 from .register import Register
 

@@ -9,22 +9,14 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, replace
 
-from ...cluster.consensus.core import Core
-from ...cluster.consensus.faults import Fatal, Unsupported
-from ...cluster.consensus.journal import Batch, Entry, Journal
-from ...cluster.consensus.membership import Configuration
-from ...cluster.consensus.message import (
-    Append,
-    AppendAck,
-    HeartbeatAck,
-    Message,
-    Offer,
-    Vote,
-    VoteReply,
-)
-from ...cluster.consensus.port import Machine, Reply
-from ...cluster.consensus.snapshot import Manifest
-from ...cluster.consensus.walled import CANDIDATE, LEADER
+from ...cluster.raft.core import Core
+from ...cluster.raft.faults import Fatal, Unsupported
+from ...cluster.raft.journal import Batch, Entry, Journal
+from ...cluster.raft.membership import Configuration
+from ...cluster.raft.message import Append, AppendAck, HeartbeatAck, Message, Offer, Vote, VoteReply
+from ...cluster.raft.port import Machine, Reply
+from ...cluster.raft.snapshot import Manifest
+from ...cluster.raft.walled import CANDIDATE, LEADER
 from .cluster import Kit, Schedule
 from .directed import figure_8, late_ack, lone_leader
 from .disk import SimDisk

@@ -7,14 +7,14 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...cluster.consensus.core import Core
-from ...cluster.consensus.disk import FULL
-from ...cluster.consensus.faults import Fatal
-from ...cluster.consensus.journal import Batch
-from ...cluster.consensus.message import Introduce, decode, encode
-from ...cluster.consensus.port import Machine
-from ...cluster.consensus.state import Job
-from ...cluster.consensus.walled import LEADER
+from ...cluster.raft.core import Core
+from ...cluster.raft.disk import FULL
+from ...cluster.raft.faults import Fatal
+from ...cluster.raft.journal import Batch
+from ...cluster.raft.message import Introduce, decode, encode
+from ...cluster.raft.port import Machine
+from ...cluster.raft.state import Job
+from ...cluster.raft.walled import LEADER
 from .disk import SimDisk
 from .register import Register
 from .world import Violation

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from ...cluster.consensus.journal import JournalLimits
-from ...cluster.consensus.port import Settings
+from ...cluster.raft.journal import JournalLimits
+from ...cluster.raft.port import Settings
 from .world import Wire
 
 FAULTS = (

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any, cast
 
-from ...cluster import leader as leaders
-from ...cluster.leader import Leader
-from ...cluster.part import Part
-from ...cluster.sessions import Sessions
+from ...cluster.node import leader_loop as leaders
+from ...cluster.node.leader_loop import Leader
+from ...cluster.node.pending import Part
+from ...cluster.node.worker_sessions import Sessions
 from ...proto.v1 import run_pb2
 from ...statemachine.core.budget import Budget, unlimited
 from ...statemachine.core.store import Reading

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from ...cluster.about import Acquaintances
-from ...cluster.consensus import faults
-from ...cluster.consensus.core import Core
-from ...cluster.consensus.disk import Disk
-from ...cluster.consensus.port import Machine, Reply
-from ...cluster.replica import Applied
-from ...cluster.steady import SteadyClock
-from ...cluster.troubles import Troubles
+from ...cluster.node.applier import Applied
+from ...cluster.node.clock import SteadyClock
+from ...cluster.node.peer_info import Acquaintances
+from ...cluster.node.troubles import Troubles
+from ...cluster.raft import faults
+from ...cluster.raft.core import Core
+from ...cluster.raft.disk import Disk
+from ...cluster.raft.port import Machine, Reply
 from ...statemachine.core.budget import Steps
 from ...statemachine.core.store import MemoryStore
 from ...statemachine.model import keys

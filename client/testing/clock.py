@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep
 
-# The file that the nodes have mapped; `cluster/virtual.py` says what is in it.
+# The file that the nodes have mapped; `cluster/node/virtual_time.py` says what is in it.
 MAGIC = int.from_bytes(b"raftclk1", "little")
 WHAT, NOW, UNTIL, PATIENCE, ASKED, DONE = range(6)
 WORDS = 6

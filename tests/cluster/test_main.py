@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from raftsched.cluster.config import KEYS
 from raftsched.cluster.main import main
-from raftsched.cluster.refusal import Exit
+from raftsched.cluster.ops.config import KEYS
+from raftsched.cluster.ops.exits import Exit
 
 SRC = Path(__file__).parents[2] / ".src"
 ALONE = ["--name", "n1", "--members", "n1=127.0.0.1:7410/127.0.0.1:7400"]

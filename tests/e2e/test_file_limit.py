@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient, ClusterError
-from raftsched.cluster.refusal import Exit
+from raftsched.cluster.ops.exits import Exit
 
 from .processes import SMALL, NodeProcess, free_base, until
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient, ClusterError, Unavailable
-from raftsched.cluster.folder import Folder
-from raftsched.cluster.refusal import Exit
+from raftsched.cluster.ops.data_dir import Folder
+from raftsched.cluster.ops.exits import Exit
 
 from .processes import environment, fetch, free_base, until
 

@@ -35,7 +35,7 @@ def broken(how: str, folder: Path, base: int) -> list[str]:
 
 async def test_a_node_that_breaks_inside_ends_with_a_line(tmp_path: Path) -> None:
     bug = (
-        "from raftsched.cluster import watch\n"
+        "from raftsched.cluster.ops import node_watch as watch\n"
         "def boom(self, now): raise RuntimeError('a bug')\n"
         "watch.Watch._look = boom"
     )
@@ -56,7 +56,7 @@ async def test_a_node_that_breaks_inside_ends_with_a_line(tmp_path: Path) -> Non
 async def test_a_stop_that_hangs_ends_after_three_seconds(tmp_path: Path) -> None:
     hang = (
         "import time, os, signal\n"
-        "from raftsched.cluster import life\n"
+        "from raftsched.cluster.ops import lifecycle as life\n"
         "async def forever(self, *how): time.sleep(60)\n"
         "life.Life.stop = forever"
     )
@@ -76,7 +76,7 @@ async def test_a_stop_that_hangs_ends_after_three_seconds(tmp_path: Path) -> Non
 async def test_a_loop_that_hangs_ends_three_seconds_after_the_signal(tmp_path: Path) -> None:
     hang = (
         "import sys\n"
-        "from raftsched.cluster import watch\n"
+        "from raftsched.cluster.ops import node_watch as watch\n"
         "def forever(self, now):\n"
         "    print('hangs', file=sys.stderr, flush=True)\n"
         "    while True: pass\n"
@@ -97,7 +97,7 @@ async def test_a_loop_that_hangs_ends_three_seconds_after_the_signal(tmp_path: P
 
 SLOW_STORE = (
     "import time\n"
-    "from raftsched.cluster import replica\n"
+    "from raftsched.cluster.node import applier as replica\n"
     "replica.Replica.close = lambda self: time.sleep(60)"
 )
 SLOW_INTERPRETER = "import atexit, time\natexit.register(time.sleep, 60)"
@@ -131,7 +131,7 @@ async def test_a_stop_over_its_time_says_what_was_not_finished(
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     slow = (
         "import asyncio\n"
-        "from raftsched.cluster import life\n"
+        "from raftsched.cluster.ops import lifecycle as life\n"
         "async def slow(self, *how): await asyncio.sleep(60)\n"
         "life.Life.stop = slow"
     )
@@ -152,7 +152,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 async def test_a_port_that_is_taken_at_the_last_moment_is_told_as_well(tmp_path: Path) -> None:
     base = free_base(1)
-    late = "from raftsched.cluster import doors\ndoors.check = lambda config: None"
+    late = "from raftsched.cluster.ops import listen as doors\ndoors.check = lambda config: None"
     with socket.create_server(("127.0.0.1", base)):
         clients = await said(broken(late, tmp_path, base))
     with socket.create_server(("127.0.0.1", base + 10)):
@@ -198,7 +198,7 @@ async def test_a_state_that_cannot_be_opened_is_set_aside_for_another(tmp_path: 
 
 async def test_a_bug_while_it_starts_is_one_line_and_no_hang(tmp_path: Path) -> None:
     bug = (
-        "from raftsched.cluster.services import server\n"
+        "from raftsched.cluster.api import server\n"
         "async def boom(self): raise RuntimeError('a bug')\n"
         "server.Server.start = boom"
     )

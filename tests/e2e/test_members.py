@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.client import AsyncClient
-from raftsched.cluster.refusal import Exit
+from raftsched.cluster.ops.exits import Exit
 
 from .processes import READY_S, Cluster, cluster, free_base, until
 

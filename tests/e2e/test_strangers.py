@@ -16,7 +16,7 @@ import pytest
 
 from raftsched.chaos.real.hostile import http2
 from raftsched.client import Client, every
-from raftsched.cluster.services.strangers import TCP_INFO
+from raftsched.cluster.api.strangers import TCP_INFO
 from raftsched.proto.v1 import (
     access_pb2,
     access_pb2_grpc,

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from ....client import AsyncClient, RaftschedError
-from ....cluster.consensus.record import HEADER_BYTES
-from ....cluster.consensus.segment import SUFFIX, written
-from ....cluster.refusal import Exit
+from ....cluster.ops.exits import Exit
+from ....cluster.raft.record import HEADER_BYTES
+from ....cluster.raft.segment import SUFFIX, written
 from ....proto.v1 import cluster_pb2, common_pb2, job_pb2
 from ...stage import NodeProcess, is_ready
 from ..faults import LEADER, Planned

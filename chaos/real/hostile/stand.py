@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ....client import AsyncClient, RaftschedError
-from ....cluster.config import BOOTSTRAP
+from ....cluster.node.bootstrap_token import BOOTSTRAP
 from ....proto.v1 import access_pb2, cluster_pb2, job_pb2, namespace_pb2, options_pb2
 from ...stage import NodeProcess, Process, Stage, StageFailed, free_ports
 from ..arena import Arena

@@ -13,7 +13,7 @@ from raftsched.chaos.sim.mutants import MUTANTS
 from raftsched.chaos.sim.options import BACKFILL_TIMES, BULK, HABITS, draw_rules
 from raftsched.chaos.sim.run import hunt, run_seed
 from raftsched.chaos.sim.world import Violation
-from raftsched.cluster import leader
+from raftsched.cluster.node import leader_loop
 from raftsched.proto.v1 import run_pb2, worker_pb2
 from raftsched.statemachine.firing import dispatch
 from raftsched.statemachine.model import keys, phases
@@ -59,10 +59,10 @@ def test_much_at_once_is_worked_off_in_steps(bulk: str) -> None:
 def test_a_known_mistake_is_found_and_the_rules_are_whole_again(name: str) -> None:
     """CI runs the whole hunt; see `--mutants`."""
     [mutant] = [m for m in MUTANTS if m.name == name]
-    before = dispatch.fire_due, leader.View  # type: ignore[attr-defined]  # It is not exported.
+    before = dispatch.fire_due, leader_loop.View  # type: ignore[attr-defined]  # It is not exported.
 
     assert hunt(mutant)["seeds"] is not None
-    assert (dispatch.fire_due, leader.View) == before  # type: ignore[attr-defined]  # As above.
+    assert (dispatch.fire_due, leader_loop.View) == before  # type: ignore[attr-defined]  # As above.
 
 
 NOW_MS = 1_767_225_600_000

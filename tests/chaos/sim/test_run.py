@@ -16,8 +16,8 @@ from raftsched.chaos.sim.mutants import MUTANTS, Mutant
 from raftsched.chaos.sim.options import FAULTS, draw, quiet
 from raftsched.chaos.sim.run import hunt, run_seed
 from raftsched.chaos.sim.stock import run_stock
-from raftsched.cluster.consensus.journal import CONFIG, Entry
-from raftsched.cluster.consensus.membership import Configuration
+from raftsched.cluster.raft.journal import CONFIG, Entry
+from raftsched.cluster.raft.membership import Configuration
 
 DIGEST = """
 import hashlib

@@ -10,10 +10,10 @@ from raftsched.chaos.sim.cluster import Kit
 from raftsched.chaos.sim.mutants import Mutant
 from raftsched.chaos.sim.rule_mutants import exchanged
 from raftsched.chaos.sim.run import hunt
-from raftsched.cluster.consensus.core import Core
-from raftsched.cluster.consensus.message import Append
-from raftsched.cluster.leader import Leader
-from raftsched.cluster.part import Part
+from raftsched.cluster.node.leader_loop import Leader
+from raftsched.cluster.node.pending import Part
+from raftsched.cluster.raft.core import Core
+from raftsched.cluster.raft.message import Append
 from raftsched.statemachine.firing import dispatch
 from raftsched.statemachine.model.view import View
 

@@ -1,0 +1,389 @@
+"""Who calls, and what they may do: access tokens, looked up by the hash of their secret.
+
+Where `tokens` is on, nobody may call before the first one was made, which takes the secret from a
+node's folder (bootstrap.py). Elsewhere a cluster without tokens takes everybody for an admin. The
+first token closes it, so it must be one that can make others; the last such one stays, so a closed
+cluster stays closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, cast
+
+from google.protobuf.message import Message
+
+from ...proto.contract import Method, Role, Scope
+from ...proto.v1 import access_pb2, options_pb2, worker_pb2
+from ...statemachine.core.rejection import Reason, Refused
+from ...statemachine.model import keys
+from ...statemachine.model.request import CreateToken, TokenCreated
+from ...statemachine.runs import leases, reports
+from ...statemachine.tenants import access, namespaces
+from ..node import refusals
+from ..node.bootstrap_token import BOOTSTRAP, digest, first_secret
+from ..node.bootstrap_token import PREFIX as BOOTSTRAP_PREFIX
+from .call import Call
+from .node_port import Node
+from .places import number_of
+
+Token = access_pb2.AccessToken
+BEARER = "bearer "
+PREFIX = "rs_"  # So that a secret that was published is found by those who look for such.
+SECRET_BYTES = 32
+CREATE = "AccessService/CreateAccessToken"
+BOOTSTRAPPED = "bootstrap"  # Who made the first token, in the audit log.
+# Places that are no namespace: the whole cluster, and where somebody else's worker is, which is not
+# named. No name holds such a sign.
+ALL, TAKEN = "*", "?"
+WORDS = {ALL: "the cluster itself", TAKEN: "a worker id that is taken; give the worker another id"}
+# What an empty namespace means.
+EMPTY = {
+    Scope.SCOPE_DEFAULT: namespaces.DEFAULT,
+    Scope.SCOPE_CLUSTER: ALL,
+    Scope.SCOPE_VISIBLE: ALL,
+}
+# What whoever is refused hears.
+NOBODY = (
+    "nobody says who calls; send the metadata 'authorization: Bearer SECRET' with the secret of an "
+    "access token"
+)
+UNKNOWN = (
+    "this secret is that of no access token, or the token has expired; ask an admin for a new one"
+)
+USED = (
+    "this is the secret from a node's folder, which makes the first access token and nothing else, "
+    f"and that one was made; {BOOTSTRAP}.used in the folder says when, and which it is. Show its "
+    "secret, or ask an admin for a token of your own (raftsched token create)"
+)
+REVOKED = (
+    "the access token of this call was revoked or has expired while it lasted, or it showed none "
+    "and one is needed now; ask an admin for a new one"
+)
+CATCH_UP_S = 1.0  # How long a follower may take to hear of a token that was just made.
+CATCH_UP_LOOK_S = 0.01
+STRANGER_S = 0.1
+WAITING_MAX = 500
+ADDRESSES_MAX = 10_000
+
+
+class Failures:
+    """Calls without a valid token, by address: so many a second are looked at."""
+
+    def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate, self.clock = rate, clock
+        # What each address may still do, and since when. The one that failed longest ago is first.
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allow(self, address: str) -> bool:
+        now = self.clock()
+        left, since = self._left.pop(address, (float(self.rate), now))
+        left = min(float(self.rate), left + (now - since) * self.rate)
+        allowed = left >= 1
+        self._left[address] = (left - 1 if allowed else left, now)
+        if len(self._left) > ADDRESSES_MAX:
+            self._left.popitem(last=False)
+        return allowed
+
+
+class Access:
+    """See the head of this file."""
+
+    def __init__(self, node: Node, failures: int = 100) -> None:
+        self.node = node
+        # Whether there are tokens, and the revision at which this was so.
+        self._closed = (-1, False)
+        self.failures = Failures(failures)
+        # Calls that wait for this node's state, or for a refusal.
+        self._waiting = 0
+
+    def identify(self, call: Call) -> Awaitable[None] | None:
+        """Find out who calls, and refuse what they may do nowhere, before a byte of the request is
+        read: on any node, by what its own state knows. What takes longer is to be awaited."""
+        if not self._is_closed():
+            call.caller = call.address
+            return self._admit_first(call) if self.node.needs_token else None
+        secret = bearer(call)
+        if secret is not None:
+            call.digest = digest(secret)
+            token = self._find(call)
+            if token is not None:
+                self._know(call, token)
+                return None
+        return self._identify_late(call, secret)
+
+    async def _identify_late(self, call: Call, secret: str | None) -> None:
+        """The same for a secret that this node does not know, or none."""
+        token = await self._who(call, secret)
+        if token is not None:
+            self._know(call, token)
+            return
+        # Perhaps the call that made the first token comes again, which its request id says.
+        call.caller, call.is_stranger = call.address, True
+
+    def _know(self, call: Call, token: Token) -> None:
+        """Somebody has shown this token."""
+        call.token, call.actor, call.caller = token, token.name, token.name
+        call.namespace = token.namespace
+        call.hides = token.role == Role.ROLE_VIEWER and not token.see_payloads
+        if token.role > call.method.needs:
+            raise forbidden(token, call.method.needs,
+                            f"{call.method.name} needs {word(call.method.needs)}")  # fmt: skip
+
+    def admit(self, call: Call, request: Message) -> None:
+        """Refuse what the caller may not do with this, by what the request says."""
+        if not self._is_closed():
+            return
+        if self._again(call, request):
+            return
+        token = call.token
+        if token is None:
+            # Or the first token was made since it was asked who calls.
+            raise unknown(bearer(call))
+        method = call.method
+        needs = needed(method, request)
+        if token.role > needs:
+            about = "" if needs == method.needs else " for the cluster's own"
+            raise forbidden(token, needs, f"{method.name}{about} needs {word(needs)}")
+        if token.namespace and method.scope != Scope.SCOPE_NONE:
+            self._check_place(call, request, token)
+
+    def check(self, call: Call) -> None:
+        """Refuse whoever began a call that lasts with a token that is valid no more, or, before
+        there were tokens, without one."""
+        if not self._is_closed():
+            return
+        if access.find(self.node.replica.store, call.digest, self._now_ms()) is None:
+            raise unauthenticated(REVOKED)
+
+    def _is_closed(self) -> bool:
+        revision = self.node.revision
+        if self._closed[0] != revision:
+            self._closed = (revision, access.any_token(self.node.replica.store))
+        return self._closed[1]
+
+    async def _admit_first(self, call: Call) -> None:
+        """Let nobody do anything but make the first token, by the secret from a node's folder."""
+        if not self.node.leads:
+            await self._catch_up(call)
+            if self._is_closed():
+                if (waits := self.identify(call)) is not None:
+                    await waits
+                return
+        secret = bearer(call)
+        shown = digest(secret) if secret else b""
+        # A follower may not have heard of the secrets of all nodes, and the leader looks again.
+        known = bool(secret) and not self.node.leads
+        known = known or any(hmac.compare_digest(shown, one) for one in self.node.bootstraps)
+        if not known or call.method.name != CREATE:
+            raise await self._stranger(call, self._not_bootstrapped())
+        call.first, call.actor, call.caller = True, BOOTSTRAPPED, call.address
+
+    def _not_bootstrapped(self) -> Refused:
+        file = self.node.bootstrap_file
+        return refusals.refused(
+            Reason.ERROR_REASON_NOT_BOOTSTRAPPED,
+            "no access token was made yet, so nobody may call. On the machine of a node: "
+            f"raftsched token bootstrap --secret-file {file}",
+            file=file,
+        )
+
+    def _again(self, call: Call, request: Message) -> bool:
+        """Whether this is the call that made the first token, sent again since its answer was
+        lost. Only the same request gets it: the rules remember which that was."""
+        if call.method.name != CREATE:
+            return False
+        asked = cast(access_pb2.CreateAccessTokenRequest, request)
+        secret = bearer(call)
+        if not (secret and asked.request_id):
+            return False
+        made = digest(first_secret(secret, asked.request_id, PREFIX))
+        token = access.find(self.node.replica.store, made, self._now_ms())
+        if token is None or token.name != asked.access_token.name:
+            return False
+        call.first, call.actor = True, BOOTSTRAPPED
+        return True
+
+    async def _who(self, call: Call, secret: str | None) -> Token | None:
+        """Whose secret is shown that this node does not know; None if only the request can tell."""
+        if secret is None:
+            raise await self._stranger(call, unauthenticated(NOBODY))
+        token = None
+        if not self.node.leads:
+            # It may have been made a moment ago, and this node has not heard of it.
+            await self._catch_up(call)
+            token = self._find(call)
+        if token is None and not (call.method.name == CREATE and self.failures.allow(call.address)):
+            raise await self._stranger(call, unknown(secret))
+        return token
+
+    def _find(self, call: Call) -> Token | None:
+        return access.find(self.node.replica.store, call.digest, self._now_ms())
+
+    async def _catch_up(self, call: Call) -> None:
+        """Return when this node knows all that was so when the call came."""
+        until = call.began + min(CATCH_UP_S, call.timeout())
+        while self.node.driver.staleness() > (now := time.monotonic()) - call.began:
+            if now >= until or self._waiting >= WAITING_MAX:
+                raise self.node.nobody_leads()
+            self._waiting += 1
+            try:
+                await asyncio.sleep(CATCH_UP_LOOK_S)
+            finally:
+                self._waiting -= 1
+
+    async def _stranger(self, call: Call, refusal: Refused) -> Refused:
+        """What somebody without a valid token is told. Who comes again and again waits for it, so
+        that the loop has time for others."""
+        if self.failures.allow(call.address):
+            return refusal
+        if self._waiting < WAITING_MAX:
+            self._waiting += 1
+            try:
+                await asyncio.sleep(STRANGER_S)
+            finally:
+                self._waiting -= 1
+        return refusals.node_limit("failures", self.failures.rate, call.address)
+
+    def _check_place(self, call: Call, request: Message, token: Token) -> None:
+        """A token for one namespace opens nothing else."""
+        method, where = call.method, token.namespace
+        if method.scope == Scope.SCOPE_OF_WORK:
+            self._check_work(request, where)
+            return
+        if method.scope in EMPTY:
+            if method.scope == Scope.SCOPE_VISIBLE:
+                # So it is shown no more than that.
+                asked = cast(Any, request)
+                asked.namespace = asked.namespace or where
+            places = self._places(request, EMPTY[method.scope], where)
+        else:
+            why = f"{method.name} is about the whole cluster, and this token is for one namespace"
+            raise forbidden(token, method.needs, why)
+        for place in places:
+            if place != where:
+                about = WORDS.get(place, place)
+                why = f"this token is for the namespace {where}, and the call is about {about}"
+                raise forbidden(token, method.needs, why, "" if place == TAKEN else place)
+
+    def _places(self, request: Message, default: str, where: str) -> Iterator[str]:
+        """The namespaces that a request is about; `default` is where it names none."""
+        asked = cast(Any, request)
+        fields = request.DESCRIPTOR.fields_by_name
+        for field in fields.values():
+            inner = field.message_type
+            if field.name == "namespace" and inner is None:
+                yield asked.namespace or default
+            elif inner is not None and "namespace" in inner.fields_by_name:
+                value = getattr(asked, field.name)
+                for one in value if isinstance(value, Iterable) else (value,):
+                    yield one.namespace or default
+        hello = asked if "namespaces" in fields else getattr(asked, "hello", None)
+        if hello is not None:
+            yield from hello.namespaces or (namespaces.DEFAULT,)
+            # Who says hello under the name of a worker takes over what that one has.
+            if not self._is_of(hello.worker, where):
+                yield TAKEN
+
+    def _check_work(self, asked: Any, where: str) -> None:  # noqa: ANN401
+        """What is of another namespace is answered as if it were not there."""
+        fields = asked.DESCRIPTOR.fields_by_name
+        runs = [asked.run] if "run" in fields else []
+        for name in ("results", "progress"):
+            runs += [said.run for said in getattr(asked, name, ())]
+        expected = number_of(self.node, where)
+        for run in runs:
+            place = keys.run_key(run)
+            if place is not None and keys.namespace_of(place[0]) != expected:
+                raise Refused(reports.no_run(run))
+        worker = getattr(asked, "worker", "")
+        if self._is_of(worker, where):
+            return
+        if isinstance(asked, worker_pb2.HeartbeatRequest):
+            raise refusals.unknown_session(worker)
+        if isinstance(asked, worker_pb2.DrainWorkerRequest):
+            raise refusals.worker_not_found(worker)
+        # Results are judged by their tokens; the worker that they name is not heard by it.
+        asked.worker = ""
+
+    def _is_of(self, worker: str, where: str) -> bool:
+        """Whether the session of a worker, if there is one, is of one namespace only; of one that
+        this leader knows by its leases, whether these are."""
+        session = self.node.sessions.by_worker.get(worker)
+        if session is None:
+            return True
+        if not session.unmet:
+            return all(namespace == where for namespace in session.fit[0])
+        found = leases.namespaces_of(self.node.replica.store, worker)
+        return set(found) <= {number_of(self.node, where)}
+
+    def _now_ms(self) -> int:
+        return self.node.sessions.wall_ms()
+
+    # The calls.
+
+    async def create(
+        self, call: Call, request: access_pb2.CreateAccessTokenRequest
+    ) -> access_pb2.CreateAccessTokenResponse:
+        """Make a token; its secret is in this answer and nowhere else."""
+        secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+        shown = bearer(call)
+        derived = call.first and bool(shown) and bool(request.request_id)
+        if derived and shown:
+            secret = first_secret(shown, request.request_id, PREFIX)
+        order = CreateToken(request, digest(secret), first=call.first or not call.digest)
+        made = cast(TokenCreated, await self.node.ask(order, call.actor, call.timeout()))
+        if (made.new or derived) and not request.validate_only:
+            made.answer.secret = secret
+        return made.answer
+
+
+def bearer(call: Call) -> str | None:
+    """The secret that a caller shows."""
+    said = call.metadata.get("authorization", "")
+    if not isinstance(said, str) or not said.lower().startswith(BEARER):
+        return None
+    return said[len(BEARER) :].strip()
+
+
+def needed(method: Method, request: Message) -> options_pb2.Role.ValueType:
+    """What a call needs: whoever changes what belongs to the cluster itself must be an admin."""
+    if method.scope != Scope.SCOPE_CLUSTER or method.harmless:
+        return method.needs
+    asked = cast(Any, request)
+    whose = (
+        asked.namespace
+        if "namespace" in request.DESCRIPTOR.fields_by_name
+        else (asked.alert.namespace)
+    )
+    return method.needs if whose else Role.ROLE_ADMIN
+
+
+def word(role: options_pb2.Role.ValueType) -> str:
+    return Role.Name(role).removeprefix("ROLE_")
+
+
+def unknown(secret: str | None) -> Refused:
+    """The secret that was shown is that of no access token."""
+    return unauthenticated(USED if (secret or "").startswith(BOOTSTRAP_PREFIX) else UNKNOWN)
+
+
+def unauthenticated(why: str) -> Refused:
+    return refusals.refused(Reason.ERROR_REASON_UNAUTHENTICATED, why)
+
+
+def forbidden(
+    token: Token, needs: options_pb2.Role.ValueType, why: str, namespace: str = ""
+) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_FORBIDDEN,
+        f"{token.name} may not do this: {why}; ask an admin for a token that may",
+        role=word(token.role),
+        needs=word(needs),
+        namespace=namespace or token.namespace,
+    )

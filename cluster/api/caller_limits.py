@@ -1,0 +1,94 @@
+"""What callers hold of this node: calls, bytes that come and go, streams, watchers and waits,
+each with a limit for one caller and one for all of them.
+
+A caller is the access token that is shown, or the address of whoever shows none and needs none. One
+caller may have no more than a share, so that there is always room for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..node import refusals
+from ..node.limits import Limits
+
+MIB = 1 << 20
+STRANGERS = 8
+# Reads that compute for long on a thread, which shares the interpreter with the loop.
+COSTLY = frozenset({"JobService/ForecastFirings", "JobService/AuditJob"})
+COSTLY_MAX, COSTLY_BY_CALLER = 2, 1
+# There must be room for the largest answer before a call is looked at.
+ANSWER_MAX = 8 << 20
+# What a call holds beside its answer until the caller has taken that. The answer is held twice: as
+# bytes of ours, and as gRPC copies them.
+ANSWERED_BYTES = 8 << 10
+
+
+class Share:
+    """One thing of which there is not enough for everybody."""
+
+    __slots__ = ("by_caller", "held", "maximum", "name", "own", "total", "unit")
+
+    def __init__(self, name: str, maximum: int, by_caller: int, unit: int = 1) -> None:
+        """The name is that of the setting, if it is one, which counts in units."""
+        own = f"{name}_by_caller"
+        self.name, self.own, self.unit = name, own if own in refusals.RAISED else name, unit
+        self.maximum, self.by_caller = maximum * unit, by_caller * unit
+        self.total = 0
+        # Whoever holds nothing is not in here.
+        self.held: dict[str, int] = {}
+
+    def take(self, caller: str, amount: int = 1) -> None:
+        """Let a caller have some more, or refuse it. Written out, since each call does it twice."""
+        held, total = self.held.get(caller, 0) + amount, self.total + amount
+        if held > self.by_caller or total > self.maximum:
+            self.check(caller, amount)
+        self.held[caller], self.total = held, total
+
+    def check(self, caller: str, amount: int) -> None:
+        """Refuse a caller for whom there is not so much more."""
+        if self.by_caller < self.maximum and self.held.get(caller, 0) + amount > self.by_caller:
+            raise refusals.node_limit(self.own, self.by_caller // self.unit, caller)
+        if self.total + amount > self.maximum:
+            raise refusals.node_limit(self.name, self.maximum // self.unit, refusals.ALL)
+
+    def hold(self, caller: str, amount: int) -> None:
+        """A caller has so much more, whether there is room or not."""
+        self.total += amount
+        self.held[caller] = self.held.get(caller, 0) + amount
+
+    def give(self, caller: str, amount: int = 1) -> None:
+        """A caller has done with it."""
+        self.total -= amount
+        # Who held nothing but empty bodies is not in here any more when the first of them goes.
+        left = self.held.pop(caller, 0) - amount
+        if left:
+            self.held[caller] = left
+
+    @contextmanager
+    def taken(self, caller: str) -> Iterator[None]:
+        self.take(caller)
+        try:
+            yield
+        finally:
+            self.give(caller)
+
+
+class Shares:
+    """All of them, as a node is configured."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        limits = limits or Limits()
+        self.limits = limits
+        self.calls = Share("calls", limits.calls, limits.calls_by_caller)
+        self.costly = Share("costly_reads", COSTLY_MAX, COSTLY_BY_CALLER)
+        # Calls of whom only the request itself tells who they are.
+        self.strangers = Share("strangers", STRANGERS, STRANGERS)
+        self.bytes = Share("body_mb", limits.body_mb, limits.body_mb_by_caller, MIB)
+        self.answers = Share("answers_mb", limits.answers_mb, limits.answers_mb_by_caller, MIB)
+        self.streams = Share("streams", limits.streams, limits.streams_by_caller)
+        # Streams of workers that have not said hello yet, which they must do soon.
+        self.greetings = Share("greetings", limits.streams, limits.streams_by_caller)
+        self.watchers = Share("watchers", limits.watchers, limits.watchers_by_caller)
+        self.waits = Share("waits", limits.waits, limits.waits_by_caller)

@@ -1,0 +1,74 @@
+"""Who waits for a leader, and who must know when it changes.
+
+One look at the node serves all that wait, however many they are: when consensus says that another
+one leads, and every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from .node_port import Node
+
+LOOK_S = 0.02
+
+
+class Leadership:
+    """Who leads, as this node knows it."""
+
+    def __init__(self, node: Node, clock: Callable[[], float] = time.monotonic) -> None:
+        self.node = node
+        self.clock = clock
+        self._known = self._present()
+        # Since when it is so, as this node saw it: milliseconds since 1970.
+        self.since_ms = time.time_ns() // 1_000_000
+        self._waiters: set[asyncio.Future[None]] = set()
+        # Called on the loop after each change.
+        self.listeners: list[Callable[[], None]] = []
+
+    async def changed(self, timeout: float) -> None:
+        """Return when somebody else leads, or after a while."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(future)
+        try:
+            async with asyncio.timeout(timeout):
+                await future
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters.discard(future)
+
+    async def gained(self, patience: float) -> bool:
+        """Whether this node leads, once it is known who does or patience is over."""
+        give_up = self.clock() + patience
+        while not self.node.leads:
+            left = give_up - self.clock()
+            if self.elsewhere() or left <= 0:
+                return False
+            await self.changed(left)
+        return True
+
+    def elsewhere(self) -> str:
+        """Where clients reach the leader, if another node leads; empty when none is known."""
+        return "" if self.node.leader_name == self.node.name else self.node.leader_address
+
+    def look(self) -> None:
+        """Tell all that wait when something has changed; called every LOOK_S."""
+        present = self._present()
+        if present == self._known:
+            return
+        if present[1:] != self._known[1:]:
+            self.since_ms = time.time_ns() // 1_000_000
+        self._known = present
+        waiters, self._waiters = self._waiters, set()
+        for future in waiters:
+            if not future.done():
+                future.set_result(None)
+        for listener in self.listeners:
+            listener()
+
+    def _present(self) -> tuple[bool, str, int]:
+        node = self.node
+        return node.leads, node.leader_address, node.term

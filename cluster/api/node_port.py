@@ -1,0 +1,133 @@
+"""What the services ask of a node. `cluster.node.Node` keeps to it, and so do the tests' nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+from ...proto.v1 import common_pb2
+from ...statemachine.core.rejection import Refused
+from ..node.event_feed import Log, State
+from ..node.leader_loop import Leader
+from ..node.worker_sessions import Sessions
+
+
+class Answer(Protocol):
+    """The answer to a read, and what it is true at."""
+
+    @property
+    def message(self) -> Message: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    @property
+    def age_ms(self) -> int:
+        """How old it may be, if it is a stale one."""
+
+
+class Core(Protocol):
+    """What is asked of consensus itself."""
+
+    @property
+    def journal(self) -> Log: ...
+
+
+class Driver(Protocol):
+    """What is asked of consensus on the loop."""
+
+    # Called when another node leads, or none, as far as this one knows.
+    leader_moved: Callable[[], None]
+
+    @property
+    def core(self) -> Core: ...
+
+    def staleness(self) -> float:
+        """How old the applied state is at most, in seconds."""
+
+
+class Node(Protocol):
+    """One node, as those see it who pass calls to it."""
+
+    # New calls are refused.
+    draining: bool
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def replica(self) -> State: ...
+
+    @property
+    def driver(self) -> Driver: ...
+
+    @property
+    def serves(self) -> bool:
+        """It takes calls: it neither drains nor doubts its state."""
+
+    @property
+    def leads(self) -> bool:
+        """It leads, and has applied all that was committed before."""
+
+    def introduce(self) -> None:
+        """Tell the other nodes of this one, as it is now."""
+
+    @property
+    def needs_token(self) -> bool:
+        """Nobody may call without an access token, not even before there is one."""
+
+    @property
+    def bootstraps(self) -> frozenset[bytes]:
+        """Hashes of the secrets that make the first access token."""
+
+    @property
+    def bootstrap_file(self) -> str:
+        """Where such a secret is found."""
+
+    @property
+    def leader_address(self) -> str:
+        """Where clients reach the leader; empty when none is known."""
+
+    @property
+    def leader_name(self) -> str: ...
+
+    def nobody_leads(self) -> Refused:
+        """Why a call finds no leader."""
+
+    def too_late(self, seconds: float) -> Refused:
+        """Why a read was not answered within its time."""
+
+    @property
+    def term(self) -> int: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    def fail(self, error: BaseException) -> None:
+        """Something broke that must not: the node ends."""
+
+    @property
+    def leader(self) -> Leader: ...
+
+    @property
+    def sessions(self) -> Sessions: ...
+
+    async def barrier(self, timeout: float) -> None:
+        """Return when all that was acknowledged before is applied here; on the leader only."""
+
+    def write(self, body: Message, actor: str, timeout: float) -> Awaitable[Message]: ...
+
+    async def ask(self, body: object, actor: str, timeout: float) -> object:
+        """As `write`, for a request of any kind that the rules know."""
+
+    async def read(
+        self, body: Message, options: common_pb2.ReadOptions | None, timeout: float,
+        caller: str = "", finish: Callable[[Message], None] = ...,
+    ) -> Answer:  # fmt: skip
+        """Answer a read. Reads that look at much take turns between callers; `finish` is done to
+        the answer where it is made, which may be on a thread."""
+
+
+Metadata = Mapping[str, str | bytes]

@@ -1,0 +1,118 @@
+"""Calls a second of a namespace: a bucket for each that has such a quota.
+
+Buckets are of this node. Nearly all calls are answered by the leader, so its bucket is the one that
+counts. What workers say about their leases is free: it is what ends the load.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
+from ...statemachine.core.rejection import Reason, Refused, Rejection
+from ...statemachine.model import keys
+from ...statemachine.model.record import NamespaceRecord, parse
+from ...statemachine.tenants import namespaces
+from .call import Call
+from .node_port import Node
+
+LOOK_S = 1.0  # How old what is known of a quota may be.
+BUCKETS = 10_000
+FREE = "WorkerService/"
+
+
+@dataclass(slots=True)
+class Bucket:
+    """One namespace: calls a second (0: any number), and what may be called now."""
+
+    rate: int
+    left: float
+    filled_at: float
+    looked_at: float
+
+
+class Rates:
+    """See the head of this file."""
+
+    def __init__(self, node: Node, clock: Callable[[], float] = time.monotonic) -> None:
+        self.node, self.clock = node, clock
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def count(self, call: Call, request: Message) -> None:
+        """Count a call, or refuse it."""
+        if call.method.name.startswith(FREE):
+            return
+        name = place_of(request)
+        if name is None:
+            return
+        bucket = self._bucket(name, self.clock())
+        if bucket is None or not bucket.rate:
+            return
+        if bucket.left < 1:
+            wait_ms = int((1 - bucket.left) / bucket.rate * 1000) + 1
+            raise Refused(
+                Rejection(
+                    Reason.ERROR_REASON_RATE_LIMITED,
+                    f"the namespace {name} may make {bucket.rate} calls a second; try again in "
+                    f"{wait_ms} ms, or have calls_per_second raised",
+                    {"namespace": name, "maximum": str(bucket.rate)},
+                    retry_after_ms=wait_ms,
+                )
+            )
+        bucket.left -= 1
+
+    def _bucket(self, name: str, now: float) -> Bucket | None:
+        """That of a namespace that is there: names that mean nothing must not push others out."""
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            rate = self._rate(name)
+            if rate is None:
+                return None
+            bucket = self._buckets[name] = Bucket(rate, rate, now, now)
+            if len(self._buckets) > BUCKETS:
+                self._buckets.popitem(last=False)
+            return bucket
+        if now - bucket.looked_at >= LOOK_S:
+            bucket.rate, bucket.looked_at = self._rate(name) or 0, now
+            self._buckets.move_to_end(name)
+        if bucket.rate:
+            bucket.left = min(bucket.rate, bucket.left + (now - bucket.filled_at) * bucket.rate)
+            bucket.filled_at = now
+        return bucket
+
+    def _rate(self, name: str) -> int | None:
+        key = keys.namespace(name)
+        value = self.node.replica.store.get(key)
+        if value is None:
+            return 0 if name == namespaces.DEFAULT else None
+        return parse(key, value, NamespaceRecord).settings.quota.calls_per_second
+
+
+def place_of(request: Message) -> str | None:
+    """The namespace that a request is about; None when it is about none, or about all."""
+    return _place_in(request.DESCRIPTOR)(request)
+
+
+@lru_cache(maxsize=256)  # There are fewer requests in the contracts.
+def _place_in(request: Descriptor) -> Callable[[Any], str | None]:
+    """How a request of this kind says which namespace it is about."""
+    for field in request.fields:
+        name, inner = field.name, field.message_type
+        if name == "namespace" and inner is None:
+            return lambda asked: asked.namespace or namespaces.DEFAULT
+        if inner is None or "namespace" not in inner.fields_by_name:
+            continue
+        if field.is_repeated:
+            return lambda asked: next(
+                (one.namespace or namespaces.DEFAULT for one in getattr(asked, name)),
+                namespaces.DEFAULT,
+            )
+        return lambda asked: getattr(asked, name).namespace or namespaces.DEFAULT
+    return lambda asked: None

@@ -1,0 +1,282 @@
+"""The gRPC server of a node: all services of the contracts on one port.
+
+server = Server(node, "127.0.0.1:7400")
+address = await server.start()
+...
+await server.drain("the node stops")
+await server.stop(grace=1.0)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Mapping
+from typing import cast
+
+import grpc
+from google.protobuf.message import Message
+from grpc_reflection.v1alpha import reflection
+
+from ...proto.contract import Method, methods, services
+from ...statemachine.reads.reads import READS
+from ...statemachine.rules import RULES
+from ..node.event_feed import Feed
+from ..node.limits import Limits
+from ..node.node import Node as RealNode
+from .admin import ClusterCalls
+from .auth import Access
+from .backup_calls import BackupCalls
+from .call import Call
+from .caller_limits import Share, Shares
+from .cluster_status import StatusView
+from .events import EventCalls
+from .forward import Peers
+from .health import SERVICE, Health
+from .lasting import Lasting
+from .leadership import LOOK_S, Leadership
+from .node_port import Node
+from .observer import Nobody, Observer
+from .rates import Rates
+from .refused import RefusedCalls
+from .strangers import Strangers
+from .streaming import Follow, Streams
+from .unary import Calls, Own
+from .unread import Unread
+from .wait_run import Waits
+from .worker_stream import Work
+from .worker_unary import WorkerCalls
+
+MESSAGE_MAX = 4 << 20
+STREAMS_MAX = 20_000  # On one connection.
+# Calls that may wait to be heard. Each has 14 KB, and up to 50 KB with as many headers as may be:
+# whoever begins calls and resets them at once fills this and no more.
+PENDING_MAX = 500
+METADATA_MAX = 8 << 10
+# What may come of a stream before somebody reads it. Who reads lets the rest of a message come.
+AHEAD_BYTES = (64 << 10) - 1
+HANDSHAKE_MS = 5_000  # From a connection to its first words.
+IDLE_MS = 300_000  # Without a call. Clients connect again when they need it.
+REQUESTS_AT_A_READ = 8
+# Descriptors that are not for connections of clients: store, journal, peers, HTTP.
+DESCRIPTORS_KEPT = 192
+OPTIONS: tuple[tuple[str, int], ...] = (
+    # Else a second node on the same port would start without a word and get half of the calls.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", MESSAGE_MAX),
+    ("grpc.max_send_message_length", MESSAGE_MAX),
+    ("grpc.max_concurrent_streams", STREAMS_MAX),
+    ("grpc.server.max_pending_requests", PENDING_MAX),
+    ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
+    ("grpc.http2.max_requests_per_read", REQUESTS_AT_A_READ),
+    # Else gRPC widens the windows of a fast caller to many MiB a stream, which it fills unread.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", AHEAD_BYTES),
+    ("grpc.max_metadata_size", METADATA_MAX),
+    ("grpc.absolute_max_metadata_size", METADATA_MAX),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+    ("grpc.max_connection_idle_ms", IDLE_MS),
+    # Clients ping every 20 s; without these lines they would be sent away for it.
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A client that is gone without a word is noticed as well.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+DEPOSED_S = 1.0  # What a deposed leader has to answer the calls that were passed on to it.
+
+
+class Server:
+    """See the head of this file."""
+
+    def __init__(
+        self,
+        node: Node,
+        address: str,
+        credentials: grpc.ServerCredentials | None = None,
+        peer_credentials: grpc.ChannelCredentials | None = None,
+        metrics: Observer | None = None,
+        limits: Limits | None = None,
+        *,
+        reflects: bool = True,
+    ) -> None:
+        # Whoever reaches the port may ask for the contracts.
+        self._reflects = reflects
+        self.node = node
+        self.shares, self.refused = Shares(limits), RefusedCalls()
+        self._unread = Unread(self.shares.answers, self.refused.note)
+        self._address = address
+        self._credentials = credentials
+        observer = metrics or Nobody()
+        self._peers = Peers(node.name, peer_credentials)
+        self._leadership = Leadership(node)
+        # Whoever waits for a leader need not wait for the next look.
+        node.driver.leader_moved = self._leadership.look
+        self._strangers = Strangers()
+        self._health = Health(services(), self.shares.limits, self._strangers)
+        self._access = Access(node, self.shares.limits.failures)
+        self.feed = Feed(node.replica, node.driver.core.journal)
+        self.events = EventCalls(
+            node, self.feed, self._access.admit, self.shares.answers, self._unread
+        )
+        self._lasting = Lasting(self._access.check)
+        self._waits = Waits(node, self.shares.waits, self._lasting)
+        self._leadership.listeners.append(self._waits.wake_all)
+        # The cluster itself is asked of real nodes only.
+        real = cast("RealNode", node)
+        view = StatusView(real, self.feed, self._leadership, observer, self.refused)
+        self._cluster = ClusterCalls(real, view, self._peers, self._leadership, self._shed)
+        own: dict[str, Own] = {
+            "EventService/ListEvents": self.events.list,
+            "RunService/WaitRun": self._waits.wait,
+            "AccessService/CreateAccessToken": self._access.create,
+            **WorkerCalls(node, self.shares.waits, self._lasting).calls(),
+            **self._cluster.calls(),
+        }
+        rates = Rates(node)
+
+        def admit(call: Call, request: Message) -> None:
+            self._access.admit(call, request)
+            rates.count(call, request)
+
+        self.calls = Calls(
+            node, self._peers, self._leadership, observer, own, self._access.identify, admit,
+            self.shares, self.refused, self._unread, self._strangers,
+        )  # fmt: skip
+        self.work = Work(
+            node, node.sessions, self._leadership, self._access.admit, self.shares, self._strangers
+        )
+        self._streams = Streams(self.calls, self._lasting)
+        self._following: dict[str, tuple[Follow, Share]] = {
+            "EventService/WatchEvents": (self.events.watch, self.shares.watchers),
+            "ClusterService/Backup": (
+                BackupCalls(real, self._access.admit).stream, self.shares.streams,
+            ),
+        }  # fmt: skip
+        self._looking: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    async def start(self) -> str:
+        """Serve; the address that was bound. OSError when it is taken."""
+        most = connections_max(self.shares.limits.connections)
+        self._server = grpc.aio.server(
+            options=(*OPTIONS, ("grpc.max_allowed_incoming_connections", most))
+        )
+        self._server.add_generic_rpc_handlers((self._handlers(), self._health.handlers()))
+        if self._reflects:
+            reflection.enable_server_reflection(
+                (*services(), SERVICE, reflection.SERVICE_NAME), self._server
+            )
+        port = self._bind()
+        await self._server.start()
+        self._strangers.serve(port)
+        self._strangers.start()
+        self._looking = asyncio.create_task(self._look(), name="look")
+        self._looking.add_done_callback(self._looked)
+        self._tell_health()
+        return f"{self._address.rsplit(':', 1)[0]}:{port}"
+
+    def _bind(self) -> int:
+        try:
+            if self._credentials is None:
+                return self._server.add_insecure_port(self._address)
+            return self._server.add_secure_port(self._address, self._credentials)
+        except RuntimeError as error:
+            raise OSError(
+                f"cannot listen for clients on {self._address}: the port is in use, or the address "
+                "is not one of this machine. Stop the other program, or choose another address"
+            ) from error
+
+    def _handlers(self) -> grpc.GenericRpcHandler:
+        served: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {}
+        for method in methods():
+            served[method.path] = self._handler(method)
+        return Served(served)
+
+    def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
+        if method.name == "WorkerService/Work":
+            return self._streams.talking(method, self.work.talk)
+        if method.name in self._following:
+            return self._streams.following(method, *self._following[method.name])
+        ruled = method.request in (READS if method.harmless else RULES)
+        assert ruled or method.name in self.calls.own, f"nothing serves {method.name}"
+        return self.calls.handler(method)
+
+    async def _look(self) -> None:
+        """The one clock of the services."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._leadership.look()
+            self._peers.follow(self.node.leader_address, loop.time(), DEPOSED_S)
+            self.work.look(loop.time())
+            self._lasting.look(loop.time())
+            self.calls.bodies.look(self._leadership.clock())
+            self._health.look(loop.time())
+            self._unread.look(loop.time())
+            self._strangers.turn()
+            self._tell_health()
+            await asyncio.sleep(LOOK_S)
+
+    def _looked(self, looking: asyncio.Task[None]) -> None:
+        """Without its clock a server would hang in odd ways, so the node ends with it."""
+        error = None if looking.cancelled() else looking.exception()
+        if error is not None:
+            self.node.fail(error)
+
+    def _tell_health(self) -> None:
+        node = self.node
+        self._health.tell(
+            serving=node.serves,
+            ready=node.leads or bool(node.leader_address),
+            leads=node.leads,
+        )
+
+    def _shed(self, reason: str) -> None:
+        """Send workers and watchers elsewhere, if this node drains."""
+        self._tell_health()
+        self.node.introduce()
+        if self.node.draining:
+            self.work.drain(reason)
+            self.events.look()
+
+    async def drain(self, reason: str) -> None:
+        """This node stops: new calls are refused, streams end with a word."""
+        self.node.draining = True
+        self._shed(reason)
+        self._health.close()
+
+    async def stop(self, grace: float) -> None:
+        """End; calls that are under way have so many seconds."""
+        if self._stopped:
+            return
+        self._stopped = True
+        await self._server.stop(grace)
+        self._strangers.stop()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        self.feed.close()
+        self._waits.close()
+        self._cluster.verifier.close()
+        await self._peers.close()
+
+
+def connections_max(wanted: int) -> int:
+    """As many as are wanted, if so many files may be open; half of the rest, if few may."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(soft - DESCRIPTORS_KEPT, soft // 4))
+
+
+class Served(grpc.GenericRpcHandler):
+    """All calls by their path, in one dictionary."""
+
+    def __init__(self, served: Mapping[str, grpc.RpcMethodHandler[bytes, bytes]]) -> None:
+        self._served = served
+
+    def service(
+        self, details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        return self._served.get(details.method)

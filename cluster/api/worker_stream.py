@@ -1,0 +1,559 @@
+"""The worker's stream: leases, acknowledgements and stops out, credits, results and beats in.
+
+The session tells what is for the worker as it happens. What was told within one turn of the loop
+leaves in one frame, and while that is on its way the next one gathers: a busy stream has large
+frames, and an idle one costs nothing but its beat. Beats are sent by the server's one clock, a
+share of all streams at each look, so that two thousand of them need no timers of their own and do
+not speak all at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence, Sized
+from functools import partial
+from itertools import islice
+
+import grpc
+from google.protobuf.message import Message
+
+from ...proto.v1 import worker_pb2
+from ...statemachine.core import limits
+from ...statemachine.core.instants import set_ms
+from ...statemachine.core.rejection import Reason, Refused, Rejection
+from ...statemachine.model import keys
+from ..node import refusals
+from ..node.worker_sessions import CREDITS_MAX, Session, Sessions, Words
+from . import body, places
+from .call import Call, Context
+from .caller_limits import Share, Shares
+from .frames import Heads, take
+from .leadership import LOOK_S, Leadership
+from .node_port import Node
+from .strangers import Strangers
+
+FRAME_MAX = 3 << 20
+FORESEEN_MAX = 32  # Lists of words for one worker that one change may hold, and more.
+HEAD_MAX = 64 << 10  # Of that, for what stands in a frame once.
+LEASES_IN_FRAME = 1_000
+ACKS_IN_FRAME = 5_000
+WORDS_MAX = 1_000  # Of each kind in a frame of the worker.
+HELLO_S = 2.0  # From the beginning of a stream to its hello.
+# Of a period: after so much silence a stream says something, its beat at least. With so few streams
+# it answers each beat at once, so that a worker soon knows of a leader that hangs.
+SILENT_SHARE = 0.7
+FEW_STREAMS = 200
+UNREAD_S = 10.0  # How long a frame may be on its way to a worker that does not read.
+LAST_WORD_S = 1.0  # What a stream that ends has to take its last frame.
+PATIENCE_S = 1.0  # How long a stream on a node that does not lead waits for word of a leader.
+# Leases that may be on their way to a worker. It may ask for more; but what waits here for one
+# that does not read must be bounded, and this is plenty for one that does.
+AHEAD = 1_000
+# Bytes of what one worker, and all, have said that may wait for a change before no more is read.
+# The frame that reaches it, of 3 MiB at most, comes on top.
+SAID_MAX = 1 << 20
+SAID_ALL_MAX = 128 << 20
+HEARD_FIRST_S, HEARD_MOST_S = 0.002, 0.1  # How often it is asked whether it is heard.
+Response = worker_pb2.WorkResponse
+Heard = Callable[[int], object]
+LEASES, ACKS, STOPS = (
+    Heads(Response.DESCRIPTOR.fields_by_name[name].number) for name in ("leases", "acks", "stops")
+)
+HEADS = {worker_pb2.Lease: LEASES, worker_pb2.ResultAck: ACKS}
+
+
+class Said:
+    """Bytes of what workers have said that wait for a change: of each stream, and of all."""
+
+    def __init__(self) -> None:
+        self.of: dict[WorkStream, int] = {}
+        self.total = 0
+
+    def add(self, stream: WorkStream, size: int) -> None:
+        if stream.session is not None and stream.session.has_words:
+            self.of[stream] = self.of.get(stream, 0) + size
+            self.total += size
+
+    def is_much(self, stream: WorkStream) -> bool:
+        """Whether a stream must wait until what it said is in the log."""
+        session, held = stream.session, self.of.get(stream, 0)
+        if session is None or not session.has_words:
+            self.forget(stream)
+            return False
+        return held > SAID_MAX or (held > 0 and self.total > SAID_ALL_MAX)
+
+    def forget(self, stream: WorkStream) -> None:
+        self.total -= self.of.pop(stream, 0)
+
+
+class WorkStream:
+    """One stream, and where its session delivers to."""
+
+    def __init__(
+        self,
+        context: Context,
+        welcome: worker_pb2.Welcome,
+        streams: Sized = (),
+        said: Said | None = None,
+    ) -> None:
+        self.context = context
+        # Bytes of frames that were read, on all streams.
+        self.said = said or Said()
+        # All that there are on this node.
+        self.streams = streams
+        # The number of the only namespace that its worker may speak of; None for all.
+        self.only: int | None = None
+        # Whose access token it showed, and who counts the bytes of its frames.
+        self.caller = ""
+        self.heard: Heard = int
+        self.loop = asyncio.get_running_loop()
+        # When this has a result the stream ends: with OK, or refused. It holds no refusal as an
+        # exception, since whoever waits for it stands in that one's trace and holds this stream.
+        self.ended: asyncio.Future[Rejection | None] = self.loop.create_future()
+        self.session: Session | None = None
+        self.writing: asyncio.Task[None] | None = None
+        self.wrote_at = self.loop.time()
+        self.beat = 0
+        # A beat that is to be answered at once. It may have come while a frame was on its way.
+        self._answers_beat = False
+        # The worker's credits: those that wait here, and those that the session may use up.
+        self.credits = self.at_session = 0
+        # What the next frames say.
+        self._welcome: worker_pb2.Welcome | None = welcome
+        self._leases: list[bytes] = []
+        self._acks: list[bytes] = []
+        self._stops: list[bytes] = []
+        self._lines = (
+            (self._acks, ACKS_IN_FRAME), (self._stops, ACKS_IN_FRAME),
+            (self._leases, LEASES_IN_FRAME),
+        )  # fmt: skip
+        self._drain: str | None = None
+        self._redirect: worker_pb2.Redirect | None = None
+        # Pieces of words that are on their way into the log, with these words.
+        self._foreseen: dict[int, tuple[Words, list[bytes]]] = {}
+        # The redirect is said, and nothing comes behind it.
+        self._over = False
+
+    # What the session tells; see sessions.Deliver.
+
+    def foresee(self, words: Words) -> None:
+        if len(self._foreseen) >= FORESEEN_MAX:
+            # They were never told: their change got lost, or the session went on elsewhere.
+            self._foreseen.clear()
+        self._foreseen[id(words)] = (words, HEADS[type(words[0])].pieces(words))
+
+    def _pieces(self, words: Words) -> list[bytes]:
+        _, pieces = self._foreseen.pop(id(words), (words, None))
+        if pieces is None:
+            return HEADS[type(words[0])].pieces(words) if words else []
+        return pieces
+
+    def leases(self, leases: Sequence[worker_pb2.Lease]) -> None:
+        if leases:
+            self._leases += self._pieces(leases)
+            self.at_session -= len(leases)
+            self.pass_credits()
+            self.wake()
+
+    def acks(self, acks: Sequence[worker_pb2.ResultAck]) -> None:
+        self._acks += self._pieces(acks)
+        self.wake()
+
+    def stops(self, stops: Sequence[worker_pb2.Stop]) -> None:
+        self._stops += STOPS.pieces(stops)
+        self.wake()
+
+    def drain(self, reason: str) -> None:
+        self._drain = reason
+        self.credits = self.at_session = 0
+        self.wake()
+
+    def redirect(self, leader: str, reason: str) -> None:
+        self._redirect = worker_pb2.Redirect(leader=leader, reason=reason)
+        self.wake()
+
+    def lost(self, refusal: Rejection) -> None:
+        self.fail(Refused(refusal))
+
+    # Out.
+
+    def wake(self) -> None:
+        """Something is to be said."""
+        if self.writing is None and not self.ended.done():
+            self.writing = self.loop.create_task(self._write())
+            self.writing.add_done_callback(self._wrote)
+
+    async def _write(self) -> None:
+        """Send frames as long as there is something to say."""
+        frame: bytes | None = self._frame()
+        while frame is not None:
+            self.wrote_at = self.loop.time()
+            try:
+                await self.context.write(frame)
+            except grpc.aio.BaseError:
+                # The connection is gone.
+                self.end()
+                return
+            self.pass_credits()
+            frame = self._frame() if self._has_words() else None
+        if self._over:
+            self.end()
+
+    def _wrote(self, writing: asyncio.Task[None]) -> None:
+        self.writing = None
+        error = None if writing.cancelled() else writing.exception()
+        if error is not None:
+            self.fail(error)
+        elif self._has_words() and not self.ended.done():
+            self.wake()
+
+    def _has_words(self) -> bool:
+        """Something is to be said now, not only within the period."""
+        told = self._leases or self._acks or self._stops or self._answers_beat
+        last = self._drain is not None or self._redirect is not None
+        return bool(told or last) and not self._over
+
+    def _frame(self) -> bytes:
+        """The next frame, within its limit."""
+        frame = Response(welcome=self._welcome, beat=self.beat)
+        self._welcome, self._answers_beat = None, False
+        pieces: list[bytes] = []
+        room = FRAME_MAX - HEAD_MAX
+        for line, most in self._lines:
+            taken = take(line, most, room)
+            room -= sum(map(len, taken))
+            pieces += taken
+        waiting = next((line for line, _ in self._lines if line), None)
+        if not pieces and waiting:
+            # One that is larger than a frame must go all the same.
+            pieces.append(waiting.pop(0))
+        if not self._leases and not self._acks and not self._stops:
+            if self._drain is not None:
+                frame.drain, frame.drain_reason = True, self._drain
+                self._drain = None
+            if self._redirect is not None:
+                frame.redirect.CopyFrom(self._redirect)
+                self._over = True
+        return frame.SerializeToString() + b"".join(pieces)
+
+    def look(self, now: float, heartbeat: float) -> None:
+        """Say something now and then, and give up on a worker that does not read."""
+        silent = now - self.wrote_at
+        if self.writing is None:
+            if silent >= heartbeat * SILENT_SHARE:
+                self.wake()
+        elif silent > UNREAD_S:
+            self.fail(unread(silent))
+
+    # In.
+
+    async def read(self) -> None:
+        """Take frames until the worker closes its side."""
+        while True:
+            try:
+                data = await self.context.read()
+            except grpc.aio.BaseError:
+                return
+            if data is grpc.aio.EOF:
+                return
+            self.heard(len(data))
+            frame = await parsed(data, self.caller)
+            if frame.HasField("hello"):
+                raise wrong("hello", "came twice; it must be in the first frame, and only there")
+            self.take(frame)
+            self.said.add(self, len(data))
+            del data, frame
+            await self._until_heard()
+
+    async def _until_heard(self) -> None:
+        """Read no more of a worker as long as what it said waits for a change, or it does not read
+        the answers, beyond a bound. gRPC then holds it back, and nothing is lost."""
+        wait_s = HEARD_FIRST_S
+        while (self.said.is_much(self) or self._owes_much()) and not self.ended.done():
+            if self.session is not None:
+                # It would be heard if it were read.
+                self.session.hear()
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, HEARD_MOST_S)
+
+    def _owes_much(self) -> bool:
+        """Whether more waits to be sent than what one frame takes."""
+        return max(len(self._acks), len(self._stops)) > ACKS_IN_FRAME
+
+    def take(self, frame: worker_pb2.WorkRequest) -> None:
+        """What the worker says in one frame."""
+        session = self.session
+        if session is None or self._redirect is not None or self.ended.done():
+            return
+        if self.only is not None:
+            self._check_places(frame, self.only)
+        session.hear()
+        self.beat = max(self.beat, frame.beat)
+        if frame.results:
+            session.report(frame.results)
+        if frame.progress:
+            session.note(frame.progress)
+        if frame.extensions:
+            session.extend(frame.extensions)
+        if frame.credits:
+            self.credits = min(self.credits + frame.credits, CREDITS_MAX - self.at_session)
+            self.pass_credits()
+        if frame.drain:
+            session.drain("the worker asked for it")
+        if frame.beat and not frame.results and len(self.streams) <= FEW_STREAMS:
+            self._answers_beat = True
+            self.wake()
+
+    def _check_places(self, frame: worker_pb2.WorkRequest, only: int) -> None:
+        """A token for one namespace speaks of the runs of no other."""
+        runs = [said.run for said in frame.results]
+        runs += [said.run for said in frame.progress]
+        runs += [said.run for said in frame.extensions]
+        for run in runs:
+            place = keys.run_key(run)
+            if place is not None and keys.namespace_of(place[0]) != only:
+                raise refusals.refused(
+                    Reason.ERROR_REASON_FORBIDDEN,
+                    f"run {run} is of another namespace than the access token of this stream",
+                    run=run,
+                )
+
+    def pass_credits(self) -> None:
+        """Let the session use up some more, as far as the worker reads."""
+        more = min(self.credits, AHEAD - self.at_session - len(self._leases))
+        session = self.session
+        if more > 0 and session is not None and not session.draining:
+            self.credits -= more
+            self.at_session += more
+            session.credit(more)
+
+    # The end.
+
+    def end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        if self.ended.done():
+            return
+        if isinstance(error, Refused):
+            self.ended.set_result(error.rejection)
+        else:
+            self.ended.set_exception(error)
+
+    def read_all(self, reading: asyncio.Task[None]) -> None:
+        """The worker has closed its side, or said something wrong."""
+        error = None if reading.cancelled() else reading.exception()
+        if error is not None:
+            self.fail(error)
+        else:
+            self.end()
+
+    async def close(self) -> None:
+        """Leave the session, and let the last frame go; if it does not, drop the call: no status
+        can be sent while a message is on its way."""
+        session = self.session
+        if session is not None and session.deliver is self:
+            session.close()
+        self.ended.cancel()
+        if self.writing is not None:
+            await asyncio.wait([self.writing], timeout=LAST_WORD_S)
+            if self.writing is not None:
+                self.writing.cancel()
+                raise asyncio.CancelledError
+
+
+class Work:
+    """All streams of workers on this node."""
+
+    def __init__(
+        self,
+        node: Node,
+        sessions: Sessions,
+        leadership: Leadership,
+        admit: Callable[[Call, Message], None],
+        shares: Shares,
+        strangers: Strangers,
+    ) -> None:
+        self.node, self.sessions, self.leadership, self.admit = node, sessions, leadership, admit
+        self.shares, self.strangers = shares, strangers
+        # The one that was looked at longest ago is first.
+        self.streams: OrderedDict[WorkStream, None] = OrderedDict()
+        self.said = Said()
+
+    async def talk(self, call: Call, requests: object) -> None:
+        """Serve a stream."""
+        peer = call.peer
+        # There is always a frame under way.
+        self.strangers.reads(peer, FRAME_MAX)
+        try:
+            await self._talk(call, partial(self.strangers.heard, peer))
+        finally:
+            self.strangers.has_read(peer, FRAME_MAX, 0)
+
+    async def _talk(self, call: Call, heard: Heard) -> None:
+        node, context = self.node, call.context
+        if node.draining:
+            raise refusals.draining(node.name, self.leadership.elsewhere())
+        with self.shares.greetings.taken(call.caller):
+            if not node.leads and not await self.leadership.gained(PATIENCE_S):
+                await self._send_elsewhere(context)
+                return
+            hello = await said_first(context, self.shares.bytes, call.caller, heard)
+        self.admit(call, hello.hello)
+        with self.shares.streams.taken(call.caller):
+            serving = self._serve(call, hello, heard)
+            # It may list thousands of leases, and the stream stays for long.
+            del hello
+            await serving
+
+    async def _serve(self, call: Call, hello: worker_pb2.WorkRequest, heard: Heard) -> None:
+        node, context = self.node, call.context
+        if node.leads:
+            await places.need_of(node, hello.hello, call.timeout())
+        if not node.leads:
+            await self._send_elsewhere(context)
+            return
+        stream = WorkStream(context, welcome(self.sessions), self.streams, self.said)
+        stream.caller, stream.heard = call.caller, heard
+        if call.namespace:
+            stream.only = places.number_of(node, call.namespace)
+        stream.session = self.sessions.open(hello.hello, stream, stream=True, caller=call.caller)
+        self.streams[stream] = None
+        reading: asyncio.Task[None] | None = None
+        try:
+            stream.take(hello)
+            del hello
+            stream.wake()
+            reading = asyncio.create_task(stream.read())
+            reading.add_done_callback(stream.read_all)
+            rejection = await stream.ended
+        finally:
+            del self.streams[stream]
+            self.said.forget(stream)
+            if reading is not None:
+                # What it says from now on is not for this stream any more.
+                reading.cancel()
+            await stream.close()
+        if rejection is not None:
+            raise Refused(rejection)
+
+    async def _send_elsewhere(self, context: Context) -> None:
+        """Say who leads to a worker that reads."""
+        redirect = worker_pb2.Redirect(
+            leader=self.leadership.elsewhere(), reason=f"{self.node.name} does not lead"
+        )
+        try:
+            async with asyncio.timeout(LAST_WORD_S):
+                await context.write(Response(redirect=redirect).SerializeToString())
+        except TimeoutError:
+            raise unread(LAST_WORD_S) from None
+
+    def look(self, now: float) -> None:
+        """A share of the streams; within an eighth of a heartbeat it is all of them."""
+        heartbeat = self.sessions.heartbeat_ms / 1000
+        share = -(-len(self.streams) * LOOK_S // (heartbeat / 8))
+        for stream in list(islice(self.streams, int(share))):
+            self.streams.move_to_end(stream)
+            stream.look(now, heartbeat)
+
+    def drain(self, reason: str) -> None:
+        """Send all workers elsewhere."""
+        for stream in self.streams:
+            stream.redirect(self.leadership.elsewhere(), reason)
+
+
+def welcome(sessions: Sessions) -> worker_pb2.Welcome:
+    """What a session must keep to."""
+    found = worker_pb2.Welcome()
+    set_ms(found.heartbeat, sessions.heartbeat_ms)
+    set_ms(found.lapse, sessions.lapse_ms)
+    if sessions.tells_time:
+        set_ms(found.server_time, sessions.wall_ms())
+    return found
+
+
+async def said_first(
+    context: Context, share: Share, caller: str, heard: Heard
+) -> worker_pb2.WorkRequest:
+    """The first frame, with the hello; what waits to be parsed counts for its caller."""
+    try:
+        async with asyncio.timeout(HELLO_S):
+            data = await context.read()
+    except TimeoutError:
+        raise required(f"did not come within {HELLO_S:.0f} s of the stream") from None
+    if data is grpc.aio.EOF:
+        raise required("did not come before the worker closed its side")
+    heard(len(data))
+    share.take(caller, len(data))
+    try:
+        frame = await parsed(data, caller)
+    finally:
+        share.give(caller, len(data))
+    if not frame.HasField("hello"):
+        raise required("is not in the first frame")
+    return frame
+
+
+async def parsed(data: bytes, caller: str) -> worker_pb2.WorkRequest:
+    """A frame of a worker, within its limits."""
+    if len(data) > FRAME_MAX:
+        raise too_many("frame", FRAME_MAX, len(data), "bytes")
+    frame = await body.parsed(worker_pb2.WorkRequest, data, caller=caller)
+    for name, words in (
+        ("results", frame.results), ("progress", frame.progress), ("extensions", frame.extensions)
+    ):  # fmt: skip
+        if len(words) > WORDS_MAX:
+            raise too_many(name, WORDS_MAX, len(words), "entries")
+    within(frame.progress)
+    if frame.credits < 0:
+        raise wrong("credits", f"is {frame.credits}; it says how many more leases may come")
+    return frame
+
+
+def within(reports: Iterable[worker_pb2.ProgressReport]) -> None:
+    """Refuse what the rules would not take. Nothing but an old token is answered by a stop, so a
+    report that is refused there would end a handler whose lease stands."""
+    for report in reports:
+        size = len(report.checkpoint)
+        if size > limits.CHECKPOINT_BYTES:
+            raise refusals.refused(
+                Reason.ERROR_REASON_LIMIT_EXCEEDED,
+                f"the checkpoint of run {report.run[:256]} has {size} bytes; the most is "
+                f"{limits.CHECKPOINT_BYTES}. Store it elsewhere and send its address",
+                limit="checkpoint",
+                maximum=limits.CHECKPOINT_BYTES,
+                actual=size,
+            )
+
+
+def required(why: str) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_FIELD_REQUIRED,
+        f"hello {why}; begin the stream with a frame that says who you are",
+        field="hello",
+    )
+
+
+def wrong(field: str, why: str) -> Refused:
+    return refusals.refused(Reason.ERROR_REASON_FIELD_INVALID, f"{field} {why}", field=field)
+
+
+def too_many(what: str, maximum: int, actual: int, of: str) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_LIMIT_EXCEEDED,
+        f"{what} has {actual} {of}, at most {maximum} may be sent at once; send them in parts",
+        limit=what,
+        maximum=maximum,
+        actual=actual,
+    )
+
+
+def unread(seconds: float) -> Refused:
+    return refusals.refused(
+        Reason.ERROR_REASON_BACKLOG_FULL,
+        f"the worker has not read from its stream for {seconds:.0f} s; connect again, and keep "
+        "reading while handlers work",
+        200,
+    )

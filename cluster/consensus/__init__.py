@@ -1,1 +1,0 @@
-"""Agreement between the nodes: the only folder that knows PySyncObj."""

@@ -1,0 +1,24 @@
+"""One node: its copy of the state, its leader's loop, its workers, and what it knows of others.
+
+Others may use:
+
+* applier: the copy of the state: what consensus applies, checkpoints and restores.
+* backup: a state as an archive, and an archive as a state.
+* bootstrap_token: the secret that makes the first access token.
+* build: which sources, zones and libraries this process runs on.
+* clock: the wall clock, which jumps only when others agree.
+* damage: what becomes of files that are not what was written.
+* event_feed: the events of the cluster, read from the journal.
+* hello: what a worker says of itself, checked.
+* leader_loop: gathers, decides one change, answers.
+* limits: what callers may hold of a node.
+* memory: gives back what was freed.
+* node: all of this together, as services know it.
+* peer_info: what nodes tell each other of themselves.
+* pending: a request in a change, and whoever waits for it.
+* refusals: what the server itself refuses.
+* removal: the note that the cluster removed this node.
+* troubles: what was set aside or failed while this node led.
+* virtual_time: the clock of tests.
+* worker_sessions: workers as the leader knows them.
+"""

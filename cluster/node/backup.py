@@ -1,0 +1,171 @@
+"""A backup: one tar archive of a node's state at one revision, made while the node runs.
+
+    state/CURRENT, state/000012.sst, ...   the files of a checkpoint
+    manifest.json                          whose they are, and size and SHA-256 of each
+
+The manifest comes last, so that the archive is read once and sent as it is read; its length is
+known before, and so is that of the whole. An archive without one was cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tarfile
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from ...statemachine.core.rocks_store import peek
+from ...statemachine.core.store import Corrupt
+from ...statemachine.model import keys
+from ...statemachine.model.record import MetaRecord, parse
+from .applier import Replica
+from .table_reader import read_whole_beside
+
+FORMAT = 1
+FOLDER = "state/"
+MANIFEST = "manifest.json"
+PIECE = 512 << 10
+BLOCK = tarfile.BLOCKSIZE
+END = bytes(2 * BLOCK)
+NO_DIGEST = "0" * 64
+MANIFEST_MAX = 16 << 20
+_NAME = re.compile(r"state/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
+
+
+class Backup:
+    """One archive on its way out. Not for the loop: it reads files."""
+
+    def __init__(self, folder: Path, about: dict[str, object]) -> None:
+        """`folder` holds a checkpoint and goes with `remove`; `about` is told in the manifest."""
+        self.folder = folder
+        value = peek(folder, keys.META)
+        self.meta = parse(keys.META, value, MetaRecord) if value else MetaRecord()
+        self.about: dict[str, object] = {
+            "format": FORMAT, **about, "revision": self.meta.revision,
+            "applied_index": self.meta.applied_index, "fingerprint": self.meta.fingerprint.hex(),
+        }  # fmt: skip
+        self.sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+    @property
+    def total(self) -> int:
+        """The size of the archive in bytes."""
+        bodies = [*self.sizes.values(), len(self._manifest(dict.fromkeys(self.sizes, NO_DIGEST)))]
+        return sum(BLOCK + size + -size % BLOCK for size in bodies) + len(END)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The archive, in order; each file is read once, and hashed as it is."""
+        digests: dict[str, str] = {}
+        for name, size in self.sizes.items():
+            yield _head(FOLDER + name, size)
+            digest, left = sha256(), size
+            with (self.folder / name).open("rb") as file:
+                while left and (piece := file.read(min(PIECE, left))):
+                    digest.update(piece)
+                    left -= len(piece)
+                    yield piece if left else piece + bytes(-size % BLOCK)
+            if left:
+                raise OSError(f"{name} of the checkpoint lacks {left} of {size} bytes")
+            digests[name] = digest.hexdigest()
+        manifest = self._manifest(digests)
+        yield _head(MANIFEST, len(manifest)) + manifest + bytes(-len(manifest) % BLOCK) + END
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _manifest(self, digests: dict[str, str]) -> bytes:
+        files = [
+            {"name": FOLDER + name, "size": size, "sha256": digests[name]}
+            for name, size in self.sizes.items()
+        ]
+        return json.dumps({**self.about, "files": files}, indent=1).encode()
+
+
+def take(replica: Replica, folder: Path, about: dict[str, object]) -> Backup:
+    """Make the checkpoint; where no other state is put in the place of this one meanwhile. All of
+    it is read through: whoever needs a backup has nothing else."""
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    replica.checkpoint_into(folder)
+    try:
+        read_whole_beside(folder)
+    except Corrupt as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        replica.damaged(error)  # Its tables are those of the state.
+        raise
+    return Backup(folder, about)
+
+
+def _head(name: str, size: int) -> bytes:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = size, 0o600
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+class NoBackup(Exception):
+    """A file is no archive that could be put back; the text says why."""
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file of an archive."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What an archive says of itself. What a later version adds does not matter here."""
+
+    format: int
+    cluster: str
+    node: str
+    term: int
+    revision: int
+    applied_index: int
+    fingerprint: str
+    feature_level: int
+    version: str
+    time: str
+    files: list[File]
+
+
+def unpack(archive: Path, folder: Path) -> Manifest:
+    """Write the state into a new folder; all of it is as the manifest says, or NoBackup."""
+    folder.mkdir(mode=0o700, parents=True)
+    found: dict[str, tuple[int, str]] = {}
+    manifest: Manifest | None = None
+    try:
+        with tarfile.open(archive, "r|") as opened:
+            for entry in opened:
+                body = opened.extractfile(entry)
+                if body is None or manifest is not None:
+                    raise NoBackup(f"{entry.name[:80]!r} should not be there")
+                if entry.name == MANIFEST:
+                    manifest = msgspec.json.decode(body.read(MANIFEST_MAX), type=Manifest)
+                elif entry.name in found or not _NAME.fullmatch(entry.name):
+                    raise NoBackup(f"{entry.name[:80]!r} is no file of a state")
+                else:
+                    found[entry.name] = _write(body, folder / entry.name.removeprefix(FOLDER))
+    except (tarfile.TarError, msgspec.DecodeError, EOFError) as error:
+        raise NoBackup(f"it is damaged, or no archive: {error}") from error
+    if manifest is None:
+        raise NoBackup("it was cut off: its manifest is missing")
+    stated = {file.name: (file.size, file.sha256) for file in manifest.files}
+    if wrong := sorted(n for n in stated | found if stated.get(n) != found.get(n)):
+        raise NoBackup(f"{wrong[0]} is not as the manifest says")
+    return manifest
+
+
+def _write(body: IO[bytes], path: Path) -> tuple[int, str]:
+    digest, size = sha256(), 0
+    with path.open("xb") as out:
+        while block := body.read(PIECE):
+            digest.update(block)
+            size += len(block)
+            out.write(block)
+    return size, digest.hexdigest()

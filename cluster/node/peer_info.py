@@ -1,0 +1,198 @@
+"""What nodes tell each other of themselves each second, and what follows from it.
+
+It travels on the peer link beside consensus and is never replicated: addresses for clients,
+versions, clocks, and a fingerprint of the state, so that a node whose copy differs from those of a
+majority finds out and serves no longer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from importlib.metadata import version as version_of
+from typing import Annotated
+
+import msgspec
+
+from ...statemachine.model.record import MetaRecord
+from . import build
+from .applier import Applied
+
+logger = logging.getLogger(__name__)
+
+FEATURE_LEVEL = 2  # 2: the time of the state may be set back.
+FRESH = 3.0  # Seconds for which a word counts.
+FINGERPRINTS = 10_000  # Revisions back for which a peer's fingerprint can be compared.
+
+
+class About(msgspec.Struct, frozen=True):
+    """One node, in its own words; times and skew as the hearer sees them."""
+
+    client_address: str
+    version: str
+    zone_edition: str
+    feature_level: int
+    serving: bool
+    wall_ms: int
+    applied_index: int
+    revision: int
+    fingerprint: str
+    # It has heard lately from all it is linked to; until then all say more often who they are.
+    met: bool = True
+    # Sessions of workers, which the leader alone has.
+    workers: int = 0
+    # SHA-256 of the secret that makes the first access token; empty where there is none.
+    bootstrap: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
+    # What it computes with; empty from releases that did not say. See build.py.
+    build: str = ""
+    croniter: str = ""
+    zones: str = ""
+    # The zones it knows, as long as somebody it hears knows others.
+    zone_names: tuple[str, ...] = ()
+    # Some of those that the leader has asked for: who leads next is to have looked at them too.
+    zones_in_use: tuple[str, ...] = ()
+    heard_at: float = 0.0
+    wall_skew_ms: int = 0
+
+
+class Acquaintances:
+    """The other nodes, as they told of themselves."""
+
+    def __init__(
+        self, name: str, replica: Applied, wall_ms: Callable[[], int], seconds: Callable[[], float]
+    ) -> None:
+        self.name, self.replica, self.wall_ms, self.seconds = name, replica, wall_ms, seconds
+        self.abouts: dict[str, About] = {}
+        # Some of them have a secret for the first access token: asked for at each call.
+        self.any_bootstrap = False
+        # Peers whose state differed from this node's at the same revision.
+        self.differing: set[str] = set()
+        self.diverged = False
+        self._fingerprints: OrderedDict[int, bytes] = OrderedDict()
+        self.applied(replica.meta)
+
+    def applied(self, meta: MetaRecord) -> None:
+        self._fingerprints[meta.revision] = meta.fingerprint
+        if len(self._fingerprints) > FINGERPRINTS:
+            self._fingerprints.popitem(last=False)
+
+    def fingerprint_at(self, revision: int) -> bytes | None:
+        """That of this node's state as it was; None when that is too long ago, or to come."""
+        return self._fingerprints.get(revision)
+
+    def words(
+        self, client_address: str, version: str, *, serving: bool, met: bool = True,
+        workers: int = 0, bootstrap: bytes = b"", zones_in_use: Iterable[str] = (),
+    ) -> bytes:  # fmt: skip
+        meta = self.replica.meta
+        return msgspec.json.encode(
+            About(
+                client_address=client_address, version=version, zone_edition=ZONE_EDITION,
+                feature_level=FEATURE_LEVEL, serving=serving, wall_ms=self.wall_ms(),
+                applied_index=meta.applied_index, revision=meta.revision,
+                fingerprint=meta.fingerprint.hex(), met=met, workers=workers,
+                bootstrap=bootstrap.hex(), build=build.build(), croniter=build.croniter(),
+                zones=build.zones_digest(), zone_names=self._zone_names(),
+                zones_in_use=tuple(zones_in_use),
+            )
+        )  # fmt: skip
+
+    def _zone_names(self) -> tuple[str, ...]:
+        """Told to those alone who know others, since it is long."""
+        mine = build.zones_digest()
+        differs = any(about.zones not in ("", mine) for about in self.fresh().values())
+        return tuple(sorted(build.zone_names())) if differs else ()
+
+    def lacking(self) -> dict[str, str]:
+        """Zones that this node knows and somebody who is there does not, with that one's name."""
+        found: dict[str, str] = {}
+        for name, about in sorted(self.fresh().items()):
+            if about.zone_names:
+                for zone in build.zone_names() - set(about.zone_names):
+                    found.setdefault(zone, name)
+        return found
+
+    def differences(self) -> list[str]:
+        """Where those who are there differ from this node, in sentences."""
+        found = []
+        for name, about in sorted(self.fresh().items()):
+            for what, theirs, mine in (
+                ("the build", about.build, build.build()),
+                ("time zone data", about.zone_edition, ZONE_EDITION),
+                ("the list of time zones", about.zones, build.zones_digest()),
+                ("croniter", about.croniter, build.croniter()),
+                ("feature level", str(about.feature_level), str(FEATURE_LEVEL)),
+            ):
+                if theirs and theirs != mine:
+                    found.append(f"{name} has {what} {theirs}, {self.name} has {mine}.")
+        return found
+
+    def told(self, peer: str, text: bytes) -> About | None:
+        """Take what a peer says of itself; None if it cannot be read."""
+        try:
+            said = msgspec.json.decode(text, type=About)
+        except msgspec.DecodeError as error:
+            # A later release may say other things; nothing depends on these words.
+            logger.warning("what %s tells of itself cannot be read: %s", peer, error)
+            return None
+        skew_ms = said.wall_ms - self.wall_ms()
+        about = msgspec.structs.replace(said, heard_at=self.seconds(), wall_skew_ms=skew_ms)
+        self.abouts[peer] = about
+        self.any_bootstrap = any(one.bootstrap for one in self.abouts.values())
+        mine = self._fingerprints.get(said.revision)
+        if mine is not None:
+            self._compare(peer, mine.hex() == said.fingerprint, said.revision)
+        return about
+
+    def fresh(self) -> dict[str, About]:
+        """Those who told of themselves lately."""
+        since = self.seconds() - FRESH
+        return {name: about for name, about in self.abouts.items() if about.heard_at > since}
+
+    def has_met(self, names: Iterable[str]) -> bool:
+        """All of them have told of themselves lately."""
+        return self.fresh().keys() >= set(names)
+
+    def all_met(self, names: Iterable[str]) -> bool:
+        """And they say the same of those they are linked to."""
+        names = list(names)
+        return self.has_met(names) and all(self.abouts[name].met for name in names)
+
+    def skews_ms(self, voters: Iterable[str], now_ms: int) -> list[int]:
+        """How far the clocks of the voters that were heard lately are from a clock of this node.
+        What they said is counted on to this moment, since this clock may have been set since."""
+        now = self.seconds()
+        return [
+            about.wall_ms + int((now - about.heard_at) * 1000) - now_ms
+            for name in voters
+            if (about := self.abouts.get(name)) is not None and now - about.heard_at < FRESH
+        ]
+
+    def skew_ms(self, voters: Iterable[str], most_ms: int, now_ms: int) -> int:
+        """How far that is from a majority of them; 0 when near enough."""
+        skews = self.skews_ms(voters, now_ms)
+        far = sorted((skew for skew in skews if abs(skew) > most_ms), key=abs)
+        # This clock agrees with itself, so one vote is on its side.
+        if len(far) > len(skews) + 1 - len(far):
+            return far[0]
+        return 0
+
+    def _compare(self, peer: str, same: bool, revision: int) -> None:
+        if same:
+            self.differing.discard(peer)
+            return
+        if peer not in self.differing:
+            logger.error("the state of %s differs from that of %s at %d", self.name, peer, revision)
+        self.differing.add(peer)
+        # Of nodes that are there: those that were replaced have said their last word.
+        present = self.fresh()
+        if len(self.differing & present.keys()) > (len(present) + 1) // 2 and not self.diverged:
+            self.diverged = True
+            logger.critical(
+                "the state of %s differs from those of a majority, so it serves no longer; stop "
+                "it, empty its folder and start it again: it fetches the state anew", self.name
+            )  # fmt: skip
+
+
+ZONE_EDITION = version_of("tzdata")

@@ -1,0 +1,147 @@
+"""How the kinds of work in one change share its time.
+
+What comes last in a change waits for all that is before it, and what is due next waits for the
+change as a whole. So each kind has a share of the time, in the order in which they stand here. What
+it does not use, the next ones may; and each has a little of its own, however long those before it
+took. How large the shares are depends on who waits:
+
+* Nobody: what callers ask for and what is left over from long work fill a change.
+* A herd: those have a moment of each change, and what is due the rest of it.
+* Somebody beside it, now or soon: all have a moment. A change costs what it costs however little is
+  in it, so a herd alone takes a tenth longer in such changes, and nobody waits long for one. What
+  callers ask for may go on for a quarter of the time until then: agreeing on it takes as long again
+  or longer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import Enum, IntEnum, auto
+
+from ...statemachine.core.budget import Budget, Share, until
+from ...statemachine.model.request import FireTimers, Grant, MakeAlerts, Observe, Resume
+from .pending import Part
+
+
+class Kind(IntEnum):
+    """Kinds of work, in the order in which a change does them. Numbers, which hash fast."""
+
+    # What workers have said, which frees what others wait for.
+    WORDS = auto()
+    # What is due now.
+    DUE = auto()
+    # What workers hold that come to this leader: any number of them, with thousands of leases each.
+    HELLOS = auto()
+    # What callers ask for.
+    CALLS = auto()
+    # What can wait: the rest of backfills, waves and deletions, and a look at the alerts.
+    LATER = auto()
+    GRANT = auto()
+
+
+# Who waits for nothing that is due, and is waited for by what is.
+OTHERS = (Kind.HELLOS, Kind.CALLS, Kind.LATER)
+UNTIL_DUE = 0.25  # Of the time until somebody is due: what others may fill of it.
+
+
+# Seconds that a kind has in any case; and since the beginning of the change, if those before it
+# took less.
+Times = dict[Kind, tuple[float, float]]
+
+
+class Haste(Enum):
+    """Who waits for a change."""
+
+    NOBODY = auto()
+    HERD = auto()
+    OTHERS = auto()
+
+
+TIMES: dict[Haste, Times] = {
+    Haste.NOBODY: {
+        Kind.WORDS: (0.010, 0.010),
+        Kind.DUE: (0.008, 0.020),
+        Kind.HELLOS: (0.004, 0.020),
+        Kind.CALLS: (0.004, 0.020),
+        Kind.LATER: (0.004, 0.024),
+        Kind.GRANT: (0.008, 0.030),
+    },
+    # A change holds 9 ms of words, of what is due and of leases each.
+    Haste.HERD: {
+        Kind.WORDS: (0.010, 0.0),
+        Kind.DUE: (0.008, 0.020),
+        Kind.HELLOS: (0.004, 0.0),
+        Kind.CALLS: (0.004, 0.0),
+        Kind.LATER: (0.004, 0.0),
+        Kind.GRANT: (0.008, 0.030),
+    },
+    Haste.OTHERS: {
+        Kind.WORDS: (0.002, 0.0),
+        Kind.DUE: (0.002, 0.004),
+        Kind.HELLOS: (0.002, 0.004),
+        Kind.CALLS: (0.002, 0.0),
+        Kind.LATER: (0.002, 0.0),
+        Kind.GRANT: (0.002, 0.007),
+    },
+}
+# What some may write where somebody waits, since a change of many bytes takes long to agree on.
+BYTES: dict[Haste, dict[Kind, int]] = {
+    Haste.NOBODY: {},
+    Haste.HERD: {Kind.CALLS: 256 << 10, Kind.LATER: 256 << 10},
+    Haste.OTHERS: {Kind.CALLS: 128 << 10, Kind.LATER: 128 << 10},
+}
+
+
+# Steps that a kind does, in so many seconds more at most: where the machine gives this process no
+# processor for a while, time goes by and nothing was done.
+LEAST = {Kind.WORDS: 32, Kind.DUE: 32}
+LEAST_S = 0.006
+
+
+def kind_of(part: Part) -> Kind:
+    body = part.body
+    if part.asked:
+        return Kind.CALLS
+    if isinstance(body, FireTimers):
+        return Kind.LATER if body.later else Kind.DUE
+    if isinstance(body, Grant):
+        return Kind.GRANT
+    if isinstance(body, Resume):
+        return Kind.HELLOS
+    return Kind.LATER if isinstance(body, MakeAlerts | Observe) else Kind.WORDS
+
+
+class Shares:
+    """Of one change."""
+
+    def __init__(
+        self, seconds: Callable[[], float], haste: Haste, left_s: float = math.inf
+    ) -> None:
+        """`left_s`: until somebody is due."""
+        self._seconds, self._began = seconds, seconds()
+        self._times, self._most = dict(TIMES[haste]), BYTES[haste]
+        for kind in OTHERS if haste is not Haste.HERD else ():
+            least_s, until_s = TIMES[Haste.OTHERS][kind]
+            most_s = TIMES[Haste.NOBODY][kind][1]
+            self._times[kind] = least_s, min(most_s, max(until_s, UNTIL_DUE * left_s))
+        self._of: dict[Kind, Share] = {}
+
+    def of(self, kind: Kind) -> Share:
+        share = self._of.get(kind)
+        if share is None:
+            new_budget = counted(self._seconds, self._began, *self._times[kind], LEAST.get(kind, 0))
+            share = self._of[kind] = Share(new_budget, self._most.get(kind, 0))
+        return share
+
+
+def counted(
+    seconds: Callable[[], float], began: float, least_s: float, until_s: float, least: int
+) -> Callable[[], Budget]:
+    """It does not hold the shares it is one of: they go with their decision."""
+
+    def new_budget() -> Budget:
+        at = max(seconds() + least_s, began + until_s)
+        return until(seconds, at, least, at + LEAST_S) if least else until(seconds, at)
+
+    return new_budget

@@ -1,0 +1,422 @@
+"""The life of a node's process: what starts when, what ends when, and with which exit code.
+
+Start: folder, log, addresses, node, gRPC, HTTP, word that it serves. Stop, within three seconds:
+no new calls and a word to the streams, leadership to another, gRPC, HTTP, node, folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from ...statemachine.core.rocks_store import StoreLocked
+from ...statemachine.core.store import Corrupt
+from ...statemachine.tenants import access
+from ..api.server import Server
+from ..node import damage
+from ..node.memory import Memory, limit_heaps
+from ..node.node import Member, Node, NodeSpec
+from ..node.peer_info import ZONE_EDITION
+from ..node.virtual_time import MARK, NoClock, VirtualClock
+from ..raft import faults
+from ..raft.journal import JournalLimits
+from . import descriptors, listen, log, probe, slices, systemd, tls
+from .config import Config, ConfigWrong, doubts, is_loopback
+from .data_dir import Folder, removal, told
+from .exits import CannotStart, Exit
+from .figures import NodeFigures, RefusedFigures
+from .metrics import Metrics
+from .node_watch import Watch
+from .probes import HttpPort
+from .run_log import tell_dead_letters, tell_steps
+from .webhooks import Webhooks
+
+# From the signal to the end of the process, whatever hangs.
+STOP_SECONDS = 3.0
+# Of these: for the next leader to take over, and for calls that are under way.
+HAND_OVER_SECONDS = 1.0
+GRACE_SECONDS = 0.5
+EXPIRY_SECONDS = 60.0  # How often it is looked when the certificates end.
+# How often a node whose journal is damaged looks whether the others lead, and how soon again: after
+# an outage of all they need a moment.
+RENEW_TRIES = 6
+RENEW_SECONDS = 1.0
+# A node behind by more has not caught up yet.
+BEHIND_ENTRIES = 1_000
+BEHIND_SECONDS = 5.0
+# Set by a parent that may be killed and must leave nothing behind.
+PARENT = "RAFTSCHED_PARENT_PID"
+PARENT_SECONDS = 0.5
+# When Python looks for cycles of garbage. A call leaves five objects, in gRPC, so it looks at 2,000
+# young ones at a time, 0.4 ms, where 20,000 took 6 to 9. 2,000 streams are 160,000 objects; to look
+# through all of them stops a node for 50 ms and more.
+COLLECT = 2_000, 100, 50
+# How long a thread may keep the interpreter while another waits for it. Reads compute on threads,
+# and each time the loop comes back from a system call it waits so long for them; 5 ms by default.
+SWITCH_SECONDS = 0.0005
+# What a fresh node takes of the disk at once.
+FRESH_SEGMENTS = 4
+FRESH_STATE_MB = 16
+VERSION = metadata.version("raftsched")
+
+says = structlog.get_logger("raftsched.cluster.ops.lifecycle")
+
+
+async def live(config: Config, clock_file: Path | None = None) -> Exit:
+    """Be a node until a signal comes or the node dies. Raises CannotStart and ConfigWrong."""
+    virtual = None
+    if clock_file is not None:
+        virtual = virtual_clock(config, clock_file)
+        config = msgspec.structs.replace(config, cluster=config.cluster + MARK)
+    files = descriptors.raise_limit()
+    # Before there are other threads.
+    slices.ask_for_short()
+    limit_heaps()
+    ending = Ending()
+    asked = listen_to_signals(ending)
+    locks = tls.peer_contexts(config), tls.server(config), tls.onward(config)
+    room = FRESH_SEGMENTS * config.segment_mb + FRESH_STATE_MB << 20
+    folder = Folder(Path(config.folder), config.cluster, config.name, room)
+    writer = None
+    try:
+        folder.check_not_removed()
+        listen.check(config)
+        writer, context = log.start(config.log, config.name)
+        if files < descriptors.FEW:
+            says.warning(
+                "may open few files, so it turns many connections away; raise the hard limit "
+                "(ulimit -Hn, LimitNOFILE)", open_files_max=files,
+            )  # fmt: skip
+        life = Life(config, writer, context, *locks, virtual)
+        await life.start()
+        code = await life.until(asked)
+        await life.stop(ending, code)
+        if life.why:
+            # The last line is the one that people read.
+            says.critical("stopped", code=int(code), why=life.why)
+        else:
+            says.info("stopped", code=int(code))
+        ending.done(code)
+        return code
+    except (CannotStart, ConfigWrong):
+        raise
+    except Exception:
+        says.exception("did not start or stop as it should; this is a bug")
+        ending.soon(Exit.DIED)
+        return Exit.DIED
+    finally:
+        if writer is not None:
+            writer.stop()
+        folder.close()
+
+
+class Ending:
+    """Ends the process in time, from a thread: the loop itself may be what hangs."""
+
+    def __init__(self) -> None:
+        # What is being done, for whoever asks why it took so long.
+        self.step = "its loop did not hear of the signal"
+        self._code: Exit | None = None
+
+    def soon(self, code: Exit) -> None:
+        """Unless all is done before, the process ends with this code when its time is over."""
+        threading.Thread(target=self._give_up, args=(code,), name="give-up", daemon=True).start()
+
+    def done(self, code: Exit) -> None:
+        """Only the interpreter's own end is left, which is not worth a complaint."""
+        self._code = code
+
+    def _give_up(self, code: Exit) -> None:
+        threading.Event().wait(STOP_SECONDS)
+        if self._code is None:
+            sys.stderr.write(
+                f"raftsched: not stopped within {STOP_SECONDS:.0f} s, so it ends now, with "
+                f"{code:d}; not finished: {self.step}; nothing is lost by that\n"
+            )
+        os._exit(code if self._code is None else self._code)
+
+
+def listen_to_signals(ending: Ending) -> asyncio.Event:
+    """The first signal asks for the end, the second is the end."""
+    asked, loop = asyncio.Event(), asyncio.get_running_loop()
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if heard:
+            os._exit(128 + number)
+        heard.append(number)
+        ending.soon(Exit.CUT_SHORT)
+        loop.call_soon_threadsafe(asked.set)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Not the loop's own handlers: those are not called while it is busy, or hangs.
+        signal.signal(number, hear)
+    return asked
+
+
+async def parent_gone() -> None:
+    """Return when whoever wants not to leave this process behind is gone; else never."""
+    parent = os.environ.get(PARENT, "")
+    known = parent.isdecimal()
+    while not known or os.getppid() == int(parent):
+        await asyncio.sleep(PARENT_SECONDS if known else 3600)
+
+
+class Life:
+    """A node with its doors."""
+
+    def __init__(
+        self, config: Config, writer: log.Writer, context: log.Context,
+        contexts: tls.Contexts, credentials: tls.Server, onward: tls.Onward,
+        virtual: VirtualClock | None,
+    ) -> None:  # fmt: skip
+        self.config = config
+        self.peer_locks = tls.PeerLocks(config, contexts)
+        self._expiries_at = 0.0
+        # Why it ended by itself; empty if it did not.
+        self.why = ""
+        self.memory = Memory()
+        self.node = node = make_node(config, contexts, virtual)
+        context.term = lambda: node.term
+        self.metrics = metrics = Metrics(lambda: node.clock.now_ms() / 1000)
+        metrics.follow(node.replica, node.leader)
+        node.driver.synced = metrics.sync.add
+        metrics.dead_letters = partial(tell_dead_letters, node)
+        metrics.registry.register(NodeFigures(node, lambda: writer.lost))
+        if config.log.level == "debug":
+            tell_steps(node)
+        self.server = Server(
+            node, listen.client(config), credentials, onward, metrics, config.limits,
+            reflects=reflects(config),
+        )  # fmt: skip
+        metrics.registry.register(RefusedFigures(self.server.refused.count))
+        self.http = HttpPort(
+            metrics.registry, self.checks, about(config), config.tls.server, node.steps
+        )
+
+    async def start(self) -> None:
+        """Node, gRPC, HTTP, word: so that whoever gets an answer gets a right one."""
+        with told(self.node.spec.folder):
+            self.node.watch_bootstrap()
+        try:
+            await self.node.start()
+            await self.server.start()
+            if self.config.http:
+                await self.http.start(self.config.http)
+        except (OSError, faults.Refused) as error:
+            # Somebody took a port between the look at it and now.
+            raise CannotStart(Exit.ADDRESS_TAKEN, str(error)) from error
+        self.watch = Watch(self.node, self.metrics, self._renew, self._say_who_may_call)
+        self.webhooks = Webhooks(self.node)
+        self.memory.start()
+        # What is here now stays; the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*COLLECT)
+        gc.callbacks.append(self.node.steps.collected)
+        sys.setswitchinterval(SWITCH_SECONDS)
+        says.info(
+            "serves", clients=listen.client(self.config), http=self.config.http,
+            folder=self.config.folder, version=VERSION, members=sorted(self.config.members),
+        )  # fmt: skip
+        if self.node.spec.virtual is not None:
+            says.critical(
+                "goes by a virtual clock, which stands still until a test moves it: nothing fires "
+                "by itself here, and this is no node for real work"
+            )
+        for doubt in (*doubts(self.config), *tls.faults(self.config)):
+            says.warning(doubt)
+        systemd.notify("READY=1")
+
+    def _say_who_may_call(self) -> None:
+        """Warn where there is no access token; to be asked when the state is known."""
+        if access.any_token(self.node.replica.store):
+            return
+        file = self.node.bootstrap.file
+        if self.node.bootstrap.digest:
+            says.warning(
+                "no access token was made yet, so every call is refused; on this machine: "
+                f"raftsched token bootstrap --secret-file {file}", file=str(file),
+            )  # fmt: skip
+        elif open_to_all(self.config):
+            says.warning("no access token was made yet: whoever reaches this node may do all")
+
+    def _renew(self) -> None:
+        """Take certificates that have changed, and see how long they are valid."""
+        self.peer_locks.look()
+        now = self.node.spec.seconds()
+        if now >= self._expiries_at:
+            # A handshake with a long key takes some milliseconds of the loop.
+            self._expiries_at = now + EXPIRY_SECONDS
+            self.node.expiries = tls.expiries(self.config)
+
+    async def until(self, asked: asyncio.Event) -> Exit:
+        """Return when it is time to stop, with the code to end with."""
+        signal_came = asyncio.ensure_future(asked.wait())
+        parent = asyncio.ensure_future(parent_gone())
+        background = [self.watch.task, self.webhooks.task]
+        if self.http.task is not None:
+            background.append(self.http.task)
+        waits: list[asyncio.Future[Any]] = [signal_came, parent, self.node.ended, *background]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        signal_came.cancel()
+        parent.cancel()
+        for task in background:
+            if task.done():
+                self.node.fail(
+                    task.exception() or RuntimeError(f"the task {task.get_name()} ended")
+                )
+        if not self.node.ended.done():
+            says.info("stopping")
+            return Exit.CLEAN
+        error = self.node.ended.exception()
+        if error is None:
+            config = self.config
+            says.warning(removal(config.cluster, config.name, "found out just now"))
+            return Exit.CLEAN
+        says.critical("ends, since going on could break a promise", why=str(error),
+                      kind=type(error).__name__)  # fmt: skip
+        self.why = str(error)
+        if isinstance(error, faults.FileLimit):
+            return Exit.FILE_LIMIT
+        return Exit.DAMAGED if isinstance(error, faults.Damaged) else Exit.DIED
+
+    async def stop(self, ending: Ending, code: Exit) -> None:
+        """Each step has its own bound; a thread ends the process if they do not hold."""
+        ending.soon(Exit.CUT_SHORT if code is Exit.CLEAN else code)
+        systemd.notify("STOPPING=1")
+        node, dead = self.node, self.node.ended.done()
+        node.draining = True
+        ending.step = "telling streams to go"
+        await self.server.drain(f"{node.name} is stopping")
+        if not dead:
+            ending.step = "handing the leadership over"
+            await node.hand_over(HAND_OVER_SECONDS)
+        ending.step = "calls that were under way"
+        await self.server.stop(0 if dead else GRACE_SECONDS)
+        ending.step = "webhooks, watch and HTTP"
+        await self.webhooks.stop()
+        await self.watch.stop()
+        await self.http.stop()
+        ending.step = "the journal and the store"
+        await node.stop()
+        self.memory.stop()
+        ending.step = "the folder and the log"
+
+    def checks(self) -> Mapping[str, str]:
+        """What must hold before somebody sends calls here, and why it does not."""
+        node, status = self.node, self.node.status()
+        behind, age = status.commit - status.applied, node.driver.unheard()
+        alone = node.driver.founding() or "no leader is known; is a majority reachable?"
+        no_leader = "" if node.leader_name else alone
+        late = behind > BEHIND_ENTRIES or age > BEHIND_SECONDS
+        return {
+            "leader": no_leader,
+            "caught up": f"{behind} entries and {age:.1f} s behind" if late else "",
+            "disk": "it is full; free space on it" if status.full else "",
+            "draining": "it is stopping, or was told to drain" if node.draining else "",
+            "state": "it differs from the others'; see the log" if node.known.diverged else "",
+            "state lost": "it was damaged; another is on its way" if status.bereft else "",
+        }
+
+
+def reflects(config: Config) -> bool:
+    """Whether strangers may ask for the contracts: by itself where they may call as well."""
+    return not config.tokens if config.reflection == "auto" else config.reflection == "on"
+
+
+def open_to_all(config: Config) -> bool:
+    """Whether strangers can come in as long as there is no access token."""
+    return not (is_loopback(listen.client(config)) or config.tls.server.ca_file)
+
+
+def virtual_clock(config: Config, file: Path) -> VirtualClock:
+    """The clock of a test, if this node can be that of a test."""
+    faults = [
+        f"--virtual-clock is for tests on one machine, and {key} = {address!r} is open beyond it; "
+        "leave the flag out, or listen on 127.0.0.1"
+        for key, address in listen.of(config).items()
+        if not is_loopback(address)
+    ]
+    if faults:
+        raise ConfigWrong(faults)
+    try:
+        return VirtualClock(file)
+    except NoClock as error:
+        raise ConfigWrong(
+            [f"--virtual-clock {file} is no clock ({error}); leave the flag out: "
+             "LocalCluster(virtual_clock=True) of raftsched.client.testing sets it by itself"]
+        ) from error  # fmt: skip
+
+
+def renew_disk(spec: NodeSpec, damaged: faults.Damaged) -> None:
+    """Set a disk aside whose journal is damaged, if the others are a majority and one of them
+    leads; else raise what was found. It may have forgotten a vote or an entry that it acknowledged,
+    so it may not speak again: an empty one learns all, and has no vote before."""
+    addresses = {name: member.peer for name, member in spec.members.items()}
+    for attempt in range(RENEW_TRIES):
+        if attempt:
+            time.sleep(RENEW_SECONDS)
+        if leader := probe.leader_of_majority(spec.name, addresses, spec.contexts):
+            damage.set_aside(spec.folder, damage.OF_THE_DISK, str(damaged))
+            says.critical("begins with an empty disk, since its journal is damaged", leader=leader)
+            return
+    raise damaged
+
+
+def make_node(config: Config, contexts: tls.Contexts, virtual: VirtualClock | None) -> Node:
+    spec = NodeSpec(
+        name=config.name,
+        cluster=config.cluster,
+        folder=Path(config.folder),
+        members={n: Member(peer=m.peer, client=m.client) for n, m in config.members.items()},
+        listen_peer=config.listen_peer,
+        tokens=config.tokens,
+        version=VERSION,
+        heartbeat_ms=config.heartbeat_ms,
+        cache_bytes=config.cache_mb << 20,
+        journal=JournalLimits(segment=config.segment_mb << 20),
+        scrub_rate=config.scrub_mb_per_second << 20,
+        contexts=contexts,
+        virtual=virtual,
+    )
+    try:
+        with told(spec.folder):
+            try:
+                return Node(spec)
+            except faults.Damaged as error:
+                renew_disk(spec, error)
+                return Node(spec)
+    except faults.Damaged as error:
+        raise CannotStart(Exit.DAMAGED, str(error)) from error
+    except faults.FileLimit as error:
+        raise CannotStart(Exit.FILE_LIMIT, str(error)) from error
+    except faults.Unsupported as error:
+        raise CannotStart(Exit.NEWER_FORMAT, str(error)) from error
+    except faults.Refused as error:
+        raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
+    except StoreLocked as error:
+        raise CannotStart(Exit.FOLDER_LOCKED, str(error)) from error
+    except Corrupt as error:
+        story = f"{error}; empty the folder, and the node fetches all anew from the others"
+        raise CannotStart(Exit.DAMAGED, story) from error
+
+
+def about(config: Config) -> dict[str, str]:
+    return {
+        "version": VERSION, "node": config.name, "cluster": config.cluster,
+        "zone_edition": ZONE_EDITION, "python": sys.version.split()[0],
+    }  # fmt: skip

@@ -1,0 +1,53 @@
+"""The addresses a node listens on: free, or the reason why not before anything is started."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from ..raft.transport import split
+from .config import Config
+from .exits import CannotStart, Exit
+
+
+def of(config: Config) -> dict[str, str]:
+    """Key of the configuration and address, for each port this node opens."""
+    me = config.members[config.name]
+    key = "listen_peer" if config.listen_peer else f"members.{config.name}.peer"
+    found = {key: config.listen_peer or me.peer}
+    found["listen" if config.listen else f"members.{config.name}.client"] = client(config)
+    return found | ({"http": config.http} if config.http else {})
+
+
+def client(config: Config) -> str:
+    """Where this node listens for clients."""
+    return config.listen or config.members[config.name].client
+
+
+def check(config: Config) -> None:
+    """Raise CannotStart naming the first address that cannot be listened on."""
+    for key, address in of(config).items():
+        try:
+            _try(address)
+        except OSError as error:
+            raise CannotStart(Exit.ADDRESS_TAKEN, refusal(key, address, error)) from error
+
+
+def refusal(key: str, address: str, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"{key}: {address} is in use by another program; stop it, or choose another port"
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return f"{key}: cannot listen on {address}: {reason}; name an address of this machine"
+
+
+def _try(address: str) -> None:
+    host, port = split(address)
+    for family, kind, _, _, place in socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    ):
+        with socket.socket(family, kind) as trying:
+            # As the real ones will: what is left of a closed connection is no hindrance.
+            trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trying.bind(place)
+            trying.listen(1)

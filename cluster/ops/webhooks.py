@@ -1,0 +1,219 @@
+"""Calls the webhooks of alerts: the leader for all that the log knows, each node for itself when
+there is no leader.
+
+What was told stands in the state, so the next leader goes on where this one was lost; a webhook
+may hear of the same event twice then, and tells by its revision. Between two tries an alert may
+change: then its webhook hears how it stands, not of each turn that it missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Coroutine
+from functools import cache
+from itertools import islice
+from urllib.parse import urlsplit
+
+import structlog
+from google.protobuf.json_format import MessageToJson
+
+from ...proto.v1 import event_pb2
+from ...statemachine.calls.alerts import event_of, waits_for_webhook
+from ...statemachine.core.instants import ms_or, set_ms
+from ...statemachine.core.rejection import Refused
+from ...statemachine.model import keys
+from ...statemachine.model.hiding import host_only
+from ...statemachine.model.record import AlertRecord, parse
+from ...statemachine.model.request import Called
+from ..node.node import Node
+
+says = structlog.get_logger("raftsched.cluster.ops.webhooks")
+
+LOOK_S = 1.0
+CALL_S = 10.0  # From the name's look-up to the answer's first line.
+RETRY_FIRST_S, RETRY_MOST_S = 1.0, 60.0
+GIVE_UP_MS = 3_600_000
+CALLS_MAX = 32  # At a time; others wait for their turn, or for their next try.
+TASKS_MAX = 1_000
+LOOKED_AT = 1_000  # Alerts in one look; the next one goes on behind them.
+WRITE_S = 10.0
+LINE_MAX = 4_096
+ALONE_MS = 5_000  # Without a leader for so long is more than an election.
+
+RAISED = event_pb2.EVENT_KIND_ALERT_RAISED
+CLEARED = event_pb2.EVENT_KIND_ALERT_CLEARED
+
+
+class Webhooks:
+    """A task; it may not end before `stop`."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._calls: dict[bytes, asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(CALLS_MAX)
+        self._after = keys.ALERT
+        # Since when no leader is known, and the alerts that were raised for it.
+        self._alone_since: float | None = None
+        self._told_alone: dict[bytes, AlertRecord] = {}
+        self.task = asyncio.create_task(self._keep_looking(), name="webhooks")
+
+    async def stop(self) -> None:
+        tasks = [self.task, *self._calls.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    async def _keep_looking(self) -> None:
+        while True:
+            if self.node.leads:
+                self._look()
+            self._look_for_leader()
+            await asyncio.sleep(LOOK_S)
+
+    def _look(self) -> None:
+        """Call those whose webhook has not heard how they stand."""
+        found = self._alerts(self._after)
+        self._after = found[-1][0] + b"\0" if len(found) == LOOKED_AT else keys.ALERT
+        for key, record in found:
+            if waits_for_webhook(record):
+                self._begin(key, self._tell(key))
+
+    def _alerts(self, first: bytes) -> list[tuple[bytes, AlertRecord]]:
+        found = islice(self.node.replica.store.scan(first, keys.after(keys.ALERT)), LOOKED_AT)
+        return [(key, parse(key, value, AlertRecord)) for key, value in found]
+
+    def _begin(self, key: bytes, call: Coroutine[None, None, None]) -> bool:
+        """Unless it is being called, or too many are; the next look tries again."""
+        if key in self._calls or len(self._calls) >= TASKS_MAX:
+            call.close()
+            return False
+        task = self._calls[key] = asyncio.create_task(call)
+        task.add_done_callback(lambda task: self._ended(key, task))
+        return True
+
+    def _ended(self, key: bytes, task: asyncio.Task[None]) -> None:
+        del self._calls[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.node.fail(error)
+
+    async def _tell(self, key: bytes) -> None:
+        """Try until it has heard, it is too late, or somebody else leads."""
+        wait_s = RETRY_FIRST_S
+        while self.node.leads:
+            record = self._read(key)
+            if record is None or not waits_for_webhook(record):
+                return
+            over = self.node.clock.now_ms() - record.changed_at_ms > GIVE_UP_MS
+            if over or await self._call(record, _event(record), record.changed_in):
+                if over:
+                    says.error("webhook given up", alert=record.settings.name)
+                await self._note(Called(key, record.changed_in))
+                return
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, RETRY_MOST_S)
+
+    def _read(self, key: bytes) -> AlertRecord | None:
+        value = self.node.replica.store.get(key)
+        return parse(key, value, AlertRecord) if value is not None else None
+
+    async def _note(self, called: Called) -> None:
+        try:
+            await self.node.ask(called, "", WRITE_S)
+        except Refused as refused:
+            # The next look, or the next leader, calls again.
+            says.warning("webhook call not noted", why=refused.rejection.message)
+
+    async def _call(self, record: AlertRecord, event: event_pb2.Event, number: int) -> bool:
+        settings = record.settings
+        try:
+            async with self._turns, asyncio.timeout(CALL_S):
+                status = await post(settings.webhook, MessageToJson(event).encode())
+        except Exception as error:  # An address that breaks it must not end every leader.
+            why = str(error) or f"{type(error).__name__} within {CALL_S:.0f} s"
+        else:
+            if 200 <= status < 300:
+                says.info("webhook called", alert=settings.name, revision=number, status=status)
+                return True
+            why = f"it answers {status}"
+        says.warning("webhook call failed", alert=settings.name, revision=number, why=why)
+        return False
+
+    # Without a leader nothing can be written, so this lives in memory.
+
+    def _look_for_leader(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.node.leader_name:
+            self._alone_since = None
+            for key, record in list(self._told_alone.items()):
+                if self._begin(b"alone" + key, self._tell_alone(key, record, CLEARED)):
+                    del self._told_alone[key]
+            return
+        if self._alone_since is None:
+            self._alone_since = now
+        alone_ms = (now - self._alone_since) * 1000
+        if alone_ms < ALONE_MS:
+            return
+        for key, record in self._alerts(keys.alert(keys.CLUSTER, "")):
+            hold_ms = ms_or(record.settings, "hold", 0)
+            wanted = record.settings.condition.no_quorum and record.settings.webhook
+            if wanted and alone_ms >= hold_ms and key not in self._told_alone:
+                self._begin(b"alone" + key, self._tell_alone(key, record, RAISED))
+
+    async def _tell_alone(
+        self, key: bytes, record: AlertRecord, kind: event_pb2.EventKind.ValueType
+    ) -> None:
+        """Try for as long as it is so. What nobody heard may be raised again, but not cleared."""
+        event = event_pb2.Event(kind=kind, alert=record.settings.name)
+        event.message = f"{self.node.name} has heard from no leader"
+        if kind == CLEARED:
+            event.message = f"{self.node.name} hears from {self.node.leader_name}"
+        set_ms(event.time, self.node.clock.now_ms())
+        wait_s, until = RETRY_FIRST_S, self.node.clock.now_ms() + GIVE_UP_MS
+        while bool(self.node.leader_name) == (kind == CLEARED):
+            if await self._call(record, event, 0) or self.node.clock.now_ms() > until:
+                if kind == RAISED:
+                    self._told_alone[key] = record
+                return
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, RETRY_MOST_S)
+
+
+def _event(record: AlertRecord) -> event_pb2.Event:
+    event = event_of(record)
+    event.revision.change = record.changed_in
+    set_ms(event.time, record.changed_at_ms)
+    return event
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """Whom this machine trusts; to read that takes a while."""
+    return ssl.create_default_context()
+
+
+async def post(url: str, body: bytes) -> int:
+    """POST some JSON; the status of the answer. Redirects are not followed: whoever may set an
+    alert named this address and no other."""
+    place = urlsplit(url)
+    context = _trust() if place.scheme == "https" else None
+    if not place.hostname:
+        raise ValueError(f"'{host_only(url)}' names no host")
+    reader, writer = await asyncio.open_connection(
+        place.hostname, place.port or (443 if context else 80), ssl=context, limit=LINE_MAX
+    )
+    try:
+        target = (place.path or "/") + (f"?{place.query}" if place.query else "")
+        head = (
+            f"POST {target} HTTP/1.1\r\nHost: {place.netloc.rpartition('@')[2]}\r\n"
+            "User-Agent: raftsched\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        writer.write(head.encode("ascii") + body)
+        await writer.drain()
+        words = (await reader.readuntil(b"\n")).split(None, 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+            raise ValueError(f"'{host_only(url)}' does not speak HTTP")
+        return int(words[1])
+    finally:
+        writer.close()
