@@ -91,7 +91,7 @@ def findings(
     }
     if not mine:
         return
-    around, is_whole = _around(view, jid, book, max(mine)[0], evidence)
+    around, is_whole = _around(view, jid, book, mine, evidence)
     found = [*_items(plan, around), *_waiting(state, plan)]
     items = [item for item in found if not _had_expired(item, policies)]
     items.sort(key=lambda item: (item.due_ms, item.first))
@@ -128,24 +128,24 @@ def _had_expired(item: Item, policies: Policies) -> bool:
 
 
 def _around(
-    view: View, jid: int, book: Book, until_ms: int, evidence: Evidence
+    view: View, jid: int, book: Book, mine: set[tuple[int, int]], evidence: Evidence
 ) -> tuple[list[tuple[int, LedgerRecord]], bool]:
     """The entries of a range, and those beside it that may have been decided on with them; and
     whether these are all."""
     entries = book.entries()
     first, last = entries[0], entries[-1]
-    proof = first[1].proof or NO_PROOF
+    changes = {decided_in for _, decided_in in mine if decided_in}
     before: list[tuple[int, LedgerRecord]] = []
     low, high = keys.ledger(jid, 0), keys.ledger(jid, first[0])
     others = 0
     for key, value in view.stored.scan(low, high, backwards=True):
         entry = parse(key, value, LedgerRecord)
         # What an update of the schedules kept stands among what it gave up.
-        others += (entry.proof or NO_PROOF).decided_in != proof.decided_in
-        if not proof.decided_in or others > BESIDE or len(before) == limits.LOOKED_AT:
+        others += (entry.proof or NO_PROOF).decided_in not in changes
+        if others > BESIDE or len(before) == limits.LOOKED_AT:
             break
         before.append((keys.scheduled_at(key), entry))
-    begin, end = last[0] + 1, max(last[0], until_ms) + 1
+    begin, end = last[0] + 1, max(last[0], max(mine)[0]) + 1
     behind = view.stored.scan(keys.ledger(jid, begin), keys.ledger(jid, end))
     after = [
         (keys.scheduled_at(key), parse(key, value, LedgerRecord))

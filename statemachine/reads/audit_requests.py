@@ -209,8 +209,9 @@ def _waiting(state: StateRecord, cause: run_pb2.Cause.ValueType) -> list[tuple[i
 
 
 def _still_passed(note: AuditEntryRecord, at_ms: int, book: Book) -> bool:
-    """Whether a time has an outcome without a run, which it had when a backfill was to run it."""
+    """Whether a time has an outcome without a run, which it had when a backfill was to run it. What
+    came in the instant of the backfill may have come behind it."""
     _, entry = book.find(at_ms) or (0, LedgerRecord())
     proof = entry.proof or NO_PROOF
     decided_ms = max(proof.decided_at_ms, proof.dropped_at_ms)
-    return entry.outcome in PASSED and 0 < decided_ms <= note.at_ms
+    return entry.outcome in PASSED and 0 < decided_ms < note.at_ms

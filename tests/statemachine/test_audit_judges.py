@@ -24,7 +24,7 @@ from raftsched.statemachine.tenants import quota
 
 from . import old_rules
 from .asking import ask
-from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Machine, instant
+from .driver import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Machine, instant, job_of
 from .world import ALLOW
 
 Misfire = job_pb2.MisfirePolicy
@@ -571,6 +571,63 @@ def test_a_backfilled_time_that_is_nowhere_is_named(machine: Machine) -> None:
     assert answer.wrong == 1
     assert "planned it, and it has neither run nor outcome" in answer.findings[0].reason
     assert to_ms(answer.findings[0].scheduled_time) == instant("2026-01-01T00:00:00.001")
+
+
+def test_a_backfilled_time_with_the_outcome_of_before_is_named(machine: Machine) -> None:
+    backfilled(machine)
+    jid, at_ms = machine.jid("a"), instant("2025-12-31T02:00")
+    of_before = LedgerRecord(outcome=run_pb2.OUTCOME_MISSED, proof=ProofRecord(at_ms + 1, 1))
+    machine.store.write(
+        [(keys.ledger(jid, at_ms), encode(of_before))],
+        [keys.ended(jid, keys.occurrence_of(at_ms))],
+    )
+    machine.forget()
+
+    answer = audit(machine)
+
+    assert any("still has the outcome of before" in one.reason for one in answer.findings)
+
+
+def test_what_was_given_up_in_the_instant_of_a_backfill_was_not_planned(machine: Machine) -> None:
+    machine.create("a", cron="0 * * * *", misfire=missed(Misfire.RULE_SKIP), overlap=ALLOW)
+    moved = Edit(kind=Edit.KIND_MOVE, scheduled_time=timestamp(instant("2026-01-01T02:00")),
+                 moved_to=timestamp(instant("2026-01-01T09:00")))  # fmt: skip
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
+    machine.at("2026-01-01T06:30")
+    machine.fire_all()
+    # What the first planned stands between the times of the second, and so does the moved one.
+    for first, end, planned in (("02:30", "04:30", 2), ("00:30", "06:30", 3)):
+        reply = machine.ask(job_pb2.BackfillJobRequest(
+            job="a", from_time=timestamp(instant(f"2026-01-01T{first}")),
+            to_time=timestamp(instant(f"2026-01-01T{end}")),
+        ), job_pb2.BackfillJobResponse)  # fmt: skip
+        assert reply.planned == planned
+
+    machine.do(job_pb2.RevertOccurrenceRequest(job="a", scheduled_time=moved.scheduled_time))
+
+    answer = audit(machine)
+    assert answer.sound
+    assert answer.requested_under_way == 5
+
+
+def test_what_an_update_kept_is_judged_with_what_came_behind_it(machine: Machine) -> None:
+    """The earliest of those that were missed is one of before the update."""
+    machine.create("a", cron="*/30 * * * *", misfire=missed(Misfire.RULE_EARLIEST))
+    machine.do(job_pb2.PauseJobRequest(job="a"))
+    machine.at("2026-01-01T03:10")
+    moved = Edit(kind=Edit.KIND_MOVE, scheduled_time=timestamp(instant("2026-01-01T03:30")),
+                 moved_to=timestamp(instant("2026-01-01T04:30")))  # fmt: skip
+    machine.do(job_pb2.EditOccurrenceRequest(job="a", edit=moved))
+    hourly = job_of("a", cron="0 * * * *", misfire=missed(Misfire.RULE_EARLIEST))
+    machine.do(job_pb2.UpdateJobRequest(job=hourly))
+    machine.at("2026-01-01T08:10")
+
+    machine.do(job_pb2.ResumeJobRequest(job="a"))
+    machine.fire_all()
+
+    ledger = machine.ledger("a")
+    assert ledger[instant("2026-01-01T01:00")].outcome == run_pb2.OUTCOME_LATE
+    assert audit(machine).sound
 
 
 def test_an_audit_asks_no_rule() -> None:
