@@ -5,13 +5,13 @@ The one table of it for server, clients and tests; `v1/options.proto` says what 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, cast
 
-from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import code_pb2
@@ -29,8 +29,11 @@ LONGEST_S = 150.0
 
 Role = options_pb2.Role
 Scope = options_pb2.Scope
+Named = options_pb2.Named
 Repeat = options_pb2.Repeat
 Next = options_pb2.Next
+# From the role that may do most to the one that may do least.
+RANKS = (Role.ROLE_ADMIN, Role.ROLE_EDITOR, Role.ROLE_WORKER, Role.ROLE_VIEWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,14 @@ class Method:
     @property
     def streams(self) -> bool:
         return self.streams_in or self.streams_out
+
+
+@dataclass(frozen=True, slots=True)
+class NamingField:
+    """Where a request names something: in a field of its own, or of a message that it holds."""
+
+    path: tuple[str, ...]
+    names: options_pb2.Named.ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,46 @@ def _method(found: MethodDescriptor, request: type[Message]) -> Method:
         longest_s=longest_s or LONGEST_S,
         heartbeat=rules.heartbeat,
     )
+
+
+def allows(role: options_pb2.Role.ValueType, needs: options_pb2.Role.ValueType) -> bool:
+    """Whether who has a role may do what needs one. Who has none, or needs an unknown one, may
+    not."""
+    return role in RANKS and needs in RANKS and RANKS.index(role) <= RANKS.index(needs)
+
+
+def named(request: Message, names: options_pb2.Named.ValueType) -> list[str]:
+    """What a request names of a kind; "" where it leaves a field empty."""
+    found: list[str] = []
+    for field in naming_fields(request.DESCRIPTOR):
+        if field.names == names:
+            found += _values(request, field.path)
+    return found
+
+
+def _values(message: Any, path: tuple[str, ...]) -> Iterable[str]:  # noqa: ANN401
+    value, rest = getattr(message, path[0]), path[1:]
+    if not rest:
+        return (value,) if isinstance(value, str) else (*value,) or ("",)
+    if isinstance(value, Message):
+        return _values(value, rest)
+    return [text for one in value for text in _values(one, rest)]
+
+
+@cache
+def naming_fields(request: Descriptor) -> tuple[NamingField, ...]:
+    """The fields of a request that name something, by their options."""
+    return tuple(_naming_fields(request, depth=1))
+
+
+def _naming_fields(message: Descriptor, depth: int) -> Iterator[NamingField]:
+    for field in message.fields:
+        names = field.GetOptions().Extensions[options_pb2.names]
+        if names:
+            yield NamingField((field.name,), names)
+        elif depth and field.message_type is not None:
+            for inner in _naming_fields(field.message_type, depth - 1):
+                yield NamingField((field.name, *inner.path), inner.names)
 
 
 def reasons() -> tuple[ReasonRules, ...]:

@@ -13,12 +13,12 @@ import hmac
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from ...proto.contract import Method, Role, Scope
+from ...proto.contract import Method, Named, Role, Scope, allows, named
 from ...proto.v1 import access_pb2, options_pb2, worker_pb2
 from ...statemachine.core.rejection import Reason, Refused
 from ...statemachine.model import keys
@@ -131,7 +131,7 @@ class Access:
         call.token, call.actor, call.caller = token, token.name, token.name
         call.namespace = token.namespace
         call.hides = token.role == Role.ROLE_VIEWER and not token.see_payloads
-        if token.role > call.method.needs:
+        if not allows(token.role, call.method.needs):
             raise forbidden(token, call.method.needs,
                             f"{call.method.name} needs {word(call.method.needs)}")  # fmt: skip
 
@@ -147,7 +147,7 @@ class Access:
             raise unknown(bearer(call))
         method = call.method
         needs = needed(method, request)
-        if token.role > needs:
+        if not allows(token.role, needs):
             about = "" if needs == method.needs else " for the cluster's own"
             raise forbidden(token, needs, f"{method.name}{about} needs {word(needs)}")
         if token.namespace and method.scope != Scope.SCOPE_NONE:
@@ -273,43 +273,29 @@ class Access:
 
     def _places(self, request: Message, default: str, where: str) -> Iterator[str]:
         """The namespaces that a request is about; `default` is where it names none."""
-        asked = cast(Any, request)
-        fields = request.DESCRIPTOR.fields_by_name
-        for field in fields.values():
-            inner = field.message_type
-            if field.name == "namespace" and inner is None:
-                yield asked.namespace or default
-            elif inner is not None and "namespace" in inner.fields_by_name:
-                value = getattr(asked, field.name)
-                for one in value if isinstance(value, Iterable) else (value,):
-                    yield one.namespace or default
-        hello = asked if "namespaces" in fields else getattr(asked, "hello", None)
-        if hello is not None:
-            yield from hello.namespaces or (namespaces.DEFAULT,)
-            # Who says hello under the name of a worker takes over what that one has.
-            if not self._is_of(hello.worker, where):
+        for name in named(request, Named.NAMED_NAMESPACE):
+            yield name or default
+        # Who says hello under the name of a worker takes over what that one has.
+        for worker in named(request, Named.NAMED_WORKER):
+            if not self._is_of(worker, where):
                 yield TAKEN
 
-    def _check_work(self, asked: Any, where: str) -> None:  # noqa: ANN401
+    def _check_work(self, request: Message, where: str) -> None:
         """What is of another namespace is answered as if it were not there."""
-        fields = asked.DESCRIPTOR.fields_by_name
-        runs = [asked.run] if "run" in fields else []
-        for name in ("results", "progress"):
-            runs += [said.run for said in getattr(asked, name, ())]
         expected = number_of(self.node, where)
-        for run in runs:
+        for run in named(request, Named.NAMED_RUN):
             place = keys.run_key(run)
             if place is not None and keys.namespace_of(place[0]) != expected:
                 raise Refused(reports.no_run(run))
-        worker = getattr(asked, "worker", "")
-        if self._is_of(worker, where):
-            return
-        if isinstance(asked, worker_pb2.HeartbeatRequest):
-            raise refusals.unknown_session(worker)
-        if isinstance(asked, worker_pb2.DrainWorkerRequest):
-            raise refusals.worker_not_found(worker)
-        # Results are judged by their tokens; the worker that they name is not heard by it.
-        asked.worker = ""
+        for worker in named(request, Named.NAMED_WORKER):
+            if self._is_of(worker, where):
+                continue
+            if isinstance(request, worker_pb2.HeartbeatRequest):
+                raise refusals.unknown_session(worker)
+            if isinstance(request, worker_pb2.DrainWorkerRequest):
+                raise refusals.worker_not_found(worker)
+            # Results are judged by their tokens; the worker that they name is not heard by it.
+            cast(worker_pb2.ReportResultsRequest, request).worker = ""
 
     def _is_of(self, worker: str, where: str) -> bool:
         """Whether the session of a worker, if there is one, is of one namespace only; of one that
@@ -355,12 +341,7 @@ def needed(method: Method, request: Message) -> options_pb2.Role.ValueType:
     """What a call needs: whoever changes what belongs to the cluster itself must be an admin."""
     if method.scope != Scope.SCOPE_CLUSTER or method.harmless:
         return method.needs
-    asked = cast(Any, request)
-    whose = (
-        asked.namespace
-        if "namespace" in request.DESCRIPTOR.fields_by_name
-        else (asked.alert.namespace)
-    )
+    whose = any(named(request, Named.NAMED_NAMESPACE))
     return method.needs if whose else Role.ROLE_ADMIN
 
 

@@ -10,12 +10,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
+from ...proto.contract import Named, named
 from ...statemachine.core.rejection import Reason, Refused, Rejection
 from ...statemachine.model import keys
 from ...statemachine.model.record import NamespaceRecord, parse
@@ -97,22 +95,5 @@ class Rates:
 
 def place_of(request: Message) -> str | None:
     """The namespace that a request is about; None when it is about none, or about all."""
-    return _place_in(request.DESCRIPTOR)(request)
-
-
-@lru_cache(maxsize=256)  # There are fewer requests in the contracts.
-def _place_in(request: Descriptor) -> Callable[[Any], str | None]:
-    """How a request of this kind says which namespace it is about."""
-    for field in request.fields:
-        name, inner = field.name, field.message_type
-        if name == "namespace" and inner is None:
-            return lambda asked: asked.namespace or namespaces.DEFAULT
-        if inner is None or "namespace" not in inner.fields_by_name:
-            continue
-        if field.is_repeated:
-            return lambda asked: next(
-                (one.namespace or namespaces.DEFAULT for one in getattr(asked, name)),
-                namespaces.DEFAULT,
-            )
-        return lambda asked: getattr(asked, name).namespace or namespaces.DEFAULT
-    return lambda asked: None
+    names = named(request, Named.NAMED_NAMESPACE)
+    return (names[0] or namespaces.DEFAULT) if names else None

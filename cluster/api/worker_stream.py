@@ -18,6 +18,7 @@ from itertools import islice
 import grpc
 from google.protobuf.message import Message
 
+from ...proto.contract import Named, named
 from ...proto.v1 import worker_pb2
 from ...statemachine.core import limits
 from ...statemachine.core.instants import set_ms
@@ -307,10 +308,7 @@ class WorkStream:
 
     def _check_places(self, frame: worker_pb2.WorkRequest, only: int) -> None:
         """A token for one namespace speaks of the runs of no other."""
-        runs = [said.run for said in frame.results]
-        runs += [said.run for said in frame.progress]
-        runs += [said.run for said in frame.extensions]
-        for run in runs:
+        for run in named(frame, Named.NAMED_RUN):
             place = keys.run_key(run)
             if place is not None and keys.namespace_of(place[0]) != only:
                 raise refusals.refused(

@@ -74,9 +74,6 @@ PACE = 0.005  # Seconds between the beginnings of two changes, unless the leader
 HEARD = 0.5
 # A state that is ahead of the clocks by more was moved by clocks that were wrong.
 AHEAD_MS = 5_000
-# Reads that look at a bounded handful of records are done at once; the others would hold up the
-# loop, and are done on a helper thread, on the state as it was at one instant.
-AT_ONCE = ("GetJob", "GetRun", "GetNamespace", "GetCalendar", "GetDeadLetter")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -526,9 +523,8 @@ class Node:
             await self._moved.wait()
 
     async def _read(self, body: Message, caller: str, finish: Finish, *, stale: bool) -> ReadAnswer:
-        name = type(body).__name__
         try:
-            if name.startswith(AT_ONCE):
+            if isinstance(body, reads.OF_FEW_RECORDS):
                 began = self.spec.seconds()
                 found = self._reading(body, finish, self.replica.store, stale=stale)()
                 self.steps.end("read", began, body)
@@ -540,6 +536,7 @@ class Node:
         except (Refused, *FATAL):
             raise
         except Exception as error:
+            name = type(body).__name__
             self.leader.troubles.add([Failure(name, error, "refused")])
             raise Refused(failed(name, error)) from None
         if isinstance(found, Rejection):

@@ -29,13 +29,19 @@ from . import common_pb2 as raftsched_dot_v1_dot_common__pb2
 from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18raftsched/v1/alert.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xd2\x01\n\x05\x41lert\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12/\n\tcondition\x18\x03 \x01(\x0b\x32\x1c.raftsched.v1.AlertCondition\x12\'\n\x04hold\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07webhook\x18\x05 \x01(\t\x12/\n\x0braised_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\"\xa9\x03\n\x0e\x41lertCondition\x12\x1c\n\x12\x64\x65\x61\x64_letters_above\x18\x01 \x01(\x03H\x00\x12\x33\n\x0elateness_above\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x33\n\rworkers_below\x18\x03 \x01(\x0b\x32\x1a.raftsched.v1.WorkersBelowH\x00\x12\x13\n\tno_margin\x18\x04 \x01(\x08H\x00\x12\x35\n\x10\x63lock_skew_above\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x13\n\tno_quorum\x18\x06 \x01(\x08H\x00\x12\x1b\n\x11\x62roken_jobs_above\x18\x07 \x01(\x03H\x00\x12\x34\n\x0flong_step_above\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x1e\n\x14leader_changes_above\x18\t \x01(\x03H\x00\x12\x18\n\x0emembers_differ\x18\n \x01(\x08H\x00\x12\x19\n\x0fset_aside_above\x18\x0b \x01(\x03H\x00\x42\x06\n\x04kind\".\n\x0cWorkersBelow\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0f\n\x07minimum\x18\x02 \x01(\x05\"`\n\x0fPutAlertRequest\x12\"\n\x05\x61lert\x18\x01 \x01(\x0b\x32\x13.raftsched.v1.Alert\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"v\n\x11ListAlertsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\'\n\x04read\x18\x04 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"R\n\x12ListAlertsResponse\x12#\n\x06\x61lerts\x18\x01 \x03(\x0b\x32\x13.raftsched.v1.Alert\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x12\x44\x65leteAlertRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05\x61lert\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x12\x0c\n\x04\x65tag\x18\x05 \x01(\t\"\x15\n\x13\x44\x65leteAlertResponse2\xe9\x02\n\x0c\x41lertService\x12p\n\x08PutAlert\x12\x1d.raftsched.v1.PutAlertRequest\x1a\x13.raftsched.v1.Alert\"0\xa2\x97$\x06\x08\x02\x10\x02\x18\x02\x82\xd3\xe4\x93\x02 \x1a\x17/v1/alerts/{alert.name}:\x05\x61lert\x12m\n\nListAlerts\x12\x1f.raftsched.v1.ListAlertsRequest\x1a .raftsched.v1.ListAlertsResponse\"\x1c\xa2\x97$\x06\x08\x04\x10\x02\x18\x01\x82\xd3\xe4\x93\x02\x0c\x12\n/v1/alerts\x12x\n\x0b\x44\x65leteAlert\x12 .raftsched.v1.DeleteAlertRequest\x1a!.raftsched.v1.DeleteAlertResponse\"$\xa2\x97$\x06\x08\x02\x10\x02\x18\x02\x82\xd3\xe4\x93\x02\x14*\x12/v1/alerts/{alert}b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18raftsched/v1/alert.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xd8\x01\n\x05\x41lert\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0c\n\x04name\x18\x02 \x01(\t\x12/\n\tcondition\x18\x03 \x01(\x0b\x32\x1c.raftsched.v1.AlertCondition\x12\'\n\x04hold\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07webhook\x18\x05 \x01(\t\x12/\n\x0braised_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\"\xa9\x03\n\x0e\x41lertCondition\x12\x1c\n\x12\x64\x65\x61\x64_letters_above\x18\x01 \x01(\x03H\x00\x12\x33\n\x0elateness_above\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x33\n\rworkers_below\x18\x03 \x01(\x0b\x32\x1a.raftsched.v1.WorkersBelowH\x00\x12\x13\n\tno_margin\x18\x04 \x01(\x08H\x00\x12\x35\n\x10\x63lock_skew_above\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x13\n\tno_quorum\x18\x06 \x01(\x08H\x00\x12\x1b\n\x11\x62roken_jobs_above\x18\x07 \x01(\x03H\x00\x12\x34\n\x0flong_step_above\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x1e\n\x14leader_changes_above\x18\t \x01(\x03H\x00\x12\x18\n\x0emembers_differ\x18\n \x01(\x08H\x00\x12\x19\n\x0fset_aside_above\x18\x0b \x01(\x03H\x00\x42\x06\n\x04kind\".\n\x0cWorkersBelow\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0f\n\x07minimum\x18\x02 \x01(\x05\"`\n\x0fPutAlertRequest\x12\"\n\x05\x61lert\x18\x01 \x01(\x0b\x32\x13.raftsched.v1.Alert\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"|\n\x11ListAlertsRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\'\n\x04read\x18\x04 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"R\n\x12ListAlertsResponse\x12#\n\x06\x61lerts\x18\x01 \x03(\x0b\x32\x13.raftsched.v1.Alert\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"u\n\x12\x44\x65leteAlertRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\r\n\x05\x61lert\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x12\x0c\n\x04\x65tag\x18\x05 \x01(\t\"\x15\n\x13\x44\x65leteAlertResponse2\xe9\x02\n\x0c\x41lertService\x12p\n\x08PutAlert\x12\x1d.raftsched.v1.PutAlertRequest\x1a\x13.raftsched.v1.Alert\"0\xa2\x97$\x06\x08\x02\x10\x02\x18\x02\x82\xd3\xe4\x93\x02 \x1a\x17/v1/alerts/{alert.name}:\x05\x61lert\x12m\n\nListAlerts\x12\x1f.raftsched.v1.ListAlertsRequest\x1a .raftsched.v1.ListAlertsResponse\"\x1c\xa2\x97$\x06\x08\x04\x10\x02\x18\x01\x82\xd3\xe4\x93\x02\x0c\x12\n/v1/alerts\x12x\n\x0b\x44\x65leteAlert\x12 .raftsched.v1.DeleteAlertRequest\x1a!.raftsched.v1.DeleteAlertResponse\"$\xa2\x97$\x06\x08\x02\x10\x02\x18\x02\x82\xd3\xe4\x93\x02\x14*\x12/v1/alerts/{alert}b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.alert_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_ALERT'].fields_by_name['namespace']._loaded_options = None
+  _globals['_ALERT'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_LISTALERTSREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_LISTALERTSREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_DELETEALERTREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_DELETEALERTREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
   _globals['_ALERTSERVICE'].methods_by_name['PutAlert']._loaded_options = None
   _globals['_ALERTSERVICE'].methods_by_name['PutAlert']._serialized_options = b'\242\227$\006\010\002\020\002\030\002\202\323\344\223\002 \032\027/v1/alerts/{alert.name}:\005alert'
   _globals['_ALERTSERVICE'].methods_by_name['ListAlerts']._loaded_options = None
@@ -43,21 +49,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ALERTSERVICE'].methods_by_name['DeleteAlert']._loaded_options = None
   _globals['_ALERTSERVICE'].methods_by_name['DeleteAlert']._serialized_options = b'\242\227$\006\010\002\020\002\030\002\202\323\344\223\002\024*\022/v1/alerts/{alert}'
   _globals['_ALERT']._serialized_start=193
-  _globals['_ALERT']._serialized_end=403
-  _globals['_ALERTCONDITION']._serialized_start=406
-  _globals['_ALERTCONDITION']._serialized_end=831
-  _globals['_WORKERSBELOW']._serialized_start=833
-  _globals['_WORKERSBELOW']._serialized_end=879
-  _globals['_PUTALERTREQUEST']._serialized_start=881
-  _globals['_PUTALERTREQUEST']._serialized_end=977
-  _globals['_LISTALERTSREQUEST']._serialized_start=979
-  _globals['_LISTALERTSREQUEST']._serialized_end=1097
-  _globals['_LISTALERTSRESPONSE']._serialized_start=1099
-  _globals['_LISTALERTSRESPONSE']._serialized_end=1181
-  _globals['_DELETEALERTREQUEST']._serialized_start=1183
-  _globals['_DELETEALERTREQUEST']._serialized_end=1294
-  _globals['_DELETEALERTRESPONSE']._serialized_start=1296
-  _globals['_DELETEALERTRESPONSE']._serialized_end=1317
-  _globals['_ALERTSERVICE']._serialized_start=1320
-  _globals['_ALERTSERVICE']._serialized_end=1681
+  _globals['_ALERT']._serialized_end=409
+  _globals['_ALERTCONDITION']._serialized_start=412
+  _globals['_ALERTCONDITION']._serialized_end=837
+  _globals['_WORKERSBELOW']._serialized_start=839
+  _globals['_WORKERSBELOW']._serialized_end=885
+  _globals['_PUTALERTREQUEST']._serialized_start=887
+  _globals['_PUTALERTREQUEST']._serialized_end=983
+  _globals['_LISTALERTSREQUEST']._serialized_start=985
+  _globals['_LISTALERTSREQUEST']._serialized_end=1109
+  _globals['_LISTALERTSRESPONSE']._serialized_start=1111
+  _globals['_LISTALERTSRESPONSE']._serialized_end=1193
+  _globals['_DELETEALERTREQUEST']._serialized_start=1195
+  _globals['_DELETEALERTREQUEST']._serialized_end=1312
+  _globals['_DELETEALERTRESPONSE']._serialized_start=1314
+  _globals['_DELETEALERTRESPONSE']._serialized_end=1335
+  _globals['_ALERTSERVICE']._serialized_start=1338
+  _globals['_ALERTSERVICE']._serialized_end=1699
 # @@protoc_insertion_point(module_scope)

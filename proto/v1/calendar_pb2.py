@@ -29,13 +29,21 @@ from . import common_pb2 as raftsched_dot_v1_dot_common__pb2
 from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1braftsched/v1/calendar.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xc6\x01\n\x08\x43\x61lendar\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12)\n\x05rules\x18\x04 \x03(\x0b\x32\x1a.raftsched.v1.CalendarRule\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12\x0c\n\x04jobs\x18\x06 \x01(\x03\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"u\n\x0c\x43\x61lendarRule\x12\x0e\n\x04\x64\x61te\x18\x01 \x01(\tH\x00\x12\x10\n\x06yearly\x18\x02 \x01(\tH\x00\x12\x11\n\x07weekday\x18\x03 \x01(\x05H\x00\x12(\n\x05range\x18\x04 \x01(\x0b\x32\x17.raftsched.v1.DateRangeH\x00\x42\x06\n\x04kind\"(\n\tDateRange\x12\r\n\x05\x66irst\x18\x01 \x01(\t\x12\x0c\n\x04last\x18\x02 \x01(\t\"l\n\x15\x43reateCalendarRequest\x12(\n\x08\x63\x61lendar\x18\x01 \x01(\x0b\x32\x16.raftsched.v1.Calendar\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"b\n\x12GetCalendarRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61lendar\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"y\n\x14ListCalendarsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\'\n\x04read\x18\x04 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"[\n\x15ListCalendarsResponse\x12)\n\tcalendars\x18\x01 \x03(\x0b\x32\x16.raftsched.v1.Calendar\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9d\x01\n\x15UpdateCalendarRequest\x12(\n\x08\x63\x61lendar\x18\x01 \x01(\x0b\x32\x16.raftsched.v1.Calendar\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12/\n\x0bupdate_mask\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"u\n\x15\x44\x65leteCalendarRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61lendar\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x12\x0c\n\x04\x65tag\x18\x05 \x01(\t\"\x18\n\x16\x44\x65leteCalendarResponse2\x90\x05\n\x0f\x43\x61lendarService\x12x\n\x0e\x43reateCalendar\x12#.raftsched.v1.CreateCalendarRequest\x1a\x16.raftsched.v1.Calendar\")\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x19\"\r/v1/calendars:\x08\x63\x61lendar\x12s\n\x0bGetCalendar\x12 .raftsched.v1.GetCalendarRequest\x1a\x16.raftsched.v1.Calendar\"*\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/calendars/{calendar}\x12y\n\rListCalendars\x12\".raftsched.v1.ListCalendarsRequest\x1a#.raftsched.v1.ListCalendarsResponse\"\x1f\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/calendars\x12\x88\x01\n\x0eUpdateCalendar\x12#.raftsched.v1.UpdateCalendarRequest\x1a\x16.raftsched.v1.Calendar\"9\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02)2\x1d/v1/calendars/{calendar.name}:\x08\x63\x61lendar\x12\x87\x01\n\x0e\x44\x65leteCalendar\x12#.raftsched.v1.DeleteCalendarRequest\x1a$.raftsched.v1.DeleteCalendarResponse\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a*\x18/v1/calendars/{calendar}b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1braftsched/v1/calendar.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xcc\x01\n\x08\x43\x61lendar\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12)\n\x05rules\x18\x04 \x03(\x0b\x32\x1a.raftsched.v1.CalendarRule\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12\x0c\n\x04jobs\x18\x06 \x01(\x03\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"u\n\x0c\x43\x61lendarRule\x12\x0e\n\x04\x64\x61te\x18\x01 \x01(\tH\x00\x12\x10\n\x06yearly\x18\x02 \x01(\tH\x00\x12\x11\n\x07weekday\x18\x03 \x01(\x05H\x00\x12(\n\x05range\x18\x04 \x01(\x0b\x32\x17.raftsched.v1.DateRangeH\x00\x42\x06\n\x04kind\"(\n\tDateRange\x12\r\n\x05\x66irst\x18\x01 \x01(\t\x12\x0c\n\x04last\x18\x02 \x01(\t\"l\n\x15\x43reateCalendarRequest\x12(\n\x08\x63\x61lendar\x18\x01 \x01(\x0b\x32\x16.raftsched.v1.Calendar\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"h\n\x12GetCalendarRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x10\n\x08\x63\x61lendar\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"\x7f\n\x14ListCalendarsRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\'\n\x04read\x18\x04 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"[\n\x15ListCalendarsResponse\x12)\n\tcalendars\x18\x01 \x03(\x0b\x32\x16.raftsched.v1.Calendar\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9d\x01\n\x15UpdateCalendarRequest\x12(\n\x08\x63\x61lendar\x18\x01 \x01(\x0b\x32\x16.raftsched.v1.Calendar\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12/\n\x0bupdate_mask\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"{\n\x15\x44\x65leteCalendarRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x10\n\x08\x63\x61lendar\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x12\x0c\n\x04\x65tag\x18\x05 \x01(\t\"\x18\n\x16\x44\x65leteCalendarResponse2\x90\x05\n\x0f\x43\x61lendarService\x12x\n\x0e\x43reateCalendar\x12#.raftsched.v1.CreateCalendarRequest\x1a\x16.raftsched.v1.Calendar\")\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x19\"\r/v1/calendars:\x08\x63\x61lendar\x12s\n\x0bGetCalendar\x12 .raftsched.v1.GetCalendarRequest\x1a\x16.raftsched.v1.Calendar\"*\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/calendars/{calendar}\x12y\n\rListCalendars\x12\".raftsched.v1.ListCalendarsRequest\x1a#.raftsched.v1.ListCalendarsResponse\"\x1f\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/calendars\x12\x88\x01\n\x0eUpdateCalendar\x12#.raftsched.v1.UpdateCalendarRequest\x1a\x16.raftsched.v1.Calendar\"9\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02)2\x1d/v1/calendars/{calendar.name}:\x08\x63\x61lendar\x12\x87\x01\n\x0e\x44\x65leteCalendar\x12#.raftsched.v1.DeleteCalendarRequest\x1a$.raftsched.v1.DeleteCalendarResponse\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a*\x18/v1/calendars/{calendar}b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.calendar_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_CALENDAR'].fields_by_name['namespace']._loaded_options = None
+  _globals['_CALENDAR'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_GETCALENDARREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_GETCALENDARREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_LISTCALENDARSREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_LISTCALENDARSREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_DELETECALENDARREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_DELETECALENDARREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
   _globals['_CALENDARSERVICE'].methods_by_name['CreateCalendar']._loaded_options = None
   _globals['_CALENDARSERVICE'].methods_by_name['CreateCalendar']._serialized_options = b'\242\227$\006\010\002\020\001\030\002\202\323\344\223\002\031\"\r/v1/calendars:\010calendar'
   _globals['_CALENDARSERVICE'].methods_by_name['GetCalendar']._loaded_options = None
@@ -47,25 +55,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CALENDARSERVICE'].methods_by_name['DeleteCalendar']._loaded_options = None
   _globals['_CALENDARSERVICE'].methods_by_name['DeleteCalendar']._serialized_options = b'\242\227$\006\010\002\020\001\030\002\202\323\344\223\002\032*\030/v1/calendars/{calendar}'
   _globals['_CALENDAR']._serialized_start=198
-  _globals['_CALENDAR']._serialized_end=396
-  _globals['_CALENDARRULE']._serialized_start=398
-  _globals['_CALENDARRULE']._serialized_end=515
-  _globals['_DATERANGE']._serialized_start=517
-  _globals['_DATERANGE']._serialized_end=557
-  _globals['_CREATECALENDARREQUEST']._serialized_start=559
-  _globals['_CREATECALENDARREQUEST']._serialized_end=667
-  _globals['_GETCALENDARREQUEST']._serialized_start=669
-  _globals['_GETCALENDARREQUEST']._serialized_end=767
-  _globals['_LISTCALENDARSREQUEST']._serialized_start=769
-  _globals['_LISTCALENDARSREQUEST']._serialized_end=890
-  _globals['_LISTCALENDARSRESPONSE']._serialized_start=892
-  _globals['_LISTCALENDARSRESPONSE']._serialized_end=983
-  _globals['_UPDATECALENDARREQUEST']._serialized_start=986
-  _globals['_UPDATECALENDARREQUEST']._serialized_end=1143
-  _globals['_DELETECALENDARREQUEST']._serialized_start=1145
-  _globals['_DELETECALENDARREQUEST']._serialized_end=1262
-  _globals['_DELETECALENDARRESPONSE']._serialized_start=1264
-  _globals['_DELETECALENDARRESPONSE']._serialized_end=1288
-  _globals['_CALENDARSERVICE']._serialized_start=1291
-  _globals['_CALENDARSERVICE']._serialized_end=1947
+  _globals['_CALENDAR']._serialized_end=402
+  _globals['_CALENDARRULE']._serialized_start=404
+  _globals['_CALENDARRULE']._serialized_end=521
+  _globals['_DATERANGE']._serialized_start=523
+  _globals['_DATERANGE']._serialized_end=563
+  _globals['_CREATECALENDARREQUEST']._serialized_start=565
+  _globals['_CREATECALENDARREQUEST']._serialized_end=673
+  _globals['_GETCALENDARREQUEST']._serialized_start=675
+  _globals['_GETCALENDARREQUEST']._serialized_end=779
+  _globals['_LISTCALENDARSREQUEST']._serialized_start=781
+  _globals['_LISTCALENDARSREQUEST']._serialized_end=908
+  _globals['_LISTCALENDARSRESPONSE']._serialized_start=910
+  _globals['_LISTCALENDARSRESPONSE']._serialized_end=1001
+  _globals['_UPDATECALENDARREQUEST']._serialized_start=1004
+  _globals['_UPDATECALENDARREQUEST']._serialized_end=1161
+  _globals['_DELETECALENDARREQUEST']._serialized_start=1163
+  _globals['_DELETECALENDARREQUEST']._serialized_end=1286
+  _globals['_DELETECALENDARRESPONSE']._serialized_start=1288
+  _globals['_DELETECALENDARRESPONSE']._serialized_end=1312
+  _globals['_CALENDARSERVICE']._serialized_start=1315
+  _globals['_CALENDARSERVICE']._serialized_end=1971
 # @@protoc_insertion_point(module_scope)

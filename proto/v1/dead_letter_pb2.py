@@ -28,13 +28,25 @@ from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 from . import run_pb2 as raftsched_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eraftsched/v1/dead_letter.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\x1a\x16raftsched/v1/run.proto\"_\n\x14GetDeadLetterRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"\x8b\x01\n\x16ListDeadLettersRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\'\n\x04read\x18\x05 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"b\n\x17ListDeadLettersResponse\x12\x1f\n\x04runs\x18\x01 \x03(\x0b\x32\x11.raftsched.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x03\"\x8a\x01\n\x15\x45\x64itDeadLetterRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12&\n\x07payload\x18\x03 \x01(\x0b\x32\x15.raftsched.v1.Payload\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"e\n\x18RequeueDeadLetterRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"i\n\x19RequeueDeadLettersRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"<\n\x1aRequeueDeadLettersResponse\x12\x10\n\x08requeued\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\"g\n\x17PurgeDeadLettersRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"8\n\x18PurgeDeadLettersResponse\x12\x0e\n\x06purged\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\xab\x06\n\x11\x44\x65\x61\x64LetterService\x12o\n\rGetDeadLetter\x12\".raftsched.v1.GetDeadLetterRequest\x1a\x11.raftsched.v1.Run\"\'\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/deadLetters/{run}\x12\x81\x01\n\x0fListDeadLetters\x12$.raftsched.v1.ListDeadLettersRequest\x1a%.raftsched.v1.ListDeadLettersResponse\"!\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/deadLetters\x12t\n\x0e\x45\x64itDeadLetter\x12#.raftsched.v1.EditDeadLetterRequest\x1a\x11.raftsched.v1.Run\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a\x32\x15/v1/deadLetters/{run}:\x01*\x12\x82\x01\n\x11RequeueDeadLetter\x12&.raftsched.v1.RequeueDeadLetterRequest\x1a\x11.raftsched.v1.Run\"2\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\"\"\x1d/v1/deadLetters/{run}:requeue:\x01*\x12\x95\x01\n\x12RequeueDeadLetters\x12\'.raftsched.v1.RequeueDeadLettersRequest\x1a(.raftsched.v1.RequeueDeadLettersResponse\",\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1c\"\x17/v1/deadLetters:requeue:\x01*\x12\x8d\x01\n\x10PurgeDeadLetters\x12%.raftsched.v1.PurgeDeadLettersRequest\x1a&.raftsched.v1.PurgeDeadLettersResponse\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a\"\x15/v1/deadLetters:purge:\x01*b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eraftsched/v1/dead_letter.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\x1a\x16raftsched/v1/run.proto\"e\n\x14GetDeadLetterRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"\x91\x01\n\x16ListDeadLettersRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\'\n\x04read\x18\x05 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"b\n\x17ListDeadLettersResponse\x12\x1f\n\x04runs\x18\x01 \x03(\x0b\x32\x11.raftsched.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x03\"\x90\x01\n\x15\x45\x64itDeadLetterRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03run\x18\x02 \x01(\t\x12&\n\x07payload\x18\x03 \x01(\x0b\x32\x15.raftsched.v1.Payload\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"k\n\x18RequeueDeadLetterRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"o\n\x19RequeueDeadLettersRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"<\n\x1aRequeueDeadLettersResponse\x12\x10\n\x08requeued\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\"m\n\x17PurgeDeadLettersRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"8\n\x18PurgeDeadLettersResponse\x12\x0e\n\x06purged\x18\x01 \x01(\x03\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\xab\x06\n\x11\x44\x65\x61\x64LetterService\x12o\n\rGetDeadLetter\x12\".raftsched.v1.GetDeadLetterRequest\x1a\x11.raftsched.v1.Run\"\'\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/deadLetters/{run}\x12\x81\x01\n\x0fListDeadLetters\x12$.raftsched.v1.ListDeadLettersRequest\x1a%.raftsched.v1.ListDeadLettersResponse\"!\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/deadLetters\x12t\n\x0e\x45\x64itDeadLetter\x12#.raftsched.v1.EditDeadLetterRequest\x1a\x11.raftsched.v1.Run\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a\x32\x15/v1/deadLetters/{run}:\x01*\x12\x82\x01\n\x11RequeueDeadLetter\x12&.raftsched.v1.RequeueDeadLetterRequest\x1a\x11.raftsched.v1.Run\"2\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\"\"\x1d/v1/deadLetters/{run}:requeue:\x01*\x12\x95\x01\n\x12RequeueDeadLetters\x12\'.raftsched.v1.RequeueDeadLettersRequest\x1a(.raftsched.v1.RequeueDeadLettersResponse\",\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1c\"\x17/v1/deadLetters:requeue:\x01*\x12\x8d\x01\n\x10PurgeDeadLetters\x12%.raftsched.v1.PurgeDeadLettersRequest\x1a&.raftsched.v1.PurgeDeadLettersResponse\"*\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1a\"\x15/v1/deadLetters:purge:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.dead_letter_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_GETDEADLETTERREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_GETDEADLETTERREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_LISTDEADLETTERSREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_LISTDEADLETTERSREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_EDITDEADLETTERREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_EDITDEADLETTERREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_REQUEUEDEADLETTERREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_REQUEUEDEADLETTERREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_REQUEUEDEADLETTERSREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_REQUEUEDEADLETTERSREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_PURGEDEADLETTERSREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_PURGEDEADLETTERSREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
   _globals['_DEADLETTERSERVICE'].methods_by_name['GetDeadLetter']._loaded_options = None
   _globals['_DEADLETTERSERVICE'].methods_by_name['GetDeadLetter']._serialized_options = b'\242\227$\006\010\004\020\001\030\001\202\323\344\223\002\027\022\025/v1/deadLetters/{run}'
   _globals['_DEADLETTERSERVICE'].methods_by_name['ListDeadLetters']._loaded_options = None
@@ -48,23 +60,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEADLETTERSERVICE'].methods_by_name['PurgeDeadLetters']._loaded_options = None
   _globals['_DEADLETTERSERVICE'].methods_by_name['PurgeDeadLetters']._serialized_options = b'\242\227$\006\010\002\020\001\030\002\202\323\344\223\002\032\"\025/v1/deadLetters:purge:\001*'
   _globals['_GETDEADLETTERREQUEST']._serialized_start=157
-  _globals['_GETDEADLETTERREQUEST']._serialized_end=252
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=255
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=394
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=396
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=494
-  _globals['_EDITDEADLETTERREQUEST']._serialized_start=497
-  _globals['_EDITDEADLETTERREQUEST']._serialized_end=635
-  _globals['_REQUEUEDEADLETTERREQUEST']._serialized_start=637
-  _globals['_REQUEUEDEADLETTERREQUEST']._serialized_end=738
-  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_start=740
-  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_end=845
-  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_start=847
-  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_end=907
-  _globals['_PURGEDEADLETTERSREQUEST']._serialized_start=909
-  _globals['_PURGEDEADLETTERSREQUEST']._serialized_end=1012
-  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_start=1014
-  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_end=1070
-  _globals['_DEADLETTERSERVICE']._serialized_start=1073
-  _globals['_DEADLETTERSERVICE']._serialized_end=1884
+  _globals['_GETDEADLETTERREQUEST']._serialized_end=258
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=261
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=406
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=408
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=506
+  _globals['_EDITDEADLETTERREQUEST']._serialized_start=509
+  _globals['_EDITDEADLETTERREQUEST']._serialized_end=653
+  _globals['_REQUEUEDEADLETTERREQUEST']._serialized_start=655
+  _globals['_REQUEUEDEADLETTERREQUEST']._serialized_end=762
+  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_start=764
+  _globals['_REQUEUEDEADLETTERSREQUEST']._serialized_end=875
+  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_start=877
+  _globals['_REQUEUEDEADLETTERSRESPONSE']._serialized_end=937
+  _globals['_PURGEDEADLETTERSREQUEST']._serialized_start=939
+  _globals['_PURGEDEADLETTERSREQUEST']._serialized_end=1048
+  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_start=1050
+  _globals['_PURGEDEADLETTERSRESPONSE']._serialized_end=1106
+  _globals['_DEADLETTERSERVICE']._serialized_start=1109
+  _globals['_DEADLETTERSERVICE']._serialized_end=1920
 # @@protoc_insertion_point(module_scope)

@@ -30,13 +30,19 @@ from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 from . import run_pb2 as raftsched_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17raftsched/v1/flow.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x16raftsched/v1/job.proto\x1a\x1araftsched/v1/options.proto\x1a\x16raftsched/v1/run.proto\"\x84\x03\n\x04\x46low\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x32\n\x0escheduled_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.raftsched.v1.Flow.State\x12%\n\x05steps\x18\x05 \x03(\x0b\x32\x16.raftsched.v1.FlowStep\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nmore_steps\x18\x08 \x01(\x08\"f\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n\nSTATE_LIVE\x10\x01\x12\x0f\n\x0bSTATE_STUCK\x10\x02\x12\x13\n\x0fSTATE_SUCCEEDED\x10\x03\x12\x10\n\x0cSTATE_FAILED\x10\x04\"\xe7\x01\n\x08\x46lowStep\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.raftsched.v1.FlowStep.State\x12\x0f\n\x07\x62\x65\x63\x61use\x18\x04 \x03(\t\x12)\n\trun_state\x18\x05 \x01(\x0e\x32\x16.raftsched.v1.RunState\"X\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n\rSTATE_WAITING\x10\x01\x12\x0f\n\x0bSTATE_FIRED\x10\x02\x12\x14\n\x10STATE_CANNOT_RUN\x10\x03\"Z\n\x0eGetFlowRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04\x66low\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"\x85\x01\n\x10ListFlowsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\'\n\x04read\x18\x05 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"O\n\x11ListFlowsResponse\x12!\n\x05\x66lows\x18\x01 \x03(\x0b\x32\x12.raftsched.v1.Flow\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Z\n\x0fGetGraphRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"=\n\x05Graph\x12\x0c\n\x04jobs\x18\x01 \x03(\t\x12&\n\x05\x65\x64ges\x18\x02 \x03(\x0b\x32\x17.raftsched.v1.GraphEdge\"h\n\tGraphEdge\x12\x10\n\x08upstream\x18\x01 \x01(\t\x12\x12\n\ndownstream\x18\x02 \x01(\t\x12\x35\n\tcondition\x18\x03 \x01(\x0e\x32\".raftsched.v1.Dependency.Condition2\xc1\x02\n\x0b\x46lowService\x12_\n\x07GetFlow\x12\x1c.raftsched.v1.GetFlowRequest\x1a\x12.raftsched.v1.Flow\"\"\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/flows/{flow}\x12i\n\tListFlows\x12\x1e.raftsched.v1.ListFlowsRequest\x1a\x1f.raftsched.v1.ListFlowsResponse\"\x1b\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x0b\x12\t/v1/flows\x12\x66\n\x08GetGraph\x12\x1d.raftsched.v1.GetGraphRequest\x1a\x13.raftsched.v1.Graph\"&\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/jobs/{job}/graphb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17raftsched/v1/flow.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x16raftsched/v1/job.proto\x1a\x1araftsched/v1/options.proto\x1a\x16raftsched/v1/run.proto\"\x84\x03\n\x04\x46low\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x32\n\x0escheduled_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.raftsched.v1.Flow.State\x12%\n\x05steps\x18\x05 \x03(\x0b\x32\x16.raftsched.v1.FlowStep\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nmore_steps\x18\x08 \x01(\x08\"f\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n\nSTATE_LIVE\x10\x01\x12\x0f\n\x0bSTATE_STUCK\x10\x02\x12\x13\n\x0fSTATE_SUCCEEDED\x10\x03\x12\x10\n\x0cSTATE_FAILED\x10\x04\"\xe7\x01\n\x08\x46lowStep\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.raftsched.v1.FlowStep.State\x12\x0f\n\x07\x62\x65\x63\x61use\x18\x04 \x03(\t\x12)\n\trun_state\x18\x05 \x01(\x0e\x32\x16.raftsched.v1.RunState\"X\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n\rSTATE_WAITING\x10\x01\x12\x0f\n\x0bSTATE_FIRED\x10\x02\x12\x14\n\x10STATE_CANNOT_RUN\x10\x03\"`\n\x0eGetFlowRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0c\n\x04\x66low\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"\x8b\x01\n\x10ListFlowsRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0e\n\x06\x66ilter\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\'\n\x04read\x18\x05 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"O\n\x11ListFlowsResponse\x12!\n\x05\x66lows\x18\x01 \x03(\x0b\x32\x12.raftsched.v1.Flow\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"`\n\x0fGetGraphRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"=\n\x05Graph\x12\x0c\n\x04jobs\x18\x01 \x03(\t\x12&\n\x05\x65\x64ges\x18\x02 \x03(\x0b\x32\x17.raftsched.v1.GraphEdge\"h\n\tGraphEdge\x12\x10\n\x08upstream\x18\x01 \x01(\t\x12\x12\n\ndownstream\x18\x02 \x01(\t\x12\x35\n\tcondition\x18\x03 \x01(\x0e\x32\".raftsched.v1.Dependency.Condition2\xc1\x02\n\x0b\x46lowService\x12_\n\x07GetFlow\x12\x1c.raftsched.v1.GetFlowRequest\x1a\x12.raftsched.v1.Flow\"\"\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/flows/{flow}\x12i\n\tListFlows\x12\x1e.raftsched.v1.ListFlowsRequest\x1a\x1f.raftsched.v1.ListFlowsResponse\"\x1b\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x0b\x12\t/v1/flows\x12\x66\n\x08GetGraph\x12\x1d.raftsched.v1.GetGraphRequest\x1a\x13.raftsched.v1.Graph\"&\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/jobs/{job}/graphb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.flow_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_GETFLOWREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_GETFLOWREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_LISTFLOWSREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_LISTFLOWSREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_GETGRAPHREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_GETGRAPHREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
   _globals['_FLOWSERVICE'].methods_by_name['GetFlow']._loaded_options = None
   _globals['_FLOWSERVICE'].methods_by_name['GetFlow']._serialized_options = b'\242\227$\006\010\004\020\001\030\001\202\323\344\223\002\022\022\020/v1/flows/{flow}'
   _globals['_FLOWSERVICE'].methods_by_name['ListFlows']._loaded_options = None
@@ -52,17 +58,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FLOWSTEP_STATE']._serialized_start=742
   _globals['_FLOWSTEP_STATE']._serialized_end=830
   _globals['_GETFLOWREQUEST']._serialized_start=832
-  _globals['_GETFLOWREQUEST']._serialized_end=922
-  _globals['_LISTFLOWSREQUEST']._serialized_start=925
-  _globals['_LISTFLOWSREQUEST']._serialized_end=1058
-  _globals['_LISTFLOWSRESPONSE']._serialized_start=1060
-  _globals['_LISTFLOWSRESPONSE']._serialized_end=1139
-  _globals['_GETGRAPHREQUEST']._serialized_start=1141
-  _globals['_GETGRAPHREQUEST']._serialized_end=1231
-  _globals['_GRAPH']._serialized_start=1233
-  _globals['_GRAPH']._serialized_end=1294
-  _globals['_GRAPHEDGE']._serialized_start=1296
-  _globals['_GRAPHEDGE']._serialized_end=1400
-  _globals['_FLOWSERVICE']._serialized_start=1403
-  _globals['_FLOWSERVICE']._serialized_end=1724
+  _globals['_GETFLOWREQUEST']._serialized_end=928
+  _globals['_LISTFLOWSREQUEST']._serialized_start=931
+  _globals['_LISTFLOWSREQUEST']._serialized_end=1070
+  _globals['_LISTFLOWSRESPONSE']._serialized_start=1072
+  _globals['_LISTFLOWSRESPONSE']._serialized_end=1151
+  _globals['_GETGRAPHREQUEST']._serialized_start=1153
+  _globals['_GETGRAPHREQUEST']._serialized_end=1249
+  _globals['_GRAPH']._serialized_start=1251
+  _globals['_GRAPH']._serialized_end=1312
+  _globals['_GRAPHEDGE']._serialized_start=1314
+  _globals['_GRAPHEDGE']._serialized_end=1418
+  _globals['_FLOWSERVICE']._serialized_start=1421
+  _globals['_FLOWSERVICE']._serialized_end=1742
 # @@protoc_insertion_point(module_scope)

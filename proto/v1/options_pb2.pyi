@@ -103,6 +103,36 @@ SCOPE_NONE: Scope.ValueType  # 6
 """None: any token with the role opens it."""
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
+class _Named:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _NamedEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Named.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    NAMED_UNSPECIFIED: _Named.ValueType  # 0
+    """Nothing that a token is held against."""
+    NAMED_NAMESPACE: _Named.ValueType  # 1
+    """A namespace."""
+    NAMED_RUN: _Named.ValueType  # 2
+    """A run, where the request names no namespace beside it."""
+    NAMED_WORKER: _Named.ValueType  # 3
+    """A worker."""
+
+class Named(_Named, metaclass=_NamedEnumTypeWrapper):
+    """What a field of a request names. An access token for one namespace is held against it; what it
+    means for each call, Scope says.
+    """
+
+NAMED_UNSPECIFIED: Named.ValueType  # 0
+"""Nothing that a token is held against."""
+NAMED_NAMESPACE: Named.ValueType  # 1
+"""A namespace."""
+NAMED_RUN: Named.ValueType  # 2
+"""A run, where the request names no namespace beside it."""
+NAMED_WORKER: Named.ValueType  # 3
+"""A worker."""
+Global___Named: _TypeAlias = Named  # noqa: Y015
+
 class _Repeat:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -266,8 +296,11 @@ class RefusalRules(_message.Message):
 Global___RefusalRules: _TypeAlias = RefusalRules  # noqa: Y015
 
 CALL_FIELD_NUMBER: _builtins.int
+NAMES_FIELD_NUMBER: _builtins.int
 REFUSAL_FIELD_NUMBER: _builtins.int
 call: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___CallRules]
 """What holds for a call."""
+names: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___Named.ValueType]
+"""What the field of a request names."""
 refusal: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.EnumValueOptions, Global___RefusalRules]
 """What holds for a refusal with this reason."""

@@ -29,13 +29,23 @@ from . import common_pb2 as raftsched_dot_v1_dot_common__pb2
 from . import options_pb2 as raftsched_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18raftsched/v1/queue.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xf5\x01\n\x05Queue\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06paused\x18\x03 \x01(\x08\x12\x14\n\x0cpause_reason\x18\x04 \x01(\t\x12\x13\n\x0b\x63oncurrency\x18\x05 \x01(\x05\x12\x0c\n\x04rate\x18\x06 \x01(\x05\x12\r\n\x05\x62urst\x18\x07 \x01(\x05\x12\r\n\x05ready\x18\x08 \x01(\x03\x12\x0e\n\x06leased\x18\t \x01(\x03\x12\x35\n\x11oldest_ready_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07workers\x18\x0b \x01(\x05\x12\x0c\n\x04\x65tag\x18\x0c \x01(\t\"\\\n\x0fGetQueueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"v\n\x11ListQueuesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\'\n\x04read\x18\x04 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"R\n\x12ListQueuesResponse\x12#\n\x06queues\x18\x01 \x03(\x0b\x32\x13.raftsched.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x94\x01\n\x12UpdateQueueRequest\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.raftsched.v1.Queue\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"p\n\x11PauseQueueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"a\n\x12ResumeQueueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x32\xc4\x04\n\x0cQueueService\x12\x64\n\x08GetQueue\x12\x1d.raftsched.v1.GetQueueRequest\x1a\x13.raftsched.v1.Queue\"$\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/queues/{queue}\x12m\n\nListQueues\x12\x1f.raftsched.v1.ListQueuesRequest\x1a .raftsched.v1.ListQueuesResponse\"\x1c\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x0c\x12\n/v1/queues\x12v\n\x0bUpdateQueue\x12 .raftsched.v1.UpdateQueueRequest\x1a\x13.raftsched.v1.Queue\"0\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02 2\x17/v1/queues/{queue.name}:\x05queue\x12q\n\nPauseQueue\x12\x1f.raftsched.v1.PauseQueueRequest\x1a\x13.raftsched.v1.Queue\"-\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1d\"\x18/v1/queues/{queue}:pause:\x01*\x12t\n\x0bResumeQueue\x12 .raftsched.v1.ResumeQueueRequest\x1a\x13.raftsched.v1.Queue\".\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1e\"\x19/v1/queues/{queue}:resume:\x01*b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18raftsched/v1/queue.proto\x12\x0craftsched.v1\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19raftsched/v1/common.proto\x1a\x1araftsched/v1/options.proto\"\xfb\x01\n\x05Queue\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06paused\x18\x03 \x01(\x08\x12\x14\n\x0cpause_reason\x18\x04 \x01(\t\x12\x13\n\x0b\x63oncurrency\x18\x05 \x01(\x05\x12\x0c\n\x04rate\x18\x06 \x01(\x05\x12\r\n\x05\x62urst\x18\x07 \x01(\x05\x12\r\n\x05ready\x18\x08 \x01(\x03\x12\x0e\n\x06leased\x18\t \x01(\x03\x12\x35\n\x11oldest_ready_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07workers\x18\x0b \x01(\x05\x12\x0c\n\x04\x65tag\x18\x0c \x01(\t\"b\n\x0fGetQueueRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\r\n\x05queue\x18\x02 \x01(\t\x12\'\n\x04read\x18\x03 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"|\n\x11ListQueuesRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\'\n\x04read\x18\x04 \x01(\x0b\x32\x19.raftsched.v1.ReadOptions\"R\n\x12ListQueuesResponse\x12#\n\x06queues\x18\x01 \x03(\x0b\x32\x13.raftsched.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x94\x01\n\x12UpdateQueueRequest\x12\"\n\x05queue\x18\x01 \x01(\x0b\x32\x13.raftsched.v1.Queue\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"v\n\x11PauseQueueRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"g\n\x12ResumeQueueRequest\x12\x17\n\tnamespace\x18\x01 \x01(\tB\x04\xa0\x97$\x01\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x32\xc4\x04\n\x0cQueueService\x12\x64\n\x08GetQueue\x12\x1d.raftsched.v1.GetQueueRequest\x1a\x13.raftsched.v1.Queue\"$\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/queues/{queue}\x12m\n\nListQueues\x12\x1f.raftsched.v1.ListQueuesRequest\x1a .raftsched.v1.ListQueuesResponse\"\x1c\xa2\x97$\x06\x08\x04\x10\x01\x18\x01\x82\xd3\xe4\x93\x02\x0c\x12\n/v1/queues\x12v\n\x0bUpdateQueue\x12 .raftsched.v1.UpdateQueueRequest\x1a\x13.raftsched.v1.Queue\"0\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02 2\x17/v1/queues/{queue.name}:\x05queue\x12q\n\nPauseQueue\x12\x1f.raftsched.v1.PauseQueueRequest\x1a\x13.raftsched.v1.Queue\"-\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1d\"\x18/v1/queues/{queue}:pause:\x01*\x12t\n\x0bResumeQueue\x12 .raftsched.v1.ResumeQueueRequest\x1a\x13.raftsched.v1.Queue\".\xa2\x97$\x06\x08\x02\x10\x01\x18\x02\x82\xd3\xe4\x93\x02\x1e\"\x19/v1/queues/{queue}:resume:\x01*b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.queue_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_QUEUE'].fields_by_name['namespace']._loaded_options = None
+  _globals['_QUEUE'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_GETQUEUEREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_GETQUEUEREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_LISTQUEUESREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_LISTQUEUESREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_PAUSEQUEUEREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_PAUSEQUEUEREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
+  _globals['_RESUMEQUEUEREQUEST'].fields_by_name['namespace']._loaded_options = None
+  _globals['_RESUMEQUEUEREQUEST'].fields_by_name['namespace']._serialized_options = b'\240\227$\001'
   _globals['_QUEUESERVICE'].methods_by_name['GetQueue']._loaded_options = None
   _globals['_QUEUESERVICE'].methods_by_name['GetQueue']._serialized_options = b'\242\227$\006\010\004\020\001\030\001\202\323\344\223\002\024\022\022/v1/queues/{queue}'
   _globals['_QUEUESERVICE'].methods_by_name['ListQueues']._loaded_options = None
@@ -47,19 +57,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_QUEUESERVICE'].methods_by_name['ResumeQueue']._loaded_options = None
   _globals['_QUEUESERVICE'].methods_by_name['ResumeQueue']._serialized_options = b'\242\227$\006\010\002\020\001\030\002\202\323\344\223\002\036\"\031/v1/queues/{queue}:resume:\001*'
   _globals['_QUEUE']._serialized_start=195
-  _globals['_QUEUE']._serialized_end=440
-  _globals['_GETQUEUEREQUEST']._serialized_start=442
-  _globals['_GETQUEUEREQUEST']._serialized_end=534
-  _globals['_LISTQUEUESREQUEST']._serialized_start=536
-  _globals['_LISTQUEUESREQUEST']._serialized_end=654
-  _globals['_LISTQUEUESRESPONSE']._serialized_start=656
-  _globals['_LISTQUEUESRESPONSE']._serialized_end=738
-  _globals['_UPDATEQUEUEREQUEST']._serialized_start=741
-  _globals['_UPDATEQUEUEREQUEST']._serialized_end=889
-  _globals['_PAUSEQUEUEREQUEST']._serialized_start=891
-  _globals['_PAUSEQUEUEREQUEST']._serialized_end=1003
-  _globals['_RESUMEQUEUEREQUEST']._serialized_start=1005
-  _globals['_RESUMEQUEUEREQUEST']._serialized_end=1102
-  _globals['_QUEUESERVICE']._serialized_start=1105
-  _globals['_QUEUESERVICE']._serialized_end=1685
+  _globals['_QUEUE']._serialized_end=446
+  _globals['_GETQUEUEREQUEST']._serialized_start=448
+  _globals['_GETQUEUEREQUEST']._serialized_end=546
+  _globals['_LISTQUEUESREQUEST']._serialized_start=548
+  _globals['_LISTQUEUESREQUEST']._serialized_end=672
+  _globals['_LISTQUEUESRESPONSE']._serialized_start=674
+  _globals['_LISTQUEUESRESPONSE']._serialized_end=756
+  _globals['_UPDATEQUEUEREQUEST']._serialized_start=759
+  _globals['_UPDATEQUEUEREQUEST']._serialized_end=907
+  _globals['_PAUSEQUEUEREQUEST']._serialized_start=909
+  _globals['_PAUSEQUEUEREQUEST']._serialized_end=1027
+  _globals['_RESUMEQUEUEREQUEST']._serialized_start=1029
+  _globals['_RESUMEQUEUEREQUEST']._serialized_end=1132
+  _globals['_QUEUESERVICE']._serialized_start=1135
+  _globals['_QUEUESERVICE']._serialized_end=1715
 # @@protoc_insertion_point(module_scope)

@@ -76,6 +76,12 @@ READS: dict[type, Read] = {
 }
 
 
+# Reads that look at a bounded handful of records: the loop does them at once. The others would hold
+# it up, and are done on a thread, on the state as it was at one instant.
+OF_FEW_RECORDS: tuple[type[Message], ...] = (
+    job_pb2.GetJobRequest, run_pb2.GetRunRequest, namespace_pb2.GetNamespaceRequest,
+    calendar_pb2.GetCalendarRequest, dead_letter_pb2.GetDeadLetterRequest,
+)  # fmt: skip
 # Reads that ask for the workers, which are a list of all of them: nobody makes it for the others.
 OF_WORKERS = (
     job_pb2.ExplainJobRequest, job_pb2.ForecastFiringsRequest, run_pb2.ExplainRunRequest,

@@ -10,8 +10,19 @@ import pytest
 from google.protobuf.descriptor_pool import Default
 
 from raftsched.proto import contract
-from raftsched.proto.contract import Next, Repeat, Role, Scope, methods, reason, reasons
-from raftsched.proto.v1 import common_pb2, error_pb2
+from raftsched.proto.contract import (
+    Named,
+    Next,
+    Repeat,
+    Role,
+    Scope,
+    allows,
+    methods,
+    named,
+    reason,
+    reasons,
+)
+from raftsched.proto.v1 import common_pb2, error_pb2, job_pb2, worker_pb2
 
 V1 = Path(common_pb2.__file__).parent
 
@@ -51,6 +62,32 @@ def test_a_reason_is_read_as_its_file_says() -> None:
     # A caller must never take for undone what may have been done.
     unknown = {rules.word for rules in reasons() if rules.next == Next.NEXT_REPEAT}
     assert unknown == {"LEADER_CHANGED", "COMMIT_TIMEOUT"}
+
+
+def test_a_role_allows_what_those_below_it_may() -> None:
+    admin, viewer = Role.ROLE_ADMIN, Role.ROLE_VIEWER
+    ranked = (admin, Role.ROLE_EDITOR, Role.ROLE_WORKER, viewer)
+    for place, role in enumerate(ranked):
+        assert [allows(role, needs) for needs in ranked] == [at >= place for at in range(4)]
+    assert not allows(Role.ROLE_UNSPECIFIED, viewer)
+    assert not allows(admin, Role.ROLE_UNSPECIFIED)
+
+
+def test_what_a_request_names_is_found_by_options() -> None:
+    namespace, run, worker = Named.NAMED_NAMESPACE, Named.NAMED_RUN, Named.NAMED_WORKER
+    job = job_pb2.CreateJobRequest(job=job_pb2.Job(namespace="team"))
+    assert (named(job, namespace), named(job, run)) == (["team"], [])
+    both = job_pb2.ImportJobsRequest(jobs=[job.job, job_pb2.Job()])
+    assert named(both, namespace) == ["team", ""]
+    hello = worker_pb2.WorkerHello(worker="w", namespaces=["a", "b"])
+    assert (named(hello, namespace), named(hello, worker)) == (["a", "b"], ["w"])
+    assert named(worker_pb2.LeaseRequest(), namespace) == [""]
+    frame = worker_pb2.WorkRequest(
+        hello=hello, results=[worker_pb2.Result(run="r1")],
+        progress=[worker_pb2.ProgressReport(run="r2")],
+        extensions=[worker_pb2.ExtendRequest(run="r3")],
+    )  # fmt: skip
+    assert sorted(named(frame, run)) == ["r1", "r2", "r3"]
 
 
 @pytest.mark.parametrize("module", ["grpc", "raftsched.statemachine", "raftsched.client"])

@@ -21,7 +21,7 @@ from google.api import annotations_pb2, http_pb2
 from google.protobuf import descriptor_pb2 as pb
 from grpc_tools import protoc
 
-from raftsched.proto.contract import Repeat, Role, Scope
+from raftsched.proto.contract import Named, Repeat, Role, Scope
 from raftsched.proto.v1 import options_pb2
 
 V1 = Path(__file__).parents[2] / "proto" / "v1"
@@ -60,6 +60,9 @@ CAPITALS = {
     "AND", "DELETE", "ERROR_REASON_", "GET", "HTTP", "IANA", "JSON", "JWT", "PATCH", "POST", "PUT",
     "SECRET", "SIGTERM", "URI", "UTC", "UUID",
 }  # fmt: skip
+NAMES = (
+    ("namespace", Named.NAMED_NAMESPACE), ("run", Named.NAMED_RUN), ("worker", Named.NAMED_WORKER),
+)  # fmt: skip
 NAMED = {Scope.SCOPE_DEFAULT, Scope.SCOPE_CLUSTER, Scope.SCOPE_VISIBLE}
 COLUMNS_MAX = 100
 TIMESTAMP, DURATION = ".google.protobuf.Timestamp", ".google.protobuf.Duration"
@@ -268,6 +271,21 @@ def untrue_rules(api: Contracts) -> Iterator[str]:
             yield f"{call}: what may take longer than others is slow"
 
 
+def unmarked_names(api: Contracts) -> Iterator[str]:
+    """What a token for one namespace is held against is found by an option, not by its name."""
+    for call in api.calls():
+        marks = dict(NAMES if call.rules.scope == Scope.SCOPE_OF_WORK else NAMES[:1])
+        request = api.message(call.proto.input_type)
+        inner = {f.type_name for f in request.field if f.type == Field.TYPE_MESSAGE}
+        ours = (api.message(name) for name in inner if name.startswith(".raftsched."))
+        for message in (request, *ours):
+            for field in message.field:
+                mark = marks.get(field.name, Named.NAMED_UNSPECIFIED)
+                found = field.options.Extensions[options_pb2.names]
+                if field.type == Field.TYPE_STRING and mark and found != mark:
+                    yield f"{call}: {message.name}.{field.name} needs (names) = {Named.Name(mark)}"
+
+
 def unlike_scopes(api: Contracts) -> Iterator[str]:
     """What the comment at a namespace says of an empty one."""
     said = {}
@@ -456,7 +474,7 @@ RULES: list[Rule] = [
     unsafe_writes, unguarded_updates, endless_lists, stale_reads, odd_types, missing_routes,
     ambiguous_routes, unfit_routes, unmarked_enums, misnamed_times,
     silent_refusals, unknown_refusals, unused_reasons, unruled_reasons, unruled_calls,
-    untrue_rules, unlike_scopes, unknown_capitals, uncommented_things, wide_lines,
+    untrue_rules, unmarked_names, unlike_scopes, unknown_capitals, uncommented_things, wide_lines,
 ]  # fmt: skip
 
 
@@ -514,6 +532,8 @@ PLANTED: list[tuple[Rule, str, str, str, str]] = [
     (untrue_rules, "cluster.proto", "SCOPE_NONE", "SCOPE_OF_WORK", "neither a run nor a worker"),
     (untrue_rules, "flow.proto", "ROLE_VIEWER, ", "ROLE_VIEWER, heartbeat: true, ", "a heartbeat"),
     (untrue_rules, "cluster.proto", "      slow: true\n      longest", "      longest", "is slow"),
+    (unmarked_names, "queue.proto", " [(names) = NAMED_NAMESPACE]", "", "needs (names) = "),
+    (unmarked_names, "worker.proto", " [(names) = NAMED_RUN]", "", "run needs (names) = "),
     (unknown_capitals, "run.proto", "holds the lease, while RUNNING", "for BUSY", "BUSY is"),
     (uncommented_things, "flow.proto", "  // The job.\n", "", "needs a comment"),
     (uncommented_things, "flow.proto", "    // Runs are under way.\n", "", "needs a comment"),

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.message import Message
 
 from raftsched.cluster.api.worker_unary import Poll
-from raftsched.proto.contract import Method, Role, Scope, methods
+from raftsched.proto.contract import Method, Role, Scope, allows, methods
 from raftsched.proto.v1 import (
     alert_pb2,
     alert_pb2_grpc,
@@ -31,12 +31,12 @@ ROLES = (Role.ROLE_ADMIN, Role.ROLE_EDITOR, Role.ROLE_WORKER, Role.ROLE_VIEWER)
 PLACES = ("", "default", "team")
 
 
-def may(method: Method, role: int, bound: str, namespace: str) -> bool:
+def may(method: Method, role: Role.ValueType, bound: str, namespace: str) -> bool:
     """What the options say: whether a token of this role, for the namespace `bound` or for all,
     opens a call about a namespace, or about none."""
     of_cluster = method.scope == Scope.SCOPE_CLUSTER and not namespace
     needs = Role.ROLE_ADMIN if of_cluster and not method.harmless else method.needs
-    if role > needs:
+    if not allows(role, needs):
         return False
     own = {
         Scope.SCOPE_DEFAULT: (namespace or "default") == bound,
@@ -49,11 +49,11 @@ def may(method: Method, role: int, bound: str, namespace: str) -> bool:
     return not bound or own[method.scope]
 
 
-def verdicts(method: Method, role: int, bound: str, namespace: str) -> tuple[str, ...]:
+def verdicts(method: Method, role: Role.ValueType, bound: str, namespace: str) -> tuple[str, ...]:
     """What may come of it: work of another namespace is answered as what is not there."""
     if may(method, role, bound, namespace):
         return ("",)
-    if method.scope != Scope.SCOPE_OF_WORK or role > method.needs:
+    if method.scope != Scope.SCOPE_OF_WORK or not allows(role, method.needs):
         return ("FORBIDDEN",)
     if method.name == "WorkerService/ReportResults":
         return ("",)  # Without results, and their worker is not heard by it.

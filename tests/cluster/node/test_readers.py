@@ -11,8 +11,10 @@ import pytest
 
 from raftsched.cluster.node import readers
 from raftsched.cluster.node.readers import LOOKED_AT, REST_S, WORK_S, Readers
+from raftsched.proto.v1 import job_pb2
 from raftsched.statemachine.core.rejection import Reason, Refused
 from raftsched.statemachine.core.store import MemoryStore
+from raftsched.statemachine.reads import reads
 
 DEADLINE_S = 20.0
 
@@ -171,3 +173,9 @@ async def test_what_a_read_raises_frees_its_thread(desk: Desk) -> None:
             await desk.readers.read("a", lambda: lambda: 1 // 0)
     desk.gate.release()
     assert await desk.ask("a") == "a"
+
+
+def test_reads_of_few_records_are_named_one_by_one() -> None:
+    assert set(reads.OF_FEW_RECORDS) <= reads.READS.keys()
+    # It counts what waits and what ran, and its name begins as that of a smaller one does.
+    assert job_pb2.GetJobStatusRequest not in reads.OF_FEW_RECORDS
