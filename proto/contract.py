@@ -27,6 +27,14 @@ FILES = (
 REQUEST_BYTES = 256 << 10
 LONGEST_S = 150.0
 
+# The status over HTTP of each code, as google.rpc.Code names it; of all others 500.
+HTTP_STATUS = {
+    "CANCELLED": 499, "INVALID_ARGUMENT": 400, "DEADLINE_EXCEEDED": 504, "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409, "PERMISSION_DENIED": 403, "UNAUTHENTICATED": 401,
+    "RESOURCE_EXHAUSTED": 429, "FAILED_PRECONDITION": 400, "ABORTED": 409, "OUT_OF_RANGE": 400,
+    "UNIMPLEMENTED": 501, "UNAVAILABLE": 503,
+}  # fmt: skip
+
 Role = options_pb2.Role
 Scope = options_pb2.Scope
 Named = options_pb2.Named
@@ -88,6 +96,8 @@ class ReasonRules:
     next: options_pb2.Next.ValueType
     # 0: no RetryInfo comes along.
     retry_ms: int
+    # Over HTTP.
+    http_status: int
 
 
 @cache
@@ -200,6 +210,11 @@ def reason(word: str) -> ReasonRules | None:
     return _reasons().get(word)
 
 
+def http_status(code: str) -> int:
+    """The status over HTTP of a gRPC code, by its name."""
+    return HTTP_STATUS.get(code, 500)
+
+
 @cache
 def _reasons() -> dict[str, ReasonRules]:
     found = {}
@@ -212,5 +227,6 @@ def _reasons() -> dict[str, ReasonRules]:
             code=code_pb2.Code.Name(rules.code),
             next=rules.next,
             retry_ms=rules.retry.ToMilliseconds(),
+            http_status=rules.http_status or http_status(code_pb2.Code.Name(rules.code)),
         )
     return found

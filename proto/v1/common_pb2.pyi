@@ -81,14 +81,16 @@ Rules that hold in every service and are not repeated at each call:
 * An instant is a Timestamp in UTC, kept to the millisecond (what is finer is cut off). A length
   of time is a Duration, likewise.
 * Unknown enum values are refused with FIELD_INVALID; UNSPECIFIED means the documented default.
-* HTTP, which no node of 0.1.0 serves yet (its HTTP port is for probes and metrics): the paths of
-  google.api.http, with the JSON form of these messages (lowerCamelCase names, 64-bit integers as
-  strings, bytes in base64). Fields that are neither in the path nor in the body are query
-  parameters (`?pageSize=10&read.consistency=CONSISTENCY_STALE`). The header `Idempotency-Key`
-  stands for `request_id`; the trailing metadata above are headers of the answer. A refusal has
-  the HTTP status that belongs to its gRPC code and the body `{"error": {"code", "status",
-  "message", "details"}}`; a stream is one JSON object per line. An unknown field is refused with
-  FIELD_INVALID.
+* HTTP is spoken by the gateway, a process of its own (a node's HTTP port is for probes and
+  metrics): the paths of google.api.http, with the JSON form of these messages (lowerCamelCase
+  names, 64-bit integers as strings, bytes in base64). Fields that are neither in the path nor in
+  the body are query parameters (`?pageSize=10&read.consistency=CONSISTENCY_STALE`). The header
+  `Idempotency-Key` stands for `request_id`, `If-Match` for `etag`; the trailing metadata above
+  are headers of the answer, and so is its `ETag`. A refusal has the status of its reason and the
+  body `{"error": {"code", "status", "message", "details"}}`; a stream is one JSON object per
+  line, or Server-Sent Events. An unknown field is refused with FIELD_INVALID. What the gateway
+  refuses by itself has REQUEST_MALFORMED, ROUTE_NOT_FOUND, METHOD_NOT_ALLOWED,
+  MEDIA_UNSUPPORTED, NOT_ACCEPTABLE, CLUSTER_UNREACHABLE, OUTCOME_UNKNOWN or NODE_LIMIT.
 * The nodes share one log today. Should a cluster ever hold several logs, each with its own share
   of the jobs, then revisions and tokens count per log; so give the run beside the token wherever
   there is a field for it, and compare revisions only where they came from one call.

@@ -177,6 +177,23 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_RULE_FAILED: _ErrorReason.ValueType  # 125
     """Deciding it failed in the rules: a defect, which is in the node's log. Metadata: `request`."""
+    ERROR_REASON_REQUEST_MALFORMED: _ErrorReason.ValueType  # 140
+    """What follows comes from the gateway alone, which speaks HTTP for the cluster.
+
+    Neither HTTP nor JSON, as it came. Metadata: `detail`.
+    """
+    ERROR_REASON_ROUTE_NOT_FOUND: _ErrorReason.ValueType  # 141
+    """No call has this path. Metadata: `path`."""
+    ERROR_REASON_METHOD_NOT_ALLOWED: _ErrorReason.ValueType  # 142
+    """There is such a path, for other methods of HTTP. Metadata: `method`, `allow`."""
+    ERROR_REASON_MEDIA_UNSUPPORTED: _ErrorReason.ValueType  # 143
+    """The body is of a type that is not read. Metadata: `content_type`."""
+    ERROR_REASON_NOT_ACCEPTABLE: _ErrorReason.ValueType  # 144
+    """The answer comes in none of the types that the caller takes. Metadata: `accept`, `offered`."""
+    ERROR_REASON_CLUSTER_UNREACHABLE: _ErrorReason.ValueType  # 145
+    """No node could be reached in time. Metadata: `asked`."""
+    ERROR_REASON_OUTCOME_UNKNOWN: _ErrorReason.ValueType  # 146
+    """The answer to a write was lost. Metadata: `request_id`, to send as Idempotency-Key."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of google.rpc.ErrorInfo, written without the prefix
@@ -341,4 +358,21 @@ one, with the secret in the folder of a node. Metadata: `file`.
 """
 ERROR_REASON_RULE_FAILED: ErrorReason.ValueType  # 125
 """Deciding it failed in the rules: a defect, which is in the node's log. Metadata: `request`."""
+ERROR_REASON_REQUEST_MALFORMED: ErrorReason.ValueType  # 140
+"""What follows comes from the gateway alone, which speaks HTTP for the cluster.
+
+Neither HTTP nor JSON, as it came. Metadata: `detail`.
+"""
+ERROR_REASON_ROUTE_NOT_FOUND: ErrorReason.ValueType  # 141
+"""No call has this path. Metadata: `path`."""
+ERROR_REASON_METHOD_NOT_ALLOWED: ErrorReason.ValueType  # 142
+"""There is such a path, for other methods of HTTP. Metadata: `method`, `allow`."""
+ERROR_REASON_MEDIA_UNSUPPORTED: ErrorReason.ValueType  # 143
+"""The body is of a type that is not read. Metadata: `content_type`."""
+ERROR_REASON_NOT_ACCEPTABLE: ErrorReason.ValueType  # 144
+"""The answer comes in none of the types that the caller takes. Metadata: `accept`, `offered`."""
+ERROR_REASON_CLUSTER_UNREACHABLE: ErrorReason.ValueType  # 145
+"""No node could be reached in time. Metadata: `asked`."""
+ERROR_REASON_OUTCOME_UNKNOWN: ErrorReason.ValueType  # 146
+"""The answer to a write was lost. Metadata: `request_id`, to send as Idempotency-Key."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -27,25 +27,25 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.rpc import code_pb2 as google_dot_rpc_dot_code__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1araftsched/v1/options.proto\x12\x0craftsched.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x15google/rpc/code.proto\"\xeb\x01\n\tCallRules\x12!\n\x05needs\x18\x01 \x01(\x0e\x32\x12.raftsched.v1.Role\x12\"\n\x05scope\x18\x02 \x01(\x0e\x32\x13.raftsched.v1.Scope\x12$\n\x06repeat\x18\x03 \x01(\x0e\x32\x14.raftsched.v1.Repeat\x12\x15\n\rrequest_bytes\x18\x04 \x01(\x05\x12\r\n\x05local\x18\x05 \x01(\x08\x12\x0c\n\x04slow\x18\x06 \x01(\x08\x12*\n\x07longest\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\theartbeat\x18\x08 \x01(\x08\"z\n\x0cRefusalRules\x12\x1e\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x10.google.rpc.Code\x12 \n\x04next\x18\x02 \x01(\x0e\x32\x12.raftsched.v1.Next\x12(\n\x05retry\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n\nROLE_ADMIN\x10\x01\x12\x0f\n\x0bROLE_EDITOR\x10\x02\x12\x0f\n\x0bROLE_WORKER\x10\x03\x12\x0f\n\x0bROLE_VIEWER\x10\x04*\x89\x01\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x11\n\rSCOPE_DEFAULT\x10\x01\x12\x11\n\rSCOPE_CLUSTER\x10\x02\x12\x11\n\rSCOPE_VISIBLE\x10\x03\x12\x11\n\rSCOPE_OF_WORK\x10\x04\x12\r\n\tSCOPE_ALL\x10\x05\x12\x0e\n\nSCOPE_NONE\x10\x06*T\n\x05Named\x12\x15\n\x11NAMED_UNSPECIFIED\x10\x00\x12\x13\n\x0fNAMED_NAMESPACE\x10\x01\x12\r\n\tNAMED_RUN\x10\x02\x12\x10\n\x0cNAMED_WORKER\x10\x03*d\n\x06Repeat\x12\x16\n\x12REPEAT_UNSPECIFIED\x10\x00\x12\x13\n\x0fREPEAT_HARMLESS\x10\x01\x12\x18\n\x14REPEAT_BY_REQUEST_ID\x10\x02\x12\x13\n\x0fREPEAT_BY_TOKEN\x10\x03*\x95\x01\n\x04Next\x12\x14\n\x10NEXT_UNSPECIFIED\x10\x00\x12\x0f\n\x0bNEXT_CHANGE\x10\x01\x12\x11\n\rNEXT_ANY_NODE\x10\x02\x12\x13\n\x0fNEXT_OTHER_NODE\x10\x03\x12\x0e\n\nNEXT_LATER\x10\x04\x12\x0f\n\x0bNEXT_REPEAT\x10\x05\x12\x0e\n\nNEXT_HELLO\x10\x06\x12\r\n\tNEXT_STOP\x10\x07:G\n\x04\x63\x61ll\x12\x1e.google.protobuf.MethodOptions\x18\xf4\xc2\x04 \x01(\x0b\x32\x17.raftsched.v1.CallRules:C\n\x05names\x12\x1d.google.protobuf.FieldOptions\x18\xf4\xc2\x04 \x01(\x0e\x32\x13.raftsched.v1.Named:P\n\x07refusal\x12!.google.protobuf.EnumValueOptions\x18\xf4\xc2\x04 \x01(\x0b\x32\x1a.raftsched.v1.RefusalRulesb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1araftsched/v1/options.proto\x12\x0craftsched.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x15google/rpc/code.proto\"\xeb\x01\n\tCallRules\x12!\n\x05needs\x18\x01 \x01(\x0e\x32\x12.raftsched.v1.Role\x12\"\n\x05scope\x18\x02 \x01(\x0e\x32\x13.raftsched.v1.Scope\x12$\n\x06repeat\x18\x03 \x01(\x0e\x32\x14.raftsched.v1.Repeat\x12\x15\n\rrequest_bytes\x18\x04 \x01(\x05\x12\r\n\x05local\x18\x05 \x01(\x08\x12\x0c\n\x04slow\x18\x06 \x01(\x08\x12*\n\x07longest\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\theartbeat\x18\x08 \x01(\x08\"\x8f\x01\n\x0cRefusalRules\x12\x1e\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x10.google.rpc.Code\x12 \n\x04next\x18\x02 \x01(\x0e\x32\x12.raftsched.v1.Next\x12(\n\x05retry\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bhttp_status\x18\x04 \x01(\x05*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n\nROLE_ADMIN\x10\x01\x12\x0f\n\x0bROLE_EDITOR\x10\x02\x12\x0f\n\x0bROLE_WORKER\x10\x03\x12\x0f\n\x0bROLE_VIEWER\x10\x04*\x89\x01\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x11\n\rSCOPE_DEFAULT\x10\x01\x12\x11\n\rSCOPE_CLUSTER\x10\x02\x12\x11\n\rSCOPE_VISIBLE\x10\x03\x12\x11\n\rSCOPE_OF_WORK\x10\x04\x12\r\n\tSCOPE_ALL\x10\x05\x12\x0e\n\nSCOPE_NONE\x10\x06*T\n\x05Named\x12\x15\n\x11NAMED_UNSPECIFIED\x10\x00\x12\x13\n\x0fNAMED_NAMESPACE\x10\x01\x12\r\n\tNAMED_RUN\x10\x02\x12\x10\n\x0cNAMED_WORKER\x10\x03*d\n\x06Repeat\x12\x16\n\x12REPEAT_UNSPECIFIED\x10\x00\x12\x13\n\x0fREPEAT_HARMLESS\x10\x01\x12\x18\n\x14REPEAT_BY_REQUEST_ID\x10\x02\x12\x13\n\x0fREPEAT_BY_TOKEN\x10\x03*\x95\x01\n\x04Next\x12\x14\n\x10NEXT_UNSPECIFIED\x10\x00\x12\x0f\n\x0bNEXT_CHANGE\x10\x01\x12\x11\n\rNEXT_ANY_NODE\x10\x02\x12\x13\n\x0fNEXT_OTHER_NODE\x10\x03\x12\x0e\n\nNEXT_LATER\x10\x04\x12\x0f\n\x0bNEXT_REPEAT\x10\x05\x12\x0e\n\nNEXT_HELLO\x10\x06\x12\r\n\tNEXT_STOP\x10\x07:G\n\x04\x63\x61ll\x12\x1e.google.protobuf.MethodOptions\x18\xf4\xc2\x04 \x01(\x0b\x32\x17.raftsched.v1.CallRules:C\n\x05names\x12\x1d.google.protobuf.FieldOptions\x18\xf4\xc2\x04 \x01(\x0e\x32\x13.raftsched.v1.Named:P\n\x07refusal\x12!.google.protobuf.EnumValueOptions\x18\xf4\xc2\x04 \x01(\x0b\x32\x1a.raftsched.v1.RefusalRulesb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'raftsched.v1.options_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=495
-  _globals['_ROLE']._serialized_end=590
-  _globals['_SCOPE']._serialized_start=593
-  _globals['_SCOPE']._serialized_end=730
-  _globals['_NAMED']._serialized_start=732
-  _globals['_NAMED']._serialized_end=816
-  _globals['_REPEAT']._serialized_start=818
-  _globals['_REPEAT']._serialized_end=918
-  _globals['_NEXT']._serialized_start=921
-  _globals['_NEXT']._serialized_end=1070
+  _globals['_ROLE']._serialized_start=517
+  _globals['_ROLE']._serialized_end=612
+  _globals['_SCOPE']._serialized_start=615
+  _globals['_SCOPE']._serialized_end=752
+  _globals['_NAMED']._serialized_start=754
+  _globals['_NAMED']._serialized_end=838
+  _globals['_REPEAT']._serialized_start=840
+  _globals['_REPEAT']._serialized_end=940
+  _globals['_NEXT']._serialized_start=943
+  _globals['_NEXT']._serialized_end=1092
   _globals['_CALLRULES']._serialized_start=134
   _globals['_CALLRULES']._serialized_end=369
-  _globals['_REFUSALRULES']._serialized_start=371
-  _globals['_REFUSALRULES']._serialized_end=493
+  _globals['_REFUSALRULES']._serialized_start=372
+  _globals['_REFUSALRULES']._serialized_end=515
 # @@protoc_insertion_point(module_scope)

@@ -272,10 +272,13 @@ class RefusalRules(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     NEXT_FIELD_NUMBER: _builtins.int
     RETRY_FIELD_NUMBER: _builtins.int
+    HTTP_STATUS_FIELD_NUMBER: _builtins.int
     code: _code_pb2.Code.ValueType
     """The gRPC code that it comes with."""
     next: Global___Next.ValueType
     """What to do next."""
+    http_status: _builtins.int
+    """The status over HTTP, where it is not the one that google.rpc.Code names for the code."""
     @_builtins.property
     def retry(self) -> _duration_pb2.Duration:
         """Set: a google.rpc.RetryInfo comes along. It says this, if nothing better is known."""
@@ -286,10 +289,11 @@ class RefusalRules(_message.Message):
         code: _code_pb2.Code.ValueType = ...,
         next: Global___Next.ValueType = ...,
         retry: _duration_pb2.Duration | None = ...,
+        http_status: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry", b"retry"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "next", b"next", "retry", b"retry"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "http_status", b"http_status", "next", b"next", "retry", b"retry"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

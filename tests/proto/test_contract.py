@@ -61,7 +61,27 @@ def test_a_reason_is_read_as_its_file_says() -> None:
     assert reason("OF_A_LATER_VERSION") is None
     # A caller must never take for undone what may have been done.
     unknown = {rules.word for rules in reasons() if rules.next == Next.NEXT_REPEAT}
-    assert unknown == {"LEADER_CHANGED", "COMMIT_TIMEOUT"}
+    assert unknown == {"LEADER_CHANGED", "COMMIT_TIMEOUT", "OUTCOME_UNKNOWN"}
+
+
+def test_a_reason_has_a_status_over_http() -> None:
+    # Those that are not the one of their code, as google.rpc.Code names it.
+    own = {
+        "ETAG_MISMATCH": 412, "REQUEST_ID_REUSED": 422, "METHOD_NOT_ALLOWED": 405,
+        "MEDIA_UNSUPPORTED": 415, "NOT_ACCEPTABLE": 406,
+    }  # fmt: skip
+    found = {rules.word: rules.http_status for rules in reasons()}
+    assert own.items() <= found.items()
+    by_code = {
+        "INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "ALREADY_EXISTS": 409, "ABORTED": 409,
+        "FAILED_PRECONDITION": 400, "OUT_OF_RANGE": 400, "RESOURCE_EXHAUSTED": 429,
+        "UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "UNAVAILABLE": 503,
+        "DEADLINE_EXCEEDED": 504, "INTERNAL": 500,
+    }  # fmt: skip
+    others = [rules for rules in reasons() if rules.word not in own]
+    assert [(one.word, by_code[one.code]) for one in others] == [
+        (one.word, one.http_status) for one in others
+    ]
 
 
 def test_a_role_allows_what_those_below_it_may() -> None:
